@@ -26,7 +26,7 @@ use std::time::Duration;
 use heap::Purpose;
 use paged::log::LogManager;
 use paged::log::nv::{NvCounts, NvForm, NvLog, NvOptions, Persist, Persister};
-use paged::store::StoreOptions;
+use paged::store::{Store, StoreOptions};
 use paged::threads::Host;
 use pm::{Environment, Files, LineSet, Memory};
 
@@ -124,10 +124,13 @@ impl Policy for FlushOnCommit {
     }
 }
 
+/// The log.
+type Log<E> = NvLog<<E as Environment>::Durable, Host>;
+
 /// A log in the pool, and its persister.
 #[derive(Debug)]
 pub struct InPool<E: Environment, P> {
-    log: Arc<NvLog<E::Durable, Host>>,
+    log: Arc<Log<E>>,
     /// The place of the log, which is an object of the heap.
     at: u64,
     persister: Mutex<Option<Persister>>,
@@ -135,15 +138,6 @@ pub struct InPool<E: Environment, P> {
     before: OnceLock<NvCounts>,
     policy: PhantomData<fn() -> P>,
 }
-
-/// A way to open a log.
-type OpenLog<E> = fn(
-    <E as Environment>::Durable,
-    u64,
-    u32,
-    NvOptions,
-    Arc<Host>,
-) -> paged::Result<NvLog<<E as Environment>::Durable, Host>>;
 
 impl<E: Environment, P: Policy> InPool<E, P> {
     /// Tells the logs of the partitions of this database, and those of others, apart.
@@ -160,7 +154,7 @@ impl<E: Environment, P: Policy> InPool<E, P> {
     fn open_by(
         resources: &Resources<E>,
         options: &P::Options,
-        open: OpenLog<E>,
+        open: impl FnOnce(E::Durable, u64, u32, NvOptions, Arc<Host>) -> paged::Result<Log<E>>,
     ) -> Result<Self, EngineError> {
         let name = root_name(P::KIND, resources.partition);
         let at = resources.durable.root(&name)?.ok_or(EngineError::Missing { what: name })?;
@@ -174,7 +168,7 @@ impl<E: Environment, P: Policy> InPool<E, P> {
 
     fn over(
         resources: &Resources<E>,
-        log: NvLog<E::Durable, Host>,
+        log: Log<E>,
         at: u64,
         options: &P::Options,
     ) -> Result<Self, EngineError> {
@@ -226,7 +220,11 @@ impl<E: Environment, P: Policy> PagedLog<E> for InPool<E, P> {
     }
 
     fn open(resources: &Resources<E>, options: &P::Options, _: usize) -> Result<Self, EngineError> {
-        Self::open_by(resources, options, NvLog::open)
+        let files = resources.own_files()?;
+        let written = Store::<E::Files>::written(&files, &prefix(resources.partition))?;
+        Self::open_by(resources, options, |memory, at, stamp, of, host| {
+            NvLog::open_under(memory, at, stamp, of, host, written)
+        })
     }
 
     fn replace(

@@ -1,8 +1,9 @@
 //! The file of pages: its header, and what it begins with. docs/format/paged-pages.md draws it.
 //!
-//! A checkpoint notes in the header where the log begins from then on, before the log does: a file of
-//! another moment is told from the one that belongs to the log. All that changes lies in the header's
-//! first sector, which a medium writes whole.
+//! A file of another moment is told from the one that belongs to the log. A checkpoint notes in the header
+//! where the log begins from then on, before the log does; and each batch of pages comes with the newest
+//! LSN of any, which the log has. All that changes lies in the header's first sector, which a medium
+//! writes whole.
 
 use std::io;
 
@@ -24,8 +25,10 @@ const MAGIC: &[u8; 8] = b"PDPAGES\x01";
 /// The places in the header, from its contents' begin.
 const START: usize = 16;
 const PAGES: usize = 24;
+const NEWEST: usize = 32;
 const SECTOR_BYTES: usize = 512;
-const _: () = assert!(HEADER_BYTES + PAGES + 8 <= SECTOR_BYTES && SECTOR_BYTES <= LEAST_PAGE_BYTES);
+const _: () =
+    assert!(HEADER_BYTES + NEWEST + 8 <= SECTOR_BYTES && SECTOR_BYTES <= LEAST_PAGE_BYTES);
 /// The pages with which a file begins.
 const FIRST_PAGES: u64 = 3;
 
@@ -46,13 +49,15 @@ impl NewFile {
     }
 }
 
-/// The things that a checkpoint notes in the header.
+/// The things that checkpoints and batches of pages note in the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
     /// The place where the log begins.
     pub(crate) start: Lsn,
     /// The pages for which the file is surely long enough.
     pub(crate) pages: u64,
+    /// The newest LSN that a page was written with, but for those of the last batch if it was torn.
+    pub(crate) newest: Lsn,
 }
 
 fn blank_of(new: &NewFile, number: PageNo, kind: PageKind) -> Page {
@@ -78,6 +83,7 @@ fn header_of(new: &NewFile, noted: &Noted) -> Page {
     contents[8..12].copy_from_slice(&(new.page_bytes as u32).to_le_bytes());
     contents[START..START + 8].copy_from_slice(&noted.start.0.to_le_bytes());
     contents[PAGES..PAGES + 8].copy_from_slice(&noted.pages.to_le_bytes());
+    contents[NEWEST..NEWEST + 8].copy_from_slice(&noted.newest.0.to_le_bytes());
     Page::seal(header.bytes_mut());
     header
 }
@@ -91,7 +97,8 @@ pub(crate) fn create<F: Files>(files: &F, prefix: &str, new: &NewFile) -> io::Re
         ));
     }
     let file = files.create(&format!("{prefix}{NAME}"))?;
-    let header = header_of(new, &Noted { start: Lsn::NONE, pages: FIRST_PAGES });
+    let noted = Noted { start: Lsn::NONE, pages: FIRST_PAGES, newest: Lsn::NONE };
+    let header = header_of(new, &noted);
     let mut map = blank_of(new, FIRST_MAP, PageKind::Map);
     for used in [FIRST_MAP, CATALOG_ROOT] {
         map.set_bit((used.0 - FIRST_MAP.0) as usize, true);
@@ -113,6 +120,11 @@ pub(crate) fn create<F: Files>(files: &F, prefix: &str, new: &NewFile) -> io::Re
 pub(crate) fn note<R: File>(file: &R, new: &NewFile, noted: &Noted) -> io::Result<()> {
     file.write_at(0, &header_of(new, noted).bytes()[..SECTOR_BYTES])?;
     file.sync()
+}
+
+/// Notes in the header what comes with a batch of pages: durable with the file's next sync.
+pub(crate) fn note_newest<R: File>(file: &R, new: &NewFile, noted: &Noted) -> io::Result<()> {
+    file.write_at(0, &header_of(new, noted).bytes()[..SECTOR_BYTES])
 }
 
 /// Opens a file whose name begins with `prefix`; one that is missing is named.
@@ -159,7 +171,7 @@ pub(crate) fn open<F: Files>(files: &F, prefix: &str) -> Result<(F::File, NewFil
         word.copy_from_slice(&header.bytes()[HEADER_BYTES + at..HEADER_BYTES + at + 8]);
         u64::from_le_bytes(word)
     };
-    let noted = Noted { start: Lsn(word(START)), pages: word(PAGES) };
+    let noted = Noted { start: Lsn(word(START)), pages: word(PAGES), newest: Lsn(word(NEWEST)) };
     let (bytes, least) = (file.len().map_err(io)?, noted.pages.saturating_mul(page_bytes as u64));
     if bytes < least {
         return Err(wrong(format!(

@@ -169,7 +169,8 @@ fn restore_into<F: Files, A: Files>(
     pool.forget_batch_durably()?;
     drop(pool);
     forget_lsns(&file, &new)?;
-    let noted = Noted { start: log_start, pages: file.len().map_err(io)? / new.page_bytes as u64 };
+    let pages = file.len().map_err(io)? / new.page_bytes as u64;
+    let noted = Noted { start: log_start, pages, newest: Lsn::NONE };
     file::note(&file, &new, &noted).map_err(io)?;
     Ok(restarted)
 }

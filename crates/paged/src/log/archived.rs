@@ -235,6 +235,10 @@ impl<F: Files, N: Files> LogManager for Archived<F, N> {
         self.log.force(to)
     }
 
+    fn force_all(&self, to: Lsn) -> Result<()> {
+        self.log.force_all(to)
+    }
+
     fn read(&self, at: Lsn) -> Result<Logged> {
         self.log.read(at)
     }

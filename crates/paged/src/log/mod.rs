@@ -179,6 +179,15 @@ pub trait LogManager: Send + Sync + Debug {
     /// The medium failed: nothing more is acknowledged, and the manager has stopped.
     fn force(&self, to: Lsn) -> Result<()>;
 
+    /// As [`Self::force`], before a page with the LSN `to` is written: afterwards each record up to there
+    /// is durable, whoever appends it, or there is none for ever.
+    ///
+    /// # Errors
+    /// As there.
+    fn force_all(&self, to: Lsn) -> Result<()> {
+        self.force(to)
+    }
+
     /// Reads one record of a transaction that is being undone.
     ///
     /// # Errors

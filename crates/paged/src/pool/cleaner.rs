@@ -149,11 +149,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
             return Ok(0);
         }
         if !T::has(Flaw::PageBeforeLog) {
-            self.log.force(newest).map_err(|error| self.stop(error))?;
+            self.log.force_all(newest).map_err(|error| self.stop(error))?;
             assert!(self.log.durable() >= newest, "the log is durable up to where it was forced");
         }
         let io = |doing| move |source| PagedError::Io { doing, source };
         let written = staging.write().map_err(io("staging pages")).and_then(|()| {
+            self.note_newest(newest).map_err(io("writing a page"))?;
             for (page, bytes) in staging.pages() {
                 let at = page.0 * self.page_bytes as u64;
                 self.file.write_at(at, bytes).map_err(io("writing a page"))?;

@@ -13,7 +13,7 @@
 //!    last checkpoint, and less than a hundred for each such page.
 //!
 //! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log, then
-//! shards, queues and the marks of a frame, one at a time, but for the marks of a frame whose shard is
+//! the file's header, shards, queues and the marks of a frame, one at a time, but for the marks of a frame whose shard is
 //! locked. Who holds the staging mutex only tries latches.
 
 mod cleaner;
@@ -126,8 +126,8 @@ pub struct Pool<F: Files, T: Latching = Native> {
     lacking: Lacking<T>,
     /// The pages for which the file is long enough durably.
     surely: AtomicU64,
-    /// The contents of its header when the file was opened.
-    noted: Noted,
+    /// The contents of the file's header.
+    noted: Exclusive<T, Noted>,
     counts: Counts,
 }
 
@@ -147,7 +147,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let file = file::create(files, prefix, new).map_err(io)?;
         let staging = Staging::create(files, prefix, new.stamp, new.page_bytes).map_err(io)?;
         files.sync_directory().map_err(io)?;
-        let noted = Noted { start: Lsn::NONE, pages: 0 };
+        let noted = Noted { start: Lsn::NONE, pages: 0, newest: Lsn::NONE };
         Self::over(Opened { file, staging, noted }, new, frames, log, 0)
     }
 
@@ -157,8 +157,9 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// There is none, its header is damaged, or the medium refuses.
     pub fn open(files: &F, prefix: &str, frames: usize, log: Arc<dyn LogManager>) -> Result<Self> {
         let io = |source| PagedError::Io { doing: "opening the file of pages", source };
-        let (file, new, noted) = file::open(files, prefix)?;
+        let (file, new, mut noted) = file::open(files, prefix)?;
         let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes)?;
+        noted.newest = noted.newest.max(staging.newest());
         let restored = staging.restore(&file).map_err(io)?;
         let opened = Opened { file, staging, noted };
         Self::over(opened, &new, frames, log, restored)
@@ -169,7 +170,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// # Errors
     /// It is.
     pub(crate) fn check_noted(&self, prefix: &str) -> Result<()> {
-        file::check_noted(prefix, &self.noted, self.log.start(), self.log.end())
+        file::check_noted(prefix, &self.noted.lock(), self.log.start(), self.log.end())
     }
 
     /// Notes durably where the log begins from now on. Checkpoints do so, one at a time.
@@ -178,13 +179,27 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// The medium failed; the pool has stopped.
     pub(crate) fn note(&self, start: Lsn) -> Result<()> {
         self.check_running()?;
-        let new = NewFile { page_bytes: self.page_bytes, stamp: self.stamp };
-        let noted = Noted { start, pages: self.surely.load(Ordering::Acquire) };
         let io = |source| PagedError::Io { doing: "noting a checkpoint in the pages", source };
         let pages = self.pages_of_file();
-        file::note(&self.file, &new, &noted).map_err(|source| self.stop(io(source)))?;
+        let mut noted = self.noted.lock();
+        (noted.start, noted.pages) = (start, self.surely.load(Ordering::Acquire));
+        file::note(&self.file, &self.new_file(), &noted).map_err(|source| self.stop(io(source)))?;
+        drop(noted);
         self.surely.fetch_max(pages, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Notes in the header that pages were written with LSNs up to `newest`: durable with the file's next
+    /// sync.
+    fn note_newest(&self, newest: Lsn) -> std::io::Result<()> {
+        let mut noted = self.noted.lock();
+        let pages = self.surely.load(Ordering::Acquire);
+        (noted.newest, noted.pages) = (noted.newest.max(newest), pages);
+        file::note_newest(&self.file, &self.new_file(), &noted)
+    }
+
+    fn new_file(&self) -> NewFile {
+        NewFile { page_bytes: self.page_bytes, stamp: self.stamp }
     }
 
     /// The pages for which the file is long enough now, as far as the medium says.
@@ -224,7 +239,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             cleaner: OnceLock::new(),
             lacking: Lacking::new(),
             surely: AtomicU64::new(noted.pages),
-            noted,
+            noted: Exclusive::new(noted),
             counts,
         })
     }

@@ -36,25 +36,35 @@ const SECTOR_BYTES: usize = 512;
 /// Magic, stamp and LSN, and behind them their checksum.
 const NEWEST_BYTES: usize = 24;
 
+/// The newest LSN that a page was written with, as far as the files say, without a change: the log was
+/// durable up to there.
+///
+/// # Errors
+/// The files are missing, or damaged, or the medium refuses.
+pub(crate) fn newest<F: Files>(files: &F, prefix: &str) -> crate::Result<Lsn> {
+    let (_, new, noted) = file::open(files, prefix)?;
+    let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes)?;
+    let io = |source| PagedError::Io { doing: "opening the file of pages", source };
+    // One of the sectors may be damaged, and each of the files be of another moment.
+    let staged = staging.newest().max(staging.newest_of_batch().map_err(io)?);
+    Ok(noted.newest.max(staged))
+}
+
 /// Refuses pages that are newer than a log which ends here, before anything is done with them: no page is
 /// written before its log is durable, so no crash leaves them. The log has lost its end, or is of another
 /// moment.
 ///
 /// # Errors
-/// There are some; or the files are missing, or damaged, or the medium refuses.
+/// There are some; or as [`newest`].
 pub(crate) fn check<F: Files>(files: &F, prefix: &str, end: Lsn) -> crate::Result<()> {
-    let (_, new, _) = file::open(files, prefix)?;
-    let mut staging = Staging::open(files, prefix, new.stamp, new.page_bytes)?;
-    let io = |source| PagedError::Io { doing: "opening the file of pages", source };
-    // One of the sectors may be damaged.
-    let newest = staging.newest().max(staging.newest_of_batch().map_err(io)?);
+    let newest = newest(files, prefix)?;
     if newest < end {
         return Ok(());
     }
     let what = format!(
-        "it is of another moment than the log, or the log has lost its end: pages have changes up to {newest}, and the log ends at {end}"
+        "it, or `{prefix}{NAME}`, is of another moment than the log, or the log has lost its end: pages have changes up to {newest}, and the log ends at {end}"
     );
-    Err(PagedError::WrongPages { name: format!("{prefix}{NAME}"), what })
+    Err(PagedError::WrongPages { name: format!("{prefix}{}", file::NAME), what })
 }
 
 /// The staging file, and the batch that is being collected: 64 pages of memory at most.
@@ -149,7 +159,7 @@ impl<F: Files> Staging<F> {
     }
 
     /// The newest LSN that a page was written with since the batches were forgotten.
-    fn newest(&self) -> Lsn {
+    pub(super) fn newest(&self) -> Lsn {
         self.newest[0].max(self.newest[1])
     }
 

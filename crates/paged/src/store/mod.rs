@@ -140,6 +140,15 @@ impl<F: Files> Store<F> {
         crate::file::look(files, prefix, stamp, &[crate::pool::staging::NAME])
     }
 
+    /// Returns the newest LSN that a page was written with, as far as the files say: the log was durable up
+    /// to there. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub fn written(files: &F, prefix: &str) -> Result<Lsn> {
+        crate::pool::staging::newest(files, prefix)
+    }
+
     /// Opens a store of which a part is damaged, in files that nobody needs afterwards, for whoever
     /// reads what can be read.
     ///

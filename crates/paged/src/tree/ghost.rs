@@ -78,7 +78,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     /// Makes a change of one page that belongs to no transaction.
-    pub(super) fn system(&self, page: &mut WritePage<'a, T>, change: Change<'_>) -> Result<()> {
+    fn system(&self, page: &mut WritePage<'a, T>, change: Change<'_>) -> Result<()> {
         let mut chain = Chain::default();
         self.pool.perform(&mut chain, How::Do, &self.body(change), page, None, None)?;
         Ok(())

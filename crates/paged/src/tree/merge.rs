@@ -75,19 +75,14 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             return Ok(false);
         }
         let mut map = self.pool.map(number)?;
-        self.system(parent, Change::Unpost { key: &between })?;
+        // One chain: the second record names the first.
+        let (unpost, mut chain) = (self.body(Change::Unpost { key: &between }), Chain::default());
+        self.pool.perform(&mut chain, How::Do, &unpost, parent, None, None)?;
         let (high, next) = (right.high().map(<[u8]>::to_vec), right.right());
         let change =
             Change::Merge { right: number, high: high.as_deref(), next, entries: &entries };
-        let (body, mut chain) = (self.body(change), Chain::default());
-        self.pool.perform(
-            &mut chain,
-            How::Do,
-            &body,
-            &mut left,
-            Some(&mut right),
-            Some(&mut map),
-        )?;
+        let (body, second, map) = (self.body(change), Some(&mut right), Some(&mut map));
+        self.pool.perform(&mut chain, How::Do, &body, &mut left, second, map)?;
         self.pool.freed(number);
         Ok(true)
     }

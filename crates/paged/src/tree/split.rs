@@ -91,7 +91,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         let (body, mut chain) = (self.body(change), Chain::default());
         self.pool.perform(&mut chain, How::Do, &body, &mut page, Some(&mut new), Some(&mut map))?;
         drop((page, new, map));
-        self.post(between, right, level + 1)
+        self.post(&mut chain, between, right, level + 1)
     }
 
     /// Puts all that the root has into a new page, its only child.
@@ -106,8 +106,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     /// Tells the parent, a page of `level`, of a page whose range begins at `key`, if it does not know
-    /// and the page is there.
-    fn post(&self, key: &[u8], page: PageNo, level: u8) -> Result<()> {
+    /// and the page is there. The record comes behind that of the split in its chain, if that was just made.
+    fn post(&self, chain: &mut Chain, key: &[u8], page: PageNo, level: u8) -> Result<()> {
         loop {
             let mut parent = self.write_page(Target::At(key), level, &mut None)?;
             // The first child has its key in the parent's fence alone. And the page may have been freed
@@ -131,8 +131,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             }
             if parent.has_space(key.len(), 8) {
                 let body = self.body(Change::Post { key, child: page });
-                let mut chain = Chain::default();
-                self.pool.perform(&mut chain, How::Do, &body, &mut parent, None, None)?;
+                self.pool.perform(chain, How::Do, &body, &mut parent, None, None)?;
                 return Ok(());
             }
             self.split(parent, slot, key)?;
@@ -151,7 +150,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         }
         let low = page.low().to_vec();
         drop(page);
-        self.post(&low, unposted.page, unposted.level + 1)
+        self.post(&mut Chain::default(), &low, unposted.page, unposted.level + 1)
     }
 }
 

@@ -11,7 +11,11 @@ use crate::ids::Lsn;
 use crate::{PagedError, Result};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PERDNVLG");
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
+
+/// Bits of a number in the head; those above it are its check. The rounds of entries come again after
+/// as many.
+const NUMBER_BITS: u32 = 48;
 
 /// The place of a word of the head, in words.
 #[derive(Clone, Copy)]
@@ -175,6 +179,24 @@ fn word(at: u64, word: Word) -> Off<u64> {
     Off::new(at + word as u64 * 8)
 }
 
+/// The check of a number: 16 bits of a checksum of it and of its place.
+fn check(place: Word, number: u64) -> u64 {
+    let sum = crc32c::crc32c(&(number << 8 | place as u64).to_le_bytes());
+    u64::from((sum ^ sum >> 16) as u16)
+}
+
+/// A number that changes, with its check: one word, so that no crash parts them.
+fn checked(place: Word, number: u64) -> u64 {
+    assert!(number < 1 << NUMBER_BITS, "the head's numbers have 48 bits");
+    number | check(place, number) << NUMBER_BITS
+}
+
+/// The number of a word, if it is as it was written.
+fn number_of(place: Word, stored: u64) -> Option<u64> {
+    let number = stored & ((1 << NUMBER_BITS) - 1);
+    (checked(place, number) == stored).then_some(number)
+}
+
 /// The restart of a new log: logs of different databases have different ones, so that what an earlier
 /// log has left in the same memory does not count.
 fn first_restart(stamp: u32) -> u32 {
@@ -196,10 +218,10 @@ impl Head {
         let words = [
             (Word::Magic, MAGIC),
             (Word::Named, named),
-            (Word::Restart, restart),
-            (Word::Again, head.again),
-            (Word::Start, head.start),
-            (Word::Keep, head.keep),
+            (Word::Restart, checked(Word::Restart, restart)),
+            (Word::Again, checked(Word::Again, head.again)),
+            (Word::Start, checked(Word::Start, head.start)),
+            (Word::Keep, checked(Word::Keep, head.keep)),
             (Word::Shape, shape),
             (Word::Sum, sum(named, shape)),
         ];
@@ -245,14 +267,13 @@ impl Head {
         };
         // Everything that it leads to has to be there.
         memory.view(Range::new(at, form.bytes())).map_err(bad)?;
-        let (start, keep) = (load(Word::Start)?, load(Word::Keep)?);
-        let head = Self {
-            restart: load(Word::Restart)? as u32,
-            again: load(Word::Again)?,
-            start,
-            keep,
-            form,
+        let number = |place| {
+            let stored = load(place)?;
+            number_of(place, stored).ok_or_else(|| wrong("its head is damaged"))
         };
+        let (start, keep) = (number(Word::Start)?, number(Word::Keep)?);
+        let restart = number(Word::Restart)? as u32;
+        let head = Self { restart, again: number(Word::Again)?, start, keep, form };
         let end = keep.checked_add(form.entries);
         let is_sound =
             keep >= 1 && keep <= start && end.is_some_and(|end| start <= end && head.again <= end);
@@ -263,8 +284,9 @@ impl Head {
     pub(super) fn begin<M: Memory>(&mut self, memory: &M, at: u64, again: u64) {
         (self.restart, self.again) = (self.restart.wrapping_add(1), again);
         // One line: if the crash comes between the two, what is there counts as before.
-        memory.store(word(at, Word::Again), again);
-        memory.store(word(at, Word::Restart), u64::from(self.restart));
+        let restart = checked(Word::Restart, u64::from(self.restart));
+        memory.store(word(at, Word::Again), checked(Word::Again, again));
+        memory.store(word(at, Word::Restart), restart);
         memory.flush_word(word(at, Word::Restart));
         memory.fence();
     }
@@ -272,8 +294,8 @@ impl Head {
     /// Moves the head of a log, durably.
     pub(super) fn move_to<M: Memory>(memory: &M, at: u64, start: Lsn, keep: Lsn) {
         // One line: if the crash comes between the two, more is kept than is needed.
-        memory.store(word(at, Word::Start), start.0);
-        memory.store(word(at, Word::Keep), keep.0);
+        memory.store(word(at, Word::Start), checked(Word::Start, start.0));
+        memory.store(word(at, Word::Keep), checked(Word::Keep, keep.0));
         memory.flush_word(word(at, Word::Keep));
         memory.fence();
     }
@@ -301,6 +323,23 @@ mod tests {
         let one_line = 1 << 29;
         let shape = small.shape(Persist::OnInsert) & !(((1 << 19) - 1) << 29) | one_line;
         assert_eq!(NvForm::of_shape(shape), None, "a record is larger than a segment");
+    }
+
+    /// One bit, or two, of any number of the head.
+    #[test]
+    fn a_changed_bit_of_a_number_is_noticed() {
+        for place in [Word::Restart, Word::Again, Word::Start, Word::Keep] {
+            for number in [0, 1, 1 << 20, 0x1234_5678_9abc, (1 << NUMBER_BITS) - 1] {
+                let stored = checked(place, number);
+                assert_eq!(number_of(place, stored), Some(number));
+                for (one, other) in (0..64).flat_map(|one| (one..64).map(move |other| (one, other)))
+                {
+                    let changed = stored ^ (1 << one | 1 << other);
+                    assert_eq!(number_of(place, changed), None, "{number:#x}, {one}, {other}");
+                }
+            }
+        }
+        assert_eq!(number_of(Word::Keep, checked(Word::Start, 7)), None, "another one's");
     }
 
     #[test]

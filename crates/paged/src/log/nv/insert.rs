@@ -9,7 +9,7 @@ use super::super::record::{self, HEADER_BYTES, MOST_SURE, Placed};
 use super::super::{Chain, Kind, Record};
 use super::NvLog;
 use crate::flaw::Flaw;
-use crate::ids::Lsn;
+use crate::ids::{Lsn, TxNo};
 use crate::threads::Threads;
 
 /// The LSN that each lane may be about to make durable, or a lesser one; the greatest if there is none.
@@ -36,7 +36,7 @@ impl UnderWay {
     }
 
     /// An LSN up to `lsn`, which was given, such that all that were given before it are durable.
-    fn durable_before(&self, lsn: u64) -> u64 {
+    pub(super) fn durable_before(&self, lsn: u64) -> u64 {
         let oldest = self.0.iter().map(|lane| lane.0.load(Ordering::SeqCst)).min();
         oldest.map_or(lsn, |oldest| oldest.min(lsn))
     }
@@ -44,11 +44,12 @@ impl UnderWay {
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
     /// How sure a record with this LSN is of the log before it: see [`Placed::sure`].
-    fn sure(&self, lsn: Lsn, kind: Kind) -> u32 {
+    fn sure(&self, lsn: Lsn, tx: TxNo, kind: Kind) -> u32 {
+        let is_change = matches!(kind, Kind::Change | Kind::Compensation);
         let durable_before = match &self.slots {
             Some(slots) => slots.prefix() + 1,
-            // Changes name the records that they rest on.
-            None if matches!(kind, Kind::Change | Kind::Compensation) => return 0,
+            // Those of transactions name the records that they rest on, and are the most.
+            None if is_change && tx != TxNo(0) => return 0,
             None => self.under_way.durable_before(lsn.0),
         };
         let sure = lsn.0 - durable_before.min(lsn.0) + 1;
@@ -69,7 +70,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         let lsn = Lsn(self.next.fetch_add(1, Ordering::SeqCst));
         self.threads.point();
         self.segments.placed(&mut lane, lsn);
-        let sure = self.sure(lsn, record.kind);
+        let sure = self.sure(lsn, chain.tx, record.kind);
         let placed = Placed { lsn, tx: chain.tx, prev: chain.last, mark: self.restart, sure };
         lane.object.clear();
         record::encode(&mut lane.object, &placed, record, None);

@@ -64,6 +64,9 @@ const END_RECORDS: u64 = 2;
 /// The time after which a writer that waits for room asks for a checkpoint again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
+/// The time after which whoever waits for a record that is being inserted looks again.
+const LOOK_AGAIN: Duration = Duration::from_micros(5);
+
 /// The options with which an NV log is used.
 #[derive(Clone, Copy, Debug)]
 pub struct NvOptions {
@@ -213,7 +216,23 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         options: NvOptions,
         threads: Arc<T>,
     ) -> Result<Self> {
-        Self::open_with(memory, at, stamp, options, threads, false)
+        Self::open_under(memory, at, stamp, options, threads, Lsn::NONE)
+    }
+
+    /// Works as [`Self::open`], under pages of which the newest was written with the LSN `written`: all up
+    /// to there was durable, and what is missing of it is damage.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_under(
+        memory: M,
+        at: u64,
+        stamp: u32,
+        options: NvOptions,
+        threads: Arc<T>,
+        written: Lsn,
+    ) -> Result<Self> {
+        Self::open_with(memory, at, stamp, options, threads, Some(written))
     }
 
     /// Works as [`Self::open`], but takes a damaged record for a hole or the end: for whoever reads what
@@ -228,20 +247,21 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         options: NvOptions,
         threads: Arc<T>,
     ) -> Result<Self> {
-        Self::open_with(memory, at, stamp, options, threads, true)
+        Self::open_with(memory, at, stamp, options, threads, None)
     }
 
+    /// `written` is `None` for whoever goes on past damage.
     fn open_with(
         memory: M,
         at: u64,
         stamp: u32,
         options: NvOptions,
         threads: Arc<T>,
-        past_damage: bool,
+        written: Option<Lsn>,
     ) -> Result<Self> {
         let mut head = Head::read(&memory, at, options.persist, stamp)?;
         let mut log = Self::assemble(memory, at, &head, options, threads);
-        log.find_records(past_damage)?;
+        log.find_records(written)?;
         let next = log.next.load(Ordering::Acquire);
         if next < head.again || next < head.start {
             let what = "there is no sound record, though the log was durable behind it".into();
@@ -503,6 +523,19 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
             Some(slots) => self.persist_to(slots, to.0.min(self.next.load(Ordering::Acquire) - 1)),
             None => self.healthy(),
         }
+    }
+
+    /// With flush-on-insert a record before `to` may still be on its way: nobody has seen it, but a restart
+    /// could not tell it from one that was lost.
+    fn force_all(&self, to: Lsn) -> Result<()> {
+        if self.slots.is_some() {
+            return self.force(to);
+        }
+        while self.under_way.durable_before(to.0 + 1) <= to.0 {
+            self.healthy()?;
+            self.threads.park(&Waiter::default(), Some(self.threads.now() + LOOK_AGAIN));
+        }
+        self.healthy()
     }
 
     fn read(&self, at: Lsn) -> Result<Logged> {

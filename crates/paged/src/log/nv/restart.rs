@@ -8,8 +8,17 @@
 //! 2. With flush-on-insert, a record that names it: the record before it of the same transaction, and
 //!    the one before it of the same page, were durable before it was appended.
 //! 3. A restart. Before `again` each LSN had a record, or was a hole and marked as one.
+//! 4. A page. Before it is written all records up to its LSN are durable ([`LogManager::force_all`]), and
+//!    the staging file has the newest such LSN.
 //!
-//! A place that nothing speaks for is a hole, or the end.
+//! A place that nothing speaks for is a hole, or the end. Nothing rests on it, and no page has it: its
+//! transaction has done nothing since, so it has not committed, and what system transactions do is
+//! named by what comes after. So it may be damage or not: the outcome is one that a crash can have.
+//! A record that a crash has torn is one whose fence had not returned when the crash came, so nobody
+//! has seen it: neither a later record nor a page. Hence no torn record is taken for damage, and of the
+//! damaged ones only the last commit is lost, if nothing came behind it.
+//!
+//! [`LogManager::force_all`]: super::super::LogManager::force_all
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -33,6 +42,11 @@ struct Witnesses {
 }
 
 impl Witnesses {
+    /// Pages of which the newest has the LSN `written` say that all up to there was durable.
+    fn of_pages(written: Option<Lsn>) -> Self {
+        Self { durable_before: written.map_or(0, |written| written.0 + 1), ..Self::default() }
+    }
+
     fn hear(&mut self, found: &Found, names: bool) {
         let placed = &found.read.placed;
         if placed.sure > 0 {
@@ -52,23 +66,33 @@ impl Witnesses {
 }
 
 fn damaged(at: u64) -> PagedError {
-    let what = "there is no sound record, though it was durable when others were written".into();
-    PagedError::DamagedLog { at: Lsn(at), what }
+    let what = "there is no sound record, though later records or pages say that it was durable";
+    PagedError::DamagedLog { at: Lsn(at), what: what.into() }
+}
+
+/// Refuses a log that ends before what pages have.
+fn check_end(end: u64, written: Option<Lsn>) -> Result<()> {
+    let Some(written) = written.filter(|written| written.0 >= end) else { return Ok(()) };
+    let what = format!(
+        "it ends here, and pages have changes up to {written}: it has lost its end, or they are of another moment"
+    );
+    Err(PagedError::DamagedLog { at: Lsn(end), what })
 }
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
     /// Follows the ring, and makes durable what it finds, which a program that died may have left in the
-    /// caches, and where it finds nothing.
+    /// caches, and where it finds nothing. The newest page was written with the LSN `written`; without one
+    /// whoever opens the log goes on past damage.
     ///
     /// # Errors
     /// There was a record where there is none.
-    pub(super) fn find_records(&mut self, past_damage: bool) -> Result<()> {
+    pub(super) fn find_records(&mut self, written: Option<Lsn>) -> Result<()> {
         let keep = self.kept.get_mut().1.0;
         let all = keep + self.ring.len();
         let next = if self.slots.is_some() {
-            self.find_prefix(keep, all, past_damage)?
+            self.find_prefix(keep, all, written)?
         } else {
-            self.find_all(keep, all, past_damage)?
+            self.find_all(keep, all, written)?
         };
         self.memory.fence();
         let bytes = self.segments.sort_out(self.form.record_bytes);
@@ -89,7 +113,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     }
 
     /// Without holes: the end is at the first.
-    fn find_prefix(&mut self, keep: u64, all: u64, past_damage: bool) -> Result<u64> {
+    fn find_prefix(&mut self, keep: u64, all: u64, written: Option<Lsn>) -> Result<u64> {
         let mut next = keep;
         while next < all
             && let Some(found) = self.at(Lsn(next))
@@ -103,14 +127,17 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 witnesses.hear(&found, false);
             }
         }
-        let is_damaged = witnesses.say_durable(Lsn(next)) && !past_damage;
-        if is_damaged { Err(damaged(next)) } else { Ok(next) }
+        if witnesses.say_durable(Lsn(next)) && written.is_some() {
+            return Err(damaged(next));
+        }
+        check_end(next, written)?;
+        Ok(next)
     }
 
     /// With holes: the end is behind the last record.
-    fn find_all(&mut self, keep: u64, all: u64, past_damage: bool) -> Result<u64> {
+    fn find_all(&mut self, keep: u64, all: u64, written: Option<Lsn>) -> Result<u64> {
         let (mut next, mut holes) = (keep.max(self.again), Vec::new());
-        let mut witnesses = Witnesses::default();
+        let mut witnesses = Witnesses::of_pages(written);
         for lsn in keep..all {
             if let Some(found) = self.at(Lsn(lsn)) {
                 self.note(lsn, &found);
@@ -122,16 +149,17 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 holes.push(Lsn(lsn));
             } else if self.ring.is_hole(Lsn(lsn)) {
                 self.ring.flush(Lsn(lsn));
-            } else if !past_damage {
+            } else if written.is_some() {
                 return Err(damaged(lsn));
             }
         }
+        check_end(next, written)?;
         for hole in holes {
             // What an older restart, or another log, has left at the place that it leads to would count
             // when `again` is past it.
             if hole.0 >= next {
                 self.ring.forget(hole);
-            } else if witnesses.say_durable(hole) && !past_damage {
+            } else if witnesses.say_durable(hole) && written.is_some() {
                 return Err(damaged(hole.0));
             } else {
                 self.ring.mark_hole(hole);
