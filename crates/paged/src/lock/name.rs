@@ -2,6 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use rustc_hash::FxHasher;
+
 use crate::ids::TreeNo;
 
 /// A table, or a row of it with the gap before its key.
@@ -35,7 +37,7 @@ impl Name {
 
     /// Bits by which names are spread.
     pub(super) fn bits(self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         self.hash(&mut hasher);
         hasher.finish()
     }

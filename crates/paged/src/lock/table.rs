@@ -1,11 +1,11 @@
 //! The table of locks: heads by name, in shards.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use rustc_hash::FxHashMap;
 
 use super::head::{Evicted, Head, Outcome, Party};
 use super::name::Name;
@@ -76,7 +76,7 @@ pub(super) struct Counters {
 
 #[derive(Debug)]
 pub(super) struct Shard {
-    heads: HashMap<Name, Head>,
+    heads: FxHashMap<Name, Head>,
     /// The newest commits of names that have no head any more.
     remembered: [Lsn; REMEMBERED],
 }
@@ -130,8 +130,9 @@ impl<T: Threads> LockTable<T> {
     /// If it has no shards.
     pub fn new(threads: Arc<T>, options: LockOptions) -> Arc<Self> {
         assert!(options.shards > 0, "a lock table has shards");
-        let shard =
-            || Mutex::new(Shard { heads: HashMap::new(), remembered: [Lsn::NONE; REMEMBERED] });
+        let shard = || {
+            Mutex::new(Shard { heads: FxHashMap::default(), remembered: [Lsn::NONE; REMEMBERED] })
+        };
         Arc::new(Self {
             threads,
             options,

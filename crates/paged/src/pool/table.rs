@@ -3,9 +3,8 @@
 //! A frame is pinned with its shard locked, so that a page without pins, seen with the shard locked, is
 //! used by nobody and cannot become so.
 
-use std::collections::HashMap;
-
 use parking_lot::MutexGuard;
+use rustc_hash::FxHashMap;
 
 use crate::ids::PageNo;
 use crate::latch::{Exclusive, Latching};
@@ -13,7 +12,7 @@ use crate::latch::{Exclusive, Latching};
 const SHARDS: usize = 64;
 
 /// The pages of one shard, and their frames.
-pub(super) type Shard = HashMap<PageNo, usize>;
+pub(super) type Shard = FxHashMap<PageNo, usize>;
 
 #[derive(Debug)]
 pub(super) struct Table<T> {
@@ -22,7 +21,7 @@ pub(super) struct Table<T> {
 
 impl<T: Latching> Table<T> {
     pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Exclusive::new(HashMap::new())).collect() }
+        Self { shards: (0..SHARDS).map(|_| Exclusive::new(Shard::default())).collect() }
     }
 
     pub(super) fn shard(&self, page: PageNo) -> MutexGuard<'_, Shard> {

@@ -9,6 +9,8 @@
 //! come behind all columns, in their order. A UUID is sixteen bytes without a length, unless it can be
 //! NULL.
 
+use std::cell::Cell;
+
 use pm::{Bad, Bytes};
 
 use crate::error::StorageError;
@@ -94,11 +96,14 @@ fn word_of(bytes: Bytes<'_>, at: usize, len: usize, signed: bool) -> u64 {
 }
 
 /// A packed row of a table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PackedRow<'a> {
     layout: &'a TableLayout,
     packed: &'a PackedLayout,
     bytes: Bytes<'a>,
+    /// A column, and where bytes of columns with a length begin that are not before it: columns are
+    /// mostly read one after the other, and each start follows from the one before.
+    reached: Cell<(usize, usize)>,
 }
 
 impl<'a> PackedRow<'a> {
@@ -112,7 +117,7 @@ impl<'a> PackedRow<'a> {
         packed: &'a PackedLayout,
         bytes: Bytes<'a>,
     ) -> Result<Self, Bad> {
-        let row = Self { layout, packed, bytes };
+        let row = Self { layout, packed, bytes, reached: Cell::new((0, packed.fixed)) };
         if bytes.len() < packed.fixed { Err(damaged()) } else { Ok(row) }
     }
 
@@ -149,13 +154,18 @@ impl<'a> StoredRow<'a> for PackedRow<'a> {
 
     #[inline]
     fn part(&self, column: usize) -> Result<Bytes<'a>, Bad> {
-        let (before, rest) = self.packed.columns.split_at(column);
-        let place = &rest[0];
+        let place = &self.packed.columns[column];
         if place.holds == Holds::Value {
             return self.bytes.get(place.at, place.bytes).ok_or_else(damaged);
         }
-        let lengths = before.iter().filter(|place| place.holds == Holds::Length);
-        let start = self.packed.fixed + lengths.map(|place| self.length(place)).sum::<usize>();
+        let (from, reached) = match self.reached.get() {
+            (from, reached) if from <= column => (from, reached),
+            _ => (0, self.packed.fixed),
+        };
+        let between = self.packed.columns[from..column].iter();
+        let lengths = between.filter(|place| place.holds == Holds::Length);
+        let start = reached + lengths.map(|place| self.length(place)).sum::<usize>();
+        self.reached.set((column, start));
         self.bytes.get(start, self.length(place)).ok_or_else(damaged)
     }
 }
