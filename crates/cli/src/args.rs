@@ -3,8 +3,10 @@
 //! Invariant: what can be refused by looking at one option is refused here, with exit code 2; what
 //! needs two options to see is refused before any work is done.
 
+mod forms;
 mod lab;
 mod pool;
+mod slotted;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,10 +16,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use faults::plot::Workload;
 use peers::PeerKind;
-use perdura::{Background, Domain, EngineKind};
+use perdura::{Domain, EngineKind};
 use workloads::Form;
 use workloads::ycsb::{Mix, Skew};
 
+pub(crate) use self::forms::{BackgroundForm, CommitForm};
 pub(crate) use self::lab::{
     CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
 };
@@ -25,6 +28,7 @@ pub(crate) use self::pool::{
     ArchiveArgs, BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, OptionValue, OptionsArgs,
     PoolCommand, RestoreArgs,
 };
+pub(crate) use self::slotted::{MixName, SlottedArgs};
 use crate::output::JsonTarget;
 use crate::units::{parse_number, parse_positive, parse_u32};
 
@@ -143,6 +147,11 @@ pub(crate) enum Bench {
         after_help = "Seven transactions at 35/10/35/2/14/2/2 percent, of which some fail as the benchmark foresees: txn/s counts those that succeed, and --check their rates, too. More --workers than --partitions share them, as in `bench tpcb`; then the order in which they meet is open, and contents are not compared.\n\nExample:\n  perdura bench tatp --engine all --subscribers 100k --txns 1M --check \\\n      --domain adr --json tatp.json\n  perdura bench tatp --as shore-kits --scale 20 --partitions 2 --workers 2"
     )]
     Tatp(TatpArgs),
+    /// Slotted pages: P3's inserts, updates, deletes and reads, below tables, by scheme.
+    #[command(
+        after_help = "Each scheme does the same work, in turns, in a pool of its own that is loaded off the clock; afterwards its pages are checked, and all must have the same contents. Lines and fences are counted in a further run; --steps adds one that says where the time goes, by the parts of P3's figures 6 to 8.\n\nExample:\n  perdura bench slotted --domain adr --repeat 3 --steps\n  perdura bench slotted --engine p3 --record 16,64,256,1024 --domain adr\n  perdura bench slotted --engine fash,nvwal --per-txn 1,8,64,512 --txns 2000\n  perdura bench slotted --mix all --reads 90 --json slotted.json"
+    )]
+    Slotted(SlottedArgs),
     /// Recovery: how soon data is there again after SIGKILL, and whether all of it is.
     #[command(
         after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k \\\n      --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 \\\n      --txns 20k\n  perdura bench recovery --workload tpcb --engine all --branches 1,2 --workers 4"
@@ -467,33 +476,6 @@ pub(crate) struct CrashArgs {
     /// Write the results as JSON to a file, or to standard output with `-`.
     #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
     pub(crate) json: Option<JsonTarget>,
-}
-
-/// The moment at which a commit returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CommitForm {
-    /// Return when the transaction is durable.
-    Durable,
-    /// Return at once; the transaction is durable with its group.
-    Grouped,
-}
-
-/// The place where the work is done that engines put off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackgroundForm {
-    /// The transactions, a part each.
-    Inline,
-    /// A thread of each database.
-    Thread,
-}
-
-impl From<BackgroundForm> for Background {
-    fn from(form: BackgroundForm) -> Self {
-        match form {
-            BackgroundForm::Inline => Self::Inline,
-            BackgroundForm::Thread => Self::Thread,
-        }
-    }
 }
 
 /// The workload that `bench recovery` kills.

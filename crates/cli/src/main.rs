@@ -62,6 +62,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Tpcc(args) } => bench::tpcc::run(args),
         Command::Bench { bench: Bench::Tpcb(args) } => bench::tpcb::run(args),
         Command::Bench { bench: Bench::Tatp(args) } => bench::tatp::run(args),
+        Command::Bench { bench: Bench::Slotted(args) } => bench::slotted::run(args),
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
         Command::Crash(args) => crash::run(args),

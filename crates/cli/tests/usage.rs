@@ -7,7 +7,7 @@ use std::process::Stdio;
 use common::{perdura, run};
 
 /// All commands that have a help text.
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 27] = [
     &[],
     &["tour"],
     &["bench"],
@@ -15,6 +15,7 @@ const COMMANDS: [&[&str]; 26] = [
     &["bench", "tpcb"],
     &["bench", "tpcc"],
     &["bench", "tatp"],
+    &["bench", "slotted"],
     &["bench", "recovery"],
     &["pool"],
     &["pool", "info"],

@@ -42,7 +42,7 @@ function theme(dark, width) {
   };
 }
 
-const hue = { inp: "blue", "nvm-inp": "blue", cow: "red", "nvm-cow": "red", log: "green", "nvm-log": "green" };
+const hue = { fast: "blue", fash: "red", nvwal: "green", inp: "blue", "nvm-inp": "blue", cow: "red", "nvm-cow": "red", log: "green", "nvm-log": "green" };
 const traditional = (name) => ["inp", "cow", "log"].includes(name);
 
 function seriesScale(names, dark) {
@@ -272,6 +272,28 @@ function chartsOf(id, rows) {
     case "P1-F16":
       return panels(of("throughput"), MIXES, (part, dark) =>
         lines(part, { dark, xTitle: "nanoseconds of a sync", yTitle: "transactions a second", logY: false }));
+    case "P3-F6":
+      return panels(of("time"), ["all", "search", "update", "commit"], (part, dark) =>
+        lines(part, { dark, xTitle: "nanoseconds of a read or write", yTitle: "microseconds", logX: false, logY: false, format: "d" }));
+    case "P3-F7":
+      return panels(of("time"), ["insert", "record flush", "slot header", "defragmentation"], (part, dark) =>
+        lines(part, { dark, xTitle: "nanoseconds of a read or write", yTitle: "microseconds", logX: false, logY: false, format: "d" }));
+    case "P3-F8":
+      return panels(of("time"), ["commit", "computation", "heap management", "log flush", "checkpoint", "misc"], (part, dark) =>
+        lines(part, { dark, xTitle: "nanoseconds of a write", yTitle: "microseconds", logX: false, logY: false, format: "d" }));
+    case "P3-F9": case "P3-F10": {
+      const xTitle = id === "P3-F9" ? "bytes of a record" : "inserts of a transaction";
+      return [["time", "microseconds"], ["flushes", "lines flushed"], ["share of defragmentation", "% of the flushes"]]
+        .map(([metric, yTitle]) => ({ metric, yTitle, part: of(metric).filter((row) => row.value > 0) }))
+        .filter(({ part }) => part.length > 0)
+        .map(({ metric, yTitle, part }) => ({
+          title: metric, rows: part,
+          make: (dark) => lines(part, { dark, xTitle, yTitle: `${yTitle} (log scale)` }),
+        }));
+    }
+    case "P3-F12":
+      return panels(of("throughput"), [], (part, dark) =>
+        lines(part, { dark, xTitle: "% of reads", yTitle: "transactions a second", logX: false, logY: false, format: "d" }));
     case "PEERS-MIX": {
       const sizes = distinct(rows, (row) => row.panel);
       const size = sizes.includes("200000") ? "200000" : sizes[sizes.length - 1];

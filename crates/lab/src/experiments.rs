@@ -74,6 +74,24 @@ experiments! {
     "P1-F16", "Latency of the sync primitive",
         "NVM engines, 10 to 10,000 ns for each sync, low skew, 320 ns.",
         "Appendix C, Figure 16", Ycsb;
+    "P3-F6", "Slotted pages: an insert by the latency of memory",
+        "A record of 64 bytes with a random key, a transaction of its own, on pages of 1 KB: microseconds of search, page update and commit. NVWAL's checkpoints, which come later, are not in it. `time` has a delay behind each flushed line, as the paper; `overlapping time` one behind each fence.",
+        "5, Figure 6", Slotted;
+    "P3-F7", "Slotted pages: the page update",
+        "Its parts in Figure 6: the record into its page, with splits, its flush, the new header, copies of pages.",
+        "5, Figure 7", Slotted;
+    "P3-F8", "Slotted pages: the commit by the latency of writes",
+        "Its parts, with reads of 300 ns. A header that FAST stores in place is part of the checkpoint.",
+        "5, Figure 8", Slotted;
+    "P3-F9", "Slotted pages: the size of a record",
+        "Time and flushed lines of an insert at 300 ns.",
+        "5, Figure 9", Slotted;
+    "P3-F10", "Slotted pages: inserts of a transaction",
+        "Time and flushed lines of a transaction at 300 ns, and which share of the lines copies of pages are.",
+        "5, Figure 10", Slotted;
+    "P3-F12", "Slotted pages: reads and inserts",
+        "Throughput at 1.2 us by the share of transactions that read.",
+        "5, Figure 12", Slotted;
     "PEERS-MIX", "Engines and what a user would pick instead",
         "One thread, durable commits, low skew, contestants taking turns up to a million tuples: throughput, and the latency to durability that one transaction in a hundred exceeds.",
         "", Peers;
@@ -112,7 +130,7 @@ pub fn named(names: &[String]) -> Result<Vec<&'static Experiment>, LabError> {
         }
         if !found {
             let ids: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
-            let known = format!("P1, PEERS, all, {}", ids.join(", "));
+            let known = format!("P1, P3, PEERS, all, {}", ids.join(", "));
             return Err(LabError::UnknownExperiment { given: name, known });
         }
     }
@@ -140,6 +158,7 @@ mod tests {
         assert_eq!(names(&["P1-F6", "p1-f5", "P1-F6"]).expect("known"), ["P1-F5", "P1-F6"]);
         assert_eq!(names(&["P1-F1"]).expect("known"), ["P1-F1"]);
         assert_eq!(names(&["P1"]).expect("known").len(), 14);
+        assert_eq!(names(&["p3"]).expect("known").len(), 6);
         assert_eq!(names(&["all"]).expect("known").len(), EXPERIMENTS.len());
         let error = names(&["P1-F99"]).expect_err("unknown").to_string();
         assert!(error.contains("P1-F99") && error.contains("P1-F16"), "{error}");

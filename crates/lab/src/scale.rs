@@ -125,6 +125,8 @@ pub struct Sizes {
     pub churn: (u64, u64),
     /// Two threads: tuples, and transactions of a run.
     pub threads: (u64, u64),
+    /// Slotted pages: inserts of a run.
+    pub inserts: u64,
     /// Bandwidth: bytes written with each size of chunk.
     pub bandwidth_bytes: u64,
     /// Bandwidth: writes of each size of chunk at most.
@@ -168,6 +170,7 @@ impl Sizes {
             reopened: vec![200],
             churn: (100, 1000),
             threads: (300, 300),
+            inserts: 200,
             bandwidth_bytes: 1 << 12,
             bandwidth_writes: 50,
         }
@@ -199,6 +202,7 @@ impl Sizes {
             reopened: vec![10_000, 100_000],
             churn: (40_000, CHURNED),
             threads: (200_000, 100_000),
+            inserts: 20_000,
             bandwidth_bytes: 64 << 20,
             bandwidth_writes: 100_000,
         }
@@ -238,6 +242,7 @@ impl Sizes {
             reopened: vec![10_000, 100_000, 1_000_000, MOST_REOPENED],
             churn: (CHURNED_TUPLES, CHURNED),
             threads: (200_000, 800_000),
+            inserts: 100_000,
             bandwidth_bytes: 1 << 30,
             bandwidth_writes: 1_000_000,
         }

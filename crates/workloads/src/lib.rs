@@ -1,8 +1,9 @@
-//! The workloads: YCSB and TPC-C, written against the public interface.
+//! The workloads: YCSB, TPC-C and others, written against the public interface.
 //!
 //! YCSB is written once, against [`Store`] and [`Session`]; Perdura and every peer implement these
 //! two, so that all of them do the same work in the same loop. TPC-B, TPC-C and TATP are written once
-//! against the public API of Perdura, so that all engines do. What keeps figures comparable:
+//! against the public API of Perdura, so that all engines do. P3's inserts run on slotted pages alone, below
+//! the engines. What keeps figures comparable:
 //!
 //! - The whole workload is generated before the clock starts and is a function of its
 //!   specification alone: same specification, same operations, on every machine.
@@ -25,6 +26,7 @@ mod perdura_store;
 mod random;
 mod reads;
 mod seat;
+pub mod slotted;
 mod store;
 pub mod tatp;
 mod terminals;

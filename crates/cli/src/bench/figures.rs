@@ -80,6 +80,11 @@ impl Counted {
         }
     }
 
+    /// What was counted otherwise.
+    pub(crate) fn new(counters: Counters, logged_bytes: u64) -> Self {
+        Self { counters, logged_bytes }
+    }
+
     /// Returns what came since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         Self {

@@ -6,6 +6,8 @@ mod fifths;
 pub(crate) mod figures;
 mod growth;
 pub(crate) mod recovery;
+pub(crate) mod slotted;
+mod slotted_run;
 pub(crate) mod tatp;
 pub(crate) mod terminals;
 mod terminals_run;

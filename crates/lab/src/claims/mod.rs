@@ -28,6 +28,9 @@ pub use missing::Missing;
 /// The claims of P1.
 const P1: &str = include_str!("../../claims/p1.toml");
 
+/// The claims of P3.
+const P3: &str = include_str!("../../claims/p3.toml");
+
 /// Perdura's own targets.
 const TARGETS: &str = include_str!("../../claims/targets.toml");
 
@@ -213,7 +216,7 @@ impl Claim {
 /// # Errors
 /// The data cannot be read: a bug of ours that a test finds.
 pub fn claims() -> Result<Vec<Claim>, LabError> {
-    read(P1)
+    Ok([read(P1)?, read(P3)?].concat())
 }
 
 /// Perdura's own targets, written in the same way.

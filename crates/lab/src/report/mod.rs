@@ -117,11 +117,16 @@ impl Report {
         let missing = missing(results, &selection, &host)?;
         let unequal = results.unequal(&selection)?;
         let all = claims::claims()?;
-        let test = |points: &[Point], setting| {
-            claims::test(&all, points, &missing, authors.as_deref(), setting)
+        let test = |all: &[claims::Claim], points: &[Point], setting| {
+            claims::test(all, points, &missing, authors.as_deref(), setting)
         };
-        let (claims, papers) = (test(&points, Setting::Ours), test(&paper_points, Setting::Paper));
+        // The paper's setting is P1's.
+        let (p1, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|claim| claim.experiment.starts_with("P1-"));
+        let mut claims = test(&p1, &points, Setting::Ours);
+        let papers = test(&p1, &paper_points, Setting::Paper);
         let follows = claims::follows(&claims, &papers);
+        claims.extend(test(&others, &points, Setting::Ours));
         let targets = claims::test(&claims::targets()?, &points, &missing, None, Setting::Ours);
         let mut measurements = results.measurements()?;
         measurements.retain(|Measurement { key, .. }| {

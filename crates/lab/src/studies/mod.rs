@@ -7,7 +7,8 @@
 //! Invariants:
 //! - A cell is what is measured and saved at once. Its configuration says all that its counts depend
 //!   on; the same configuration and seed give the same counts, bit for bit, whatever ran before.
-//! - What is for P1 is measured in both settings, but the bandwidth, which the paper's is made of.
+//! - What is for P1 is measured in both settings, but the bandwidth, which the paper's is made of. What is
+//!   for P3 has one setting, which is P3's.
 //! - Cells of a stage share what is expensive to set up; a stage with no missing cell sets up
 //!   nothing.
 
@@ -20,6 +21,7 @@ mod nodes;
 mod peers;
 mod recovery;
 mod settings;
+mod slotted;
 mod threads;
 mod tpcc;
 mod ycsb;
@@ -115,11 +117,13 @@ pub enum Study {
     Threads,
     /// Space while tuples come, go and change their size.
     Churn,
+    /// P3's inserts on slotted pages.
+    Slotted,
 }
 
 impl Study {
     /// All of them, in the order in which they are done.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Bandwidth,
         Self::Bytes,
         Self::Recovery,
@@ -127,6 +131,7 @@ impl Study {
         Self::Tpcc,
         Self::Ycsb,
         Self::Nodes,
+        Self::Slotted,
         Self::Reopening,
         Self::Churn,
         Self::Threads,
@@ -148,6 +153,7 @@ impl Study {
             Self::Reopening => "reopening",
             Self::Threads => "threads",
             Self::Churn => "churn",
+            Self::Slotted => "slotted",
         }
     }
 
@@ -166,6 +172,7 @@ impl Study {
             Self::Reopening => recovery::peers(sizes),
             Self::Threads => threads::stages(sizes),
             Self::Churn => churn::stages(sizes),
+            Self::Slotted => slotted::stages(sizes),
         }
     }
 }

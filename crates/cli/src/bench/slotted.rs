@@ -1,0 +1,364 @@
+//! `perdura bench slotted`: P3's workloads on slotted pages, without tables above them.
+//!
+//! 1. For every mixture, size of records and of transactions the rounds go around the schemes, so that a
+//!    drift of the machine hits all of them alike, and a ratio compares neighbours in time. Each round
+//!    has a pool of its own, which is loaded off the clock.
+//! 2. Then each scheme runs once more and counts lines and fences, and with `--steps` once more with a
+//!    clock that says which phase of an operation takes how long. What the clock takes itself is taken off.
+//! 3. What a run leaves is checked, and has to be the same for all schemes.
+
+use std::collections::BTreeMap;
+
+use perdura::Footprint;
+use pm::{Counters, Pool, PoolOptions, Timed};
+use workloads::Progress;
+use workloads::slotted::{self as workload, Moment, OUTSIDE, Ran, SchemeKind, Spec, Workload};
+
+use super::Report;
+use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
+use super::slotted_run::Run;
+use crate::args::{MixName, SlottedArgs};
+use crate::contestant::{Promise, pool_path};
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::output::{check_target, report, table};
+use crate::progress::Bar;
+use crate::racer::FootprintBytes;
+use crate::scratch::Scratch;
+use crate::units::grouped;
+
+/// One in so many transactions has its latency taken.
+const SAMPLE_EVERY: u64 = 16;
+/// Bytes on the medium for a byte of records, keys included: pages half full, and those of a log.
+const SPACE: u64 = 6;
+/// The same for a pool with nothing in it.
+const POOL_BYTES: u64 = 16 << 20;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Options that contradict each other, a store that failed, or schemes that end with different contents.
+pub(crate) fn run(args: &SlottedArgs) -> Result<(), Failure> {
+    let schemes = &args.engine.0;
+    let baseline = match args.baseline {
+        Some(named) if !schemes.contains(&named) => {
+            let why = format!("--baseline {named}: it does not run; name it with --engine, too");
+            return Err(Failure::Usage(why));
+        }
+        Some(named) => named,
+        None if schemes.contains(&SchemeKind::Nvwal) => SchemeKind::Nvwal,
+        None => schemes[0],
+    };
+    check_target(args.json.as_ref(), &[])?;
+    let mut cells = Vec::new();
+    for &mix in &args.mix.0 {
+        for &record_bytes in &args.record {
+            for &per_txn in &args.per_txn {
+                let spec = Spec {
+                    mix: mix.mix(args.reads),
+                    keys: args.keys.into(),
+                    loaded: args.tuples,
+                    transactions: args.txns,
+                    per_txn,
+                    record_bytes,
+                    page_bytes: args.page,
+                    seed: args.seed,
+                };
+                let workload = Workload::generate(&spec);
+                cells.push((mix, workload.map_err(|why| Failure::Usage(why.to_string()))?));
+            }
+        }
+    }
+    let scratch = Scratch::new(args.path.as_deref(), args.keep)?;
+    let most = cells.iter().map(|(_, workload)| needs(workload.spec())).max().unwrap_or(0);
+    scratch.require(most, Some("fewer --tuples or --txns"))?;
+    let host = Host::new(scratch.medium());
+    let mut bench = Bench { args, baseline, scratch: &scratch, bar: Bar::new(), pools: 0 };
+    let mut runs = Vec::new();
+    for (mix, workload) in &cells {
+        runs.extend(bench.cell(*mix, workload)?);
+    }
+    drop(bench.bar);
+    let text = host.line() + &people(args, &runs);
+    report(&text, &Report::new(&host, &runs), args.json.as_ref())
+}
+
+/// Bytes that a pool takes at most.
+fn needs(spec: &Spec) -> u64 {
+    let records = spec.transactions.saturating_mul(spec.per_txn.into()).saturating_add(spec.loaded);
+    records.saturating_mul(SPACE * (u64::from(spec.record_bytes) + 16)).saturating_add(POOL_BYTES)
+}
+
+/// What all runs have in common.
+struct Bench<'a> {
+    args: &'a SlottedArgs,
+    baseline: SchemeKind,
+    scratch: &'a Scratch,
+    bar: Bar,
+    /// The number of the next pool.
+    pools: u64,
+}
+
+/// What was found out in a run of a scheme.
+struct Found {
+    ran: Ran,
+    counters: Counters,
+    phases: Option<BTreeMap<&'static str, f64>>,
+    stored_bytes: u64,
+    promise: Promise,
+}
+
+/// What is looked at in a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Time,
+    Counts,
+    Phases,
+}
+
+impl Bench<'_> {
+    /// Runs all schemes on one workload.
+    fn cell(&mut self, mix: MixName, workload: &Workload) -> Result<Vec<Run>, Failure> {
+        let schemes = &self.args.engine.0;
+        let mut rounds: Vec<Vec<Found>> = schemes.iter().map(|_| Vec::new()).collect();
+        for _ in 0..self.args.repeat {
+            for (scheme, rounds) in schemes.iter().zip(&mut rounds) {
+                rounds.push(self.once(*scheme, workload, Look::Time)?);
+            }
+        }
+        let mut runs = Vec::new();
+        for (scheme, rounds) in schemes.iter().zip(rounds) {
+            let counted = self.once(*scheme, workload, Look::Counts)?;
+            let phases = match self.args.steps {
+                true => self.once(*scheme, workload, Look::Phases)?.phases,
+                false => None,
+            };
+            runs.push(self.summary(*scheme, mix, workload, &rounds, &counted, phases));
+        }
+        let of = runs.iter().find(|run| run.engine == self.baseline.name());
+        let rate = of.map_or(1.0, |run| run.throughput_txn_s.max(1e-9));
+        runs.iter_mut().for_each(|run| run.throughput_over_baseline = run.throughput_txn_s / rate);
+        if let Some(other) = runs.iter().find(|run| run.digest != runs[0].digest) {
+            let why = format!(
+                "{} and {} end with different contents: a bug of Perdura, please report it",
+                runs[0].engine, other.engine
+            );
+            return Err(Failure::Failed(why));
+        }
+        Ok(runs)
+    }
+
+    /// Runs a scheme once in a pool of its own.
+    fn once(
+        &mut self,
+        scheme: SchemeKind,
+        workload: &Workload,
+        look: Look,
+    ) -> Result<Found, Failure> {
+        let spec = workload.spec();
+        let directory = self.scratch.directory(&format!("{scheme}.{}", self.pools))?;
+        self.pools += 1;
+        let options =
+            PoolOptions { domain: self.args.domain.0, model: true, ..PoolOptions::default() };
+        let pool = Pool::create(&pool_path(&directory), &options)
+            .map_err(|error| Failure::about(scheme, error))?;
+        let what = match look {
+            Look::Time => format!("{scheme}: {}, {} B", spec.mix.name(), spec.record_bytes),
+            Look::Counts => format!("{scheme}: counting"),
+            Look::Phases => format!("{scheme}: taking the time of its steps"),
+        };
+        self.bar.phase(what, spec.loaded + spec.transactions);
+        let progress = Progress::new(1);
+        let (mut counters, mut phases) = (Counters::default(), None);
+        let work = || {
+            peers::pin_to_core(0);
+            if look == Look::Phases {
+                let memory = Timed::new(pool.clone());
+                let clock = memory.clone();
+                let cost_ns = clock.cost_ns();
+                let mut around = |moment| match moment {
+                    Moment::Begins => clock.reset(),
+                    Moment::Ended => phases = Some(per_txn(&clock, cost_ns, spec.transactions)),
+                };
+                return workload::run(scheme, memory, workload, 0, &progress, &mut around);
+            }
+            let counts = look == Look::Counts;
+            let mut around = |moment| match moment {
+                Moment::Begins => {
+                    pool.count(counts);
+                    counters = pool.counters();
+                }
+                Moment::Ended => counters = pool.counters().since(&counters),
+            };
+            let sample_every = if counts { 0 } else { SAMPLE_EVERY };
+            workload::run(scheme, pool.clone(), workload, sample_every, &progress, &mut around)
+        };
+        let ran = self.bar.watch(|| progress.total(), work);
+        let ran = ran.map_err(|error| Failure::Failed(error.to_string()))?;
+        let header = pool.info().header;
+        let promise = Promise { domain: Some(header.domain), modelled: header.modelled };
+        let stored_bytes = pool.stored_bytes().map_err(|error| Failure::about(scheme, error))?;
+        pool.close().map_err(|error| Failure::about(scheme, error))?;
+        drop(pool);
+        self.scratch.discard(&directory);
+        Ok(Found { ran, counters, phases, stored_bytes, promise })
+    }
+
+    fn summary(
+        &self,
+        scheme: SchemeKind,
+        mix: MixName,
+        workload: &Workload,
+        rounds: &[Found],
+        counted: &Found,
+        phases_us: Option<BTreeMap<&'static str, f64>>,
+    ) -> Run {
+        let spec = workload.spec();
+        let all: Vec<f64> =
+            rounds.iter().map(|found| found.ran.measured.throughput_txn_s()).collect();
+        let (throughput_txn_s, throughput_spread, median) = Spread::of(&all);
+        let Found { ran, promise, .. } = &rounds[median];
+        let counts = Counted::new(counted.counters, counted.ran.commits.logged_bytes);
+        let writers = workload.writers().max(1) as f64;
+        Run {
+            engine: scheme.name(),
+            workload: "slotted",
+            mix: mix.name(),
+            reads_percent: (mix == MixName::Mixed).then_some(self.args.reads),
+            skew: "uniform",
+            keys: spec.keys.name(),
+            record_bytes: spec.record_bytes,
+            page_bytes: spec.page_bytes,
+            operations_per_txn: spec.per_txn,
+            tuples: spec.loaded,
+            txns: spec.transactions,
+            partitions: 1,
+            domain: promise.domain.map(perdura::Domain::name),
+            modelled: promise.modelled,
+            commit: "durable",
+            group: None,
+            seed: spec.seed,
+            emulated: None,
+            seconds: ran.measured.seconds,
+            throughput_txn_s,
+            throughput_spread,
+            latency_us: LatencyUs::of(rounds.iter().map(|found| &found.ran.measured.latency_ns)),
+            per_txn: PerTxn::new(Some(&counts), spec.transactions),
+            footprint_bytes: footprint(&counted.ran, spec, counted.stored_bytes),
+            user_bytes: ran.user_bytes,
+            aborted: 0,
+            in_place_percent: 100.0 * ran.commits.in_place as f64 / writers,
+            splits: ran.moves.splits,
+            defragmentations: ran.moves.defragmentations,
+            baseline: self.baseline.name(),
+            throughput_over_baseline: 1.0,
+            phases_us,
+            digest: format!("{:016x}", ran.digest),
+            promise: *promise,
+        }
+    }
+}
+
+/// Microseconds of a transaction, by phase, without what the clock takes.
+fn per_txn(clock: &Timed<Pool>, cost_ns: f64, txns: u64) -> BTreeMap<&'static str, f64> {
+    let phases = clock.phases().into_iter().filter(|one| one.phase != OUTSIDE);
+    let of = |one: pm::PhaseTime| {
+        let nanoseconds = (one.nanoseconds as f64 - one.times as f64 * cost_ns).max(0.0);
+        (one.phase.0, nanoseconds / 1000.0 / txns.max(1) as f64)
+    };
+    phases.map(of).collect()
+}
+
+/// Bytes on the medium by component.
+fn footprint(ran: &Ran, spec: &Spec, stored_bytes: u64) -> FootprintBytes {
+    let pages = |pages: u64| pages * u64::from(spec.page_bytes);
+    let (table, index) = (pages(ran.census.leaves + ran.census.overflow), pages(ran.census.inner));
+    let log = ran.log_bytes;
+    let other = stored_bytes.saturating_sub(table + index + log);
+    Footprint { table, index, log, checkpoint: 0, other }.into()
+}
+
+/// The table, and what has to be known to read it.
+fn people(args: &SlottedArgs, runs: &[Run]) -> String {
+    let first = &runs[0];
+    let words = ["scheme", "mix", "domain"];
+    let numbers = [
+        "record",
+        "per txn",
+        "txn/s",
+        "min - max",
+        "us/txn",
+        "p99 us",
+        "lines/txn",
+        "fences/txn",
+        "in place",
+    ];
+    let over = format!("x {}", first.baseline);
+    let head = words.iter().chain(&numbers).map(ToString::to_string).chain([over]);
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    let mut text = format!(
+        "Slotted pages of {} bytes: {} records, {} transactions, {} keys, commits durable, median of {}\n\n",
+        first.page_bytes,
+        grouped(first.tuples),
+        grouped(first.txns),
+        first.keys,
+        args.repeat,
+    );
+    text += &table(&head.collect::<Vec<_>>(), &rows, words.len());
+    text.push('\n');
+    if first.promise.modelled {
+        text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
+    }
+    text += &format!(
+        "x {}: throughput divided by that scheme's in the same cell of this run. All schemes end with the same contents.\n",
+        first.baseline
+    );
+    if args.steps {
+        text += &format!("\n{}", phases(runs));
+    }
+    text
+}
+
+fn row(run: &Run) -> Vec<String> {
+    let mix = match run.reads_percent {
+        Some(reads) => format!("{} ({reads}% reads)", run.mix),
+        None => run.mix.to_owned(),
+    };
+    vec![
+        run.engine.to_owned(),
+        mix,
+        run.promise.text(),
+        run.record_bytes.to_string(),
+        run.operations_per_txn.to_string(),
+        whole(run.throughput_txn_s),
+        run.throughput_spread.text(),
+        format!("{:.2}", 1e6 / run.throughput_txn_s.max(1e-9)),
+        format!("{:.2}", run.latency_us.p99),
+        fine(run.per_txn.flushed_lines),
+        fine(run.per_txn.fences),
+        format!("{:.1}%", run.in_place_percent),
+        fine(Some(run.throughput_over_baseline)),
+    ]
+}
+
+/// Microseconds of a transaction by phase.
+fn phases(runs: &[Run]) -> String {
+    let names = slotted::phases::ALL.map(|phase| phase.0);
+    let head = ["scheme", "mix", "record", "per txn"].into_iter().chain(names).chain(["sum"]);
+    let head: Vec<String> = head.map(str::to_owned).collect();
+    let row = |run: &Run| {
+        let none = BTreeMap::new();
+        let of = run.phases_us.as_ref().unwrap_or(&none);
+        let mut cells = vec![
+            run.engine.to_owned(),
+            run.mix.to_owned(),
+            run.record_bytes.to_string(),
+            run.operations_per_txn.to_string(),
+        ];
+        cells.extend(names.map(|name| fine(of.get(name).copied())));
+        cells.push(fine(Some(of.values().sum())));
+        cells
+    };
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    "Microseconds of a transaction, by step:\n\n".to_owned() + &table(&head, &rows, 2)
+}
