@@ -7,14 +7,11 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use faults::explorer::{Again, Effort};
-use faults::mutation::{How, Mutation, Where};
-use faults::paged::catalogue::{FAULTS, Fault, Put};
+use faults::mutation::How;
+use faults::paged::catalogue::{FAULTS, Notice, sites as left_out, without};
+use faults::paged::examine::examine;
 use faults::paged::stage::LogKind;
-use faults::paged::tell::Plan;
-
-/// Crashes in recovery: from one in so many states, one for five of the first ones.
-const AGAIN: Again = Again { per_mille: 200, ..Again::every(29, 2) };
+use faults::sweep::sweep_with;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,32 +35,13 @@ fn main() -> ExitCode {
 /// Looks at stories until there were enough states; returns whether all was well.
 fn explore(log: LogKind, states: u64, nested: u64, first: u64) -> bool {
     let begun = Instant::now();
-    let (mut seen, mut again, mut points, mut barriers, mut seed) = (0, 0, 0, 0, first);
-    while seen < states || again < nested {
-        let story = match Plan::new(log, seed).tell() {
-            Ok(story) => story,
-            Err(why) => {
-                println!("{}, seed {seed}, without a crash: {why}", log.name());
-                return false;
-            }
-        };
-        let explored = story.explore(Effort::once(8).then(AGAIN));
-        (seen, again) = (seen + explored.states, again + explored.nested);
-        (points, barriers) = (points + explored.points, barriers + explored.barriers);
-        if let Some(violation) = explored.violation {
-            println!("{}, seed {seed}: {violation:#?}", log.name());
-            return false;
-        }
-        seed += 1;
+    let examined = examine(log, first, states, nested);
+    let seconds = begun.elapsed().as_secs_f64();
+    match &examined {
+        Ok(examined) => println!("{}: {examined:?}, no violation, {seconds:.1} s", log.name()),
+        Err(violation) => println!("{violation}"),
     }
-    println!(
-        "{}: {} stories, {barriers} fences and syncs, {points} crash points, {seen} states, {again} \
-         crashes in recovery, no violation, {:.1} s",
-        log.name(),
-        seed - first,
-        begun.elapsed().as_secs_f64()
-    );
-    true
+    examined.is_ok()
 }
 
 /// Says what notices each fault; returns whether all are noticed.
@@ -85,23 +63,23 @@ fn faults(log: LogKind, seeds: u64) -> bool {
 
 /// Leaves out each flush, fence and sync in turn; returns whether all are noticed.
 fn sites(log: LogKind, seeds: u64) -> bool {
-    let mut all = true;
-    let story = Plan::new(log, 1).tell().expect("a story");
-    let memory = [How::NoFlush, How::NoFence].into_iter().flat_map(|how| {
-        Mutation::sites_in_memory(how, &story.trace.memory).into_iter().map(move |site| (how, site))
-    });
-    let files = Mutation::sites_in_files(How::NoSync, &story.trace.files);
-    for (how, site) in memory.chain(files.into_iter().map(|site| (How::NoSync, site))) {
-        let mutation = Mutation { how, at: Where::Site(site) };
-        let fault = Fault { name: "site", logs: &[], put: Put::Record(mutation) };
-        let said = match fault.notice(log, seeds) {
-            Ok(found) => format!("story {}, {} states: {}", found.seed, found.states, found.what),
-            Err(injected) => {
-                all = false;
-                format!("NOT NOTICED, {injected} events changed")
+    [How::NoFlush, How::NoFence, How::NoSync].into_iter().fold(true, |all, how| {
+        let swept = sweep_with(left_out(log, how), |site| {
+            let found = without(how, site).notice(log, seeds);
+            match &found {
+                Ok(Notice { seed, states, what }) => {
+                    println!("{how:?} at {site}: story {seed}, {states} states: {what}");
+                }
+                Err(injected) => println!("{how:?} at {site}: NOT NOTICED, {injected} changed"),
             }
-        };
-        println!("{}, {how:?} at {site}, {said}", log.name());
-    }
-    all
+            found.is_ok()
+        });
+        println!(
+            "{}, {how:?}: {} places, unnoticed: {:?}",
+            log.name(),
+            swept.places,
+            swept.unnoticed
+        );
+        all && swept.unnoticed.is_empty()
+    })
 }

@@ -12,7 +12,9 @@
 //! 2. [`Run::say`] runs it for a process that may die at any time; [`Run::left`] looks at what such a
 //!    process has left behind.
 
-use perdura::{Concurrency, Database, EngineKind, Environment, Error, Options, Row, Tx, Value};
+use perdura::{
+    Concurrency, Database, DurableIn, EngineKind, Environment, Error, Options, Row, Tx, Value,
+};
 
 use crate::driver::{Driver, Operation};
 use crate::items::{Model, Tables, checks, contents, differs};
@@ -179,7 +181,7 @@ impl Run {
                 for operation in &plan.cut_off {
                     known(operation.run(&mut tx, &tables))?;
                 }
-                leave(tx, &db);
+                leave(tx, &db)?;
                 db.abandon();
             } else {
                 db.close()?;
@@ -224,12 +226,19 @@ impl Run {
 }
 
 /// Leaves a transaction as a kill does, which drops nothing. A session that nobody gives back would
-/// keep the database open in this process: what undoing it logs is not durable.
-fn leave<E: Environment>(tx: Tx<'_, E>, db: &Database<E>) {
-    match db.traits().concurrency {
-        Concurrency::Serial => std::mem::forget(tx),
-        Concurrency::Shared => drop(tx),
+/// keep the database open in this process: what undoing it logs is not durable, or, in a log that lies
+/// in the pool, shows at a sync that it was not.
+fn leave<E: Environment>(tx: Tx<'_, E>, db: &Database<E>) -> Result<(), Error> {
+    let traits = db.traits();
+    match (traits.concurrency, traits.durable_in) {
+        (Concurrency::Serial, _) => std::mem::forget(tx),
+        (Concurrency::Shared, DurableIn::Both) => {
+            drop(tx);
+            return db.sync();
+        }
+        (Concurrency::Shared, _) => drop(tx),
     }
+    Ok(())
 }
 
 /// All transactions of a run in which nothing fails, made beforehand.
@@ -428,21 +437,27 @@ impl<P: Place> At<'_, P> {
         let db = self.take();
         if round == 1 {
             let (tables, mut imagined) = (Tables::of(&db), self.model.clone());
-            if let Ok(mut tx) = db.begin() {
-                let mut done = Ok(());
-                for _ in 0..8 {
-                    let operation = self.driver.next(&imagined);
-                    done = done.and(known(operation.run(&mut tx, &tables)));
-                    if done.is_ok() {
-                        operation.apply(&mut imagined);
+            match db.begin() {
+                Ok(mut tx) => {
+                    let mut done = Ok(());
+                    for _ in 0..8 {
+                        let operation = self.driver.next(&imagined);
+                        done = done.and(known(operation.run(&mut tx, &tables)));
+                        if done.is_ok() {
+                            operation.apply(&mut imagined);
+                        }
+                    }
+                    // A sync that failed in the last of them shows at the next.
+                    let last =
+                        tx.get_into(&tables.item, &[Value::U64(0)], &mut Row::new()).map(drop);
+                    if done.and(last).is_err() {
+                        self.failed();
+                    }
+                    if leave(tx, &db).is_err() {
+                        self.failed();
                     }
                 }
-                // A sync that failed in the last of them shows at the next.
-                let last = tx.get_into(&tables.item, &[Value::U64(0)], &mut Row::new()).map(drop);
-                if done.and(last).is_err() {
-                    self.failed();
-                }
-                leave(tx, &db);
+                Err(_) => self.failed(),
             }
             db.abandon();
         } else if db.close().is_err() {

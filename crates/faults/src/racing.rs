@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use perdura::{Database, Error};
+use perdura::{Concurrency, Database, Error};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -40,6 +40,8 @@ struct Shared<'a> {
     db: &'a Database,
     sharer: &'a Sharer,
     recorder: Recorder,
+    /// Writers that came to the end of their changes.
+    writers: AtomicU64,
     reruns: AtomicU64,
     conflicts: AtomicU64,
 }
@@ -60,7 +62,8 @@ impl Racing {
     ) -> Result<Raced, Error> {
         let (recorder, left) = (Recorder::new(initial), AtomicUsize::new(self.transactions));
         let (reruns, conflicts) = (AtomicU64::new(0), AtomicU64::new(0));
-        let shared = Shared { db, sharer, recorder, reruns, conflicts };
+        let writers = AtomicU64::new(0);
+        let shared = Shared { db, sharer, recorder, writers, reruns, conflicts };
         let take = |left: usize| left.checked_sub(1);
         let work = |me: usize| -> Result<(), Error> {
             let mut random = SmallRng::seed_from_u64(self.seed * 16 + me as u64);
@@ -89,6 +92,13 @@ impl Racing {
 }
 
 impl Shared<'_> {
+    /// The place of a writer that is about to commit, where one writes at a time: a thread that waits
+    /// for the machine behind its commit is recorded late, and its place could only be guessed.
+    fn place(&self) -> Option<u64> {
+        let is_alone = self.db.traits().concurrency == Concurrency::Serial;
+        is_alone.then(|| self.writers.fetch_add(1, Ordering::SeqCst))
+    }
+
     /// One transaction, in one of the ways.
     fn transaction(&self, me: usize, random: &mut SmallRng) -> Result<(), Error> {
         let Self { db, sharer, recorder, .. } = self;
@@ -103,12 +113,17 @@ impl Shared<'_> {
             0 | 1 => {
                 let mut tries = Tries::new(self, me);
                 let done = db.read(|tx| sharer.look(tx, random, tries.next()));
-                tries.end(done)?;
+                tries.end(done, None)?;
             }
             2 | 3 => {
                 let mut tries = Tries::new(self, me);
-                let done = db.write(|tx| sharer.change(tx, random, recorder, tries.next()));
-                tries.end(done)?;
+                let mut place = None;
+                let done = db.write(|tx| {
+                    sharer.change(tx, random, recorder, tries.next())?;
+                    place = self.place();
+                    Ok(())
+                });
+                tries.end(done, place)?;
             }
             // One that aborts.
             4 => {
@@ -127,12 +142,13 @@ impl Shared<'_> {
                 let mut pending = recorder.begin(me);
                 let mut tx = db.begin()?;
                 let done = sharer.change(&mut tx, random, recorder, &mut pending);
+                let place = self.place();
                 match done.and_then(|()| tx.commit()) {
                     Err(Error::Conflict { .. }) => {
                         recorder.aborted(pending);
                         self.conflicts.fetch_add(1, Ordering::Relaxed);
                     }
-                    done => recorder.committed(pending, Some(done?.number())),
+                    done => recorder.committed(pending, place.or(Some(done?.number()))),
                 }
             }
         }
@@ -164,8 +180,8 @@ impl<'a> Tries<'a> {
         &mut self.pending
     }
 
-    /// The last try has ended.
-    fn end(self, done: Result<(), Error>) -> Result<(), Error> {
+    /// The last try has ended, with its place among writers if that is known.
+    fn end(self, done: Result<(), Error>, place: Option<u64>) -> Result<(), Error> {
         self.shared.reruns.fetch_add(self.runs.saturating_sub(1), Ordering::Relaxed);
         match done {
             Err(Error::Conflict { .. }) => {
@@ -174,7 +190,7 @@ impl<'a> Tries<'a> {
                 Ok(())
             }
             done => {
-                self.shared.recorder.committed(self.pending, None);
+                self.shared.recorder.committed(self.pending, place);
                 done
             }
         }

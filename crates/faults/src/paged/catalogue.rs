@@ -6,10 +6,11 @@
 //! of the log.
 
 use paged::flaw::Flaw;
+use pm::Site;
 
 use super::lies::Lie;
 use super::stage::LogKind;
-use super::tell::Plan;
+use super::tell::{Aim, Plan};
 use crate::explorer::{Again, Effort};
 use crate::medium::Part;
 use crate::mutation::{Code, How, Mutation, Where};
@@ -34,6 +35,8 @@ pub struct Fault {
     pub logs: &'static [LogKind],
     /// The place.
     pub put: Put,
+    /// The transactions that show it.
+    pub aim: Aim,
 }
 
 const ALL: &[LogKind] = &LogKind::ALL;
@@ -51,20 +54,24 @@ const fn record(
     (file, function, text): (&'static str, &'static str, &'static str),
 ) -> Fault {
     let at = Where::Code(Code { file, function, text });
-    Fault { name, logs, put: Put::Record(Mutation { how, at }) }
+    Fault { name, logs, put: Put::Record(Mutation { how, at }), aim: Aim::Everything }
 }
 
 const fn store(name: &'static str, logs: &'static [LogKind], flaw: Flaw) -> Fault {
-    Fault { name, logs, put: Put::Store(flaw) }
+    aimed(name, logs, flaw, Aim::Everything)
+}
+
+const fn aimed(name: &'static str, logs: &'static [LogKind], flaw: Flaw, aim: Aim) -> Fault {
+    Fault { name, logs, put: Put::Store(flaw), aim }
 }
 
 const fn log(name: &'static str, logs: &'static [LogKind], lie: Lie) -> Fault {
-    Fault { name, logs, put: Put::Log(lie) }
+    Fault { name, logs, put: Put::Log(lie), aim: Aim::Everything }
 }
 
 const INSERT: &str = "paged/src/log/nv/insert.rs";
 const COMMIT: &str = "paged/src/log/nv/commit.rs";
-const NV_LOG: &str = "paged/src/log/nv/mod.rs";
+const FORM: &str = "paged/src/log/nv/form.rs";
 const RING: &str = "paged/src/log/nv/ring.rs";
 const GROUP: &str = "paged/src/log/central/flush.rs";
 const HEAD: &str = "paged/src/log/central/open.rs";
@@ -86,11 +93,16 @@ pub static FAULTS: &[Fault] = &[
     record("staging-freed-early", ALL, How::NoSync, (CLEANER, "write_batch", "file.sync")),
     record("group-unsynced", CENTRAL, How::NoSync, (GROUP, "write_out", "file.sync")),
     record("partition-reused-early", CENTRAL, How::NoSync, (HEAD, "write_head", "file.sync")),
-    record("head-unflushed", NV, How::NoFlush, (NV_LOG, "truncate", "memory.flush_word")),
-    record("head-without-fence", NV, How::NoFence, (NV_LOG, "truncate", "memory.fence")),
-    Fault { name: "group-acknowledged-early", logs: ALL, put: Put::Record(ACKNOWLEDGED) },
+    record("head-unflushed", NV, How::NoFlush, (FORM, "move_to", "memory.flush_word")),
+    record("head-without-fence", NV, How::NoFence, (FORM, "move_to", "memory.fence")),
+    Fault {
+        name: "group-acknowledged-early",
+        logs: ALL,
+        put: Put::Record(ACKNOWLEDGED),
+        aim: Aim::Everything,
+    },
     store("checksum-ignored", NV, Flaw::ChecksumIgnored),
-    store("segments-freed-early", NV, Flaw::SegmentsFreedEarly),
+    aimed("segments-freed-early", NV, Flaw::SegmentsFreedEarly, Aim::SmallSegments),
     store("own-record-alone", ON_COMMIT, Flaw::OwnRecordAlone),
     store("prefix-jumps-a-hole", ON_COMMIT, Flaw::PrefixJumps),
     store("compensation-unflushed", ON_INSERT, Flaw::CompensationUnflushed),
@@ -99,9 +111,9 @@ pub static FAULTS: &[Fault] = &[
     store("checkpoint-before-pages", ALL, Flaw::DirtyPagesForgotten),
     store("redo-without-lsn", ALL, Flaw::RedoneTwice),
     store("acknowledged-early", LATE, Flaw::AcknowledgedEarly),
-    store("reader-not-dependent", LATE, Flaw::ReaderIndependent),
-    store("gap-not-locked", ALL, Flaw::GapNotLocked),
-    store("gap-lost-by-insert", ALL, Flaw::SplitGapNotLocked),
+    aimed("reader-not-dependent", LATE, Flaw::ReaderIndependent, Aim::Readers),
+    aimed("gap-not-locked", ALL, Flaw::GapNotLocked, Aim::Gaps),
+    aimed("gap-lost-by-insert", ALL, Flaw::SplitGapNotLocked, Aim::Gaps),
     store("ghost-reclaimed-early", ALL, Flaw::GhostReclaimedEarly),
     store("doomed-commits", ALL, Flaw::DoomedCommits),
     store("savepoint-keeps-later-changes", ALL, Flaw::SavepointIgnored),
@@ -140,9 +152,35 @@ fn efforts() -> [Effort; 3] {
     ]
 }
 
+/// The places where stories and the recoveries from them flush, fence or sync, in their order and perhaps
+/// more than once.
+///
+/// # Panics
+/// A story goes wrong.
+pub fn sites(log: LogKind, how: How) -> Vec<Site> {
+    let mut sites = Vec::new();
+    for seed in 1..=3 {
+        let story = Plan::new(log, seed).tell().expect("a story");
+        let recoveries = story.recoveries(50).expect("it recovers");
+        for trace in recoveries.iter().chain([&story.trace]) {
+            sites.extend(match how {
+                How::NoSync => Mutation::sites_in_files(how, &trace.files),
+                _ => Mutation::sites_in_memory(how, &trace.memory),
+            });
+        }
+    }
+    sites
+}
+
+/// A fault that leaves out what is done in one place.
+pub const fn without(how: How, site: Site) -> Fault {
+    let put = Put::Record(Mutation { how, at: Where::Site(site) });
+    Fault { name: "left-out", logs: &[], put, aim: Aim::Everything }
+}
+
 impl Fault {
     fn plan(&self, log: LogKind, seed: u64) -> Plan {
-        let mut plan = Plan::new(log, seed);
+        let mut plan = Plan::new(log, seed).aimed(self.aim);
         match self.put {
             Put::Record(_) => {}
             Put::Store(flaw) => plan.stage.flaw = Some(flaw),

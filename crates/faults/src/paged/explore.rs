@@ -11,12 +11,12 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::stage::{Media, Open};
-use super::tell::{Contents, Story, checks, contents, transaction};
+use super::tell::{Aim, Contents, Story, checks, contents, transaction};
 use crate::both::explain;
 use crate::explorer::{Again, Effort, Explored, Known, Violation, without_panic};
 use crate::history::Recorder;
 use crate::history::Rule::Serializable;
-use crate::medium::Walked;
+use crate::medium::{Part, Walked};
 use crate::mutation::Mutation;
 
 /// One in so many states is gone on with.
@@ -165,7 +165,7 @@ impl Story {
         Followed::by(self.stage.baton(seed), || {
             let mut session = open.store.session();
             for _ in 0..MORE {
-                transaction(&mut session, &open, &recorder, &mut random, 0, &ages)
+                transaction(Aim::Everything, &mut session, &open, &recorder, &mut random, 0, &ages)
                     .map_err(|error| format!("cannot go on: {error}"))?;
             }
             Ok::<_, String>(())
@@ -189,6 +189,31 @@ impl Story {
         Ok((media, open))
     }
 
+    /// Records a recovery from a state, with what it has left for later.
+    fn recovery(&self, image: &BothImage) -> Result<BothTrace, String> {
+        let media = Media::of(image);
+        media.start();
+        let open = self.stage.open(&media).map_err(|error| format!("does not open: {error}"))?;
+        let ended = Followed::by(self.stage.baton(1), || open.store.checkpoint());
+        ended.map_err(|error| format!("cannot end its recovery: {error}"))?;
+        drop(open);
+        Ok(media.stop())
+    }
+
+    /// Records of recoveries from a state of one crash point in so many.
+    ///
+    /// # Errors
+    /// One goes wrong.
+    pub fn recoveries(&self, one_in: u64) -> Result<Vec<BothTrace>, String> {
+        let part = Part { stride: one_in, ..Part::ALL };
+        let mut traces = Vec::new();
+        for_each_spot(&self.trace, Effort { part, ..Effort::once(1) }, &mut |spot| {
+            traces.push(self.recovery(spot.image));
+            ControlFlow::Continue(())
+        });
+        traces.into_iter().collect()
+    }
+
     /// Crashes at every point of the recovery from a state, and of the recoveries after that: each has to
     /// find what the first one has found.
     fn crash_again(
@@ -198,11 +223,7 @@ impl Story {
         fault: Option<&Mutation>,
         again: Again,
     ) -> Result<Explored, String> {
-        let media = Media::of(image);
-        media.start();
-        let open = self.stage.open(&media).map_err(|error| format!("does not open: {error}"))?;
-        drop(open);
-        let trace = media.stop();
+        let trace = self.recovery(image)?;
         let (trace, injected) = fault.map_or((trace.clone(), 0), |fault| fault.of_both(&trace));
         let mut explored = Explored { injected, ..Explored::default() };
         let (mut seen, mut done) = (HashSet::new(), Ok(()));

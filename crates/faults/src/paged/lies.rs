@@ -1,7 +1,7 @@
 //! Log managers that do wrong, for faults that lie between a store and its log.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paged::Result;
 use paged::change::{Body, Change};
@@ -51,22 +51,34 @@ impl Lying {
             }
     }
 
-    /// The record that stands where another one would be if the transaction went the other way.
-    fn turned_round(&self, read: Logged) -> Result<Logged> {
-        let mut undone = self.undone.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = undone.entry(read.tx).or_default();
-        if known.last().is_none_or(|last| last.lsn < read.lsn) {
-            known.clear();
-            let mut at = read.lsn;
-            while at != Lsn::NONE {
-                let record = self.log.read(at)?;
-                at = record.prev;
-                if record.kind == Kind::Change {
-                    known.push(record);
-                }
+    /// The changes of a transaction up to a record, the oldest first.
+    fn changes_up_to(&self, last: Lsn) -> Result<Vec<Logged>> {
+        let (mut changes, mut at) = (Vec::new(), last);
+        while at != Lsn::NONE {
+            let record = self.log.read(at)?;
+            at = record.prev;
+            if record.kind == Kind::Change {
+                changes.push(record);
             }
-            known.reverse();
         }
+        changes.reverse();
+        Ok(changes)
+    }
+
+    fn undone(&self) -> MutexGuard<'_, HashMap<TxNo, Vec<Logged>>> {
+        self.undone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record that stands where another one would be if the transaction went the other way. No lock
+    /// is held while the log is read: another thread may go on then.
+    fn turned_round(&self, read: Logged) -> Result<Logged> {
+        let known = self.undone().get(&read.tx).and_then(|known| known.last().map(|one| one.lsn));
+        if known.is_none_or(|last| last < read.lsn) {
+            let changes = self.changes_up_to(read.lsn)?;
+            self.undone().insert(read.tx, changes);
+        }
+        let undone = self.undone();
+        let known = &undone[&read.tx];
         let place = known.iter().position(|record| record.lsn == read.lsn);
         let Some(place) = place else { return Ok(read) };
         let other = &known[known.len() - 1 - place];

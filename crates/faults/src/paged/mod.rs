@@ -19,10 +19,12 @@
 //! | [`stage`] | the store, its log and its media |
 //! | [`tell`] | what threads do before the crash |
 //! | [`explore`] | the walk over the states |
+//! | [`examine`] | stories until there were states enough |
 //! | [`lies`] | log managers that do wrong |
 //! | [`catalogue`] | the faults that have to be noticed |
 
 pub mod catalogue;
+pub mod examine;
 pub mod explore;
 pub mod lies;
 pub mod stage;

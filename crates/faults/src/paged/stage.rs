@@ -10,7 +10,7 @@ use paged::lock::LockOptions;
 use paged::log::LogManager;
 use paged::log::central::{Central, CentralOptions};
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
-use paged::store::{Store, StoreOptions};
+use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Baton;
 use pm::{BothImage, BothTrace, LINE_BYTES, Memory, Recording, RecordingFiles};
 
@@ -21,7 +21,8 @@ pub const TREES: [TreeNo; 2] = [TreeNo(1), TreeNo(2)];
 
 const STAMP: u32 = 77;
 const ENTRIES: u64 = 128;
-const SEGMENTS: u64 = 12;
+/// Records of the largest size that all segments hold together.
+const LARGEST_RECORDS: u64 = 48;
 /// The place of a log that lies in memory.
 const AT: u64 = 4096;
 /// The memory of a log that lies in files.
@@ -107,6 +108,10 @@ pub struct Stage {
     pub inherit: bool,
     /// Early lock release.
     pub early_release: bool,
+    /// The order in which it is recovered and opened.
+    pub restart: Restart,
+    /// Records of the largest size that a segment of a log in memory holds.
+    pub segment_records: u64,
     /// A policy of the store that is wrong.
     pub flaw: Option<Flaw>,
     /// A log manager that does wrong.
@@ -133,6 +138,8 @@ impl Stage {
             frames: 16,
             inherit: true,
             early_release: true,
+            restart: Restart::Full,
+            segment_records: 4,
             flaw: None,
             lie: None,
         }
@@ -147,9 +154,9 @@ impl Stage {
         let inherit_after = self.inherit.then_some(2);
         let timeout = Duration::from_millis(200);
         let locks = LockOptions { shards: 4, timeout, inherit_after, ..LockOptions::default() };
-        let (frames, early_release) = (self.frames, self.early_release);
-        let page_bytes = self.page_bytes;
-        StoreOptions { page_bytes, frames, locks, early_release, ..StoreOptions::default() }
+        let Self { page_bytes, frames, early_release, restart, .. } = *self;
+        let options = StoreOptions { page_bytes, frames, locks, ..StoreOptions::default() };
+        StoreOptions { early_release, restart, ..options }
     }
 
     /// Bytes of the largest record: a part of a long row before and afterwards.
@@ -161,8 +168,8 @@ impl Stage {
         let record_bytes = (self.record_bytes() as u64).next_multiple_of(LINE_BYTES);
         NvForm {
             entries: ENTRIES,
-            segments: SEGMENTS,
-            segment_bytes: 4 * record_bytes,
+            segments: LARGEST_RECORDS / self.segment_records,
+            segment_bytes: self.segment_records * record_bytes,
             record_bytes,
         }
     }

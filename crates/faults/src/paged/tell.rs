@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use paged::PagedError;
 use paged::latch::Followed;
-use paged::store::{RowBound, RowRange, Session};
+use paged::store::{Restart, RowBound, RowRange, Session};
 use paged::threads::{Baton, Threads, Waiter};
 use paged::tree::Direction;
 use pm::{BothTrace, RecordingFiles};
@@ -65,6 +65,21 @@ pub struct Told {
     pub waits: u64,
 }
 
+/// The transactions of a run, and the store under them.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Aim {
+    /// Transactions of every kind.
+    #[default]
+    Everything,
+    /// A few neighbouring keys come and go: a transaction reads the range, changes it, and reads it
+    /// again, or inserts one key unseen.
+    Gaps,
+    /// Many read one of a few keys and no more, few change one. Locks are let go early.
+    Readers,
+    /// Everything, over segments of the log that are soon full.
+    SmallSegments,
+}
+
 /// A plan for a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -76,6 +91,8 @@ pub struct Plan {
     pub workers: usize,
     /// Transactions of each thread.
     pub transactions: u64,
+    /// The kind of transactions.
+    pub aim: Aim,
 }
 
 impl Plan {
@@ -87,9 +104,21 @@ impl Plan {
             early_release: seed & 4 == 0,
             frames: 8 * workers,
             page_bytes: if seed % 3 == 1 { 1024 } else { 512 },
+            restart: if seed % 5 < 3 { Restart::OnDemand } else { Restart::Full },
             ..Stage::new(log)
         };
-        Self { stage, seed, workers, transactions: 30 }
+        Self { stage, seed, workers, transactions: 30, aim: Aim::Everything }
+    }
+
+    /// The same plan with these transactions.
+    #[must_use]
+    pub fn aimed(mut self, aim: Aim) -> Self {
+        self.aim = aim;
+        self.stage.early_release |= aim == Aim::Readers;
+        if aim == Aim::SmallSegments {
+            self.stage.segment_records = 1;
+        }
+        self
     }
 
     /// Runs it.
@@ -217,7 +246,8 @@ impl Scene<'_> {
             if self.ended.load(Ordering::SeqCst) {
                 return Ok(());
             }
-            let told = transaction(session, self.open, &self.recorder, &mut random, me, &self.ages)
+            let Self { plan, open, recorder, ages, .. } = self;
+            let told = transaction(plan.aim, session, open, recorder, &mut random, me, ages)
                 .map_err(|error| format!("transaction {turn} of thread {me}: {error}"))?;
             if told.committed > 0 {
                 note(&self.plan.stage, self.media, self.recorder.now());
@@ -238,6 +268,7 @@ impl Scene<'_> {
 
 /// Runs one transaction to its end; returns what became of it.
 pub(super) fn transaction(
+    aim: Aim,
     session: &mut Own,
     open: &Open,
     recorder: &Recorder,
@@ -248,7 +279,11 @@ pub(super) fn transaction(
     let mut told = Told::default();
     let mut doing = Doing { session, pending: recorder.begin(me), recorder, random };
     doing.session.begin(ages.fetch_add(1, Ordering::SeqCst), None);
-    let mut done = doing.several(&mut told);
+    let mut done = match aim {
+        Aim::Everything | Aim::SmallSegments => doing.several(&mut told),
+        Aim::Gaps => doing.change_a_gap(),
+        Aim::Readers => doing.read_or_change_one(),
+    };
     if matches!(done, Err(PagedError::Conflict(_))) && doing.random.random() {
         // It is doomed: nobody may commit the half of it that was done.
         done = match doing.session.commit() {
@@ -328,6 +363,34 @@ impl Doing<'_> {
             4 => self.look(),
             5 | 6 => self.change_what_was_seen(tree, from),
             _ => self.mixed(told),
+        }
+    }
+
+    /// Reads a few neighbouring keys, inserts or deletes some of them, and reads them again; or inserts
+    /// one unseen: only the lock of its gap stops that.
+    fn change_a_gap(&mut self) -> paged::Result<()> {
+        const TO: u16 = 5;
+        if self.random.random() {
+            let number = self.random.random_range(0..=TO);
+            return self.insert(0, number);
+        }
+        self.scan(0, 0, TO)?;
+        for _ in 0..self.random.random_range(1..3) {
+            let number = self.random.random_range(0..=TO);
+            match self.random.random() {
+                true => self.insert(0, number)?,
+                false => self.delete(0, number)?,
+            }
+        }
+        self.scan(0, 0, TO)
+    }
+
+    fn read_or_change_one(&mut self) -> paged::Result<()> {
+        let number = self.random.random_range(0..3);
+        match self.random.random_range(0..8) {
+            0 => self.insert(0, number),
+            1 => self.update(0, number),
+            _ => self.get(0, number),
         }
     }
 

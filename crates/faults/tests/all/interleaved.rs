@@ -1,7 +1,7 @@
 //! Partitions whose transactions interleave, in threads that hand their turn over at seeded points:
 //! power cuts at every fence or sync, kills between any two stores or calls. See `faults::interleaved`.
 
-use crate::points::{at_least, at_points, some_of};
+use crate::points::{at_kills, at_least, at_points, some_of};
 use faults::explorer::{Again, Effort};
 use faults::interleaved::{Interleaved, InterleavedStory};
 use faults::medium::Medium;
@@ -23,10 +23,10 @@ fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &InterleavedStory<M
     );
     assert_eq!(explored.violation, None, "{engine}, seed {seed}");
     assert!(story.handed_over > changes, "{engine}: {} changes of thread", story.handed_over);
-    assert!(explored.points > at_least(20, 6) && explored.nested > 0, "{explored:?}");
-    let kills = story.explore_kills(if engine.traits().needs_files() { 3 } else { 97 });
+    assert!(explored.points > at_least(20, 3) && explored.nested > 0, "{explored:?}");
+    let kills = story.explore_kills(at_kills(if engine.traits().needs_files() { 3 } else { 97 }));
     assert_eq!(kills.violation, None, "{engine}, seed {seed}");
-    assert!(kills.states > 20, "{kills:?}");
+    assert!(kills.states > at_least(20, 6), "{kills:?}");
 }
 
 fn survives_in_pool(engine: EngineKind, transactions: usize) {

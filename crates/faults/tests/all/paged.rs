@@ -4,6 +4,7 @@
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
 use faults::paged::catalogue::FAULTS;
+use faults::paged::examine::examine;
 use faults::paged::stage::LogKind;
 use faults::paged::tell::{Plan, Told};
 
@@ -46,6 +47,30 @@ fn threads_over_flush_on_insert_survive_crashes() {
 #[test]
 fn threads_over_flush_on_commit_survive_crashes() {
     survives(LogKind::OnCommit, 23);
+}
+
+/// As many states as `docs/reliability.md` asks of every build.
+fn examined(log: LogKind) {
+    let examined = examine(log, 1, 20_000, 2_000).unwrap_or_else(|violation| panic!("{violation}"));
+    println!("{}: {examined:?}", log.name());
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_central_log() {
+    examined(LogKind::Central);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_flush_on_insert() {
+    examined(LogKind::OnInsert);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_flush_on_commit() {
+    examined(LogKind::OnCommit);
 }
 
 /// The record does not depend on the machine.

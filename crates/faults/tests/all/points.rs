@@ -4,15 +4,28 @@ use faults::explorer::{Again, Effort};
 use faults::medium::Part;
 use perdura::EngineKind;
 
-/// The least that is expected of all crash points, or of one in three.
+/// A build looks at one crash point in so many, and crashes again as often in all.
+const ONE_IN: u64 = 6;
+/// It kills at one store or call in so many.
+const KILLS: u64 = 3;
+
+/// The least that is expected of all crash points, or of those that a build looks at.
 pub(crate) fn at_least(all: u64, some: u64) -> u64 {
     if at_all() { all } else { some }
 }
 
-/// An effort at one crash point in three, with as many crashes again; or at all with
-/// `PERDURA_POINTS=all`.
+/// The distance between two calls that fail: so many, or one with `PERDURA_POINTS=all`.
+pub(crate) fn at_calls(many: usize) -> usize {
+    if at_all() { 1 } else { many }
+}
+
+/// The distance between two kills, which is wider in a build.
+pub(crate) fn at_kills(stride: u64) -> u64 {
+    if at_all() { stride } else { KILLS * stride }
+}
+
+/// An effort at the crash points that a build looks at; or at all with `PERDURA_POINTS=all`.
 pub(crate) fn at_points(effort: Effort) -> Effort {
-    const ONE_IN: u64 = 3;
     if at_all() {
         return effort;
     }
