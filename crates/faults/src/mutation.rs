@@ -117,6 +117,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "paged/src/log/central/mod.rs",
     "paged/src/log/central/open.rs",
     "paged/src/log/nv/commit.rs",
+    "paged/src/log/nv/form.rs",
     "paged/src/log/nv/insert.rs",
     "paged/src/log/nv/mod.rs",
     "paged/src/log/nv/restart.rs",
