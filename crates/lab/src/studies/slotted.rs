@@ -504,8 +504,11 @@ mod tests {
             assert_eq!(one, two);
             // A record and a header; or a frame and a mark.
             let lines: u64 = one.values().map(|counts| counts.flush_requests).sum();
-            assert!(lines >= 2 * 300 && one[SEARCH.0].accesses > 0, "{scheme}: {one:?}");
-            assert_eq!(one.contains_key(COMPUTATION.0), scheme == SchemeKind::Nvwal);
+            assert!(lines >= 2 * 300, "{scheme}: {one:?}");
+            // NVWAL searches in ordinary memory, and computes what differs.
+            let is_nvwal = scheme == SchemeKind::Nvwal;
+            assert!(is_nvwal || one[SEARCH.0].accesses > 0, "{scheme}: {one:?}");
+            assert_eq!(one.contains_key(COMPUTATION.0), is_nvwal);
         }
     }
 
