@@ -349,7 +349,8 @@ mod tests {
             Point::of("P1-T3", engine, "insert").measured("measured over model", "x", &[1.0])
         };
         let some = tell(&engines.map(written));
-        assert_eq!(some.lines().filter(|line| line.starts_with("| P1-")).count(), all.len());
+        let of_papers = |line: &&str| line.starts_with("| P1-") || line.starts_with("| P3-");
+        assert_eq!(some.lines().filter(of_papers).count(), all.len());
         let counts = "In our setting 1 reproduced, 0 not reproduced, ";
         assert!(some.contains(counts) && some.contains("\n\nWhat follows.\n\n"), "{some}");
         // Each row has both verdicts, the same number of columns, and two reasons.
