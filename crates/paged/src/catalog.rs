@@ -25,6 +25,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
         if number == CATALOG {
             return Ok(Some(self.catalog()));
         }
+        if self.leaves.get().is_some() {
+            // Leaves are found without a root, and the catalog may be what is damaged.
+            return Ok(Some(Tree::new(self, number, CATALOG_ROOT)));
+        }
         let Some(row) = self.catalog().get(&number.0.to_be_bytes())? else { return Ok(None) };
         let root = row.try_into().map_err(|_| PagedError::DamagedPage {
             page: CATALOG_ROOT,

@@ -19,6 +19,7 @@
 mod cleaner;
 mod frame;
 mod lacking;
+mod leaves;
 mod perform;
 mod read_ahead;
 mod replace;
@@ -43,6 +44,7 @@ use crate::space::{FIRST_MAP, Hint};
 use crate::{PagedError, Result};
 use frame::{Frame, Pin};
 use lacking::Lacking;
+use leaves::Leaves;
 use replace::{Queue, Replacement};
 use staging::Staging;
 use table::Table;
@@ -128,6 +130,8 @@ pub struct Pool<F: Files, T: Latching = Native> {
     surely: AtomicU64,
     /// The contents of the file's header.
     noted: Exclusive<T, Noted>,
+    /// The leaves of a damaged file: see [`Self::find_leaves`].
+    pub(crate) leaves: OnceLock<Leaves>,
     counts: Counts,
 }
 
@@ -240,6 +244,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             lacking: Lacking::new(),
             surely: AtomicU64::new(noted.pages),
             noted: Exclusive::new(noted),
+            leaves: OnceLock::new(),
             counts,
         })
     }

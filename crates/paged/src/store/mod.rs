@@ -150,16 +150,20 @@ impl<F: Files> Store<F> {
     }
 
     /// Opens a store of which a part is damaged, in files that nobody needs afterwards, for whoever
-    /// reads what can be read.
+    /// reads what can be read. Where the header is damaged its pages have the size that `options` say, and
+    /// this stamp.
     ///
     /// # Errors
-    /// The header of the file of pages is damaged, a file is missing, or the medium refuses.
+    /// The file of pages is missing, or the medium refuses.
     pub fn open_past_damage(
         files: &F,
         prefix: &str,
+        stamp: u64,
         log: Arc<dyn LogManager>,
         options: StoreOptions,
     ) -> Result<Arc<Self>> {
+        let new = NewFile { page_bytes: options.page_bytes, stamp };
+        crate::pool::staging::make_whole(files, prefix, &new, log.start())?;
         let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
         let transactions = Transactions::new();
         let restarted = recovery::restart_past_damage(&*log, &transactions, &pool);
@@ -335,6 +339,19 @@ impl<F: Files, T: Latched> Store<F, T> {
     pub fn check(&self) -> Result<Checked> {
         self.upkeep.undo_rest()?;
         self.upkeep.pool.check()
+    }
+
+    /// Looks at every page, for whoever saves what can be read and changes nothing any more: from now on a
+    /// damaged page hides no other. Returns the errors of those that cannot be read.
+    pub fn find_leaves(&self) -> Vec<PagedError> {
+        self.upkeep.pool.find_leaves()
+    }
+
+    /// Returns the first row of a tree behind a key, or of all, that can be read; `None` if there is none,
+    /// or [`Self::find_leaves`] was not called.
+    pub fn next_readable(&self, tree: TreeNo, after: Option<&[u8]>) -> Option<Vec<u8>> {
+        let tree = self.tree(tree).ok()?;
+        tree.next_readable(after).map(|(_, row)| row)
     }
 
     /// Checks that nothing has failed that works beside transactions.

@@ -29,6 +29,7 @@ mod descend;
 mod ghost;
 mod insert;
 mod merge;
+mod rest;
 mod scan;
 mod split;
 mod undo;

@@ -13,6 +13,7 @@ mod history;
 mod lost_end;
 mod model;
 mod moments;
+mod rest;
 mod restart;
 mod room;
 mod seen;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use crate::support::{
     Driver, Item, Model, Tables, compare, contents, insert_item, schema, small_pages,
 };
-use perdura::{Database, Domain, EngineKind, Error, Options, Salvage, examine_parts, salvage};
+use perdura::{
+    Concurrency, Database, Domain, EngineKind, Error, Options, Salvage, examine_parts, salvage,
+};
 
 fn options(engine: EngineKind) -> Options {
     small_pages()
@@ -337,5 +339,88 @@ fn a_damaged_log_is_saved_up_to_the_damage() {
         }
         println!("{engine}: of {} transactions {lengths:?}", history.len());
         assert!(lengths.iter().any(|kept| *kept > 20), "{engine}");
+    }
+}
+
+/// Damage of the files of a paged engine: a page costs its own tuples, an inner page, an index, a header
+/// or a staging file none, and each is named.
+#[test]
+fn a_damaged_page_is_named_and_costs_no_other() {
+    const PAGE: usize = 512;
+    let shared = |engine: &EngineKind| engine.traits().concurrency == Concurrency::Shared;
+    for engine in EngineKind::ALL.into_iter().filter(shared) {
+        let mut subject = Subject::new(engine);
+        let pages = files_of(&subject.path).join("paged-0-pages");
+        let image = subject.sound[&pages].clone();
+        let all = subject.model.items.len() + subject.model.pairs.len();
+        // Trees of rows have the numbers 16 and, behind the item's two indexes, 19.
+        let is_of_rows = |page: &[u8]| [16, 19].contains(&page[32]);
+        let (mut leaves, mut others, mut all_lost) = (0, 0, 0);
+        for (number, page) in image.chunks(PAGE).enumerate() {
+            let (kind, what) = (page[4], is_of_rows(page));
+            // Some of each: leaves, inner pages, chains, and those of indexes.
+            if page[..64] == [0; 64]
+                || kind == 5
+                || !number.is_multiple_of(if kind == 2 { 1 } else { 7 })
+            {
+                continue;
+            }
+            let mut damaged = image.clone();
+            damaged[number * PAGE + 200] ^= 0x40;
+            std::fs::write(&pages, &damaged).unwrap();
+            let told = match Database::open(&subject.path, &Options::new()) {
+                Ok(db) => {
+                    let told = db.examine().unwrap().findings;
+                    db.abandon();
+                    told
+                }
+                Err(_) => examine_parts(&subject.path, &Options::new()).unwrap().findings,
+            };
+            let names = |text: String| {
+                text.contains("paged-0-pages")
+                    && (number == 0 || text.contains(&format!("page {number}")))
+            };
+            let what_of = format!("{engine}, page {number} of kind {kind}");
+            assert!(told.listed.iter().any(|one| names(one.to_string())), "{what_of}: {told:?}");
+            put_back(&subject.sound.clone());
+            std::fs::write(&pages, &damaged).unwrap();
+            let (done, found) = subject.salvage().unwrap();
+            let told = done.findings;
+            assert!(told.listed.iter().any(|one| names(one.to_string())), "{what_of}: {told:?}");
+            assert!(is_part(&found, &subject.model), "{what_of}");
+            let lost = all - found.items.len() - found.pairs.len();
+            let most = match (kind, what) {
+                (1, true) => 16,
+                (3, true) => 1,
+                _ => 0,
+            };
+            assert!(lost <= most, "{what_of}: {lost} lost");
+            all_lost += lost;
+            leaves += usize::from(most > 0);
+            others += usize::from(most == 0);
+            put_back(&subject.sound.clone());
+        }
+        println!("{engine}: {leaves} pages with tuples, {others} others");
+        assert!(leaves > 5 && others > 5, "{engine}: {leaves}, {others}");
+        assert!(all_lost >= leaves, "{engine}: what is damaged is lost: {all_lost}");
+        for (name, saved) in
+            [("staging", true), ("pages", false), ("log-0", true), ("log-head", true)]
+        {
+            let file = files_of(&subject.path).join(format!("paged-0-{name}"));
+            if std::fs::remove_file(&file).is_err() {
+                continue;
+            }
+            let error = Database::open(&subject.path, &Options::new()).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("paged-0-{name}")) && error.contains("missing"),
+                "{error}"
+            );
+            let (done, found) = subject.salvage().unwrap();
+            let [finding] = &done.findings.listed[..] else { panic!("{:?}", done.findings) };
+            assert!(finding.what.contains(&format!("paged-0-{name}")), "{finding}");
+            let of = if saved { all } else { 0 };
+            assert_eq!(found.items.len() + found.pairs.len(), of, "{engine}, without {name}");
+            put_back(&subject.sound.clone());
+        }
     }
 }
