@@ -9,6 +9,7 @@ mod crash;
 mod damaged_log;
 mod failed_call;
 mod failed_sync;
+mod full_ring;
 mod history;
 mod lost_end;
 mod model;

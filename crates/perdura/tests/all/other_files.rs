@@ -160,12 +160,18 @@ impl Moments {
     }
 
     /// Puts all files of another moment beside those of `moment`, opens the database, and takes them
-    /// back if that was refused; returns whether it was.
+    /// back if that was refused; returns whether it was, or they are the same.
     fn with_all_of(&self, moment: &str, other: &str, told: &str) -> bool {
-        let mixed = self.mixed(moment);
+        let (mixed, mut differ) = (self.mixed(moment), false);
         for name in names(&self.place.path().join(other)) {
             let theirs = self.place.path().join(other).join("db.files").join(&name);
-            fs::copy(theirs, mixed.join("db.files").join(&name)).unwrap();
+            let own = mixed.join("db.files").join(&name);
+            differ |= fs::read(&theirs).ok() != fs::read(&own).ok();
+            fs::copy(theirs, own).unwrap();
+        }
+        if !differ {
+            // With a log in the pool nothing may have been written to files.
+            return true;
         }
         let told = format!("{told}: all of {other} in {moment}");
         match Database::open(mixed.join("db"), &small_pages()) {
@@ -253,7 +259,6 @@ fn whole_a_single_file_of_another_moment_is_refused() {
 }
 
 #[test]
-#[ignore = "fails: a file of a later moment beside a log in the pool, both of killed processes, opens"]
 fn a_single_file_beside_a_log_in_the_pool_is_refused_after_a_kill() {
     a_single_file_is_refused(with_files().filter(|engine| is_logged(*engine)), &[(false, false)]);
 }
