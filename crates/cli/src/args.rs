@@ -154,7 +154,7 @@ pub(crate) enum Bench {
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log (`p1`); nv-disk, nv-logging-foi,
-    /// nv-logging-foc; fast, fash, nvwal; `all`; `none`.
+    /// nv-logging-foc; fast, fash, nvwal; sofort; `all`; `none`.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = engines)]
     pub(crate) engine: List<EngineKind>,
     /// Partitions; transactions of different partitions run at the same time.
@@ -408,7 +408,7 @@ pub(crate) struct RecoveryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
     /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log (`p1`); nv-disk, nv-logging-foi,
-    /// nv-logging-foc; fast, fash, nvwal; `all` [default: all].
+    /// nv-logging-foc; fast, fash, nvwal; sofort; `all` [default: all].
     #[arg(long, value_name = "LIST", value_parser = some_engines)]
     pub(crate) engine: Option<List<EngineKind>>,
     /// Workload of the stories: story (random operations of every kind, and every error), ycsb
