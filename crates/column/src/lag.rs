@@ -1,4 +1,4 @@
-//! What a commit leaves to the next fence: the lines of its stamps, and its slot, which names rows until
+//! The work that a commit leaves to the next fence: the lines of its stamps, and its slot, which names rows until
 //! they are durable.
 //!
 //! A session fences soon if it is used. Nobody waits for one that is not: whoever needs the slot, or its
@@ -12,7 +12,7 @@ use crate::epoch::Stay;
 use crate::latch::{Latch, Waiting};
 use crate::store::Shared;
 
-/// What the last commit of a session has left.
+/// The work that the last commit of a session has left.
 #[derive(Debug)]
 pub(crate) struct Lag {
     pub(crate) slot: u16,

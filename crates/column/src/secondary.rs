@@ -1,7 +1,7 @@
 //! Indexes: from a key to the newest version that has it and may count. They lie in ordinary memory, and
 //! are built again after opening, from the newest row down.
 //!
-//! What is in the primary key's index is the newest version of its key. In a secondary index a version
+//! An entry in the primary key's index is the newest version of its key. In a secondary index a version
 //! that was replaced by one with another key stands under its own: whoever comes to it looks for the one
 //! that it sees, which may have that key or not.
 //!
@@ -108,7 +108,7 @@ impl KeyRange {
         }
     }
 
-    /// What is left of the range behind `last`.
+    /// The rest of the range behind `last`.
     pub(crate) fn go_on_behind(&mut self, last: Vec<u8>) {
         *(if self.backward { &mut self.high } else { &mut self.low }) = Bound::Excluded(last);
     }

@@ -1,4 +1,5 @@
-//! What a line can hold after a power cut on a processor that does not order the stores to one line.
+//! The contents that a line can have after a power cut on a processor that does not order the stores
+//! to one line.
 //!
 //! Each of the line's eight words holds any of the values that it had since the line was durable, whatever
 //! the others hold. Where these are too many, all of them alone, all but each, and a sample are taken.

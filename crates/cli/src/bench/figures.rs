@@ -80,7 +80,7 @@ impl Counted {
         }
     }
 
-    /// What was counted otherwise.
+    /// Counts of another kind.
     pub(crate) fn new(counters: Counters, logged_bytes: u64) -> Self {
         Self { counters, logged_bytes }
     }

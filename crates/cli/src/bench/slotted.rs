@@ -89,7 +89,7 @@ fn needs(spec: &Spec) -> u64 {
     records.saturating_mul(SPACE * (u64::from(spec.record_bytes) + 16)).saturating_add(POOL_BYTES)
 }
 
-/// What all runs have in common.
+/// The settings that all runs share.
 struct Bench<'a> {
     args: &'a SlottedArgs,
     baseline: SchemeKind,
@@ -99,7 +99,7 @@ struct Bench<'a> {
     pools: u64,
 }
 
-/// What was found out in a run of a scheme.
+/// The results of a run of a scheme.
 struct Found {
     ran: Ran,
     counters: Counters,
@@ -108,7 +108,7 @@ struct Found {
     promise: Promise,
 }
 
-/// What is looked at in a run.
+/// The observers of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     Time,

@@ -46,7 +46,7 @@ fn own_row(session: u64) -> u64 {
 /// The statements and commits that were acknowledged; the long transaction is the last one.
 type Acknowledged = [u64; BESIDE as usize + 1];
 
-/// What a process does until it is killed: some statements of each transaction, in turns. Each
+/// The work of a process until it is killed: some statements of each transaction, in turns. Each
 /// acknowledgement is a note.
 fn process(
     store: &Store<Recording>,

@@ -133,7 +133,7 @@ impl Spec {
     }
 }
 
-/// What is done with a key.
+/// An operation on a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
     Put,
