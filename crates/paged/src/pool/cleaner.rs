@@ -18,7 +18,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
     pub fn dirty_pages(&self) -> Vec<(PageNo, Lsn)> {
         // First: a page that is redone meanwhile is among the frames then.
         let mut all = self.lacking.unwritten();
-        all.extend(self.frames.iter().filter_map(|frame| {
+        all.extend(self.frames.made().filter_map(|(_, frame)| {
             let unwritten = frame.dirt.lock().unwritten;
             Some((frame.resident()?, unwritten?))
         }));
@@ -29,7 +29,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
     #[must_use]
     pub fn oldest_unwritten(&self) -> Option<Lsn> {
         let lacking = self.lacking.unwritten().into_iter().map(|(_, lsn)| lsn);
-        let frames = self.frames.iter().filter_map(|frame| frame.dirt.lock().unwritten);
+        let frames = self.frames.made().filter_map(|(_, frame)| frame.dirt.lock().unwritten);
         lacking.chain(frames).min()
     }
 
@@ -39,8 +39,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// # Errors
     /// The log or the medium failed; the pool has stopped.
     pub fn clean_some(&self, before: Lsn) -> Result<(usize, usize)> {
-        let mut old: Vec<(Lsn, usize)> = (0..self.frames.len())
-            .filter_map(|number| Some((self.frames[number].dirt.lock().unwritten?, number)))
+        let mut old: Vec<(Lsn, usize)> = self
+            .frames
+            .made()
+            .filter_map(|(number, frame)| Some((frame.dirt.lock().unwritten?, number)))
             .filter(|(unwritten, _)| *unwritten < before)
             .collect();
         old.sort_unstable();
@@ -110,12 +112,11 @@ impl<F: Files, T: Latching> Pool<F, T> {
 
     /// Writes the page of a frame, and others that nobody uses with it: the two syncs are the same.
     pub(super) fn write_some(&self, number: usize) -> Result<()> {
-        let frames = self.frames.len();
-        let others = (1..frames).map(|step| (number + step) % frames).filter(|other| {
-            let frame = &self.frames[*other];
-            !frame.is_pinned() && frame.dirt.lock().unwritten.is_some()
+        let others = self.frames.others(number).filter_map(|(other, frame)| {
+            let is_dirty = !frame.is_pinned() && frame.dirt.lock().unwritten.is_some();
+            is_dirty.then_some(other)
         });
-        let most = BATCH_PAGES.min(frames / 4);
+        let most = BATCH_PAGES.min(self.frames.len() / 4);
         let batch: Vec<usize> = std::iter::once(number).chain(others.take(most - 1)).collect();
         self.write_batch(&batch).map(drop)
     }

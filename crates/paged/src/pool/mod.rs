@@ -18,6 +18,7 @@
 
 mod cleaner;
 mod frame;
+mod frames;
 mod lacking;
 mod perform;
 mod read_ahead;
@@ -42,6 +43,7 @@ use crate::page::{Page, PageKind};
 use crate::space::{FIRST_MAP, Hint};
 use crate::{PagedError, Result};
 use frame::{Frame, Pin};
+use frames::Frames;
 use lacking::Lacking;
 use replace::{Queue, Replacement};
 use staging::Staging;
@@ -116,7 +118,7 @@ pub struct Pool<F: Files, T: Latching = Native> {
     page_bytes: usize,
     stamp: u64,
     log: Arc<dyn LogManager>,
-    frames: Box<[Frame<T>]>,
+    frames: Frames<T>,
     table: Table<T>,
     queues: Exclusive<T, Replacement>,
     staging: Exclusive<T, Staging<F>>,
@@ -218,19 +220,13 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let frames = frames.max(LEAST_FRAMES);
         let counts = Counts::default();
         bump(&counts.restored, restored);
-        let mut all = Vec::new();
-        all.try_reserve_exact(frames).map_err(|_| PagedError::Io {
-            doing: "taking memory for the buffer pool",
-            source: std::io::ErrorKind::OutOfMemory.into(),
-        })?;
-        all.extend((0..frames).map(|_| Frame::new()));
         Ok(Self {
             file,
             hint: Exclusive::new(Hint { from: FIRST_MAP, reserved: 0 }),
             page_bytes: new.page_bytes,
             stamp: new.stamp,
             log,
-            frames: all.into_boxed_slice(),
+            frames: Frames::new(frames)?,
             table: Table::new(),
             queues: Exclusive::new(Replacement::new(frames)),
             staging: Exclusive::new(staging),
@@ -468,7 +464,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             with_free = true;
             if let Some((number, queue)) = candidate {
                 let is_free = match queue {
-                    Queue::Free => Ok(self.frames[number].claim()),
+                    Queue::Free => self.frames.make(number).map(Frame::claim),
                     Queue::Small | Queue::Main => self.evict(number, queue),
                 };
                 if let Ok(true) = is_free {

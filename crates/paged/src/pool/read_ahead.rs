@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 
 use pm::{File, Files};
 
+use super::frame::Frame;
 use super::replace::Queue;
 use super::{Pool, bump};
 use crate::ids::PageNo;
@@ -87,11 +88,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let candidate =
             self.queues.lock().candidate(|frame| self.frames[frame].use_up(), false, true);
         let (number, queue) = candidate?;
-        let frame = &self.frames[number];
         let is_free = match queue {
-            Queue::Free => frame.claim(),
+            Queue::Free => self.frames.make(number).is_ok_and(Frame::claim),
             _ => {
-                frame.dirt.lock().unwritten.is_none()
+                self.frames[number].dirt.lock().unwritten.is_none()
                     && matches!(self.evict(number, queue), Ok(true))
             }
         };

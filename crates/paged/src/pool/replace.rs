@@ -10,6 +10,7 @@
 //! So what a scan reads once passes through the small queue and drives nothing else out.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 
 use crate::ids::PageNo;
 
@@ -19,6 +20,8 @@ pub(super) const MOST_USES: u8 = 3;
 #[derive(Debug)]
 pub(super) struct Replacement {
     free: Vec<usize>,
+    /// The frames that were never used.
+    fresh: Range<usize>,
     small: VecDeque<usize>,
     main: VecDeque<usize>,
     remembered: VecDeque<PageNo>,
@@ -38,7 +41,8 @@ pub(super) enum Queue {
 impl Replacement {
     pub(super) fn new(frames: usize) -> Self {
         Self {
-            free: (0..frames).rev().collect(),
+            free: Vec::new(),
+            fresh: 0..frames,
             small: VecDeque::new(),
             main: VecDeque::new(),
             remembered: VecDeque::new(),
@@ -57,7 +61,7 @@ impl Replacement {
         other_way: bool,
         with_free: bool,
     ) -> Option<(usize, Queue)> {
-        if with_free && let Some(frame) = self.free.pop() {
+        if with_free && let Some(frame) = self.fresh.next().or_else(|| self.free.pop()) {
             return Some((frame, Queue::Free));
         }
         let most = self.small.len() + self.main.len() * usize::from(MOST_USES + 1);
@@ -83,7 +87,7 @@ impl Replacement {
     /// that were not used again, then those at the head of the main queue. None, while there are frames
     /// without a page.
     pub(super) fn next_to_go(&self, most: usize, uses: impl Fn(usize) -> u8) -> Vec<usize> {
-        if !self.free.is_empty() {
+        if !self.free.is_empty() || !self.fresh.is_empty() {
             return Vec::new();
         }
         let unused = |queue: &VecDeque<usize>| -> Vec<usize> {
