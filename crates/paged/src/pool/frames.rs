@@ -95,7 +95,9 @@ mod tests {
         }
         let made: Vec<usize> = frames.made().map(|(number, _)| number).collect();
         assert_eq!(made, (CHUNK..2 * CHUNK).chain(10 * CHUNK..10 * CHUNK + 3).collect::<Vec<_>>());
-        assert!(frames.made().all(|(number, frame)| std::ptr::eq(frame, &raw const frames[number])));
+        assert!(
+            frames.made().all(|(number, frame)| std::ptr::eq(frame, &raw const frames[number]))
+        );
         let others: Vec<usize> = frames.others(2 * CHUNK - 2).map(|(number, _)| number).collect();
         assert_eq!((others[0], others[1], others.len()), (2 * CHUNK - 1, 10 * CHUNK, CHUNK + 2));
         assert_eq!(others.last(), Some(&(2 * CHUNK - 3)));

@@ -8,7 +8,7 @@
 //! switched off. Bounds are a little above what was measured: a change that writes more must be
 //! looked at.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use perdura::recording::{Event, Recording, RecordingFiles};
 use perdura::{
     ColumnType, Commit, Database, Domain, EngineKind, Environment, Media, Options, OwnStats,
@@ -254,7 +254,7 @@ fn report(what: &str, model: [&str; 3], expected: [f64; 3], written: [Written; 3
 
 fn of(engine: EngineKind) -> Options {
     // Nothing is merged and no checkpoint is taken: both are measured apart.
-    small_pages().engine(engine).tune("memtable_bytes", 1 << 30).tune("checkpoint_bytes", 1 << 40)
+    small_logs().engine(engine).tune("memtable_bytes", 1 << 30).tune("checkpoint_bytes", 1 << 40)
 }
 
 fn grouped(engine: EngineKind) -> Options {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Driver, Model, Tables, compare, contents, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
 use faults::explorer::Effort;
 use faults::plot::Plot;
 use perdura::recording::{Recording, RecordingFiles, Replay};
@@ -23,7 +23,7 @@ const LIMIT: u64 = 8 << 20;
 
 /// So small that there is much to do.
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .background(Background::Thread)
         .tune("checkpoint_bytes", 16 << 10)
@@ -87,7 +87,7 @@ fn inline_and_in_a_thread_the_contents_are_the_same() {
             }
             compare(&db, &model);
             db.close().unwrap();
-            let db = Database::open(&path, &small_pages()).unwrap();
+            let db = Database::open(&path, &small_logs()).unwrap();
             compare(&db, &model);
             ends.push(model);
         }

@@ -8,13 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Model, Tables, compare, schema, small_pages};
+use crate::support::{Model, Tables, compare, schema, small_logs};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Options, PoolError, Schema, TableSchema,
 };
 
 fn options() -> Options {
-    small_pages()
+    small_logs()
         .engine(EngineKind::NvmInp)
         .domain(Domain::Process)
         .pool_limit(1 << 30)
@@ -451,9 +451,9 @@ fn an_option_of_nothing_or_next_to_it_is_refused_or_works() {
                         db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
                     }
                 }
-                let opened = Database::open(&path, &set(small_pages(), value)).map(drop);
+                let opened = Database::open(&path, &set(small_logs(), value)).map(drop);
                 // Whatever came of it, with sound options it opens, and is as it was.
-                let db = Database::open(&path, &small_pages());
+                let db = Database::open(&path, &small_logs());
                 let db = db.unwrap_or_else(|error| panic!("{what}: {opened:?}, then {error}"));
                 db.check().unwrap_or_else(|error| panic!("{what}: {error}"));
             }

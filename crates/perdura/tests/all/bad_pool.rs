@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use crate::support::{Driver, Model, Tables, compare, contents, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
 use perdura::recording::{Recording, read_header};
 use perdura::{Database, Domain, EngineKind, Error, Options, PoolError, Scan};
 use rand::rngs::SmallRng;
@@ -25,7 +25,7 @@ fn options() -> Options {
 }
 
 fn options_of(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .tune("memtable_bytes", 4 << 10)
         .tune("growth", 2)
@@ -64,7 +64,7 @@ fn open(path: &Path, bytes: &[u8]) -> Result<Database, Error> {
     // Inherits nothing from an earlier file of this name, such as its inode in the registry.
     let _ = std::fs::remove_file(path);
     std::fs::write(path, bytes).unwrap();
-    Database::open(path, &small_pages())
+    Database::open(path, &small_logs())
 }
 
 fn pool_error(path: &Path, bytes: &[u8]) -> PoolError {
@@ -112,7 +112,7 @@ fn with_one_copy_of_the_header_damaged_the_other_serves() {
             let db = open(&path, &bytes).unwrap();
             assert!(db.pool_info().header_damage.is_some(), "bit {bit} of copy {copy} is reported");
             db.close().unwrap();
-            let healed = Database::open(&path, &small_pages()).unwrap();
+            let healed = Database::open(&path, &small_logs()).unwrap();
             assert!(healed.pool_info().header_damage.is_none(), "and mended by the next change");
             if bit % 64 == 0 {
                 compare(&healed, &model);

@@ -7,7 +7,7 @@
 //! a chunk from the pool, a log segment) is recognised by its stores, not by its cost, and bounded
 //! apart.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use perdura::recording::{Event, Recording, RecordingFiles, Trace};
 use perdura::{
     ColumnType, Counters, Database, Domain, EngineKind, Environment, Media, Options, Recorded, Row,
@@ -31,7 +31,7 @@ fn schema() -> Schema {
 }
 
 fn options() -> Options {
-    small_pages()
+    small_logs()
         .engine(EngineKind::NvmInp)
         .pool_limit(64 << 20)
         .pool_initial(POOL_BYTES)

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{Driver, Model, Tables, compare, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, schema, small_logs};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Options, Schema, TableSchema, Value,
 };
@@ -13,7 +13,7 @@ const DATA_AT: usize = 12_288;
 const PAGE_BYTES: usize = 512;
 
 fn options() -> Options {
-    small_pages()
+    small_logs()
         .engine(EngineKind::Cow)
         .domain(Domain::Process)
         .tune("page_bytes", PAGE_BYTES as u64)
@@ -189,7 +189,7 @@ fn what_crashes_leave_behind_is_used_again() {
             copy_files(&path, &copy);
             drop(tx);
             db.abandon();
-            db = Database::open(&copy, &small_pages().tune("cache_bytes", 64 << 10)).unwrap();
+            db = Database::open(&copy, &small_logs().tune("cache_bytes", 64 << 10)).unwrap();
             compare(&db, &model);
             sizes.push(db.stored_bytes().unwrap());
             path = copy;

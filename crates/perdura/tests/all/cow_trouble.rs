@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 
-use crate::support::{Driver, Model, Tables, compare, contents, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Media, Row, Scan, Schema, TableSchema, Value,
@@ -21,7 +21,7 @@ fn small() -> Schema {
 #[test]
 fn a_pool_that_a_snapshot_has_filled_is_not_full_when_it_has_gone() {
     let directory = crate::support::in_memory();
-    let options = small_pages()
+    let options = small_logs()
         .engine(EngineKind::NvmCow)
         .domain(Domain::Process)
         .chunk_bytes(8 << 10)
@@ -56,7 +56,7 @@ fn a_pool_that_a_snapshot_has_filled_is_not_full_when_it_has_gone() {
 fn a_snapshot_that_stays_costs_what_it_has_seen() {
     let directory = crate::support::in_memory();
     for engine in [EngineKind::NvmCow, EngineKind::Cow] {
-        let options = small_pages()
+        let options = small_logs()
             .engine(engine)
             .domain(Domain::Process)
             .chunk_bytes(8 << 10)
@@ -87,7 +87,7 @@ fn snapshots_do_not_show_a_commit_that_failed() {
     let memory = Recording::pool(64 << 10, 4 << 20).unwrap();
     let files = RecordingFiles::new();
     let media = Media::recorded(memory, files.clone());
-    let db = Database::create_on(media, &small(), &small_pages().engine(EngineKind::Cow)).unwrap();
+    let db = Database::create_on(media, &small(), &small_logs().engine(EngineKind::Cow)).unwrap();
     let t = db.table("t").unwrap();
     db.write(|tx| tx.insert(&t, &[Value::U64(1), Value::Bytes(b"a")])).unwrap();
     let before = db.snapshot().unwrap();
@@ -109,7 +109,7 @@ fn snapshots_do_not_show_a_commit_that_failed() {
 fn pages_of_transactions_whose_master_record_is_lost_are_damage() {
     let directory = crate::support::in_memory();
     let path = directory.path().join("db");
-    let options = small_pages()
+    let options = small_logs()
         .engine(EngineKind::Cow)
         .domain(Domain::Process)
         .tune("page_bytes", 512)
@@ -157,7 +157,7 @@ fn a_read_that_meets_a_media_error_does_not_say_that_there_is_nothing() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmCow, EngineKind::NvmLog] {
         let directory = crate::support::in_memory();
         let path = directory.path().join("db");
-        let options = small_pages().engine(engine).domain(Domain::Process);
+        let options = small_logs().engine(engine).domain(Domain::Process);
         let db = Database::create(&path, &small(), &options).unwrap();
         let t = db.table("t").unwrap();
         for key in 0..3000 {

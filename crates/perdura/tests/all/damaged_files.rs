@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Driver, Model, Tables, compare, contents, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
 use perdura::{Database, Domain, EngineKind, Options, OwnStats};
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -18,7 +18,7 @@ fn checkpoints(db: &Database) -> u64 {
 }
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .tune("page_bytes", 512)
@@ -337,7 +337,7 @@ fn a_log_that_ends_before_its_checkpoint_does_is_refused() {
                 let to = directory.path().join(format!("saved-{at}"));
                 let saved = perdura::salvage(&path, &to).unwrap();
                 assert!(!saved.findings.is_empty() && saved.tuples() > 0);
-                Database::open(&to, &small_pages()).unwrap().check().unwrap();
+                Database::open(&to, &small_logs()).unwrap().check().unwrap();
                 refused += 1;
             }
             Ok(db) => {

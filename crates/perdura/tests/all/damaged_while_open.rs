@@ -3,7 +3,7 @@
 //! neither takes it for something that had not persisted, which would leave the transaction's
 //! changes in place.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn rot(path: &Path, bytes: &[u8]) {
 fn abort_fails(act: impl FnOnce(&mut Tx<'_>, &Table), rotten: &[u8], expected: &str) {
     let directory = crate::support::in_memory();
     let path = directory.path().join("db");
-    let options = small_pages().engine(EngineKind::NvmInp).domain(Domain::Process);
+    let options = small_logs().engine(EngineKind::NvmInp).domain(Domain::Process);
     let db = Database::create(&path, &schema(), &options).unwrap();
     let table = db.table("items").unwrap();
     let old = [Value::U64(1), Value::U64(0), Value::Bytes(&BEFORE)];
@@ -55,7 +55,7 @@ fn abort_fails(act: impl FnOnce(&mut Tx<'_>, &Table), rotten: &[u8], expected: &
     let stopped = db.write(|tx| tx.delete(&table, &[Value::U64(1)]));
     assert!(stopped.unwrap_err().to_string().contains("stopped after a failure"));
     drop(db);
-    is_damaged(Database::open(&path, &small_pages()).unwrap_err());
+    is_damaged(Database::open(&path, &small_logs()).unwrap_err());
 }
 
 #[test]

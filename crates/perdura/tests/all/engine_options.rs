@@ -1,12 +1,12 @@
 //! Options of engines: each reaches its engine, and those of another are refused.
 
-use crate::support::{Driver, Model, Tables, schema, small_pages};
+use crate::support::{Driver, Model, Tables, schema, small_logs};
 use perdura::{
     Background, CowOptions, Database, Domain, EngineKind, Error, InpOptions, NvmInpOptions, Options,
 };
 
 fn options() -> Options {
-    small_pages().domain(Domain::Process).pool_limit(1 << 30).volatile_limit(1 << 30)
+    small_logs().domain(Domain::Process).pool_limit(1 << 30).volatile_limit(1 << 30)
 }
 
 /// Small in every way.

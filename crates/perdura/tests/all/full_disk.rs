@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::support::{PAIR, schema, small_pages};
+use crate::support::{PAIR, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     Commit, Concurrency, Database, EngineKind, Error, Media, Options, Recorded, Scan, Table, Tx,
@@ -15,7 +15,7 @@ use perdura::{
 type Model = BTreeMap<i64, Vec<u8>>;
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .commit(Commit::Durable)
         .tune("page_bytes", 512)

@@ -5,7 +5,7 @@
 //! at every place in turn: in a tuple, in a split at every level, in an index of its own, in the
 //! log, at a chunk of every size class.
 
-use crate::support::{Driver, Model, Tables, compare, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Environment, Error, Media, Options, Recorded, Schema,
@@ -16,7 +16,7 @@ use rand::Rng;
 const LIMIT: u64 = 512 << 10;
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .chunk_bytes(8 << 10)
@@ -175,7 +175,7 @@ fn reopen(memory: &Recording) -> Result<Database<Recorded>, Error> {
     let copy = Recording::from_image(&memory.contents(), 16 << 20).unwrap();
     // No room for recovery either.
     copy.fail_growth_after(Some(0));
-    Database::open_on(Media::recorded(copy, RecordingFiles::new()), &small_pages())
+    Database::open_on(Media::recorded(copy, RecordingFiles::new()), &small_logs())
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn nvm_log_takes_inserts_again_after_half_of_a_full_pool_was_deleted() {
         let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let schema = Schema::new().table(columns(payload));
-        let options = small_pages().engine(EngineKind::NvmLog).domain(Domain::Process);
+        let options = small_logs().engine(EngineKind::NvmLog).domain(Domain::Process);
         let options = options.pool_limit(limit_mb << 20).tune("memtable_bytes", memtable);
         let mut db = Database::create(&path, &schema, &options).unwrap();
         let mut table = db.table("t").unwrap();
@@ -440,7 +440,7 @@ fn what_is_undone_again_after_a_kill_needs_no_room() {
     let item = item.column("group", ColumnType::U64).key(&["id"]).index("groups", &["group"]);
     let schema = Schema::new().table(item);
     for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
-        let options = small_pages().engine(engine).chunk_bytes(16 << 10).tune("node_bytes", 128);
+        let options = small_logs().engine(engine).chunk_bytes(16 << 10).tune("node_bytes", 128);
         let options = options.tune("tree_node_bytes", 128).pool_limit(1 << 20);
         let mut states = 0;
         // Some of these fill a leaf of either index.

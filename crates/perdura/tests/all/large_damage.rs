@@ -2,7 +2,7 @@
 //! one's or nobody's, a span whose length is wrong. The check names the place, reading gives an error
 //! or what is there, nothing hangs, and repairing takes the other tuples over.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::path::Path;
 
 use perdura::{
@@ -13,7 +13,7 @@ use perdura::{
 const LENGTHS: [u64; 2] = [300_001, 270_003];
 
 fn options(engine: EngineKind) -> Options {
-    small_pages().engine(engine).domain(Domain::Process).chunk_bytes(16 << 10)
+    small_logs().engine(engine).domain(Domain::Process).chunk_bytes(16 << 10)
 }
 
 fn tuple(id: u64) -> Vec<u8> {

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Driver, Model, Tables, compare, contents, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     Database, Domain, EngineKind, Error, LogStats, Media, Options, OwnStats, Recorded, Row, Scan,
@@ -19,7 +19,7 @@ fn own(db: &Database) -> LogStats {
 }
 
 fn options() -> Options {
-    small_pages()
+    small_logs()
         .engine(EngineKind::Log)
         .domain(Domain::Process)
         .tune("memtable_bytes", 8 << 10)
@@ -114,7 +114,7 @@ fn runs_go_down_three_levels_and_more() {
     while store.db.background(1 << 20).unwrap() > 0 {}
     compare(&store.db, &model);
     store.db.close().unwrap();
-    let db = Database::open(&store.path, &small_pages()).unwrap();
+    let db = Database::open(&store.path, &small_logs()).unwrap();
     compare(&db, &model);
 }
 

@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::support::{Driver, Model, Tables, compare, contents, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Options, Scan, Schema, Table, TableSchema, Tx,
     Value, examine_parts, salvage,
@@ -21,7 +21,7 @@ fn engines() -> impl Iterator<Item = EngineKind> {
 }
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .chunk_bytes(8 << 10)
@@ -48,7 +48,7 @@ fn what_a_medium_loses_is_lost_as_in_a_kill() {
         let (mut failed, mut in_flight) = (0, 0);
         for page in 0..sound.len() / PAGE {
             std::fs::write(&path, &sound).unwrap();
-            let db = Database::open(&path, &small_pages()).unwrap();
+            let db = Database::open(&path, &small_logs()).unwrap();
             let opened = std::fs::read(&path).unwrap();
             let cut = page * PAGE;
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -72,7 +72,7 @@ fn what_a_medium_loses_is_lost_as_in_a_kill() {
             let mut after = arrived[..cut.min(arrived.len())].to_vec();
             after.extend_from_slice(&opened[after.len()..]);
             std::fs::write(&path, &after).unwrap();
-            let db = Database::open(&path, &small_pages())
+            let db = Database::open(&path, &small_logs())
                 .unwrap_or_else(|error| panic!("{engine}, page {page}: {error}"));
             let found = contents(&db).unwrap();
             in_flight += usize::from(found != states[0]);
@@ -162,7 +162,7 @@ fn opens_without_it(engine: EngineKind, path: &Path, leaked: u64) {
     assert_eq!(saved.tuples(), 200, "{engine}");
     let all: Vec<u64> = (0..200).collect();
     for path in [path, &to] {
-        let db = Database::open(path, &small_pages()).unwrap();
+        let db = Database::open(path, &small_logs()).unwrap();
         assert_eq!(ids(&db), [all.clone(), all.clone()], "{engine}");
         let report = db.check().unwrap();
         let leaked = if path == to { 0 } else { leaked };
@@ -236,14 +236,14 @@ fn an_insert_that_has_rotted_is_damage_and_costs_nothing_else() {
             insert(tx, table, 2000, KEY, MARK);
         });
         overwrite(&path, &MARK.to_le_bytes(), 0, 1, 0xee);
-        let error = Database::open(&path, &small_pages()).unwrap_err();
+        let error = Database::open(&path, &small_logs()).unwrap_err();
         assert!(matches!(error, Error::Damaged(_)), "{engine}: {error}");
-        let examined = examine_parts(&path, &small_pages()).unwrap();
+        let examined = examine_parts(&path, &small_logs()).unwrap();
         let told = examined.findings.listed[0].to_string();
         assert!(told.contains("inserted") && told.contains("offset 0x"), "{engine}: {told}");
         let saved = salvage(&path, &to).unwrap();
         assert_eq!((saved.tuples(), saved.findings.total()), (200, 1), "{engine}");
-        let db = Database::open(&to, &small_pages()).unwrap();
+        let db = Database::open(&to, &small_logs()).unwrap();
         let all: Vec<u64> = (0..200).collect();
         assert_eq!(ids(&db), [all.clone(), all], "{engine}");
         db.check().unwrap();
@@ -263,7 +263,7 @@ fn a_log_that_is_gone_costs_no_tuple() {
         let root = u64::from_le_bytes(all[at + 48..at + 56].try_into().unwrap()) as usize;
         all[root..root + 64].fill(0);
         std::fs::write(&path, all).unwrap();
-        assert!(Database::open(&path, &small_pages()).is_err(), "{engine}");
+        assert!(Database::open(&path, &small_logs()).is_err(), "{engine}");
         let saved = salvage(&path, &to).unwrap();
         assert_eq!((saved.tuples(), saved.findings.total()), (200, 1), "{engine}");
     }

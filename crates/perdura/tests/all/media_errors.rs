@@ -8,18 +8,14 @@
 use std::ops::ControlFlow;
 
 use crate::support::{
-    Driver, Item, Model, Tables, compare, insert_item, item_of, schema, small_pages,
+    Driver, Item, Model, Tables, compare, insert_item, item_of, schema, small_logs,
 };
 use perdura::{Database, Domain, EngineKind, Error, Options, Scan};
 
 const PAGE: u64 = 4096;
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
-        .engine(engine)
-        .domain(Domain::Process)
-        .chunk_bytes(8 << 10)
-        .tune("node_bytes", 128)
+    small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10).tune("node_bytes", 128)
 }
 
 fn item() -> Item {
@@ -52,7 +48,7 @@ fn every_page_fails(engine: EngineKind) {
     for page in 0..sound.len() as u64 / PAGE {
         for write in [false, true] {
             std::fs::write(&path, &sound).unwrap();
-            let db = Database::open(&path, &small_pages()).unwrap();
+            let db = Database::open(&path, &small_logs()).unwrap();
             let tables = Tables::of(&db);
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             file.set_len(page * PAGE).unwrap();
@@ -87,12 +83,12 @@ fn every_page_fails(engine: EngineKind) {
                 // Nobody has touched what is lost.
                 assert!(std::fs::metadata(&path).unwrap().len() == page * PAGE);
             }
-            assert!(Database::open(&path, &small_pages()).is_err(), "it is cut off");
+            assert!(Database::open(&path, &small_logs()).is_err(), "it is cut off");
         }
         // The medium comes back: reading has changed nothing.
         std::fs::write(&path, &sound).unwrap();
         if page % 8 == 0 {
-            compare(&Database::open(&path, &small_pages()).unwrap(), &model);
+            compare(&Database::open(&path, &small_logs()).unwrap(), &model);
         }
     }
     println!("{engine}: {wrong} errors, {right} pages that reading does not need");

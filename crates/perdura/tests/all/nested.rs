@@ -1,7 +1,7 @@
 //! Calls within calls: each pair of what a thread has open and what it calls meanwhile returns at
 //! once, with an answer or with [`Error::Nested`], and as the table of docs/nested-calls.md says.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::mpsc;
@@ -199,7 +199,7 @@ const INNER: [Inner; 19] = [
         partition.begin().map(drop)
     }),
     ("any call, in another database", |subject, _| {
-        let other = Subject::new(subject.db.engine(), small_pages());
+        let other = Subject::new(subject.db.engine(), small_logs());
         other.update()?;
         other.db.check()?;
         other.db.close()
@@ -217,7 +217,7 @@ fn outcome(done: Result<(), Error>) -> String {
 
 /// Returns what an engine answers to `inner` within `outer`.
 fn seen(engine: EngineKind, outer: usize, (name, inner): Inner) -> Option<String> {
-    let subject = Subject::new(engine, small_pages().partitions(2));
+    let subject = Subject::new(engine, small_logs().partitions(2));
     let ticket = subject.pending();
     if ticket.is_none() && name.contains("ticket") {
         // Durable with its commit: it need not be waited for.
@@ -286,7 +286,7 @@ fn each_call_within_another_one_answers_as_the_table_says() {
 
 #[test]
 fn a_transaction_that_is_leaked_keeps_its_partition_but_hangs_nobody() {
-    let subject = Subject::new(EngineKind::NvmInp, small_pages());
+    let subject = Subject::new(EngineKind::NvmInp, small_logs());
     std::mem::forget(subject.db.begin().unwrap());
     assert!(matches!(subject.db.begin(), Err(Error::Nested { partition: 0 })));
     let closed = subject.db.close();
@@ -297,7 +297,7 @@ fn a_transaction_that_is_leaked_keeps_its_partition_but_hangs_nobody() {
 fn a_thread_that_waits_for_another_one_is_told_who_has_the_partition() {
     // One transaction at a time has a partition.
     for engine in EngineKind::P1 {
-        let subject = Subject::new(engine, small_pages());
+        let subject = Subject::new(engine, small_logs());
         let busy = || {
             thread::scope(|scope| {
                 let tried = || subject.db.try_begin(Duration::from_millis(1)).map(drop);
@@ -320,7 +320,7 @@ fn a_thread_that_waits_for_another_one_is_told_who_has_the_partition() {
 /// Two threads that want each other's partition: none waits for ever.
 #[test]
 fn crossing_transactions_of_two_threads_end() {
-    let options = small_pages().partitions(2).retry_for(Duration::from_millis(50));
+    let options = small_logs().partitions(2).retry_for(Duration::from_millis(50));
     let subject = Subject::new(EngineKind::NvmInp, options);
     let both = std::sync::Barrier::new(2);
     let cross = |mine: usize| {

@@ -2,7 +2,7 @@
 //! them: the check reports them, an examination names the tuple, a salvage leaves it out and keeps the
 //! others, and nothing that reads them panics.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn schema() -> Schema {
 
 /// A database with ten tuples, and where the words behind the marker of number 5 stand in its file.
 fn made(path: &Path, engine: EngineKind) -> usize {
-    let options = small_pages()
+    let options = small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .pool_limit(1 << 28)
@@ -79,7 +79,7 @@ fn impossible_null_words_and_truth_values_are_reported_and_never_panic() {
             let mut bytes = std::fs::read(&path).unwrap();
             word(&mut bytes, at + place * 8, value);
             std::fs::write(&path, &bytes).unwrap();
-            let db = Database::open(&path, &small_pages()).unwrap();
+            let db = Database::open(&path, &small_logs()).unwrap();
             let error = db.check().unwrap_err();
             assert!(matches!(error, Error::Damaged(_)), "{error}");
             let table = db.table("t").unwrap();
@@ -101,7 +101,7 @@ fn impossible_null_words_and_truth_values_are_reported_and_never_panic() {
             let to = directory.path().join("salvaged");
             let salvaged = salvage(&path, &to).unwrap();
             assert_eq!(salvaged.tuples(), 9, "{salvaged:?}");
-            let db = Database::open(&to, &small_pages()).unwrap();
+            let db = Database::open(&to, &small_logs()).unwrap();
             assert_eq!(db.check().unwrap().tuples, 9);
         }
     }

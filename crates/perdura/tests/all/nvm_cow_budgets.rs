@@ -5,7 +5,7 @@
 //! mini-transaction or hint and bounded apart. The budgets were fixed before the first measurement.
 //! N-store, the authors' own testbed, makes 60 flushes and 11.5 fences for an operation.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use perdura::recording::{Event, Recording, RecordingFiles, Trace};
 use perdura::{
     ColumnType, Commit, Database, EngineKind, Media, Recorded, Schema, Table, TableSchema, Value,
@@ -48,7 +48,7 @@ impl Driver {
     fn new(tuples: u64, node_bytes: u32, group: u32) -> Self {
         let memory = Recording::pool(1 << 20, 1 << 30).unwrap();
         let media = Media::recorded(memory.clone(), RecordingFiles::new());
-        let options = small_pages()
+        let options = small_logs()
             .engine(EngineKind::NvmCow)
             .commit(Commit::grouped(group))
             .tune("tree_node_bytes", node_bytes.into());
@@ -167,7 +167,7 @@ fn an_update_of_one_column_is_two_fences_a_batch() {
     // The same database, durable at each commit.
     let memory = Recording::from_image(&image, 1 << 30).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    let db = Database::open_on(media, &small_pages()).unwrap();
+    let db = Database::open_on(media, &small_logs()).unwrap();
     let table = db.table("usertable").unwrap();
     let random = SmallRng::seed_from_u64(2);
     let mut driver = Driver { db, memory, table, random, keys, next: tuples * 2 };

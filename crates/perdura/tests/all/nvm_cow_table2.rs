@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{Item, Tables, insert_item, schema, small_pages, update_item};
+use crate::support::{Item, Tables, insert_item, schema, small_logs, update_item};
 use perdura::recording::table2::{
     MARK_PERSISTED, MOVE_MASTER, NVM_COW_DELETE, NVM_COW_INSERT, NVM_COW_SELECT, NVM_COW_UPDATE,
     RECLAIM, SYNC_DIRECTORY, SYNC_TUPLE,
@@ -25,7 +25,7 @@ fn item(number: u64) -> Item {
 fn traces() -> BTreeMap<&'static str, Trace> {
     let memory = Recording::pool(1 << 20, 4 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    let options = small_pages().engine(EngineKind::NvmCow).chunk_bytes(16 << 10);
+    let options = small_logs().engine(EngineKind::NvmCow).chunk_bytes(16 << 10);
     let db: Database<Recorded> = Database::create_on(media, &schema(), &options).unwrap();
     let tables = Tables::of(&db);
     // So many that nothing needs a chunk or an extent.

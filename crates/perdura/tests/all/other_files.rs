@@ -1,7 +1,7 @@
 //! A single file of another moment, or of another database, in the place of the one that belongs
 //! there: opening refuses it, or what is read is what was acknowledged.
 
-use crate::support::small_pages;
+use crate::support::{copy_file, small_logs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -23,7 +23,7 @@ fn schema() -> Schema {
 }
 
 fn options(engine: EngineKind) -> Options {
-    small_pages().engine(engine).partitions(PARTITIONS as u32).domain(perdura::Domain::Process)
+    small_logs().engine(engine).partitions(PARTITIONS as u32).domain(perdura::Domain::Process)
 }
 
 /// Adds a transaction for each key to each partition, with one that is aborted and one that reads.
@@ -64,11 +64,11 @@ fn contents(db: &Database) -> Result<Rows, Error> {
 }
 
 fn copy(from: &Path, to: &Path) {
-    fs::copy(from.join("db"), to.join("db")).unwrap();
+    copy_file(from.join("db"), to.join("db"));
     fs::create_dir_all(to.join("db.files")).unwrap();
     for file in fs::read_dir(from.join("db.files")).unwrap() {
         let file = file.unwrap();
-        fs::copy(file.path(), to.join("db.files").join(file.file_name())).unwrap();
+        copy_file(file.path(), to.join("db.files").join(file.file_name()));
     }
 }
 
@@ -113,7 +113,7 @@ impl Moments {
                 if moment == "friday" {
                     break;
                 }
-                db = Database::open(at.join("db"), &small_pages()).unwrap();
+                db = Database::open(at.join("db"), &small_logs()).unwrap();
             }
         }
         Self { place, rows: kept }
@@ -134,7 +134,7 @@ impl Moments {
             let mixed = self.mixed(moment);
             let own = fs::read(&own).unwrap();
             fs::write(mixed.join("db.files").join(&name), &theirs).unwrap();
-            match Database::open(mixed.join("db"), &small_pages()) {
+            match Database::open(mixed.join("db"), &small_logs()) {
                 Ok(db) => {
                     let what = format!("{told}: {name} of {other} in {moment}");
                     assert!(contents(&db).unwrap() == self.rows[moment], "{what}");
@@ -146,7 +146,7 @@ impl Moments {
                     let words = ["another", "missing", "is not the file", "the log is damaged"];
                     assert!(words.iter().any(|word| text.contains(word)), "{told}: {text}");
                     // Looking for damage finds it, too; and what can be saved is told.
-                    let found = examine_parts(mixed.join("db"), &small_pages()).unwrap();
+                    let found = examine_parts(mixed.join("db"), &small_logs()).unwrap();
                     assert!(!found.findings.is_empty(), "{told}: {name} of {other}");
                     if let Ok(saved) = salvage(mixed.join("db"), mixed.join("saved")) {
                         assert!(!saved.findings.is_empty(), "{told}: {name} of {other}");
@@ -165,15 +165,15 @@ impl Moments {
         let mixed = self.mixed(moment);
         for name in names(&self.place.path().join(other)) {
             let theirs = self.place.path().join(other).join("db.files").join(&name);
-            fs::copy(theirs, mixed.join("db.files").join(&name)).unwrap();
+            copy_file(theirs, mixed.join("db.files").join(&name));
         }
         let told = format!("{told}: all of {other} in {moment}");
-        match Database::open(mixed.join("db"), &small_pages()) {
+        match Database::open(mixed.join("db"), &small_logs()) {
             Ok(db) => {
                 assert!(contents(&db).unwrap() == self.rows[moment], "{told}");
                 return false;
             }
-            Err(_) => drop(examine_parts(mixed.join("db"), &small_pages())),
+            Err(_) => drop(examine_parts(mixed.join("db"), &small_logs())),
         }
         let own = names(&self.place.path().join(moment));
         for name in names(&mixed).into_iter().filter(|name| !own.contains(name)) {
@@ -182,7 +182,7 @@ impl Moments {
         for name in own {
             let file = mixed.join("db.files").join(&name);
             assert!(file.exists(), "{told}: {name} is gone");
-            fs::copy(self.place.path().join(moment).join("db.files").join(&name), file).unwrap();
+            copy_file(self.place.path().join(moment).join("db.files").join(&name), file);
         }
         self.has_all(&mixed, moment, &told);
         true
@@ -199,7 +199,7 @@ impl Moments {
 
     /// Asserts that a refused database, with its own files, has all that it had.
     fn has_all(&self, place: &Path, moment: &str, told: &str) {
-        let db = Database::open(place.join("db"), &small_pages());
+        let db = Database::open(place.join("db"), &small_logs());
         let db = db.unwrap_or_else(|error| panic!("{told}: {error}"));
         assert!(contents(&db).unwrap() == self.rows[moment], "{told}");
         db.close().unwrap();
@@ -278,7 +278,7 @@ fn a_damaged_record_of_ends_is_damage_in_a_closed_database_and_nothing_in_a_kill
             let mut bytes = fs::read(&identity).unwrap();
             bytes[4650] ^= 1;
             fs::write(&identity, bytes).unwrap();
-            match Database::open(mixed.join("db"), &small_pages()) {
+            match Database::open(mixed.join("db"), &small_logs()) {
                 Ok(db) => {
                     assert!(!closes, "{engine}: it is closed");
                     assert!(contents(&db).unwrap() == moments.rows["friday"], "{engine}");

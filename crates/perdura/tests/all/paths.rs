@@ -9,14 +9,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::support::{Item, Model, Tables, compare, insert_item, schema, small_pages};
+use crate::support::{Item, Model, Tables, compare, insert_item, schema, small_logs};
 use perdura::{
     Backup, Concurrency, CopyProgress, CopyStep, Database, Domain, DurableIn, EngineKind, Error,
     LoadOptions, Options, PoolError, examine_parts, inspect, salvage,
 };
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .pool_limit(1 << 30)
@@ -57,7 +57,7 @@ fn filled(path: &Path, engine: EngineKind, by: &str) -> (Database, Model) {
 
 /// Asserts that the database at a path is whole and has exactly this.
 fn holds(path: &Path, model: &Model) {
-    let db = Database::open(path, &small_pages()).unwrap();
+    let db = Database::open(path, &small_logs()).unwrap();
     let report = db.check().unwrap();
     assert_eq!((report.leaked, report.dangling), (0, 0));
     compare(&db, model);
@@ -188,7 +188,7 @@ fn whoever_only_opens_and_closes_by_a_link_hears_nothing() {
         holds(&place.at(name), &model);
     }
     symlink("round", place.at("round")).unwrap();
-    let error = Database::open(place.at("round"), &small_pages()).unwrap_err();
+    let error = Database::open(place.at("round"), &small_logs()).unwrap_err();
     assert!(matches!(error, Error::Io { .. } | Error::Pool(PoolError::Io { .. })), "{error}");
 }
 
@@ -201,8 +201,8 @@ fn files_have_one_database_whatever_leads_to_them() {
         db.close().unwrap();
         fs::copy(place.at("db"), place.at("second")).unwrap();
         symlink("db.files", place.at("second.files")).unwrap();
-        let db = Database::open(place.at("db"), &small_pages()).unwrap();
-        let error = Database::open(place.at("second"), &small_pages()).unwrap_err();
+        let db = Database::open(place.at("db"), &small_logs()).unwrap();
+        let error = Database::open(place.at("second"), &small_logs()).unwrap_err();
         let Error::Pool(PoolError::InUse { path, .. }) = &error else { panic!("{error}") };
         assert!(path.ends_with("db.files"), "{}", path.display());
         assert!(error.to_string().contains("by this process"), "{error}");
@@ -271,7 +271,7 @@ fn what_somebody_else_makes_meanwhile_is_never_removed() {
         untouched(names);
         assert_eq!(place.names(), ["backup", "db", "db.files"], "{engine}");
     }
-    let db = Database::open(place.at("db"), &small_pages()).unwrap();
+    let db = Database::open(place.at("db"), &small_logs()).unwrap();
     db.backup_watched(place.at("next"), &mut |_| replaced(&["next.tmp"])).unwrap_err();
     untouched(&["next.tmp"]);
     db.dump(place.at("next"), &[], &mut |_| replaced(&["next.tmp"])).unwrap_err();
@@ -379,7 +379,7 @@ fn files_that_are_missing_or_something_else_are_named_with_their_place() {
         db.close().unwrap();
         let before = fs::read(place.at("db")).unwrap();
         let refused = |said: &str| {
-            let (path, options) = (place.at("db"), small_pages());
+            let (path, options) = (place.at("db"), small_logs());
             for error in [
                 Database::open(&path, &options).unwrap_err(),
                 Database::open_or_create(&path, &schema(), &options).unwrap_err(),
@@ -415,13 +415,13 @@ fn only_a_pool_and_files_that_belong_together_are_opened() {
         db.close().unwrap();
         filled(&place.at("other"), engine, "other").0.close().unwrap();
         fs::copy(place.at("db"), place.at("monday")).unwrap();
-        let db = Database::open(place.at("db"), &small_pages()).unwrap();
+        let db = Database::open(place.at("db"), &small_logs()).unwrap();
         fill(&db, &mut model, "tuesday").unwrap();
         db.close().unwrap();
         let refused = |pool: &str, said: &str| {
             symlink(place.at("db.files"), place.at(&format!("{pool}.files"))).unwrap();
             let before = fs::read(place.at(pool)).unwrap();
-            let error = Database::open(place.at(pool), &small_pages()).unwrap_err();
+            let error = Database::open(place.at(pool), &small_logs()).unwrap_err();
             assert!(matches!(error, Error::OtherFiles { .. }), "{error}");
             assert!(error.to_string().contains(said), "{error}");
             let inspected = inspect(place.at(pool)).unwrap();
@@ -432,7 +432,7 @@ fn only_a_pool_and_files_that_belong_together_are_opened() {
                 inspected.stored_bytes, of_the_pool,
                 "{engine}: without what is not its own"
             );
-            let parts = examine_parts(place.at(pool), &small_pages()).unwrap_err();
+            let parts = examine_parts(place.at(pool), &small_logs()).unwrap_err();
             assert!(matches!(parts, Error::OtherFiles { .. }), "{parts}");
             // What is taken over is told to be another's.
             let saved = salvage(place.at(pool), place.at("saved")).unwrap();

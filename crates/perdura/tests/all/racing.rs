@@ -2,7 +2,7 @@
 //! and in processes. What each thread does is seeded; who comes first is not, and makes no
 //! difference to what has to hold.
 
-use crate::support::{in_memory, small_pages};
+use crate::support::{in_memory, small_logs};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ fn schema() -> Schema {
 }
 
 fn options(engine: EngineKind, background: Background) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .background(background)
@@ -171,7 +171,7 @@ fn processes_that_open_while_others_close_lose_nothing() {
         let mut random = SmallRng::seed_from_u64(seed.parse().unwrap());
         let mut visits = 0;
         while visits < 10 {
-            if visit(Path::new(path), &small_pages(), &mut random) {
+            if visit(Path::new(path), &small_logs(), &mut random) {
                 visits += 1;
             } else {
                 thread::yield_now();

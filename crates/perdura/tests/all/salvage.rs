@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::support::{
-    Driver, Item, Model, Tables, compare, contents, insert_item, schema, small_pages,
+    Driver, Item, Model, Tables, compare, contents, insert_item, schema, small_logs,
 };
 use perdura::{Database, Domain, EngineKind, Error, Options, Salvage, examine_parts, salvage};
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .chunk_bytes(8 << 10)
@@ -82,7 +82,7 @@ impl Subject {
         assert!(bytes_of(&self.path) == before, "{}: the damaged one stays", self.engine);
         assert!(!self.directory.path().join(format!("new-{}.salvage", self.attempts)).exists());
         let done = done.inspect_err(|_| assert!(!to.exists() && !files_of(&to).exists()))?;
-        let db = Database::open(&to, &small_pages()).unwrap();
+        let db = Database::open(&to, &small_logs()).unwrap();
         let found = contents(&db).unwrap();
         compare(&db, &found);
         assert_eq!((db.engine(), db.schema()), (self.engine, &schema()));
@@ -107,7 +107,7 @@ fn of_a_sound_database_everything_is_taken_over() {
         let (done, found) = subject.salvage().unwrap();
         assert!(done.findings.is_empty(), "{engine}: {:?}", done.findings);
         assert!(found == subject.model, "{engine}");
-        let db = Database::open(&subject.path, &small_pages()).unwrap();
+        let db = Database::open(&subject.path, &small_logs()).unwrap();
         let examined = db.examine().unwrap();
         assert!(examined.findings.is_empty(), "{engine}: {:?}", examined.findings);
         assert_eq!(examined.report, db.check().unwrap(), "{engine}");
@@ -132,7 +132,7 @@ fn behind_a_broken_node_the_rest_is_found() {
         // A leaf, or what a node above leads to; behind the root of the table without a secondary
         // index there is nothing else.
         lost_all += usize::from(found.pairs.is_empty());
-        let db = Database::open(&subject.path, &small_pages()).unwrap();
+        let db = Database::open(&subject.path, &small_logs()).unwrap();
         let examined = db.examine().unwrap();
         db.abandon();
         if examined.findings.is_empty() {
@@ -174,13 +174,13 @@ fn what_is_salvaged_of_damaged_files_is_right() {
                 let end = damaged.len().min(at + 40);
                 damaged[at..end].iter_mut().for_each(|byte| *byte ^= 0x55);
                 std::fs::write(&path, &damaged).unwrap();
-                let examined = match Database::open(&subject.path, &small_pages()) {
+                let examined = match Database::open(&subject.path, &small_logs()) {
                     Ok(db) => {
                         let examined = db.examine().unwrap();
                         db.abandon();
                         Ok(examined)
                     }
-                    Err(_) => examine_parts(&subject.path, &small_pages()),
+                    Err(_) => examine_parts(&subject.path, &small_logs()),
                 };
                 put_back(&subject.sound.clone());
                 std::fs::write(&path, &damaged).unwrap();
@@ -244,8 +244,8 @@ fn the_other_partitions_are_saved() {
             pool[at + 48..at + 56].copy_from_slice(&u64::MAX.to_le_bytes());
             std::fs::write(&path, &pool).unwrap();
         }
-        assert!(Database::open(&path, &small_pages()).is_err(), "{engine}");
-        let examined = examine_parts(&path, &small_pages()).unwrap();
+        assert!(Database::open(&path, &small_logs()).is_err(), "{engine}");
+        let examined = examine_parts(&path, &small_logs()).unwrap();
         assert_eq!(examined.report.tuples, 40, "{engine}");
         let [finding] = &examined.findings.listed[..] else { panic!("{:?}", examined.findings) };
         assert_eq!(finding.partition, Some(1));
@@ -254,7 +254,7 @@ fn the_other_partitions_are_saved() {
         let done = salvage(&path, &to).unwrap();
         assert_eq!((done.tuples(), done.findings.listed.len()), (40, 1), "{engine}");
         assert_eq!(done.findings.listed[0].lost, "the whole partition");
-        let db = Database::open(&to, &small_pages()).unwrap();
+        let db = Database::open(&to, &small_logs()).unwrap();
         assert_eq!((db.partition_count(), db.check().unwrap().tuples), (3, 40));
     }
 }
@@ -324,12 +324,12 @@ fn a_damaged_log_is_saved_up_to_the_damage() {
             let at = 40 + (used - 40) * attempt / 8;
             log[at] ^= 0x10;
             std::fs::write(name, &log).unwrap();
-            assert!(Database::open(&path, &small_pages()).is_err(), "{engine}: closed, and torn");
+            assert!(Database::open(&path, &small_logs()).is_err(), "{engine}: closed, and torn");
             let to = directory.path().join(format!("new-{attempt}"));
             let done = salvage(&path, &to).unwrap();
             let [finding] = &done.findings.listed[..] else { panic!("{:?}", done.findings) };
             assert!(finding.what.contains("wal-") && finding.lost.contains("from there on"));
-            let db = Database::open(&to, &small_pages()).unwrap();
+            let db = Database::open(&to, &small_logs()).unwrap();
             let found = contents(&db).unwrap();
             let place = history.iter().position(|model| *model == found);
             lengths.push(place.expect("a state that there was"));

@@ -1,7 +1,7 @@
 //! Engines that run many transactions at the same time, as a database uses them: an engine that does
 //! as it is told, and holds nothing, shows what it is asked.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -258,7 +258,7 @@ impl Subject {
 
 #[test]
 fn a_transaction_in_conflict_is_run_again_with_its_first_age() {
-    let subject = Subject::new(&small_pages());
+    let subject = Subject::new(&small_logs());
     subject.insert().unwrap();
     let first = subject.begun();
     assert_eq!(first.len(), 1);
@@ -284,7 +284,7 @@ fn a_transaction_in_conflict_is_run_again_with_its_first_age() {
 
 #[test]
 fn a_conflict_comes_back_when_the_time_is_over() {
-    let subject = Subject::new(&small_pages().retry_for(Duration::ZERO));
+    let subject = Subject::new(&small_logs().retry_for(Duration::ZERO));
     subject.script.conflicts.store(1, SeqCst);
     let done = subject.insert();
     let reason = ConflictReason::WriteWrite;
@@ -315,7 +315,7 @@ impl From<Error> for Own {
 
 #[test]
 fn a_conflict_is_recognised_behind_an_error_of_the_applications_own() {
-    let subject = Subject::new(&small_pages());
+    let subject = Subject::new(&small_logs());
     let (table, key) = (&subject.table, [Value::U64(1)]);
     subject.script.conflicts.store(3, SeqCst);
     let done = subject.db.write_or(|tx| tx.insert(table, &key).map_err(|_| Own::Hidden));
@@ -346,7 +346,7 @@ fn a_conflict_is_recognised_behind_an_error_of_the_applications_own() {
 
 #[test]
 fn when_the_time_is_over_the_conflict_comes_back_as_the_applications_error() {
-    let subject = Subject::new(&small_pages().retry_for(Duration::ZERO));
+    let subject = Subject::new(&small_logs().retry_for(Duration::ZERO));
     let (table, key) = (&subject.table, [Value::U64(1)]);
     subject.script.conflicts.store(1, SeqCst);
     let done = subject.db.write_or(|tx| tx.insert(table, &key).map_err(|_| Own::Hidden));
@@ -360,7 +360,7 @@ fn when_the_time_is_over_the_conflict_comes_back_as_the_applications_error() {
 
 #[test]
 fn after_a_conflict_every_call_but_abort_returns_it() {
-    let subject = Subject::new(&small_pages());
+    let subject = Subject::new(&small_logs());
     let (table, key) = (&subject.table, [Value::U64(1)]);
     let mut tx = subject.db.begin().unwrap();
     subject.script.conflicts.store(1, SeqCst);
@@ -392,7 +392,7 @@ fn after_a_conflict_every_call_but_abort_returns_it() {
 
 #[test]
 fn isolation_is_given_or_refused() {
-    let subject = Subject::new(&small_pages());
+    let subject = Subject::new(&small_logs());
     let with = |level| {
         let wait = Duration::from_millis(3);
         let options = WriteOptions::new().isolation(level).wait(wait);
@@ -412,7 +412,7 @@ fn isolation_is_given_or_refused() {
 
 #[test]
 fn there_are_256_sessions_at_most_and_one_that_has_stopped_is_not_used_again() {
-    let subject = Subject::new(&small_pages());
+    let subject = Subject::new(&small_logs());
     let mut open: Vec<_> = (0..256).map(|_| subject.db.begin().unwrap()).collect();
     let one_more = || subject.db.try_begin(Duration::ZERO).map(drop);
     assert!(matches!(one_more(), Err(Error::Busy { partition: 0, by: Holder::Transactions })));
@@ -430,7 +430,7 @@ fn there_are_256_sessions_at_most_and_one_that_has_stopped_is_not_used_again() {
 
 #[test]
 fn a_partition_as_a_whole_waits_for_its_transactions_and_not_for_those_of_its_own_thread() {
-    let subject = Subject::new(&small_pages().retry_for(Duration::from_millis(1)));
+    let subject = Subject::new(&small_logs().retry_for(Duration::from_millis(1)));
     let (db, partition) = (&subject.db, subject.db.partition(0));
     let nested = |done: Result<(), Error>| {
         assert!(matches!(done, Err(Error::Nested { partition: 0 })), "{done:?}");
@@ -464,7 +464,7 @@ fn a_partition_as_a_whole_waits_for_its_transactions_and_not_for_those_of_its_ow
 
 #[test]
 fn a_transaction_that_a_crash_has_cut_off_is_continued() {
-    let subject = Subject::new(&small_pages());
+    let subject = Subject::new(&small_logs());
     let partition = subject.db.partition(0);
     assert_eq!(partition.in_flight(), [InFlight { id: TxId(7), statements: 3 }]);
     let none = partition.resume(TxId(8)).map(drop);
@@ -480,16 +480,16 @@ fn a_transaction_that_a_crash_has_cut_off_is_continued() {
 /// A build that does not know an engine opens its database with none.
 #[test]
 fn the_database_of_an_unknown_engine_is_opened_with_no_other() {
-    let subject = Subject::new(&small_pages());
+    let subject = Subject::new(&small_logs());
     let memory = subject.memory.clone();
     subject.db.close().unwrap();
     let media = || Media::recorded(memory.clone(), RecordingFiles::new());
-    let opened = Database::open_on(media(), &small_pages());
+    let opened = Database::open_on(media(), &small_logs());
     assert!(
         matches!(&opened, Err(Error::WrongEngine { found, .. }) if found == "scripted"),
         "{opened:?}"
     );
-    Database::open_with(media(), &small_pages(), &Made(subject.script.clone())).unwrap();
+    Database::open_with(media(), &small_logs(), &Made(subject.script.clone())).unwrap();
 }
 
 /// All that may go to another thread does so; a transaction does not (an example of

@@ -4,7 +4,7 @@
 //! A transaction is open while the others queue, so that all of them are there when it ends. Where
 //! the medium is called it can be made to wait, to fail, or to panic.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -26,7 +26,7 @@ const ENGINES: [EngineKind; 3] = [EngineKind::Inp, EngineKind::Cow, EngineKind::
 const THREADS: u64 = 5;
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .tune("page_bytes", 512)
         .tune("cache_bytes", 64 << 10)

@@ -1,6 +1,6 @@
 //! Columns of one, two and four bytes, and keys that are packed into one word, in every engine.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
@@ -26,7 +26,7 @@ fn schema() -> Schema {
 }
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .pool_limit(1 << 30)

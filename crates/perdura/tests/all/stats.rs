@@ -1,13 +1,13 @@
 //! The statistics of engines: counts that follow from what was run, and from nothing else.
 
-use crate::support::{Driver, Model, Tables, compare, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, schema, small_logs};
 use perdura::{
     Commit, Concurrency, Database, Domain, EngineKind, EngineStats, Footprint, InpStats, Options,
     OwnStats, Value,
 };
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .tune("checkpoint_bytes", 16 << 10)

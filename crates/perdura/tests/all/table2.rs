@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::support::{Item, Tables, insert_item, schema, small_pages, update_item};
+use crate::support::{Item, Tables, insert_item, schema, small_logs, update_item};
 use perdura::recording::table2::{
     ADD_TO_INDEXES, ADD_TO_MEMTABLE, COALESCE, DISCARD, FIND, FIND_ENTRIES, MARK_PERSISTED,
     MARK_TOMBSTONE, MODIFY, NVM_INP_DELETE, NVM_INP_INSERT, NVM_INP_SELECT, NVM_INP_UPDATE,
@@ -25,7 +25,7 @@ const LOG_ENTRY_BYTES: usize = 64;
 fn database(engine: EngineKind) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(1 << 20, 4 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    let options = small_pages().engine(engine).chunk_bytes(16 << 10);
+    let options = small_logs().engine(engine).chunk_bytes(16 << 10);
     (Database::create_on(media, &schema(), &options).unwrap(), memory)
 }
 

@@ -1,7 +1,7 @@
 //! Typed rows: what a struct declares, that its values go in and come out again in each engine, and
 //! that a table which is declared otherwise is refused. What does not compile is in `derive`.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -139,7 +139,7 @@ fn key(row: &Everything) -> (&str, u64) {
 
 fn create(path: &Path, engine: EngineKind) -> Database {
     let schema = Schema::new().table(Everything::schema());
-    Database::create(path, &schema, &small_pages().engine(engine)).unwrap()
+    Database::create(path, &schema, &small_logs().engine(engine)).unwrap()
 }
 
 fn each(test: impl Fn(&Path, Database, TypedTable<Everything>)) {
@@ -166,7 +166,7 @@ fn typed_rows_come_out_as_they_went_in_also_when_the_database_is_opened_again() 
         db.write(|tx| rows.iter().try_for_each(|row| table.insert(tx, row))).unwrap();
         rows.sort_by(|one, other| key(one).cmp(&key(other)));
         drop((db, table));
-        let db = Database::open(path, &small_pages()).unwrap();
+        let db = Database::open(path, &small_logs()).unwrap();
         let table = db.typed::<Everything>().unwrap();
         db.read(|tx| {
             for row in &rows {
@@ -346,7 +346,7 @@ struct Job {
 fn a_type_that_declares_the_table_otherwise_is_refused_and_told_how() {
     let directory = crate::support::in_memory();
     let schema = Schema::new().table(Job::schema());
-    let db = Database::create(directory.path().join("db"), &schema, &small_pages()).unwrap();
+    let db = Database::create(directory.path().join("db"), &schema, &small_logs()).unwrap();
     let jobs = db.typed::<Job>().unwrap();
     assert_eq!(jobs.table().name(), "job");
     db.write(|tx| jobs.insert(tx, &Job { id: 1, name: "one".into() })).unwrap();
@@ -385,7 +385,7 @@ fn a_table_that_is_declared_in_json_is_the_one_of_the_struct_if_it_means_the_sam
         {"name": "until", "kind": "timestamp", "default": 0}]}]}"#;
     let schema = Schema::from_json(json).unwrap();
     let directory = crate::support::in_memory();
-    let db = Database::create(directory.path().join("db"), &schema, &small_pages()).unwrap();
+    let db = Database::create(directory.path().join("db"), &schema, &small_logs()).unwrap();
     let visits = db.typed::<Visit>().unwrap();
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     db.write(|tx| visits.insert(tx, &Visit { at: at(1), until: at(2) })).unwrap();

@@ -9,7 +9,7 @@ mod point_in_time;
 mod restored;
 mod trouble;
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn each(test: impl Fn(EngineKind)) {
 
 /// So small that a few transactions split nodes, merge runs and take checkpoints.
 fn small(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .tune("page_bytes", 1024)

@@ -9,7 +9,7 @@ use perdura::{
     Schema, TableSchema, Until, Value,
 };
 
-use crate::support::{in_memory, small_pages};
+use crate::support::{in_memory, small_logs};
 
 type Rows = Vec<BTreeMap<u64, String>>;
 
@@ -48,8 +48,8 @@ impl Place {
 
     fn restore(&self, name: &str, until: Until) -> Result<Rows, Error> {
         let (base, archive, to) = (self.at("base"), self.at("archive"), self.at(name));
-        Backup::open(base)?.restore_until(&to, archive, until, &small_pages(), &mut |_| {})?;
-        let db = Database::open(&to, &small_pages())?;
+        Backup::open(base)?.restore_until(&to, archive, until, &small_logs(), &mut |_| {})?;
+        let db = Database::open(&to, &small_logs())?;
         let rows = rows(&db);
         db.close()?;
         Ok(rows)
@@ -57,7 +57,7 @@ impl Place {
 }
 
 fn plain() -> Options {
-    small_pages()
+    small_logs()
         .engine(EngineKind::NvDisk)
         .domain(Domain::Process)
         .set("page_bytes", 1024)
@@ -174,14 +174,14 @@ fn what_does_not_fit_together_is_refused_before_anything_is_made() {
     let open = |name| Backup::open(place.at(name)).expect("a backup");
     assert!(open("base").is_base() && !open("copy").is_base());
     open("base").verify(&mut |_| {}).expect("whole");
-    let alone = open("base").restore(place.at("x"), &small_pages(), &mut |_| {});
+    let alone = open("base").restore(place.at("x"), &small_logs(), &mut |_| {});
     assert!(matches!(alone, Err(Error::Backup(BackupError::NeedsArchive { .. }))), "{alone:?}");
     let until = |backup: Backup, archive: &Path, options: &Options| {
         let made = backup.restore_until(place.at("x"), archive, Until::End, options, &mut |_| {});
         assert!(!place.at("x").exists());
         made.expect_err("refused").to_string()
     };
-    let (archive, options) = (place.at("archive"), small_pages());
+    let (archive, options) = (place.at("archive"), small_logs());
     assert!(until(open("copy"), &archive, &options).contains("no base backup"));
     let other = options.clone().engine(EngineKind::NvmInp);
     assert!(until(open("base"), &archive, &other).contains("restored as it was"));
@@ -237,7 +237,7 @@ fn a_database_knows_its_archive() {
     (0..20).for_each(|round| drop(change(&db, round)));
     db.close().expect("closed");
     // Without it nothing of the log goes, and the archive has all of it afterwards.
-    let db = Database::open(place.at("db"), &small_pages()).expect("opened");
+    let db = Database::open(place.at("db"), &small_logs()).expect("opened");
     (20..40).for_each(|round| drop(change(&db, round)));
     db.checkpoint().expect("a checkpoint");
     db.close().expect("closed");
@@ -251,7 +251,7 @@ fn a_database_knows_its_archive() {
     db.close().expect("closed");
     assert_eq!(place.restore("end", Until::End).expect("restored"), wanted);
     // It is ended, and another one begun.
-    let db = Database::open(place.at("db"), &small_pages()).expect("opened");
+    let db = Database::open(place.at("db"), &small_logs()).expect("opened");
     db.end_archive().expect("ended");
     db.close().expect("closed");
     let db = Database::open(place.at("db"), &plain().archive(place.at("empty")));
@@ -312,7 +312,7 @@ fn a_copy_that_goes_on_by_itself_is_refused_with_the_archive() {
     let db = Database::open(place.at("db"), &place.options(1)).expect("opened");
     (10..20).for_each(|round| drop(change(&db, round)));
     db.close().expect("closed");
-    let db = Database::open(place.at("copy"), &small_pages()).expect("opened");
+    let db = Database::open(place.at("copy"), &small_logs()).expect("opened");
     (10..60).for_each(|round| drop(change(&db, round + 1)));
     db.close().expect("closed");
     let refused = Database::open(place.at("copy"), &place.options(1)).expect_err("refused");
@@ -323,7 +323,7 @@ fn a_copy_that_goes_on_by_itself_is_refused_with_the_archive() {
 #[test]
 fn engines_without_an_archive_refuse_one() {
     let place = Place::new();
-    let options = small_pages().engine(EngineKind::Inp).archive(place.at("archive"));
+    let options = small_logs().engine(EngineKind::Inp).archive(place.at("archive"));
     let refused = Database::create(place.at("inp"), &schema(), &options);
     assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
     let db = Database::create(place.at("db"), &schema(), &plain()).expect("created");

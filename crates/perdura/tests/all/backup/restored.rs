@@ -1,7 +1,7 @@
 //! Restoring: what comes back, and where: every type, the largest values, no values, other numbers
 //! of partitions, what options may change and what they may not.
 
-use crate::support::small_pages;
+use crate::support::{small_logs, small_pages};
 use perdura::{
     Backup, BackupError, ColumnType, CopyProgress, CopyStep, Database, EngineKind, Error, Schema,
     TableSchema, Value,
@@ -145,7 +145,7 @@ fn a_backup_says_what_it_is_of_and_how_far_it_is() {
         assert!(last.done <= last.total.unwrap());
         assert!(steps.iter().filter(of).is_sorted_by_key(|at| at.done));
     }
-    let copy = Database::open(place.at("copy"), &small_pages()).unwrap();
+    let copy = Database::open(place.at("copy"), &small_logs()).unwrap();
     assert_eq!(copy.engine(), EngineKind::Log);
 }
 

@@ -1,7 +1,7 @@
 //! A disk that is full, names that are taken, and pools that are too small: a failure leaves
 //! nothing behind, and what was there stays.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{Backup, Database, DurableIn, EngineKind, Error, Media, PoolError, Recorded, Value};
 
@@ -120,7 +120,7 @@ fn options_that_make_no_sense_create_nothing() {
     let db = filled(&place.at("db"), &small(EngineKind::NvmInp), 5);
     db.backup(place.at("backup")).unwrap();
     let names = place.names();
-    let strong = small_pages().engine(EngineKind::Inp).domain(perdura::Domain::Eadr);
+    let strong = small_logs().engine(EngineKind::Inp).domain(perdura::Domain::Eadr);
     match restore(&place.at("backup"), &place.at("copy"), &strong) {
         // On a platform that saves its caches it is none.
         Ok(_) => return,

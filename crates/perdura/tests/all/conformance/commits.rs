@@ -1,7 +1,7 @@
 //! Commits, durable and grouped, with their tickets; syncs, checkpoints and work in the background
 //! at any time; closing, being killed, opening; what a database says of itself.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use perdura::{Commit, Database, DurableIn, Error, Schema, Table, Value};
 
 use super::operations::{insert, schema, tuple};
@@ -222,7 +222,7 @@ fn what_a_database_says_of_itself() {
         assert_eq!((inspection.engine.as_str(), inspection.partitions), (engine.name(), 1));
         assert_eq!(inspection.schema, schema());
         assert!(inspection.pool.header.clean);
-        store.db = Some(Database::open(&store.path, &small_pages()).unwrap());
+        store.db = Some(Database::open(&store.path, &small_logs()).unwrap());
         assert_eq!(prefix(store.db()), 200, "opened without any options");
     });
 }

@@ -25,7 +25,7 @@ mod tables;
 mod unique;
 mod values;
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -190,7 +190,7 @@ impl std::ops::Deref for Setup {
 /// So small in every way that a few transactions split nodes, miss caches, freeze MemTables, merge
 /// runs, take checkpoints and begin new segments.
 fn small(engine: impl Into<Under>) -> Setup {
-    let options = small_pages()
+    let options = small_logs()
         .domain(Domain::Process)
         .chunk_bytes(16 << 10)
         .tune("node_bytes", 128)

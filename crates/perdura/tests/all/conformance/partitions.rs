@@ -1,7 +1,7 @@
 //! Several partitions: each its own tuples and transactions, one file for all of them; a table
 //! that every partition has a copy of; and calls that do not say which partition they mean.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use perdura::{Commit, Database, Domain, Error, Scan, Table, Value};
 
 use super::operations::{insert, schema, tuple, update};
@@ -135,7 +135,7 @@ fn a_call_that_names_no_partition_or_a_wrong_one_says_so() {
 fn there_can_be_256_partitions() {
     const MOST: u32 = 256;
     each_known(|engine| {
-        let options = small_pages().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
+        let options = small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
         let mut store = Store::new(&schema(), options.partitions(MOST));
         let table = store.db().table("t").unwrap();
         for partition in 0..u64::from(MOST) {

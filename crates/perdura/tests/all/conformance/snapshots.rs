@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use crate::support::{Driver, Model, Tables, compare, schema, small_pages};
+use crate::support::{Driver, Model, Tables, compare, schema, small_logs};
 use perdura::{
     ColumnType, Commit, Database, Domain, EngineKind, Error, Options, Row, Scan, Schema, Snapshot,
     Table, TableSchema, Value,
@@ -25,7 +25,7 @@ fn engines() -> Vec<EngineKind> {
 }
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .domain(Domain::Process)
         .chunk_bytes(16 << 10)
@@ -112,7 +112,7 @@ fn a_snapshot_sees_what_was_committed_when_it_was_taken() {
                 assert_eq!(model_of(snapshot, &tables), *expected, "{engine}");
             }
             drop(snapshots);
-            let db = Database::open(directory.path().join("db"), &small_pages()).unwrap();
+            let db = Database::open(directory.path().join("db"), &small_logs()).unwrap();
             compare(&db, &model);
         }
     }

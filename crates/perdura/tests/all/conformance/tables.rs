@@ -1,7 +1,7 @@
 //! Schemas at their limits: hundreds of tables, the most columns that a table can have, no column
 //! beside the key; and schemas that make no sense.
 
-use crate::support::small_pages;
+use crate::support::small_logs;
 use perdura::{ColumnType, Database, Schema, TableSchema, Value};
 
 use super::{Own, Store, Tuple, each, holds, small, values};
@@ -224,5 +224,5 @@ fn schemas_that_make_no_sense_are_refused_and_leave_nothing() {
         store.db().write(|tx| tx.insert(&table, &[Value::Text(&text)])).unwrap();
         holds(store.db(), &[(&table, vec![vec![Own::Text(text)]])]);
     });
-    assert!(Database::open(&path, &small_pages()).is_err());
+    assert!(Database::open(&path, &small_logs()).is_err());
 }

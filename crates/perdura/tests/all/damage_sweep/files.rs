@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Driver, Model, Tables, schema, small_pages};
+use crate::support::{Driver, Model, Tables, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
 
@@ -14,7 +14,7 @@ const LIMIT: u64 = 1 << 20;
 const DATA_START: usize = 8192;
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .tune("page_bytes", 512)
         .tune("cache_bytes", 64 << 10)
@@ -79,7 +79,7 @@ impl Left {
 
     fn open(pool: &[u8], files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
         let memory = Recording::from_image(pool, LIMIT).unwrap();
-        let options = small_pages().tune("buffer_bytes", 8 << 10);
+        let options = small_logs().tune("buffer_bytes", 8 << 10);
         Database::open_on(Media::recorded(memory, files.clone()), &options)
     }
 

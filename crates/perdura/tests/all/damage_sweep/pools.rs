@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{Driver, Model, Tables, schema, small_pages};
+use crate::support::{Driver, Model, Tables, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
 use rand::rngs::SmallRng;
@@ -17,7 +17,7 @@ const DATA_START: usize = 8192;
 const KILLED: usize = 12;
 
 fn options(engine: EngineKind) -> Options {
-    small_pages()
+    small_logs()
         .engine(engine)
         .chunk_bytes(8 << 10)
         .tune("node_bytes", 128)
@@ -31,7 +31,7 @@ fn options(engine: EngineKind) -> Options {
 fn open(image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
     let memory = Recording::pool_from_image(image, LIMIT).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
-    Ok((Database::open_on(media, &small_pages())?, memory))
+    Ok((Database::open_on(media, &small_logs())?, memory))
 }
 
 /// The pool of a database that was closed, and such as kills of the process leave behind in the

@@ -2,6 +2,10 @@
 //! model, random transactions that run on both, and the comparison of the two. It is that of the
 //! crash tests.
 
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
 pub(crate) use faults::driver::Driver;
 pub(crate) use faults::items::{
     Item, Model, PAIR, Tables, compare, contents, insert_item, item_of, schema, update_item,
@@ -17,4 +21,23 @@ pub(crate) fn in_memory() -> tempfile::TempDir {
 /// what a test writes into it.
 pub(crate) fn small_pages() -> perdura::Options {
     perdura::Options::new().huge_pages(false)
+}
+
+/// Small pages, and small logs in the engines that put their whole log in place: for tests without large
+/// transactions.
+pub(crate) fn small_logs() -> perdura::Options {
+    small_pages().tune("log_bytes", 16 << 20)
+}
+
+/// Copies a file, of which most may be empty: its zeros take neither room nor time in the copy.
+pub(crate) fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    const PIECE: usize = 16 << 10;
+    let bytes = fs::read(from).unwrap();
+    let copy = File::create(to).unwrap();
+    copy.set_len(bytes.len() as u64).unwrap();
+    for (piece, at) in bytes.chunks(PIECE).zip((0..).step_by(PIECE)) {
+        if piece.iter().any(|byte| *byte != 0) {
+            copy.write_all_at(piece, at).unwrap();
+        }
+    }
 }
