@@ -11,9 +11,12 @@ use crate::{PagedError, Result};
 /// Frames that are made together.
 const CHUNK: usize = 64;
 
+/// Frames, once they are made.
+type Chunk<T> = OnceLock<Box<[Frame<T>]>>;
+
 #[derive(Debug)]
 pub(super) struct Frames<T> {
-    chunks: Box<[OnceLock<Box<[Frame<T>]>>]>,
+    chunks: Box<[Chunk<T>]>,
     len: usize,
 }
 
