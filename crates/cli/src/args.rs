@@ -163,7 +163,7 @@ pub(crate) enum Bench {
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log (`p1`); nv-disk, nv-logging-foi,
-    /// nv-logging-foc; fast, fash, nvwal, journal, wal; `all`; `none`.
+    /// nv-logging-foc; fast, fash, nvwal, journal, wal; sofort; `all`; `none`.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = engines)]
     pub(crate) engine: List<EngineKind>,
     /// Partitions; transactions of different partitions run at the same time.
@@ -417,7 +417,7 @@ pub(crate) struct RecoveryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
     /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log (`p1`); nv-disk, nv-logging-foi,
-    /// nv-logging-foc; fast, fash, nvwal, journal, wal; `all` [default: all].
+    /// nv-logging-foc; fast, fash, nvwal, journal, wal; sofort; `all` [default: all].
     #[arg(long, value_name = "LIST", value_parser = some_engines)]
     pub(crate) engine: Option<List<EngineKind>>,
     /// Workload of the stories: story (random operations of every kind, and every error), ycsb

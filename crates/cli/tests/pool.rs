@@ -149,7 +149,7 @@ fn paged_is_the_engine_that_fits_the_medium_and_the_pool_says_which() {
     }
     let (_directory, schema, pool) = directory();
     let ran = create(&pool, &schema, &["--engine", "pagd"]);
-    assert!(ran.code == Some(2) && ran.err.contains("wal, paged"), "{ran:?}");
+    assert!(ran.code == Some(2) && ran.err.contains("sofort, paged"), "{ran:?}");
 }
 
 #[test]

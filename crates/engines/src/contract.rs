@@ -387,8 +387,8 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     /// No room.
     fn session(&self) -> Result<Box<dyn Engine>, EngineError>;
 
-    /// The transactions that a crash had cut off and that nobody has resumed, in engines that
-    /// continue them.
+    /// The transactions that a crash had cut off, or that were detached, and that nobody has resumed, in
+    /// engines that continue them.
     fn in_flight(&self) -> Vec<InFlight> {
         Vec::new()
     }
@@ -398,6 +398,15 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     /// # Errors
     /// There is none of this number, or the engine does not continue transactions.
     fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
+        Err(EngineError::NotInFlight { id })
+    }
+
+    /// A session with this transaction open, as it was when it began: statements are compared with those
+    /// that were done, and skipped, and reads see what they saw; [`EngineError::Diverged`] if they differ.
+    ///
+    /// # Errors
+    /// As [`Self::resume`].
+    fn replay(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
         Err(EngineError::NotInFlight { id })
     }
 }
@@ -414,6 +423,23 @@ pub trait Engine: Write + Send + Sync {
     /// The partition has stopped.
     fn begin(&mut self, _how: &Begin) -> Result<(), EngineError> {
         Ok(())
+    }
+
+    /// Begins a transaction that goes on after a crash, and is found by its name then; no other open one
+    /// of the partition has it. Called as [`Engine::begin`].
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]; the name is taken or too long; the partition has stopped.
+    fn begin_named(&mut self, _how: &Begin, _name: &[u8]) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported { what: "transactions that go on after a crash" })
+    }
+
+    /// Leaves the open transaction to [`Sessions::resume`], in any thread, or after a crash.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]; it has no statement: it is open still.
+    fn detach(&mut self) -> Result<TxId, EngineError> {
+        Err(EngineError::Unsupported { what: "transactions that go on elsewhere" })
     }
 
     /// [`Write::update`] and [`Engine::commit`] at once, with no transaction open. An engine that

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use column::ColumnError;
 use heap::HeapError;
 use index::IndexError;
 use paged::PagedError;
@@ -62,6 +63,9 @@ pub enum EngineError {
     /// A store of slotted pages cannot be as it was asked for.
     #[error(transparent)]
     Slotted(SlottedError),
+    /// A column store could not do it; the transaction can go on or abort.
+    #[error(transparent)]
+    Column(ColumnError),
     /// Runs or their manifest could not be read or written.
     #[error(transparent)]
     Lsm(LsmError),
@@ -93,6 +97,10 @@ pub enum EngineError {
         /// The number.
         id: TxId,
     },
+    /// A transaction that is run again from its start did something else the first time. It is open
+    /// still: an abort leaves it to be continued.
+    #[error("the transaction did something else before it was cut off; it waits to be continued")]
+    Diverged,
     /// The engine does not have this.
     #[error("the engine has no {what}")]
     Unsupported {

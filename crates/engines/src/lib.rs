@@ -11,6 +11,7 @@
 //! | NV-Disk, pages, row locks and ARIES over a central log | P2 3.1 | `nv_disk.rs`, `paged/` |
 //! | NV-Logging, the same over a log in persistent memory, with flush-on-insert or flush-on-commit | P2 4 | `nv_logging.rs`, `paged/` |
 //! | FAST, FASH, NVWAL, journal, wal, slotted pages in persistent memory | P3 | `failure_atomic.rs`, `slotted/` |
+//! | SOFORT, columns and versions in persistent memory | P4 | `sofort.rs` |
 //!
 //! Two engines each are one half of a skeleton: `undo.rs` (NVM-InP, NVM-Log), `shadow.rs` (CoW,
 //! NVM-CoW), `redo.rs` (InP, Log).
@@ -46,6 +47,7 @@ mod savepoints;
 mod sessions;
 mod shadow;
 mod slotted;
+mod sofort;
 mod state;
 mod stats;
 pub mod table2;
@@ -87,6 +89,7 @@ pub use options::{EngineOption, Limits, NODE_BYTES, OptionError, OwnOptions, Set
 pub use own::OwnStats;
 pub use savepoints::Savepoints;
 pub use sessions::Maker;
+pub use sofort::{Sofort, SofortOptions, SofortStats};
 pub use stats::EngineStats;
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
 pub use transaction::{Begin, InFlight, TxId};

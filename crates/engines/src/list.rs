@@ -37,6 +37,8 @@ macro_rules! with_engines {
             Journal, "journal", JournalOptions, JournalStats;
             /// The same, of which whole pages are logged (P3 2.1, Figure 1b).
             Wal, "wal", WalOptions, WalStats;
+            /// Columns and versions in persistent memory, without a log (P4).
+            Sofort, "sofort", SofortOptions, SofortStats;
         }
     };
 }

@@ -22,6 +22,7 @@ use crate::own::OwnStats;
 /// | `nv-disk` | pages | nothing |
 /// | `fast`, `fash` | nothing that is not a row or an index | nothing |
 /// | `nvwal` | checkpoints | nothing |
+/// | `sofort` | nothing that is not a version | building indexes, freeing versions |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EngineStats {
     /// Bytes of values in inserts and updates, those of aborted transactions included.
@@ -29,7 +30,7 @@ pub struct EngineStats {
     /// Bytes of records appended to the log: redo records of `inp` and `log`, all records of `nv-disk`,
     /// the lines of all records of `nv-logging-foi` and `nv-logging-foc`, undo entries of `nvm-inp` and
     /// `nvm-log`, entries of the batches' lists of `nvm-cow`, frames of
-    /// `fast`, `fash` and `nvwal`. `cow` has no log.
+    /// `fast`, `fash` and `nvwal`, entries of statements of `sofort`. `cow` has no log.
     pub logged_bytes: u64,
     /// Steps that failed, for want of room for the most part; they are tried again.
     pub failures: u64,

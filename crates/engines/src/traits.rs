@@ -61,8 +61,8 @@ impl fmt::Display for Isolation {
 pub enum Unfinished {
     /// The transaction has never been.
     Undone,
-    /// The transaction goes on where it was: [`crate::Sessions::in_flight`] has it,
-    /// [`crate::Sessions::resume`] gives it back.
+    /// The transaction goes on where it was, if it was given a name: [`crate::Sessions::in_flight`] has
+    /// it, [`crate::Sessions::resume`] gives it back. Nobody could find one without.
     Continued,
 }
 

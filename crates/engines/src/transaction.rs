@@ -16,13 +16,17 @@ impl fmt::Display for TxId {
     }
 }
 
-/// A transaction that a crash has cut off and that goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A transaction that waits to be continued: a crash has cut it off, or it was detached.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InFlight {
     /// Its number.
     pub id: TxId,
-    /// The number of its statements that have been done.
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The number of its statements that have been done, durably.
     pub statements: u64,
+    /// The number of openings that have found it since its last statement.
+    pub openings: u64,
 }
 
 /// Says how a transaction begins in a session.

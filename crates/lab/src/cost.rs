@@ -120,7 +120,8 @@ impl CostModel {
                 | EngineKind::Fash
                 | EngineKind::Nvwal
                 | EngineKind::Journal
-                | EngineKind::Wal,
+                | EngineKind::Wal
+                | EngineKind::Sofort,
                 _,
             ) => return None,
         })

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use engines::below::{Catalog, Emulation, Environment, Native, Recorded, Tracing};
 use engines::{
     Begin, Engine, EngineError, EngineKind, EngineOptions, EngineTraits, Maker, RecoveryReport,
-    Resources, Setup,
+    Resources, Setup, TxId,
 };
 
 use crate::doomed::Doomable;
@@ -186,12 +186,22 @@ impl<E> AnyEngine<E> {
         Self { open: true, ..Self::session(engine) }
     }
 
-    /// A transaction begins in a session.
-    pub(crate) fn begin_as(&mut self, how: &Begin) -> Result<()> {
+    /// A transaction begins in a session; it goes on after a crash if it has a name.
+    pub(crate) fn begin_as(&mut self, how: &Begin, name: Option<&[u8]>) -> Result<()> {
         self.abort_open();
         // Whatever comes of it: an abort is never too much.
         self.open = true;
-        self.engine.begin(how)
+        match name {
+            None => self.engine.begin(how),
+            Some(name) => self.engine.begin_named(how, name),
+        }
+    }
+
+    /// Leaves the transaction that is open to whoever continues it.
+    pub(crate) fn detach(&mut self) -> Result<TxId> {
+        let id = self.engine.detach()?;
+        self.open = false;
+        Ok(id)
     }
 
     /// A transaction begins. One that was never dropped ([`std::mem::forget`]) is undone first.

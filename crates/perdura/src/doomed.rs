@@ -128,6 +128,15 @@ impl Engine for Doomable {
         self.change(|engine| engine.begin(how))
     }
 
+    fn begin_named(&mut self, how: &Begin, name: &[u8]) -> Result<()> {
+        *self.doom.get_mut() = 0;
+        self.change(|engine| engine.begin_named(how, name))
+    }
+
+    fn detach(&mut self) -> Result<TxId> {
+        self.change(|engine| engine.detach())
+    }
+
     fn update_and_commit(
         &mut self,
         table: u16,

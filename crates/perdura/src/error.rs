@@ -64,6 +64,11 @@ pub enum Error {
     /// Bytes on the medium are not what they must be, or the medium failed.
     #[error("{0}; run `perdura pool check`, and restore a backup if it finds damage")]
     Damaged(Bad),
+    /// A transaction that was cut off and is run again from its start
+    /// ([`Database::write_named`](crate::Database::write_named)) did something else the first time. It
+    /// waits to be continued.
+    #[error("the transaction did something else before it was cut off; it waits to be continued")]
+    Diverged,
     /// The engine failed in another way.
     #[error(transparent)]
     Engine(EngineError),
@@ -349,6 +354,7 @@ impl From<EngineError> for Error {
             EngineError::Unsupported { what } => Self::Unsupported { what: what.into() },
             EngineError::NoSavepoint => Self::NoSavepoint,
             EngineError::Conflict { reason } => Self::Conflict { reason, tries: 1 },
+            EngineError::Diverged => Self::Diverged,
             other => Self::Engine(other),
         }
     }

@@ -153,7 +153,7 @@ pub use exports::engine::{
     NvLoggingFocOptions, NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats, NvmCowOptions,
     NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats, NvwalOptions, NvwalStats,
     OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport,
-    RunStats, TxId, Unfinished, WalOptions, WalStats, WorkDone,
+    RunStats, SofortOptions, SofortStats, TxId, Unfinished, WalOptions, WalStats, WorkDone,
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,

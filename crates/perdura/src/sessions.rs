@@ -27,6 +27,13 @@ use crate::partition_lock::Taken;
 /// The most transactions of a partition that are open at the same time.
 pub(crate) const MOST: usize = 256;
 
+/// The place from which a transaction is continued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Continue {
+    Last,
+    Start,
+}
+
 /// The sessions of a partition; see the module's comment.
 pub(crate) struct SessionPool<E> {
     source: Arc<dyn Sessions>,
@@ -90,21 +97,37 @@ impl<E> SessionPool<E> {
         (state, true)
     }
 
-    /// Lends a session, in which a transaction has begun. Waits for one so long at most.
-    pub(crate) fn lend(&self, begin: &Begin, wait: Duration) -> Result<Lent<'_, E>, LendError> {
+    /// Lends a session, in which a transaction has begun, with a name if it goes on after a crash. Waits
+    /// for one so long at most.
+    pub(crate) fn lend(
+        &self,
+        begin: &Begin,
+        name: Option<&[u8]>,
+        wait: Duration,
+    ) -> Result<Lent<'_, E>, LendError> {
         let mut lent = self.place(wait)?;
         lent.session = self.state().free.pop();
         if lent.session.is_none() {
             lent.session = Some(Box::new(AnyEngine::session(self.source.session()?)));
         }
-        lent.begin_as(begin)?;
+        lent.begin_as(begin, name)?;
         Ok(lent)
     }
 
-    /// Lends a session with this transaction, which waits to be continued.
-    pub(crate) fn resume(&self, id: TxId, wait: Duration) -> Result<Lent<'_, E>, LendError> {
+    /// Lends a session with this transaction, which waits to be continued: behind its last statement, or
+    /// from its start.
+    pub(crate) fn resume(
+        &self,
+        id: TxId,
+        from: Continue,
+        wait: Duration,
+    ) -> Result<Lent<'_, E>, LendError> {
         let mut lent = self.place(wait)?;
-        lent.session = Some(Box::new(AnyEngine::resumed(self.source.resume(id)?)));
+        let session = match from {
+            Continue::Last => self.source.resume(id)?,
+            Continue::Start => self.source.replay(id)?,
+        };
+        lent.session = Some(Box::new(AnyEngine::resumed(session)));
         Ok(lent)
     }
 

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Deref, DerefMut};
 use std::sync::Arc;
 
 use engines::below::{Catalog, Environment, Native, Row, Value};
-use engines::{ConflictReason, EngineError, Read, VersionReader};
+use engines::{ConflictReason, EngineError, Read, TxId, VersionReader};
 
 use crate::any_engine::AnyEngine;
 use crate::closer::Alarms;
@@ -307,6 +307,19 @@ impl<E: Environment> Tx<'_, E> {
         Ok(())
     }
 
+    /// Leaves the transaction open, to be continued in any thread, or after a crash
+    /// ([`crate::Database::resume`]); in engines that continue transactions. Each of its statements is
+    /// durable.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]; it has no statement. The transaction is undone then.
+    pub fn detach(mut self) -> Result<TxId, Error> {
+        let id = self.engine.detach()?;
+        // Its session has none any more.
+        self.engine = Writing::Ended;
+        Ok(id)
+    }
+
     /// Returns the number of statements that have succeeded in this transaction.
     pub fn statements_done(&self) -> u64 {
         self.statements
@@ -411,7 +424,9 @@ impl<E: Environment> Tx<'_, E> {
     /// A commit that could not be: the transaction is undone if it has to be.
     #[inline]
     fn abort_if_needed<T>(&mut self, done: Result<T, EngineError>) -> Result<T, Error> {
-        if let Err(EngineError::MustAbort | EngineError::Conflict { .. }) = done {
+        if let Err(EngineError::MustAbort | EngineError::Conflict { .. } | EngineError::Diverged) =
+            done
+        {
             self.engine.abort()?;
         }
         Ok(done?)

@@ -169,8 +169,9 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Args)]
 pub(crate) struct NewDatabase {
     /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log, nv-disk, nv-logging-foi, nv-logging-foc,
-    /// fast, fash, nvwal, journal, wal; or paged, which is nv-disk on a disk and nv-logging-foc on any other
-    /// medium [default: that of the backup, if there is one; else inp on a disk, nvm-inp on any other medium].
+    /// fast, fash, nvwal, journal, wal, sofort; or paged, which is nv-disk on a disk and nv-logging-foc on
+    /// any other medium [default: that of the backup, if there is one; else inp on a disk, nvm-inp on any
+    /// other medium].
     #[arg(long, value_parser = EngineChoice::from_str)]
     pub(crate) engine: Option<EngineChoice>,
     /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr, disk

@@ -139,7 +139,8 @@ impl BytesStage {
                 | EngineKind::Fash
                 | EngineKind::Nvwal
                 | EngineKind::Journal
-                | EngineKind::Wal => self
+                | EngineKind::Wal
+                | EngineKind::Sofort => self
                     .setting
                     .tree_node_bytes(self.engine)
                     .map_or(NODE_BYTES, |bytes| bytes as f64),
@@ -190,7 +191,8 @@ fn merged(own: &OwnStats) -> u64 {
         | OwnStats::Fash(_)
         | OwnStats::Nvwal(_)
         | OwnStats::Journal(_)
-        | OwnStats::Wal(_) => 0,
+        | OwnStats::Wal(_)
+        | OwnStats::Sofort(_) => 0,
     }
 }
 

@@ -1,29 +1,128 @@
-//! Transactions that a crash has cut off, in engines that continue them.
+//! Transactions that go on after a crash, or in another thread, in engines that continue them.
 
 use engines::below::Environment;
 use engines::{InFlight, TxId};
 
-use super::Partition;
+use super::partition::run;
+use super::{Database, Partition};
 use crate::error::Error;
+use crate::options::WriteOptions;
+use crate::rerun::{Tries, Undone};
+use crate::sessions::Continue;
 use crate::transaction::{Tx, Writing};
 
 impl<'a, E: Environment> Partition<'a, E> {
-    /// The transactions that a crash had cut off and that wait to be continued; none in engines that
-    /// undo them ([`crate::EngineTraits::unfinished`]).
+    /// Works as [`Database::begin_named`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::begin_named`].
+    pub fn begin_named(&self, name: &[u8]) -> Result<Tx<'a, E>, Error> {
+        self.begin_try_named(&mut Tries::default(), name)
+    }
+
+    fn begin_try_named(&self, tries: &mut Tries, name: &[u8]) -> Result<Tx<'a, E>, Error> {
+        if !self.database.is_shared() {
+            return Err(unsupported());
+        }
+        Ok(self.tx(Writing::Session(self.lend(tries, WriteOptions::new(), Some(name))?)))
+    }
+
+    /// The transactions that wait to be continued: a crash had cut them off, or they were detached. None
+    /// in engines that undo them ([`crate::EngineTraits::unfinished`]).
     pub fn in_flight(&self) -> Vec<InFlight> {
         let pool = self.database.sessions.get(self.number);
         pool.map_or_else(Vec::new, |pool| pool.source().in_flight())
     }
 
-    /// Goes on with a transaction that a crash had cut off, behind its last statement that was done.
+    /// Works as [`Database::resume`], in this partition.
     ///
     /// # Errors
-    /// There is none of this number; [`Error::Unsupported`] in an engine that runs one transaction at
-    /// a time.
+    /// As [`Database::resume`].
     pub fn resume(&self, id: TxId) -> Result<Tx<'a, E>, Error> {
+        self.continued(id, Continue::Last)
+    }
+
+    fn continued(&self, id: TxId, from: Continue) -> Result<Tx<'a, E>, Error> {
         let pool = self.database.sessions.get(self.number);
-        let none = || Error::Unsupported { what: "transactions to be continued".into() };
-        let session = pool.ok_or_else(none)?.resume(id, self.database.retry_for);
+        let session = pool.ok_or_else(unsupported)?.resume(id, from, self.database.retry_for);
         Ok(self.tx(Writing::Session(session.map_err(|error| self.not_lent(error))?)))
     }
+
+    /// Works as [`Database::write_named`], in this partition.
+    ///
+    /// # Errors
+    /// As [`Database::write_named`].
+    pub fn write_named<R, X: From<Error>>(
+        &self,
+        name: &[u8],
+        mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
+        let mut tries = Tries::default();
+        let mut found = self.in_flight().into_iter().find(|open| open.name == name);
+        loop {
+            let begun = match found.take() {
+                Some(found) => self.continued(found.id, Continue::Start),
+                None => self.begin_try_named(&mut tries, name),
+            };
+            match begun.map_err(Undone::from).and_then(|tx| run(tx, &mut work)) {
+                Ok(done) => return Ok(done),
+                Err(Undone::Otherwise(error)) => return Err(error),
+                Err(Undone::Conflict(reason)) => tries.again(reason, self.database.retry_for)?,
+            }
+        }
+    }
+}
+
+impl<E: Environment> Database<E> {
+    /// Begins a transaction that goes on after a crash, in engines that continue transactions
+    /// (`sofort`): each statement of it is durable when it returns, and nobody sees it before the commit.
+    /// The name, of up to 48 bytes, is that by which [`Self::in_flight`] lists it then.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]; [`Error::PartitionNeeded`]; another open transaction has the name, or it is
+    /// too long.
+    pub fn begin_named(&self, name: &[u8]) -> Result<Tx<'_, E>, Error> {
+        self.only_partition()?.begin_named(name)
+    }
+
+    /// The transactions that wait to be continued: a crash had cut them off, or they were detached. Others
+    /// get a conflict on what they have changed, until they end.
+    ///
+    /// # Errors
+    /// [`Error::PartitionNeeded`].
+    pub fn in_flight(&self) -> Result<Vec<InFlight>, Error> {
+        Ok(self.only_partition()?.in_flight())
+    }
+
+    /// Goes on with a transaction that waits to be continued, behind its last statement that was done
+    /// ([`InFlight::statements`]).
+    ///
+    /// # Errors
+    /// There is none of this number; [`Error::Unsupported`]; [`Error::PartitionNeeded`].
+    pub fn resume(&self, id: TxId) -> Result<Tx<'_, E>, Error> {
+        self.only_partition()?.resume(id)
+    }
+
+    /// Runs `work` in a transaction of this name, and commits. If one of the name waits to be continued,
+    /// that one goes on: `work` runs from its start, statements that are done are compared and skipped,
+    /// and reads see what they saw. So `work` has to do the same each time, up to where it was cut off;
+    /// if it does not, the error is [`Error::Diverged`], and the
+    /// transaction waits on.
+    ///
+    /// A crash behind the commit leaves no transaction of the name: a row that `work` inserts tells
+    /// whoever runs it again that it was done.
+    ///
+    /// # Errors
+    /// What `work` returned; as [`Self::begin_named`] and [`Self::write`].
+    pub fn write_named<R, X: From<Error>>(
+        &self,
+        name: &[u8],
+        work: impl FnMut(&mut Tx<'_, E>) -> Result<R, X>,
+    ) -> Result<R, X> {
+        self.only_partition()?.write_named(name, work)
+    }
+}
+
+fn unsupported() -> Error {
+    Error::Unsupported { what: "transactions to be continued".into() }
 }

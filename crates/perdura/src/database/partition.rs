@@ -98,11 +98,16 @@ impl<'a, E: Environment> Partition<'a, E> {
 
     #[cold]
     fn begin_session(&self, tries: &mut Tries, how: WriteOptions) -> Result<Tx<'a, E>, Error> {
-        Ok(self.tx(Writing::Session(self.lend(tries, how)?)))
+        Ok(self.tx(Writing::Session(self.lend(tries, how, None)?)))
     }
 
     /// A session with a transaction in it.
-    fn lend(&self, tries: &mut Tries, how: WriteOptions) -> Result<Lent<'a, E>, Error> {
+    pub(super) fn lend(
+        &self,
+        tries: &mut Tries,
+        how: WriteOptions,
+        name: Option<&[u8]>,
+    ) -> Result<Lent<'a, E>, Error> {
         let pool = &self.database.sessions[self.number];
         let wait = how.wait.unwrap_or(self.database.retry_for);
         let begin = Begin {
@@ -110,7 +115,7 @@ impl<'a, E: Environment> Partition<'a, E> {
             age: *tries.age.get_or_insert_with(|| pool.next_age()),
             wait: Some(wait),
         };
-        pool.lend(&begin, wait).map_err(|error| self.not_lent(error))
+        pool.lend(&begin, name, wait).map_err(|error| self.not_lent(error))
     }
 
     pub(super) fn not_lent(&self, error: LendError) -> Error {
@@ -351,13 +356,13 @@ impl<'a, E: Environment> Partition<'a, E> {
 
     #[cold]
     fn read_session(&self, tries: &mut Tries) -> Result<Reading<'a, E>, Error> {
-        Ok(Reading::Session(self.lend(tries, WriteOptions::new())?))
+        Ok(Reading::Session(self.lend(tries, WriteOptions::new(), None)?))
     }
 }
 
 /// Runs `work` in a transaction and commits it.
 #[inline]
-fn run<'a, E: Environment, R, X: From<Error>>(
+pub(super) fn run<'a, E: Environment, R, X: From<Error>>(
     mut tx: Tx<'a, E>,
     work: &mut impl FnMut(&mut Tx<'a, E>) -> Result<R, X>,
 ) -> Result<R, Undone<X>> {

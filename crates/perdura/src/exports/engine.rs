@@ -111,10 +111,10 @@ pub use engines::TxId;
 /// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
 /// # let (_directory, db, account) = accounts(&Options::new());
 /// let open: Vec<InFlight> = db.partition(0).in_flight();
-/// for InFlight { id, statements } in &open {
+/// for InFlight { id, statements, .. } in &open {
 ///     println!("transaction {id} goes on behind {statements} statements");
 /// }
-/// assert!(open.is_empty(), "today's engines undo them");
+/// assert!(open.is_empty(), "this engine undoes them");
 /// # Ok::<(), Error>(())
 /// ```
 #[doc(inline)]
@@ -342,6 +342,17 @@ pub use engines::JournalOptions;
 /// ```
 #[doc(inline)]
 pub use engines::WalOptions;
+
+/// The options of `sofort`, each with its default.
+///
+/// ```
+/// # use perdura::*;
+/// let chosen = SofortOptions { reserve: 4096, ..SofortOptions::default() };
+/// Options::new().engine(chosen.clone());
+/// assert_eq!(chosen.get("reserve"), Some(4096));
+/// ```
+#[doc(inline)]
+pub use engines::SofortOptions;
 
 /// The work that an engine has done since it was opened, and the work that waits.
 ///
@@ -576,6 +587,20 @@ pub use engines::JournalStats;
 /// ```
 #[doc(inline)]
 pub use engines::WalStats;
+
+/// The figures of `sofort`: statements and commits, and how much of its indexes is built.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::Sofort));
+/// let OwnStats::Sofort(own) = db.stats()?.own else { unreachable!() };
+/// let SofortStats { commits, statements, built, unbuilt, .. } = own;
+/// assert!(statements >= commits && built > 0 && unbuilt == 0);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::SofortStats;
 
 /// Pages and log of a partition that has a buffer pool, as its files say.
 ///

@@ -173,7 +173,7 @@ impl Sessions for Pool {
     }
 
     fn in_flight(&self) -> Vec<InFlight> {
-        vec![InFlight { id: TxId(7), statements: 3 }]
+        vec![cut_off()]
     }
 
     fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
@@ -182,6 +182,10 @@ impl Sessions for Pool {
             id => Err(EngineError::NotInFlight { id }),
         }
     }
+}
+
+fn cut_off() -> InFlight {
+    InFlight { id: TxId(7), name: b"seven".to_vec(), statements: 3, openings: 1 }
 }
 
 struct Made(Arc<Script>);
@@ -466,7 +470,7 @@ fn a_partition_as_a_whole_waits_for_its_transactions_and_not_for_those_of_its_ow
 fn a_transaction_that_a_crash_has_cut_off_is_continued() {
     let subject = Subject::new(&small_logs());
     let partition = subject.db.partition(0);
-    assert_eq!(partition.in_flight(), [InFlight { id: TxId(7), statements: 3 }]);
+    assert_eq!(partition.in_flight(), [cut_off()]);
     let none = partition.resume(TxId(8)).map(drop);
     assert!(matches!(none, Err(Error::Engine(EngineError::NotInFlight { id: TxId(8) }))));
     let mut tx = partition.resume(TxId(7)).unwrap();

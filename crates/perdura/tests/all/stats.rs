@@ -91,6 +91,7 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
             OwnStats::Nvwal(own) => assert!(own.logged > 300 && own.checkpoints > 0, "{own:?}"),
             OwnStats::Journal(own) => assert!(own.logged > 300, "{own:?}"),
             OwnStats::Wal(own) => assert!(own.logged > 300 && own.checkpoints > 0, "{own:?}"),
+            OwnStats::Sofort(own) => assert!(own.commits > 0 && own.statements > 0, "{own:?}"),
             OwnStats::Cow(_) | OwnStats::NvmInp(_) | OwnStats::NvmCow(_) => {}
         }
         let puts_off = runs || engine == EngineKind::Inp;

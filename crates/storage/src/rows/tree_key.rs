@@ -10,7 +10,7 @@ use pm::Bytes;
 use smallvec::SmallVec;
 
 use crate::error::StorageError;
-use crate::rows::catalog::{KeyLayout, TableLayout};
+use crate::rows::catalog::{KeyLayout, TableLayout, encoded_bytes};
 use crate::rows::key::{TableKey, encode_key, encode_range};
 use crate::rows::value::Value;
 
@@ -117,6 +117,39 @@ impl TableLayout {
         part.copy_to(&mut out[..part.len()]);
         out[part.len()..].fill(0);
         out
+    }
+
+    /// The columns that the key of an index is made of, null words included; 0 is the primary one.
+    pub fn index_columns(&self, index: usize) -> Vec<u16> {
+        let keys = self.key_layout(index);
+        let mut columns = keys.columns.clone();
+        for word in keys.null_words() {
+            if !columns.contains(&word) {
+                columns.push(word);
+            }
+        }
+        columns
+    }
+
+    /// The length of the part of a key that no two tuples may share: of a unique index, unless a column
+    /// of it is NULL. 1 is the first secondary index.
+    pub fn unique_part(&self, index: usize, key: &[u8]) -> Option<usize> {
+        let keys = self.key_layout(index);
+        if index == 0 || !self.schema.indexes[index - 1].unique {
+            return None;
+        }
+        let mut at = 0;
+        for (place, kind) in keys.kinds.iter().enumerate().take(keys.own_columns) {
+            if keys.null_bit(place).is_some() {
+                // The byte says whether there is a value.
+                if key.get(at) == Some(&0) {
+                    return None;
+                }
+                at += 1;
+            }
+            at += encoded_bytes(*kind);
+        }
+        Some(keys.own_bytes)
     }
 
     /// Returns whether one of these columns belongs to a secondary index; 1 is the first one.

@@ -1,0 +1,20 @@
+//! The options of the column store.
+
+use crate::options::engine_options;
+
+engine_options! {
+    /// The options of SOFORT (P4).
+    SofortOptions {
+        /// Rows of the first chunk of a table and of its dictionaries, a power of two; each further one
+        /// has twice as many.
+        first_rows: u32 = 64, 64 to 32768, "rows", fixed;
+        /// Rows of the largest chunks, a power of two.
+        most_rows: u32 = 32768, 64 to 32768, "rows", fixed;
+        /// Ids of rows and of values that are reserved with one fence; a crash loses those that are not
+        /// used.
+        reserve: u32 = 1024, 1 to 32768, "ids", fixed;
+        /// Transactions that have changed something and are open at the same time, and those whose
+        /// commit is not stamped yet.
+        slots: u32 = 256, 2 to 256, "transactions", fixed;
+    }
+}

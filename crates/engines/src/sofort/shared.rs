@@ -1,0 +1,149 @@
+//! What the sessions of a partition have in common, and the work that is put off: building indexes after
+//! opening, and freeing rows of versions that nobody sees any more.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use column::Store;
+use pm::{Environment, Memory};
+
+use super::SofortStats;
+use super::tables::ColumnTables;
+use crate::error::EngineError;
+use crate::kind::EngineKind;
+use crate::stats::EngineStats;
+
+/// Rows and values that a step puts into an index.
+const STEP_ROWS: u64 = 512;
+/// About the bytes of a row in an index.
+const INDEXED_BYTES: u64 = 32;
+/// Versions that are collected together, so that their fences are shared.
+const GARBAGE: usize = 64;
+/// Bytes of the entry of a statement.
+const ENTRY_BYTES: u64 = 32;
+
+/// What the sessions of a partition share.
+#[derive(Debug)]
+pub(super) struct Shared<E: Environment> {
+    pub(super) store: Store<E::Durable>,
+    pub(super) memory: E::Durable,
+    pub(super) tables: Arc<ColumnTables>,
+    pub(super) user_bytes: AtomicU64,
+    pub(super) statements: AtomicU64,
+    pub(super) commits: AtomicU64,
+    in_flight: u64,
+    /// Indexes are not built yet.
+    unbuilt: AtomicBool,
+    /// Versions that are garbage, or will be, at which some are collected.
+    collect_at: AtomicUsize,
+    freed: AtomicU64,
+    stopped: OnceLock<String>,
+}
+
+impl<E: Environment> Shared<E> {
+    pub(super) fn new(
+        store: Store<E::Durable>,
+        memory: E::Durable,
+        tables: Arc<ColumnTables>,
+        in_flight: u64,
+    ) -> Self {
+        Self {
+            store,
+            memory,
+            tables,
+            user_bytes: AtomicU64::new(0),
+            statements: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            in_flight,
+            unbuilt: AtomicBool::new(true),
+            collect_at: AtomicUsize::new(GARBAGE),
+            freed: AtomicU64::new(0),
+            stopped: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn usable(&self) -> Result<(), EngineError> {
+        match self.stopped.get() {
+            Some(why) => Err(EngineError::Stopped { why: why.clone() }),
+            None => Ok(self.memory.healthy()?),
+        }
+    }
+
+    /// Puts some rows or values into an index, if there are any that were there at opening; returns
+    /// whether there may be more.
+    fn build(&self) -> Result<bool, EngineError> {
+        if !self.unbuilt.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let more = self.store.rebuild(STEP_ROWS)?;
+        self.unbuilt.fetch_and(more, Ordering::Relaxed);
+        Ok(more)
+    }
+
+    /// Does a part of the work that is put off.
+    pub(super) fn upkeep(&self) -> Result<(), EngineError> {
+        self.build()?;
+        if self.store.garbage() >= self.collect_at.load(Ordering::Relaxed) {
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    /// Collects versions that nobody sees any more; returns how many rows can be used again.
+    fn collect(&self) -> Result<u64, EngineError> {
+        let freed = self.store.collect(2 * GARBAGE)?;
+        self.freed.fetch_add(freed, Ordering::Relaxed);
+        // What cannot be collected yet is not looked at again before as much has come.
+        self.collect_at.store(self.store.garbage() + GARBAGE, Ordering::Relaxed);
+        Ok(freed)
+    }
+
+    /// Does about `budget` bytes of the work that is put off.
+    pub(super) fn background(&self, budget: u64) -> Result<u64, EngineError> {
+        for _ in 0..(budget / (STEP_ROWS * INDEXED_BYTES)).max(1) {
+            if !self.build()? {
+                break;
+            }
+        }
+        if self.has_backlog() {
+            self.collect()?;
+        }
+        Ok(self.store.built().waiting * INDEXED_BYTES)
+    }
+
+    pub(super) fn has_backlog(&self) -> bool {
+        self.unbuilt.load(Ordering::Relaxed)
+            || self.store.garbage() >= self.collect_at.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.get().is_some()
+    }
+
+    pub(super) fn stats(&self) -> EngineStats {
+        let (built, statements) = (self.store.built(), self.statements.load(Ordering::Relaxed));
+        let own = SofortStats {
+            commits: self.commits.load(Ordering::Relaxed),
+            statements,
+            in_flight: self.in_flight,
+            built: built.built,
+            unbuilt: built.waiting,
+            garbage: self.store.garbage() as u64,
+            freed: self.freed.load(Ordering::Relaxed),
+        };
+        EngineStats {
+            user_bytes: self.user_bytes.load(Ordering::Relaxed),
+            logged_bytes: statements * ENTRY_BYTES,
+            waiting_bytes: built.waiting * INDEXED_BYTES,
+            own: own.into(),
+            ..EngineStats::from(EngineKind::Sofort)
+        }
+    }
+
+    /// Stops the partition after an error that leaves unknown what is durable.
+    pub(super) fn stop(&self, error: impl Into<EngineError>) -> EngineError {
+        let error = error.into();
+        let _ = self.stopped.set(error.to_string());
+        error
+    }
+}

@@ -1,0 +1,181 @@
+//! Transactions that go on after a kill, or in another thread: named ones of `sofort`.
+
+use std::thread;
+use std::time::Duration;
+
+use engines::EngineError;
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{
+    ColumnType, Database, EngineKind, Error, Media, Options, Recorded, Schema, Table, TableSchema,
+    Tx, Unfinished, Value,
+};
+
+const LIMIT: u64 = 16 << 20;
+const ROWS: u64 = 7;
+
+fn options() -> Options {
+    let options = Options::new().engine(EngineKind::Sofort).chunk_bytes(64 << 10);
+    options.retry_for(Duration::ZERO)
+}
+
+fn media(memory: &Recording) -> Media<Recorded> {
+    Media::recorded(memory.clone(), RecordingFiles::new())
+}
+
+fn create() -> (Recording, Database<Recorded>) {
+    let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+    let table = TableSchema::new("t")
+        .column("id", ColumnType::U64)
+        .column("count", ColumnType::U64)
+        .column("note", ColumnType::Text { max: 20 })
+        .nullable()
+        .key(&["id"])
+        .index("by_count", &["count"]);
+    let db = Database::create_on(media(&memory), &Schema::new().table(table), &options()).unwrap();
+    let table = db.table("t").unwrap();
+    db.write(|tx| (0..ROWS).try_for_each(|id| tx.insert(&table, &row(id, 0)))).unwrap();
+    (memory, db)
+}
+
+fn row(id: u64, count: u64) -> [Value<'static>; 3] {
+    [Value::U64(id), Value::U64(count), Value::Null]
+}
+
+/// The database that a kill has left: what was stored is there.
+fn killed(memory: &Recording) -> (Recording, Database<Recorded>) {
+    let memory = Recording::pool_from_image(&memory.contents(), LIMIT).unwrap();
+    let db = Database::open_on(media(&memory), &options()).unwrap();
+    (memory, db)
+}
+
+fn counts(db: &Database<Recorded>) -> Vec<u64> {
+    let table = db.table("t").unwrap();
+    let count = |id| db.get(&table, &[Value::U64(id)]).unwrap().unwrap().u64(1);
+    let counts = (0..ROWS).map(count).collect();
+    let report = db.check().unwrap();
+    assert_eq!((report.leaked, report.dangling), (0, 0));
+    counts
+}
+
+/// Adds one to a row.
+fn add(tx: &mut Tx<'_, Recorded>, table: &Table, id: u64) -> Result<(), Error> {
+    tx.modify(table, &[Value::U64(id)], |row| vec![(1, Value::U64(row.u64(1) + 1))])
+}
+
+#[test]
+fn a_named_transaction_goes_on_after_a_kill_and_one_without_a_name_does_not() {
+    assert_eq!(EngineKind::Sofort.traits().unfinished, Unfinished::Continued);
+    let (memory, db) = create();
+    let table = db.table("t").unwrap();
+    let mut named = db.begin_named(b"order 4711").unwrap();
+    add(&mut named, &table, 1).unwrap();
+    add(&mut named, &table, 2).unwrap();
+    let mut nameless = db.begin().unwrap();
+    add(&mut nameless, &table, 3).unwrap();
+    let (memory, db) = killed(&memory);
+    let found = db.in_flight().unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((&found[0].name[..], found[0].statements), (&b"order 4711"[..], 2));
+    let table = db.table("t").unwrap();
+    let taken = db.write(|tx| add(tx, &table, 2));
+    assert!(matches!(taken, Err(Error::Conflict { .. })), "{taken:?}");
+    db.write(|tx| add(tx, &table, 3)).unwrap();
+    let twice = db.begin_named(b"order 4711").map(drop);
+    assert!(twice.is_err(), "an open transaction has the name");
+    let mut tx = db.resume(found[0].id).unwrap();
+    add(&mut tx, &table, 2).unwrap();
+    assert_eq!(counts(&killed(&memory).1), [0, 0, 0, 1, 0, 0, 0], "nobody else sees it");
+    let _ticket = tx.commit().unwrap();
+    let after = [0, 1, 2, 1, 0, 0, 0];
+    assert_eq!(counts(&db), after);
+    let (_, db) = killed(&memory);
+    assert_eq!((counts(&db), db.in_flight().unwrap().len()), (after.to_vec(), 0));
+}
+
+#[test]
+fn a_transaction_is_carried_from_thread_to_thread_and_over_a_close() {
+    let (memory, db) = create();
+    let table = db.table("t").unwrap();
+    let mut tx = db.begin_named(b"request").unwrap();
+    add(&mut tx, &table, 0).unwrap();
+    let id = tx.detach().unwrap();
+    thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            let mut tx = db.resume(id).unwrap();
+            add(&mut tx, &table, 0).unwrap();
+            tx.detach().unwrap();
+        });
+        next.join().unwrap();
+    });
+    db.close().unwrap();
+    let db = Database::open_on(media(&memory), &options()).unwrap();
+    assert_eq!(counts(&db)[0], 0);
+    let _ticket = db.resume(id).unwrap().commit().unwrap();
+    assert_eq!(counts(&db)[0], 2);
+    let gone = db.resume(id).map(drop);
+    assert!(matches!(gone, Err(Error::Engine(EngineError::NotInFlight { .. }))), "{gone:?}");
+}
+
+/// Adds one to rows in turn, and a row that says that it was done.
+fn work(
+    tx: &mut Tx<'_, Recorded>,
+    table: &Table,
+    mut before_each: impl FnMut(u64),
+) -> Result<(), Error> {
+    for step in 0..20 {
+        before_each(step);
+        add(tx, table, step * 3 % ROWS)?;
+    }
+    tx.insert(table, &row(100, 1))
+}
+
+#[test]
+fn a_closure_that_a_kill_has_cut_off_is_run_again_and_nothing_is_done_twice() {
+    let undisturbed = {
+        let (_, db) = create();
+        let table = db.table("t").unwrap();
+        db.write_named(b"closure", |tx| work(tx, &table, |_| ())).unwrap();
+        counts(&db)
+    };
+    for cut in [1, 7, 19] {
+        let (memory, db) = create();
+        let table = db.table("t").unwrap();
+        let mut image = None;
+        db.write_named(b"closure", |tx| {
+            work(tx, &table, |step| {
+                if step == cut {
+                    image = Some(memory.contents());
+                }
+            })
+        })
+        .unwrap();
+        let left = Recording::pool_from_image(&image.unwrap(), LIMIT).unwrap();
+        let db = Database::open_on(media(&left), &options()).unwrap();
+        assert_eq!(db.in_flight().unwrap()[0].statements, cut);
+        let table = db.table("t").unwrap();
+        let other = db.write_named(b"closure", |tx| add(tx, &table, 5));
+        let diverged = matches!(other, Err(Error::Diverged));
+        assert!(diverged || cut == 0, "{other:?}");
+        let short = db.write_named(b"closure", |_| Ok::<_, Error>(()));
+        assert!(matches!(short, Err(Error::Diverged)), "{short:?}");
+        assert_eq!(db.in_flight().unwrap()[0].statements, cut, "it waits on");
+        db.write_named(b"closure", |tx| work(tx, &table, |_| ())).unwrap();
+        assert_eq!(counts(&db), undisturbed, "cut off at {cut}");
+        assert!(db.in_flight().unwrap().is_empty());
+        let again = db.write_named(b"closure", |tx| work(tx, &table, |_| ()));
+        assert!(matches!(again, Err(Error::DuplicateKey { .. })), "{again:?}");
+        assert_eq!(counts(&db), undisturbed);
+    }
+}
+
+#[test]
+fn other_engines_refuse_names() {
+    for engine in [EngineKind::NvmInp, EngineKind::Fast] {
+        let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+        let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
+        let options = Options::new().engine(engine).chunk_bytes(64 << 10);
+        let db = Database::create_on(media(&memory), &Schema::new().table(table), &options);
+        let refused = db.unwrap().begin_named(b"name").map(drop);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The cost of statements and commits of SOFORT: flushed lines and fences, which are its design (P4 4.2).
+//!
+//! Rows and values are so many that nothing grows meanwhile. Versions that were replaced are collected
+//! when a transaction begins, many at once: that is bounded apart.
+
+use perdura::recording::{Recording, RecordingFiles};
+use perdura::{
+    ColumnType, Counters, Database, EngineKind, Media, Options, OwnStats, Recorded, Schema, Table,
+    TableSchema, Value,
+};
+
+const ROWS: u64 = 200;
+const UPDATES: u64 = 100;
+
+/// A table of `columns` columns, the key among them, with some rows.
+fn store(columns: u64) -> (Recording, Database<Recorded>, Table) {
+    let mut table = TableSchema::new("t").column("c0", ColumnType::U64).key(&["c0"]);
+    for column in 1..columns {
+        table = table.column(format!("c{column}"), ColumnType::I64);
+    }
+    let memory = Recording::pool(4 << 20, 64 << 20).unwrap();
+    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let options = Options::new().engine(EngineKind::Sofort).chunk_bytes(64 << 10);
+    let db = Database::create_on(media, &Schema::new().table(table), &options).unwrap();
+    let table = db.table("t").unwrap();
+    for key in 0..ROWS {
+        let values: Vec<Value<'_>> = std::iter::once(Value::U64(key))
+            .chain((1..columns).map(|column| Value::I64((key + column).cast_signed())))
+            .collect();
+        db.write(|tx| tx.insert(&table, &values)).unwrap();
+    }
+    (memory, db, table)
+}
+
+fn counted(memory: &Recording, act: impl FnOnce()) -> (u64, u64) {
+    memory.start();
+    act();
+    let Counters { flushed_lines, fences, .. } = memory.stop().counters();
+    (flushed_lines, fences)
+}
+
+fn key(number: u64) -> [Value<'static>; 1] {
+    [Value::U64(number * 7 % ROWS)]
+}
+
+fn new(number: u64) -> [(u16, Value<'static>); 1] {
+    [(1, Value::I64(1_000_000 + number.cast_signed()))]
+}
+
+#[test]
+fn an_update_is_one_fence_and_a_line_a_column_and_its_commit_one_fence_and_two_lines() {
+    for columns in [2, 5, 20] {
+        let (memory, db, table) = store(columns);
+        let (mut updates, mut commits) = ((0, 0), (0, 0));
+        for number in 0..UPDATES {
+            let mut tx = db.begin().unwrap();
+            let (lines, fences) = counted(&memory, || {
+                tx.update(&table, &key(number), &new(number)).unwrap();
+            });
+            updates = (lines.max(updates.0), fences.max(updates.1));
+            let (lines, fences) = counted(&memory, || {
+                let _ = tx.commit().unwrap();
+            });
+            commits = (lines.max(commits.0), fences.max(commits.1));
+        }
+        assert!(updates.0 <= columns + 7 && updates.1 == 1, "{columns} columns: {updates:?}");
+        assert_eq!(commits, (2, 1), "{columns} columns");
+    }
+}
+
+#[test]
+fn a_transaction_of_one_update_is_one_fence_and_collecting_is_shared_by_many() {
+    let (memory, db, table) = store(5);
+    let mut more = 0;
+    for number in 0..UPDATES {
+        let (lines, fences) = counted(&memory, || {
+            db.update(&table, &key(number), &new(number)).unwrap();
+        });
+        if fences == 1 {
+            assert!(lines <= 5 + 7, "{lines} lines");
+        } else {
+            more += 1;
+            // Stamps of other sessions, slots, begins, ends.
+            assert!(fences <= 5, "{fences} fences");
+        }
+    }
+    assert!(more <= 2, "{more} of {UPDATES}");
+    let OwnStats::Sofort(own) = db.stats().unwrap().own else { unreachable!() };
+    assert!(own.freed + own.garbage >= UPDATES - 1 && own.freed > 0, "{own:?}");
+}
