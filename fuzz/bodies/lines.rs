@@ -92,7 +92,10 @@ fn into_a_new_one(lines: &[u8], load: &LoadOptions, described: bool) {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("perdura-fuzz-{}-{number}", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    // Not on a disk, if that can be: each input creates a database.
+    let memory = std::path::Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
+    let path = place.join(name);
     let options = options().domain(Domain::Process).model(true).partitions(1);
     let own = schema();
     let schema = if described { None } else { Some(&own) };

@@ -74,7 +74,7 @@ fn looked_at(path: &Path, engine: EngineKind) -> (Vec<Result<(), String>>, Resul
 fn damage_to_values_of_several_chunks_is_named() {
     // Engines whose values lie in slots; others have them in pages.
     for engine in EngineKind::P1.into_iter().filter(|engine| !engine.traits().needs_files()) {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         create(&path, engine);
         let whole = std::fs::read(&path).unwrap();

@@ -45,7 +45,7 @@ struct Store {
 
 impl Store {
     fn new(options: &Options) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = Database::create(&path, &schema(), options).unwrap();
         Self { db, path, _directory: directory }
@@ -478,7 +478,7 @@ fn a_full_disk_at_every_call_loses_nothing() {
 
 #[test]
 fn a_full_memory_is_an_error_after_which_everything_goes_on() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     // No MemTable ever becomes full, so memory does.
     let options = options().tune("memtable_bytes", 1 << 30).volatile_limit(24 << 20);
     let path = directory.path().join("db");

@@ -73,7 +73,7 @@ fn impossible_null_words_and_truth_values_are_reported_and_never_panic() {
             ("a UUID of no bytes", 3, 0),
         ] {
             println!("{engine}: {what}");
-            let directory = tempfile::tempdir().unwrap();
+            let directory = crate::support::in_memory();
             let path = directory.path().join("db");
             let at = made(&path, engine);
             let mut bytes = std::fs::read(&path).unwrap();

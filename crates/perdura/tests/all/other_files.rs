@@ -23,7 +23,9 @@ fn schema() -> Schema {
 }
 
 fn options(engine: EngineKind) -> Options {
-    small_logs().engine(engine).partitions(PARTITIONS as u32).domain(perdura::Domain::Process)
+    // Each file is copied often.
+    let options = small_logs().tune("log_bytes", 1 << 20).tune("wal_reserve_bytes", 64 << 10);
+    options.engine(engine).partitions(PARTITIONS as u32).domain(perdura::Domain::Process)
 }
 
 /// Adds a transaction for each key to each partition, with one that is aborted and one that reads.

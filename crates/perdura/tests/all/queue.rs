@@ -10,7 +10,7 @@ use example::Queue;
 
 #[test]
 fn jobs_are_taken_when_they_are_due_once_and_again_after_a_failure() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = crate::support::in_memory();
     let path = directory.path().join("jobs");
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     let queue = Queue::open(&path).unwrap();

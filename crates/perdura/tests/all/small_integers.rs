@@ -97,7 +97,7 @@ fn compare(db: &Database, places: &Places) {
 fn small_integers_in_packed_keys() {
     for engine in EngineKind::ALL {
         println!("{engine}");
-        let directory = tempfile::tempdir().unwrap();
+        let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let db = Database::create(&path, &schema(), &options(engine)).unwrap();
         let table = db.table("places").unwrap();
