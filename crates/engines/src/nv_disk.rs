@@ -63,7 +63,6 @@ fn log_options(options: &NvDiskOptions, page_bytes: usize) -> CentralOptions {
         record_bytes,
         reserve_bytes: default.reserve_bytes.min(partition_bytes),
         checkpoint_bytes: options.checkpoint_bytes,
-        room_wait: Duration::from_millis(100),
         group_wait: Duration::from_micros(options.group_wait_us),
     }
 }

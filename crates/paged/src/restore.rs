@@ -20,7 +20,7 @@ use crate::file::{self, NewFile, Noted};
 use crate::ids::{Lsn, PageNo};
 use crate::latch::Native;
 use crate::log::archive::ArchiveReader;
-use crate::log::{Chain, LogManager, Logged, Record, Visit};
+use crate::log::{Chain, LogManager, Logged, Record, RoomWait, Visit};
 use crate::page::Page;
 use crate::pool::Pool;
 use crate::recovery::{self, Restarted, Transactions};
@@ -58,6 +58,10 @@ impl<A: Files> LogManager for Past<A> {
     fn reserve(&self, _: &mut Chain, _: u64) -> Result<()> {
         Ok(())
     }
+
+    fn await_room(&self, _: &Arc<RoomWait>) {}
+
+    fn forget_wait(&self, _: &Arc<RoomWait>) {}
 
     fn unreserve(&self, _: &mut Chain) {}
 

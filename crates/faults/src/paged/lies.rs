@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use paged::Result;
 use paged::change::{Body, Change};
 use paged::ids::{Lsn, TxNo};
-use paged::log::{Chain, Kind, LogManager, Logged, Record};
+use paged::log::{Chain, Kind, LogManager, Logged, Record, RoomWait};
 use paged::threads::Waiter;
 
 /// The wrong that a log manager does.
@@ -90,6 +90,14 @@ impl Lying {
 impl LogManager for Lying {
     fn reserve(&self, chain: &mut Chain, bytes: u64) -> Result<()> {
         self.log.reserve(chain, bytes)
+    }
+
+    fn await_room(&self, wait: &Arc<RoomWait>) {
+        self.log.await_room(wait);
+    }
+
+    fn forget_wait(&self, wait: &Arc<RoomWait>) {
+        self.log.forget_wait(wait);
     }
 
     fn unreserve(&self, chain: &mut Chain) {

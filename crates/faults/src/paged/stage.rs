@@ -155,7 +155,9 @@ impl Stage {
         let timeout = Duration::from_millis(200);
         let locks = LockOptions { shards: 4, timeout, inherit_after, ..LockOptions::default() };
         let Self { page_bytes, frames, early_release, restart, .. } = *self;
-        let options = StoreOptions { page_bytes, frames, locks, ..StoreOptions::default() };
+        let room_wait = Duration::from_millis(20);
+        let options =
+            StoreOptions { page_bytes, frames, locks, room_wait, ..StoreOptions::default() };
         StoreOptions { early_release, restart, ..options }
     }
 
@@ -184,7 +186,6 @@ impl Stage {
             record_bytes,
             reserve_bytes: 4096,
             checkpoint_bytes: 12 << 10,
-            room_wait: Duration::from_millis(20),
             group_wait: Duration::ZERO,
         }
     }
@@ -196,7 +197,6 @@ impl Stage {
             // A thread that is stopped in an insert has its lane: each needs one.
             lanes: 4,
             checkpoint_records: 40,
-            room_wait: Duration::from_millis(20),
         }
     }
 

@@ -95,6 +95,7 @@ fn files_options(frames: usize, story: Option<&Story>) -> StoreOptions {
         locks,
         early_release,
         background: false,
+        room_wait: Duration::from_millis(20),
         ..StoreOptions::default()
     }
 }
@@ -108,7 +109,6 @@ fn log_options() -> CentralOptions {
         record_bytes: 2048,
         reserve_bytes: 4096,
         checkpoint_bytes: 24 << 10,
-        room_wait: Duration::from_millis(20),
         group_wait: Duration::ZERO,
     }
 }

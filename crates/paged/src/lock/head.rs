@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -34,9 +34,8 @@ pub(super) struct Wait {
 
 /// A session, as the holder of locks.
 #[derive(Debug, Default)]
-pub(super) struct Party {
-    pub(super) id: u64,
-    /// The greater, the younger.
+pub(crate) struct Party {
+    pub(crate) id: u64,
     pub(super) age: AtomicU64,
     pub(super) waiter: Waiter,
     pub(super) wait: Mutex<Wait>,
@@ -205,6 +204,11 @@ fn note(written: &mut Lsn, rows_written: &mut Lsn, mode: LockMode, at: Lsn) {
 }
 
 impl Party {
+    /// The greater, the younger.
+    pub(crate) fn age(&self) -> u64 {
+        self.age.load(Ordering::Relaxed)
+    }
+
     /// Ends a wait. Called under the mutex of the name's shard.
     pub(super) fn finish(&self, outcome: Outcome) {
         let mut wait = self.wait.lock();

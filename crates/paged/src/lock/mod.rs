@@ -26,6 +26,7 @@ mod session;
 mod table;
 mod wait;
 
+pub(crate) use self::head::Party;
 pub use self::mode::{Gap, LockMode, Mode};
 pub use self::name::Name;
 pub use self::session::Locks;

@@ -65,6 +65,11 @@ impl<T: Threads> Locks<T> {
         self.timeout = self.table.options.timeout;
     }
 
+    /// The session, as the holder of locks.
+    pub(crate) fn party(&self) -> Arc<Party> {
+        Arc::clone(&self.party)
+    }
+
     /// Sets the longest time that the transaction waits for a lock, instead of the table's.
     pub fn wait_at_most(&mut self, time: Duration) {
         self.timeout = time;

@@ -13,7 +13,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::head::{Outcome, Party};
@@ -67,7 +66,7 @@ impl<T: Threads> LockTable<T> {
     }
 
     /// The sessions for which somebody waits, with the number of the wait.
-    fn blockers(&self, party: &Arc<Party>) -> Option<(u64, Vec<Arc<Party>>)> {
+    pub(crate) fn blockers(&self, party: &Arc<Party>) -> Option<(u64, Vec<Arc<Party>>)> {
         let (number, name) = {
             let wait = party.wait.lock();
             (wait.number, wait.name?)
@@ -90,7 +89,7 @@ impl<T: Threads> LockTable<T> {
         }
         let youngest = circle
             .into_iter()
-            .max_by_key(|(party, _)| (party.age.load(Ordering::Relaxed), party.id))
+            .max_by_key(|(party, _)| (party.age(), party.id))
             .expect("a circle has somebody");
         self.doom(&youngest);
     }

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use pm::Files;
 
 use super::archive::{Archive, Joint, Note};
-use super::{Chain, Kind, LogCounts, LogManager, Logged, OpenRecords, Record, Visit};
+use super::{Chain, Kind, LogCounts, LogManager, Logged, OpenRecords, Record, RoomWait, Visit};
 use crate::ids::Lsn;
 use crate::threads::Waiter;
 use crate::{PagedError, Result};
@@ -205,6 +205,14 @@ impl<F: Files, N: Files> LogManager for Archived<F, N> {
             }
             reserved => reserved,
         }
+    }
+
+    fn await_room(&self, wait: &Arc<RoomWait>) {
+        self.log.await_room(wait);
+    }
+
+    fn forget_wait(&self, wait: &Arc<RoomWait>) {
+        self.log.forget_wait(wait);
     }
 
     fn unreserve(&self, chain: &mut Chain) {

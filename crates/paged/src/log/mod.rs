@@ -8,7 +8,7 @@
 //!    that record has an LSN.
 //! 4. Appending never waits for a checkpoint, since the checkpoint may need the latched page: a log
 //!    that is full says [`PagedError::LogFull`](crate::PagedError::LogFull). The caller lets its
-//!    latches go, waits with [`LogManager::reserve`], and begins again.
+//!    latches go, waits until room is given back ([`LogManager::await_room`]), and begins again.
 //! 5. Whoever undoes a transaction finds room: it is set aside with each change.
 //! 6. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its file
 //!    why nobody has seen what is missing.
@@ -18,6 +18,7 @@ mod archived;
 pub mod central;
 pub mod nv;
 pub mod record;
+mod wait;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::ids::{Lsn, PageNo, TxNo};
 use crate::threads::Waiter;
 
 pub use archived::{Archived, Clock, TIME_RESOLUTION, wall_clock};
+pub use wait::RoomWait;
 
 /// The kind of a log record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,14 +141,20 @@ pub struct LogCounts {
 
 /// A log manager; see the module's comment. One serves all threads of a partition.
 pub trait LogManager: Send + Sync + Debug {
-    /// Waits until records of so many bytes together, headers included, and undoing them, have room,
-    /// and sets that aside for what the chain appends next, together with what is left of what was
-    /// set aside so before. Called with nothing latched.
+    /// Sets room aside for records of so many bytes together, headers included, and undoing them, which
+    /// the chain appends next, together with what is left of what was set aside so before. It waits for
+    /// nobody. Called with nothing latched.
     ///
     /// # Errors
-    /// The transaction has more log than fits; no room was made in time, or nobody
-    /// [attends](Self::attend) to make some; or the manager has stopped.
+    /// The transaction has more log than fits; the log is full; or the manager has stopped.
     fn reserve(&self, chain: &mut Chain, bytes: u64) -> Result<()>;
+
+    /// Ends `wait` when room is given back next, or the manager stops, and asks for a checkpoint. Who
+    /// found the log full tries again once it has called this: what was given back before ends no wait.
+    fn await_room(&self, wait: &Arc<RoomWait>);
+
+    /// Forgets a wait that may not have ended.
+    fn forget_wait(&self, wait: &Arc<RoomWait>);
 
     /// Gives back what [`Self::reserve`] has set aside and the chain has not used. Its Commit and its End
     /// do so, too: this is for a chain that ends without a record.

@@ -147,7 +147,12 @@ impl Transaction {
         self.chain.last
     }
 
-    /// Waits for room: see [`LogManager::reserve`].
+    /// Returns whether it holds room in the log: records, or what is set aside.
+    pub fn holds_room(&self) -> bool {
+        self.chain.first != Lsn::NONE || self.chain.ahead > 0
+    }
+
+    /// Sets room aside: see [`LogManager::reserve`].
     ///
     /// # Errors
     /// As there.

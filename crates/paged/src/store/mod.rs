@@ -17,6 +17,7 @@
 
 mod background;
 mod joints;
+mod room;
 mod session;
 mod upkeep;
 
@@ -35,18 +36,15 @@ use crate::lock::{LockCounts, LockOptions, LockTable};
 use crate::log::LogManager;
 use crate::pool::{Pool, PoolStats};
 use crate::recovery::{self, Restarted, Transactions};
-use crate::threads::{Host, Waiter};
+use crate::threads::Host;
 use crate::{PagedError, Result};
 
 pub use session::{RowBound, RowRange, Session, Visit};
 
 use background::Worker;
 use joints::FreeRows;
+use room::Claims;
 use upkeep::{Upkeep, is_of_the_moment};
-
-/// The first pause of a writer that finds no room in the log, and how often it is doubled.
-const FIRST_PAUSE: Duration = Duration::from_micros(100);
-const DOUBLED: u32 = 6;
 
 /// The order in which a store is recovered and opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,6 +74,9 @@ pub struct StoreOptions {
     pub background: bool,
     /// The work that has to be done before it is open.
     pub restart: Restart,
+    /// The longest time that an operation waits for room in the log, while no transaction ends that
+    /// keeps the oldest part of it. Where nobody can make room it does not wait: see `room`.
+    pub room_wait: Duration,
 }
 
 impl Default for StoreOptions {
@@ -87,6 +88,7 @@ impl Default for StoreOptions {
             early_release: true,
             background: false,
             restart: Restart::Full,
+            room_wait: Duration::from_secs(1),
         }
     }
 }
@@ -96,6 +98,7 @@ impl Default for StoreOptions {
 pub struct Store<F: Files, T: Latched = Host> {
     upkeep: Arc<Upkeep<F, T>>,
     locks: Arc<LockTable<T>>,
+    claims: Claims,
     next_tx: AtomicU64,
     threads: Arc<T>,
     worker: Mutex<Option<Worker<T>>>,
@@ -246,6 +249,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         Arc::new(Self {
             upkeep: Arc::new(upkeep),
             locks,
+            claims: Claims::default(),
             next_tx: AtomicU64::new(next.0),
             threads,
             worker: Mutex::new(None),
@@ -288,6 +292,11 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// The counts of the lock table.
     pub fn lock_counts(&self) -> LockCounts {
         self.locks.counts()
+    }
+
+    /// The number of transactions that had to end because all that held room in the log wanted more.
+    pub fn room_victims(&self) -> u64 {
+        self.claims.victims()
     }
 
     /// Takes a checkpoint, while transactions go on.
@@ -362,15 +371,6 @@ impl<F: Files, T: Latched> Store<F, T> {
         }
         if self.upkeep.has_work() {
             self.upkeep.take_part()?;
-        }
-        Ok(())
-    }
-
-    /// Takes a checkpoint because the log is full, or waits a while if others have to end first.
-    fn make_room(&self, tries: u32) -> Result<()> {
-        if !self.upkeep.make_room()? {
-            let pause = FIRST_PAUSE * 2_u32.pow(tries.min(DOUBLED));
-            self.threads.park(&Waiter::default(), Some(self.threads.now() + pause));
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pm::Files;
 
 use super::Store;
+use super::room::{Claim, Room, Wanting};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, TreeNo};
 use crate::latch::{Latched, Latching};
@@ -18,8 +19,10 @@ use crate::{PagedError, Result};
 
 /// Bytes that a record has beside keys and rows, at most: those of a split's record are its own.
 const RECORD_ROOM: u64 = 256;
-/// How often an operation that found no room in the log lets a checkpoint make some and tries again.
-const TRIES: u32 = 16;
+/// An operation for which that was too little has taken back what it had done, which takes log, too: it sets
+/// more aside before it tries again, in so many steps, and tries so often.
+const MOST_STEPS: u64 = 3;
+const MOST_SHORT: u64 = 16;
 
 /// One side of a range of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +82,7 @@ fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
 pub struct Session<F: Files, T: Latched = Host> {
     store: Arc<Store<F, T>>,
     locks: Locks<T>,
+    claim: Arc<Claim>,
     open: Option<Transaction>,
     /// Keys that hold space back which goes when the transaction is committed.
     held_back: BTreeSet<(TreeNo, Vec<u8>)>,
@@ -88,7 +92,9 @@ pub struct Session<F: Files, T: Latched = Host> {
 impl<F: Files, T: Latched> Session<F, T> {
     pub(super) fn new(store: Arc<Store<F, T>>) -> Self {
         let locks = store.locks.session();
-        Self { store, locks, open: None, held_back: BTreeSet::new(), batch: Batch::default() }
+        let claim = store.claims.add(locks.party());
+        let (held_back, batch) = (BTreeSet::new(), Batch::default());
+        Self { store, locks, claim, open: None, held_back, batch }
     }
 
     /// Begins a transaction; one of less age wins over others. It waits for a lock so long at most, or
@@ -209,40 +215,36 @@ impl<F: Files, T: Latched> Session<F, T> {
     ) -> Result<R> {
         let store = Arc::clone(&self.store);
         store.take_part()?;
-        let (mut tries, mut oldest) = (0, store.upkeep.transactions.oldest());
+        let (mut wanting, step) = (Wanting::default(), bytes as u64 + RECORD_ROOM);
+        let mut short = 0;
+        self.claim.set_holds(true);
         loop {
             let transaction = self.open.as_mut().expect("a transaction is open");
-            let done = transaction
-                .reserve(&*store.upkeep.log, bytes as u64 + RECORD_ROOM)
-                .and_then(|()| act(&store, transaction, &mut self.locks));
-            match done {
-                Err(full @ PagedError::LogFull { .. }) => {
-                    let first = transaction.first();
-                    // While others end there is room in the end.
-                    let now = store.upkeep.transactions.oldest();
-                    tries = if now == oldest { tries + 1 } else { 1 };
-                    oldest = now;
-                    if tries > self.patience(first) {
-                        let full = store.upkeep.log.hindrance().unwrap_or(full);
-                        return Err(if first == Lsn::NONE { full } else { self.locks.give_up() });
-                    }
-                    store.make_room(tries)?;
+            let ahead = step * (1 + short.min(MOST_STEPS));
+            let done = transaction.reserve(&*store.upkeep.log, ahead).and_then(|()| {
+                let done = act(&store, transaction, &mut self.locks);
+                short += u64::from(matches!(done, Err(PagedError::LogFull { .. })));
+                done
+            });
+            let holds = transaction.holds_room();
+            let waited = match done {
+                Err(PagedError::LogFull { .. }) if short <= MOST_SHORT => {
+                    store.await_room(&self.claim, &mut wanting, holds)
                 }
-                done => return done,
+                _ => Ok(Room::None),
+            };
+            if matches!(waited, Ok(Room::Perhaps)) {
+                continue;
             }
-        }
-    }
-
-    /// How often an operation of a transaction with this first record tries to find room in the log,
-    /// while no transaction ends that keeps the oldest part of it. If open transactions hold all that
-    /// there is, somebody has to give up: those that came later first, then the oldest. Who holds
-    /// nothing waits longest.
-    fn patience(&self, first: Lsn) -> u32 {
-        let is_oldest = self.store.upkeep.transactions.oldest() == Some(first);
-        match (first, is_oldest) {
-            (Lsn::NONE, _) => TRIES,
-            (_, true) => TRIES / 2,
-            (_, false) => TRIES / 4,
+            store.end_wanting(&self.claim, &wanting, holds);
+            return match (waited?, done) {
+                (Room::Victim, _) => Err(self.locks.give_up()),
+                (_, Err(full @ PagedError::LogFull { .. })) => {
+                    let full = store.upkeep.log.hindrance().unwrap_or(full);
+                    Err(if holds { self.locks.give_up() } else { full })
+                }
+                (_, done) => done,
+            };
         }
     }
 
@@ -483,6 +485,7 @@ impl<F: Files, T: Latched> Session<F, T> {
             self.locks.release(Lsn::NONE);
             transaction.unreserve(&*store.upkeep.log);
             store.upkeep.transactions.end(transaction);
+            self.claim.set_holds(false);
             self.held_back.clear();
             return Ok(depends);
         }
@@ -498,6 +501,7 @@ impl<F: Files, T: Latched> Session<F, T> {
             }
         };
         store.upkeep.transactions.end(transaction);
+        self.claim.set_holds(false);
         if !store.options.early_release {
             store.upkeep.log.force(committed)?;
         }
@@ -538,6 +542,7 @@ impl<F: Files, T: Latched> Session<F, T> {
             return Err(error);
         }
         store.upkeep.transactions.end(transaction);
+        self.claim.set_holds(false);
         self.locks.release(Lsn::NONE);
         self.settle();
         Ok(())
@@ -578,5 +583,6 @@ impl<F: Files, T: Latched> Drop for Session<F, T> {
         if self.abort().is_err() {
             self.locks.abandon();
         }
+        self.store.claims.remove(&self.claim);
     }
 }

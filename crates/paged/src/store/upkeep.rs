@@ -290,11 +290,14 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
     /// nothing: others have to end first.
     pub(super) fn make_room(&self) -> Result<bool> {
         let mut checkpoints = self.checkpointing.lock();
-        let is_useful = !self.is_useless(&checkpoints);
-        if is_useful {
-            self.take(self.log.end(), &mut checkpoints)?;
+        if self.is_useless(&checkpoints) {
+            return Ok(false);
         }
-        Ok(is_useful)
+        match self.take(self.log.end(), &mut checkpoints) {
+            // It would take what the next one needs, which can free something.
+            Err(PagedError::LogFull { .. }) => Ok(false),
+            taken => taken.map(|_| true),
+        }
     }
 
     /// Redoes some pages that nobody has asked for. Behind the last one a checkpoint begins.

@@ -12,6 +12,8 @@ use paged::log::{Chain, Kind, LogManager, Record};
 use paged::threads::{Baton, Host, Threads, Waiter};
 use pm::{DiskEvent, Files, RecordingFiles};
 
+use super::toy::reserve;
+
 type Log<T = Host> = Central<RecordingFiles, T>;
 
 /// Four partitions of 4 KB.
@@ -24,7 +26,6 @@ fn small() -> CentralOptions {
         record_bytes: 1024,
         reserve_bytes: 512,
         checkpoint_bytes: 2048,
-        room_wait: Duration::from_secs(1),
         group_wait: Duration::ZERO,
     }
 }
@@ -209,7 +210,7 @@ fn writers_wait_while_a_checkpoint_makes_room() {
             }
             for round in 0..40 {
                 let mut chain = Chain::new(TxNo(thread as u64 * 1000 + round + 1));
-                log.reserve(&mut chain, record_bytes(200) as u64).unwrap();
+                reserve(&log, &*baton, &mut chain, record_bytes(200) as u64);
                 log.append(&mut chain, &change(&[7; 200])).unwrap();
                 let at = log.commit(&mut chain).unwrap();
                 log.force(at).unwrap();

@@ -30,7 +30,6 @@ fn options() -> CentralOptions {
         record_bytes: 1024,
         reserve_bytes: 1024,
         checkpoint_bytes: 1 << 20,
-        room_wait: Duration::ZERO,
         group_wait: Duration::ZERO,
     }
 }

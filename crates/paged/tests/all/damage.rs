@@ -75,7 +75,6 @@ fn options() -> CentralOptions {
         record_bytes: 1024,
         reserve_bytes: 512,
         checkpoint_bytes: 1 << 20,
-        room_wait: Duration::ZERO,
         group_wait: Duration::ZERO,
     }
 }
@@ -153,7 +152,7 @@ fn open_nv(memory: &Recording, persist: Persist) -> Result<NvLog<Recording, Host
 }
 
 fn nv_options(persist: Persist) -> NvOptions {
-    NvOptions { persist, lanes: 2, checkpoint_records: 1000, room_wait: Duration::ZERO }
+    NvOptions { persist, lanes: 2, checkpoint_records: 1000 }
 }
 
 #[test]

@@ -14,6 +14,8 @@ use paged::threads::{Baton, Host, Threads, Waiter};
 use paged::{PagedError, Result};
 use pm::{Event, Memory, Off, Recording, Replay, Trace};
 
+use super::toy::reserve;
+
 type Log<T = Host> = NvLog<Recording, T>;
 
 const ENTRIES: u64 = 64;
@@ -24,7 +26,7 @@ const AT: u64 = 64;
 const LIMIT: u64 = 1 << 20;
 
 fn options(persist: Persist) -> NvOptions {
-    NvOptions { persist, lanes: 4, checkpoint_records: 24, room_wait: Duration::from_secs(1) }
+    NvOptions { persist, lanes: 4, checkpoint_records: 24 }
 }
 
 fn memory() -> Recording {
@@ -191,7 +193,7 @@ fn writers_wait_while_a_checkpoint_makes_room() {
             }
             for round in 0..60 {
                 let mut chain = Chain::new(TxNo(thread as u64 * 1000 + round + 1));
-                log.reserve(&mut chain, 300).unwrap();
+                reserve(&log, &*baton, &mut chain, 300);
                 log.append(&mut chain, &change(&[7; 200])).unwrap();
                 let at = log.commit(&mut chain).unwrap();
                 assert!(log.durable() >= at);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use paged::ids::{Lsn, PageNo, TxNo};
 use paged::log::central::{Central, CentralOptions};
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
-use paged::log::{Chain, Kind, LogManager, Logged, Record};
+use paged::log::{Chain, Kind, LogManager, Logged, Record, RoomWait};
 use paged::recovery::checkpoint::{self, Pages};
 use paged::recovery::{
     Restarted, Target, Transaction, Transactions, Undoing, analysis, restart, undo,
@@ -36,7 +36,6 @@ fn options() -> CentralOptions {
         record_bytes: 1024,
         reserve_bytes: 4096,
         checkpoint_bytes: 2048,
-        room_wait: Duration::ZERO,
         group_wait: Duration::ZERO,
     }
 }
@@ -368,12 +367,7 @@ fn every_sync_left_out_is_noticed() {
 #[test]
 fn the_same_recovery_works_with_the_nv_log() {
     let form = NvForm { entries: 256, segments: 16, segment_bytes: 4096, record_bytes: 1024 };
-    let options = NvOptions {
-        persist: Persist::OnInsert,
-        lanes: 2,
-        checkpoint_records: 60,
-        room_wait: Duration::ZERO,
-    };
+    let options = NvOptions { persist: Persist::OnInsert, lanes: 2, checkpoint_records: 60 };
     let open = |memory: &Recording| {
         NvLog::open(memory.clone(), 64, 7, options, Arc::new(Host::default())).unwrap()
     };
@@ -419,6 +413,12 @@ impl std::fmt::Debug for Between<'_> {
 impl LogManager for Between<'_> {
     fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
         self.log.reserve(chain, payload)
+    }
+    fn await_room(&self, wait: &Arc<RoomWait>) {
+        self.log.await_room(wait);
+    }
+    fn forget_wait(&self, wait: &Arc<RoomWait>) {
+        self.log.forget_wait(wait);
     }
     fn unreserve(&self, chain: &mut Chain) {
         self.log.unreserve(chain);

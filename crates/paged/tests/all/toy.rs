@@ -5,18 +5,35 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use paged::Result;
 use paged::ids::{Lsn, PageNo};
-use paged::log::{Chain, Kind, LogManager, Logged, Record};
+use paged::log::{Chain, Kind, LogManager, Logged, Record, RoomWait};
 use paged::recovery::checkpoint::Pages;
 use paged::recovery::{Target, Transaction, Undoing};
+use paged::threads::Threads;
+use paged::{PagedError, Result};
 use pm::{File, Files, RecordedFile, RecordingFiles};
 
 pub(crate) const PAGES: u64 = 4;
 pub(crate) const KEYS: u64 = 8;
 const PAGE_BYTES: usize = 512;
 const NAME: &str = "pages";
+
+/// Sets room aside, and waits for it where there is none.
+pub(crate) fn reserve(log: &dyn LogManager, threads: &impl Threads, chain: &mut Chain, bytes: u64) {
+    let wait = Arc::new(RoomWait::default());
+    while let Err(error) = log.reserve(chain, bytes) {
+        assert!(matches!(error, PagedError::LogFull { .. }), "{error}");
+        wait.begin();
+        log.await_room(&wait);
+        if log.reserve(chain, bytes).is_ok() {
+            break;
+        }
+        threads.park(&wait.waiter, None);
+    }
+    log.forget_wait(&wait);
+}
 
 /// A policy that is wrong on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

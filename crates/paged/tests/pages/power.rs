@@ -35,7 +35,6 @@ fn options() -> CentralOptions {
         record_bytes: 4096,
         reserve_bytes: 4096,
         checkpoint_bytes: 12 << 10,
-        room_wait: Duration::ZERO,
         group_wait: Duration::ZERO,
     }
 }

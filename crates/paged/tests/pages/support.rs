@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use paged::file::NewFile;
 use paged::ids::{Lsn, PageNo, TreeNo, TxNo};
 use paged::latch::Latching;
-use paged::log::{Chain, Kind, LogManager, Logged, Record};
+use paged::log::{Chain, Kind, LogManager, Logged, Record, RoomWait};
 use paged::pool::{Appender, Pool, Settled};
 use paged::threads::Waiter;
 use paged::tree::{Batch, Bound, Direction, Tree};
@@ -75,6 +75,10 @@ impl LogManager for TestLog {
     fn reserve(&self, _chain: &mut Chain, _payload: u64) -> Result<()> {
         Ok(())
     }
+
+    fn await_room(&self, _: &Arc<RoomWait>) {}
+
+    fn forget_wait(&self, _: &Arc<RoomWait>) {}
 
     fn unreserve(&self, _chain: &mut Chain) {}
 

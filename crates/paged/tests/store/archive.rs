@@ -53,7 +53,6 @@ pub(crate) fn log_options() -> CentralOptions {
         record_bytes: 2048,
         reserve_bytes: 4096,
         checkpoint_bytes: 16 << 10,
-        room_wait: std::time::Duration::from_millis(1),
         group_wait: std::time::Duration::ZERO,
     }
 }

@@ -2,7 +2,6 @@
 //! the kill: in records, not in time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use paged::log::central::{Central, CentralOptions};
 use paged::recovery::Restarted;
@@ -39,7 +38,6 @@ fn log_options() -> CentralOptions {
         record_bytes: 2048,
         reserve_bytes: 4096,
         checkpoint_bytes: THRESHOLD,
-        room_wait: Duration::from_millis(20),
         group_wait: std::time::Duration::ZERO,
     }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use paged::log::LogManager;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
@@ -20,8 +19,7 @@ const FRAMES: usize = 16;
 const FORM: NvForm = NvForm { entries: 256, segments: 32, segment_bytes: 8192, record_bytes: 2048 };
 
 fn log_options(persist: Persist) -> NvOptions {
-    let room_wait = Duration::from_millis(20);
-    NvOptions { persist, lanes: 2, checkpoint_records: 100, room_wait }
+    NvOptions { persist, lanes: 2, checkpoint_records: 100 }
 }
 
 fn over(log: NvLog<Recording, Host>, files: &RecordingFiles) -> Arc<dyn LogManager> {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use paged::PagedError;
 use paged::latch::{Followed, Latched};
@@ -25,8 +24,7 @@ const FORM: NvForm =
     NvForm { entries: 1024, segments: 48, segment_bytes: 8192, record_bytes: 2048 };
 
 fn log_options(persist: Persist) -> NvOptions {
-    let room_wait = Duration::from_millis(20);
-    NvOptions { persist, lanes: 3, checkpoint_records: 400, room_wait }
+    NvOptions { persist, lanes: 3, checkpoint_records: 400 }
 }
 
 /// The log and the files that a kill has left.

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use paged::PagedError;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
@@ -139,7 +138,7 @@ const LIMIT: u64 = 1 << 20;
 const FORM: NvForm = NvForm { entries: 512, segments: 32, segment_bytes: 8192, record_bytes: 2048 };
 
 fn nv_options(persist: Persist) -> NvOptions {
-    NvOptions { persist, lanes: 2, checkpoint_records: 300, room_wait: Duration::from_millis(20) }
+    NvOptions { persist, lanes: 2, checkpoint_records: 300 }
 }
 
 fn open_nv(contents: &[u8], image: &Image, persist: Persist) -> paged::Result<Arc<TestStore>> {

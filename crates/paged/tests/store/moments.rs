@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use paged::PagedError;
 use paged::log::LogManager;
@@ -50,8 +49,7 @@ impl World {
     }
 
     fn log_options(persist: Persist) -> NvOptions {
-        let room_wait = Duration::from_millis(20);
-        NvOptions { persist, lanes: 2, checkpoint_records: 300, room_wait }
+        NvOptions { persist, lanes: 2, checkpoint_records: 300 }
     }
 
     fn create(persist: Option<Persist>) -> (Self, Arc<TestStore>) {

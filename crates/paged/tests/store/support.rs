@@ -26,7 +26,8 @@ pub(crate) const ALL: RowRange<'static> =
 pub(crate) fn options(frames: usize) -> StoreOptions {
     let timeout = Duration::from_secs(20);
     let locks = LockOptions { shards: 4, timeout, ..LockOptions::default() };
-    StoreOptions { page_bytes: 512, frames, locks, ..StoreOptions::default() }
+    let room_wait = Duration::from_millis(20);
+    StoreOptions { page_bytes: 512, frames, locks, room_wait, ..StoreOptions::default() }
 }
 
 fn log_options(partition_bytes: u64) -> CentralOptions {
@@ -38,7 +39,6 @@ fn log_options(partition_bytes: u64) -> CentralOptions {
         record_bytes: 2048,
         reserve_bytes: 4096,
         checkpoint_bytes: partition_bytes,
-        room_wait: Duration::from_millis(20),
         group_wait: Duration::ZERO,
     }
 }

@@ -37,7 +37,6 @@ mod walk;
 pub use open::{Inspected, inspect};
 pub use options::CentralOptions;
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +49,7 @@ use self::group::Group;
 use self::layout::{Head, SEAL_BYTES, SECTOR, Shape};
 use self::space::Space;
 use super::record::{self, HEADER_BYTES, Placed, record_bytes};
+use super::wait::{RoomWait, RoomWaits};
 use super::{Chain, Kind, LogCounts, LogManager, Logged, Record, Visit};
 use crate::ids::{Lsn, PageNo, TxNo};
 use crate::threads::{Threads, Waiter};
@@ -66,9 +66,6 @@ const MOST_GROUP_BYTES: usize = 4 << 20;
 
 /// The share of the log that only checkpoints use.
 const CHECKPOINT_SHARE: u64 = 16;
-
-/// The time after which a writer that waits for room asks for a checkpoint again.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 struct State {
@@ -99,8 +96,6 @@ struct State {
     company: usize,
     /// The time that a group took lately.
     sync_time: Duration,
-    /// Threads that wait for room, in the order in which they came.
-    room: VecDeque<Arc<Waiter>>,
     stopped: Option<String>,
 }
 
@@ -123,8 +118,7 @@ pub struct Central<F: Files, T: Threads> {
     at_checkpoint: AtomicU64,
     /// Bytes of log from its start on that the log had when it was opened, until there is a checkpoint.
     found: AtomicU64,
-    /// The number of threads that wait for room.
-    waiting: AtomicU64,
+    room: RoomWaits,
     checkpointer: Mutex<Option<Arc<Waiter>>>,
     groups: AtomicU64,
 }
@@ -162,9 +156,10 @@ impl<F: Files, T: Threads> Central<F, T> {
     fn stop(&self, state: &mut State, doing: &'static str, source: io::Error) -> PagedError {
         state.stopped.get_or_insert_with(|| format!("{doing}: {source}"));
         let waiting = state.waiting.drain(..).map(|(_, waiter)| waiter);
-        for waiter in waiting.chain(state.room.drain(..)).chain(state.gatherer.clone()) {
+        for waiter in waiting.chain(state.gatherer.clone()) {
             self.threads.wake(&waiter);
         }
+        self.room.end_all(&*self.threads);
         PagedError::Io { doing, source }
     }
 
@@ -272,50 +267,40 @@ impl<F: Files, T: Threads> Central<F, T> {
     fn give_back(&self, state: &mut State, chain: &mut Chain) {
         state.aside -= chain.aside + chain.ahead;
         (chain.aside, chain.ahead) = (0, 0);
-        self.wake_for_room(state);
-    }
-
-    fn wake_for_room(&self, state: &mut State) {
-        for waiter in state.room.drain(..) {
-            self.threads.wake(&waiter);
-        }
+        self.room.end_all(&*self.threads);
     }
 }
 
 impl<F: Files, T: Threads> LogManager for Central<F, T> {
     fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
-        let waiter = Waiter::of_this_thread();
         let first = if chain.first == Lsn::NONE { END_ROOM } else { 0 };
         let wanted = 2 * payload + first;
         let bytes = wanted.saturating_sub(chain.ahead);
-        let until = self.threads.now() + self.options.room_wait;
-        loop {
-            let mut state = self.lock();
-            Self::check(&state)?;
-            Self::check_size(&state, chain, wanted)?;
-            let free = self.room_in(&state);
-            if bytes == 0 || bytes <= free {
-                state.aside += bytes;
-                chain.ahead += bytes;
-                return Ok(());
-            }
-            let now = self.threads.now();
-            if now >= until || self.checkpointer.lock().is_none() {
-                return Err(PagedError::LogFull { bytes, free });
-            }
-            state.room.push_back(Arc::clone(&waiter));
-            drop(state);
-            self.waiting.fetch_add(1, Ordering::AcqRel);
-            self.ask_for_checkpoint();
-            self.threads.park(&waiter, Some(until.min(now + ASK_AGAIN)));
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let mut state = self.lock();
+        Self::check(&state)?;
+        Self::check_size(&state, chain, wanted)?;
+        let free = self.room_in(&state);
+        if bytes > free {
+            return Err(PagedError::LogFull { bytes, free });
         }
+        state.aside += bytes;
+        chain.ahead += bytes;
+        Ok(())
+    }
+
+    fn await_room(&self, wait: &Arc<RoomWait>) {
+        self.room.add(wait, &*self.threads);
+        self.ask_for_checkpoint();
+    }
+
+    fn forget_wait(&self, wait: &Arc<RoomWait>) {
+        self.room.remove(wait);
     }
 
     fn unreserve(&self, chain: &mut Chain) {
         let mut state = self.lock();
         state.aside -= std::mem::take(&mut chain.ahead);
-        self.wake_for_room(&mut state);
+        self.room.end_all(&*self.threads);
     }
 
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
@@ -432,7 +417,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     }
 
     fn is_due(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0 || self.consumed() >= self.options.checkpoint_bytes
+        self.room.are_some() || self.consumed() >= self.options.checkpoint_bytes
     }
 
     fn threshold(&self) -> u64 {
@@ -466,10 +451,13 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         }
         let mut state = self.lock();
         Self::check(&state)?;
+        let frees = first > state.space.first;
         state.space.first = state.space.first.max(first);
         self.at_checkpoint.store(state.at_begin, Ordering::Release);
         self.found.store(0, Ordering::Release);
-        self.wake_for_room(&mut state);
+        if frees {
+            self.room.end_all(&*self.threads);
+        }
         Ok(())
     }
 

@@ -1,6 +1,5 @@
 //! Making a central log, and opening it again.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pm::{File, Files};
 
+use super::super::wait::RoomWaits;
 use super::end::{End, Ends, find_end, write_anew};
 use super::group::Group;
 use super::layout::{self, Head, SECTOR, Shape};
@@ -234,7 +234,6 @@ impl<F: Files, T: Threads> Central<F, T> {
             gatherer: None,
             company: 0,
             sync_time: Duration::ZERO,
-            room: VecDeque::new(),
             stopped: None,
         };
         Ok(Self {
@@ -250,7 +249,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             appended: AtomicU64::new(0),
             at_checkpoint: AtomicU64::new(0),
             found: AtomicU64::new(found),
-            waiting: AtomicU64::new(0),
+            room: RoomWaits::default(),
             checkpointer: Mutex::new(None),
             groups: AtomicU64::new(0),
         })

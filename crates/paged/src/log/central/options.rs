@@ -22,8 +22,6 @@ pub struct CentralOptions {
     pub reserve_bytes: u64,
     /// Bytes of log after which a checkpoint is due.
     pub checkpoint_bytes: u64,
-    /// The longest time that a writer waits for a checkpoint to make room.
-    pub room_wait: Duration,
     /// The longest time that whoever writes a group waits for others to join it: for as many as waited
     /// when the last group was done, and no longer than half of a sync. Zero: it never waits.
     pub group_wait: Duration,
@@ -39,7 +37,6 @@ impl Default for CentralOptions {
             record_bytes: 64 << 10,
             reserve_bytes: 16 << 20,
             checkpoint_bytes: 16 << 20,
-            room_wait: Duration::from_secs(10),
             group_wait: Duration::from_millis(5),
         }
     }

@@ -227,6 +227,9 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     /// whether it has.
     pub(super) fn free_again(&self) -> Result<bool> {
         let mut unfreed = self.unfreed.lock();
+        if self.cold.lock().is_none() {
+            return Ok(false);
+        }
         let Some((start, redo, open)) = unfreed.take() else { return Ok(false) };
         self.free_behind(&mut unfreed, start, redo, &open)?;
         Ok(unfreed.is_none())

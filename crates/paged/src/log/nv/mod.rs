@@ -33,7 +33,6 @@ mod restart;
 pub mod ring;
 mod room;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -49,6 +48,7 @@ use self::object::Segments;
 use self::ring::Ring;
 use self::room::Room;
 use super::record::HEADER_BYTES;
+use super::wait::{RoomWait, RoomWaits};
 use super::{Chain, Kind, LogCounts, LogManager, Logged, OpenRecords, Record, Visit};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, TxNo};
@@ -60,9 +60,6 @@ pub use self::persister::Persister;
 
 /// Records set aside with a transaction's first: Commit or Abort, and End.
 const END_RECORDS: u64 = 2;
-
-/// The time after which a writer that waits for room asks for a checkpoint again.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The time after which whoever waits for a record that is being inserted looks again.
 const LOOK_AGAIN: Duration = Duration::from_micros(5);
@@ -77,18 +74,11 @@ pub struct NvOptions {
     pub lanes: usize,
     /// Entries after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the ring.
     pub checkpoint_records: u64,
-    /// The longest time that a writer waits for a checkpoint to make room.
-    pub room_wait: Duration,
 }
 
 impl Default for NvOptions {
     fn default() -> Self {
-        Self {
-            persist: Persist::OnCommit,
-            lanes: 16,
-            checkpoint_records: 80_000,
-            room_wait: Duration::from_secs(10),
-        }
+        Self { persist: Persist::OnCommit, lanes: 16, checkpoint_records: 80_000 }
     }
 }
 
@@ -138,8 +128,7 @@ pub struct NvLog<M: Memory, T: Threads> {
     /// Transactions that have ended, and how many had when the newest checkpoint began.
     ended: AtomicU64,
     ended_before: AtomicU64,
-    room: Mutex<VecDeque<Arc<Waiter>>>,
-    waiting: AtomicU64,
+    room: RoomWaits,
     checkpointer: Mutex<Option<Arc<Waiter>>>,
     /// Records that the head has passed and that an open transaction may still need.
     cold: Mutex<Option<Box<dyn Cold>>>,
@@ -303,8 +292,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             at_checkpoint: AtomicU64::new(next),
             ended: AtomicU64::new(1),
             ended_before: AtomicU64::new(0),
-            room: Mutex::default(),
-            waiting: AtomicU64::new(0),
+            room: RoomWaits::default(),
             checkpointer: Mutex::new(None),
             cold: Mutex::new(None),
             unfreed: Mutex::new(None),
@@ -343,14 +331,6 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     fn ask_for_checkpoint(&self) {
         if let Some(waiter) = &*self.checkpointer.lock() {
             self.threads.wake(waiter);
-        }
-    }
-
-    fn wake_for_room(&self) {
-        if self.waiting.load(Ordering::Acquire) > 0 {
-            for waiter in self.room.lock().drain(..) {
-                self.threads.wake(&waiter);
-            }
         }
     }
 
@@ -398,17 +378,15 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         self.entries.give_back(chain.aside_records + chain.ahead / object::ALIGN);
         self.bytes.give_back(chain.aside + chain.ahead);
         (chain.aside, chain.aside_records, chain.ahead) = (0, 0, 0);
-        self.wake_for_room();
+        self.room.end_all(&*self.threads);
     }
 }
 
 impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
-        let waiter = Waiter::of_this_thread();
         let first = if chain.first == Lsn::NONE { END_RECORDS * object::ALIGN } else { 0 };
         let wanted = 2 * payload.next_multiple_of(object::ALIGN) + first;
         let bytes = wanted.saturating_sub(chain.ahead);
-        let until = self.threads.now() + self.options.room_wait;
         self.check_size(chain, 2, wanted)?;
         loop {
             self.threads.point();
@@ -417,31 +395,26 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
                 chain.ahead += bytes;
                 return Ok(());
             }
-            if self.free_again()? {
-                continue;
-            }
-            let now = self.threads.now();
-            if now >= until || self.checkpointer.lock().is_none() {
+            if !self.free_again()? {
                 return Err(PagedError::LogFull { bytes, free: self.bytes.free() });
             }
-            self.waiting.fetch_add(1, Ordering::AcqRel);
-            self.room.lock().push_back(Arc::clone(&waiter));
-            // What was given back before this was registered has woken nobody.
-            let free = self.bytes.free() >= bytes && self.entries.free() >= bytes / object::ALIGN;
-            if !free {
-                self.ask_for_checkpoint();
-                self.threads.park(&waiter, Some(until.min(now + ASK_AGAIN)));
-            }
-            self.room.lock().retain(|other| !Arc::ptr_eq(other, &waiter));
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
         }
+    }
+
+    fn await_room(&self, wait: &Arc<RoomWait>) {
+        self.room.add(wait, &*self.threads);
+        self.ask_for_checkpoint();
+    }
+
+    fn forget_wait(&self, wait: &Arc<RoomWait>) {
+        self.room.remove(wait);
     }
 
     fn unreserve(&self, chain: &mut Chain) {
         let ahead = std::mem::take(&mut chain.ahead);
         self.entries.give_back(ahead / object::ALIGN);
         self.bytes.give_back(ahead);
-        self.wake_for_room();
+        self.room.end_all(&*self.threads);
     }
 
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
@@ -477,7 +450,10 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
             return Err(PagedError::LogFull { bytes: needed, free: self.bytes.free() });
         }
         let lsn = self.insert(chain, record, bytes);
-        self.entries.give_back(entries.saturating_sub(needed_records));
+        if entries > needed_records {
+            self.entries.give_back(entries - needed_records);
+            self.room.note_little();
+        }
         chain.aside = chain.aside + more - taken;
         chain.aside_records = chain.aside_records + more_records - taken_records;
         chain.ahead -= ahead;
@@ -565,8 +541,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn is_due(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) > 0
-            || self.consumed() >= self.options.checkpoint_records
+        self.room.are_some() || self.consumed() >= self.options.checkpoint_records
     }
 
     fn threshold(&self) -> u64 {
@@ -592,9 +567,12 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         self.entries.give_back(keep.0 - before.0);
         let early = self.threads.has(Flaw::SegmentsFreedEarly);
         let free_before = if early { Lsn(u64::MAX) } else { keep };
-        self.bytes.give_back(self.segments.free_before(free_before));
+        let freed = self.segments.free_before(free_before);
+        self.bytes.give_back(freed);
         drop(kept);
-        self.wake_for_room();
+        if keep > before || freed > 0 {
+            self.room.end_all(&*self.threads);
+        }
         Ok(())
     }
 
