@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`Dram`] | anonymous pages; flush and fence fold away |
 //! | [`Pool`] | a mapped pool file with a durability [`Domain`] |
+//! | [`Plain`] | a mapped file of another format, with locks on its bytes |
 //! | [`Recording`] | private pages that remember every store, flush and fence, for crash tests |
 //! | [`Emulated`] | another memory behind a model of a cache, which counts what reaches the medium |
 //! | [`Timed`] | another memory, with the time of the phases of operations |
@@ -50,6 +51,7 @@ mod offset;
 mod pairing;
 mod picks;
 mod place;
+mod plain;
 mod poison;
 mod pool;
 mod receipt;
@@ -94,6 +96,7 @@ pub use memory::{Component, Memory, Pod, Step, View, checked_range};
 pub use offset::{LINE_BYTES, Line, Off, Range};
 pub use pairing::{Pairing, stamp_of};
 pub use place::{Named, Place, Whereabouts};
+pub use plain::{Lock, Plain, PlainOptions};
 pub use pool::{Access, Pool, PoolInfo, PoolOptions, random_uuid};
 pub use receipt::{Durable, Flushed, Receipts, fence_for};
 pub use recording::{Event, Recorded as RecordedEvent, Recording, Site, Trace, record_as};

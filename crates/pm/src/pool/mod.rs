@@ -14,7 +14,7 @@ pub(crate) mod file;
 mod holes;
 mod marks;
 mod memory;
-mod notes;
+pub(crate) mod notes;
 mod opening;
 mod options;
 pub(crate) mod registry;

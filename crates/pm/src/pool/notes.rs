@@ -6,7 +6,7 @@ use crate::offset::Range;
 
 /// Pages that threads have flushed since they were synced last.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     noted: Mutex<Vec<Range>>,
     /// Held while pages are synced: whoever took them may have taken another thread's, too, whose
     /// fence must not return before.
@@ -19,7 +19,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Notes {
     /// Notes a range of whole pages.
-    pub(super) fn add(&self, range: Range) {
+    pub(crate) fn add(&self, range: Range) {
         let mut noted = lock(&self.noted);
         if noted.last() != Some(&range) {
             noted.push(range);
@@ -28,7 +28,7 @@ impl Notes {
 
     /// Calls `sync` with all that is noted, ranges that touch as one. When this returns, everything
     /// that was noted before it was called has been synced, by this call or by another thread's.
-    pub(super) fn sync(&self, mut sync: impl FnMut(Range)) {
+    pub(crate) fn sync(&self, mut sync: impl FnMut(Range)) {
         let _others_are_done = lock(&self.syncing);
         let mut noted = std::mem::take(&mut *lock(&self.noted));
         noted.sort_by_key(|range| range.start);

@@ -1,0 +1,470 @@
+//! A mapped file without a header of ours: [`Plain`]. Its bytes are what its owner stores, from the first
+//! one on, so a file of another format can be mapped, and changed in place.
+//!
+//! Invariants:
+//! - Addresses are reserved when the file is opened, so growing never moves the base. The mapping never
+//!   shrinks, not even if the file does.
+//! - Space that [`Memory::grow`] has made usable is reserved on the medium.
+//! - Several processes can have the file open. Who may store what, and who may grow or cut it, they agree
+//!   on with [locks on ranges of bytes](Plain::lock).
+
+mod locks;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::domain::Domain;
+use crate::error::{Bad, GrowError};
+use crate::flush::{FlushInstruction, store_fence};
+use crate::limits::page_bytes;
+use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
+use crate::media::{Medium, free_bytes, medium_of};
+use crate::memory::{Memory, Pod};
+use crate::offset::{LINE_BYTES, Off, Range};
+use crate::poison::{Health, Watch, fork_generation};
+use crate::pool::file::reserve_space;
+use crate::pool::grown;
+use crate::pool::notes::Notes;
+
+use locks::Held;
+pub use locks::Lock;
+
+/// Least addresses that are worth a try.
+const LEAST_RESERVED: u64 = 64 << 20;
+
+/// How a plain file is opened.
+#[derive(Clone, Debug, Default)]
+pub struct PlainOptions {
+    /// Make the file if it is not there.
+    pub create: bool,
+    /// The access rights of a file that is made; those of the process's mask if there are none.
+    pub mode: Option<u32>,
+    /// The domain, if it is not the one that the medium gives. A stronger one is modelled: its
+    /// instructions are executed, its promise is not kept. A weaker one is refused.
+    pub domain: Option<Domain>,
+    /// Addresses to reserve, in bytes: what the file can grow to.
+    pub reserved_bytes: u64,
+    /// Bytes on which others in this process may have locks that belong to processes (`F_SETLK`): the
+    /// kernel takes them away when any descriptor of the file is closed, so ours is kept open as long
+    /// as there are some.
+    pub foreign_locks: Option<Range>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    // Before the addresses go.
+    watch: Option<Watch>,
+    /// The addresses: whole pages. What is behind the end of the file in the last one is lost.
+    mapping: Mapping,
+    /// Bytes of the file, as last seen.
+    bytes: AtomicU64,
+    domain: Domain,
+    medium: Medium,
+    instruction: Option<FlushInstruction>,
+    notes: Notes,
+    health: Health,
+    forks: u32,
+    sharing: Sharing,
+    growing: Mutex<()>,
+    file: Held,
+}
+
+/// A mapped file, open for reading and writing. Clones share it; the last one closes it.
+///
+/// ```
+/// use pm::{Memory, Off, Plain, PlainOptions};
+/// let path = std::env::temp_dir().join(format!("plain-{}", std::process::id()));
+/// let options = PlainOptions { create: true, reserved_bytes: 1 << 30, ..PlainOptions::default() };
+/// let file = Plain::open(&path, &options).unwrap();
+/// file.grow(4096).unwrap();
+/// file.copy(Off::new(0), b"as it stands");
+/// assert_eq!(std::fs::read(&path).unwrap()[..12], *b"as it stands");
+/// # std::fs::remove_file(&path).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Plain(Arc<Shared>);
+
+fn other(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+impl Plain {
+    /// Opens a regular file and maps it.
+    ///
+    /// # Errors
+    /// The file cannot be opened for writing, is no regular file, or cannot be mapped; the domain is weaker
+    /// than what the medium needs, or the processor lacks its instructions.
+    pub fn open(path: &Path, options: &PlainOptions) -> io::Result<Self> {
+        let mut opening = OpenOptions::new();
+        opening.read(true).write(true).create(options.create).truncate(false);
+        let file = opening.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path)?;
+        let file = Held::new(file, options.foreign_locks);
+        let metadata = file.get().metadata()?;
+        if !metadata.is_file() {
+            return Err(other(format!("{} is no regular file", path.display())));
+        }
+        if let Some(mode) = options.mode
+            && metadata.len() == 0
+        {
+            file.get().set_permissions(std::fs::Permissions::from_mode(mode))?;
+        }
+        Self::map(file, options)
+    }
+
+    fn map(file: Held, options: &PlainOptions) -> io::Result<Self> {
+        let medium = medium_of(file.get())?;
+        let domain = options.domain.unwrap_or(medium.natural);
+        if domain != medium.natural && medium.natural != Domain::Process {
+            let (name, natural) = (&medium.name, medium.natural);
+            return Err(other(format!("the domain of {name} is {natural}, not {domain}")));
+        }
+        let instruction = match domain {
+            Domain::Adr => Some(FlushInstruction::detect().map_err(other)?),
+            _ => None,
+        };
+        let bytes = file.get().metadata()?.len();
+        let mapping = reserve(options.reserved_bytes.max(bytes.saturating_mul(2)))?;
+        let sharing =
+            if medium.maps_synchronously() { Sharing::Synchronous } else { Sharing::Shared };
+        let health = Health::new(mapping.base(), 0, file.get(), sharing);
+        let (notes, growing, forks) = (Notes::default(), Mutex::new(()), fork_generation());
+        let watch = None;
+        let mut shared = Arc::new(Shared {
+            watch,
+            mapping,
+            bytes: AtomicU64::new(0),
+            domain,
+            medium,
+            instruction,
+            notes,
+            health,
+            forks,
+            sharing,
+            growing,
+            file,
+        });
+        let (base, reserved) = (shared.mapping.base(), shared.mapping.reserved());
+        // In its place, where its health stays.
+        let watch = Watch::new(base, reserved, &shared.health);
+        Arc::get_mut(&mut shared).expect("nobody else has it").watch = watch;
+        let plain = Self(shared);
+        plain.see()?;
+        Ok(plain)
+    }
+
+    /// Bytes of the file, which others may have grown or cut.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn file_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.file.get().metadata()?.len())
+    }
+
+    /// Looks at how long others have made the file, and makes all of it usable.
+    ///
+    /// # Errors
+    /// The kernel cannot map it, or there are no addresses left.
+    pub fn see(&self) -> io::Result<()> {
+        let shared = &*self.0;
+        let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.map_up_to(shared.file.get().metadata()?.len())
+    }
+
+    fn map_up_to(&self, bytes: u64) -> io::Result<()> {
+        let shared = &*self.0;
+        let (from, to) = (shared.mapping.len(), bytes.next_multiple_of(page_bytes()));
+        if to <= from {
+            shared.bytes.store(bytes, Ordering::Release);
+            return Ok(());
+        }
+        if to > shared.mapping.reserved() {
+            return Err(other("no addresses are left for the file; open it again".into()));
+        }
+        shared.mapping.map_file(shared.file.get(), Range::new(from, to - from), shared.sharing)?;
+        if !shared.health.has_grown(to) {
+            return Err(io::Error::other(Bad::Poisoned));
+        }
+        shared.mapping.set_len(to);
+        shared.bytes.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// Cuts the file, or lets it end with zeros. The mapping stays; what is behind the end may not be
+    /// touched.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn cut(&self, to: u64) -> io::Result<()> {
+        self.0.file.get().set_len(to)?;
+        self.see()
+    }
+
+    /// Makes durable what the file system knows of the file, such as its length, where anything outlives a
+    /// reboot.
+    ///
+    /// # Errors
+    /// The kernel could not.
+    pub fn sync(&self) -> io::Result<()> {
+        match self.0.medium.natural {
+            Domain::Process => Ok(()),
+            _ => self.0.file.get().sync_all(),
+        }
+    }
+
+    /// The same for the names in the directory of `path`.
+    ///
+    /// # Errors
+    /// The kernel could not.
+    pub fn sync_name(&self, path: &Path) -> io::Result<()> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match self.0.medium.natural {
+            Domain::Process => Ok(()),
+            _ => File::open(directory.unwrap_or(Path::new(".")))?.sync_all(),
+        }
+    }
+
+    /// Returns whether the path leads to this file.
+    pub fn is_at(&self, path: &Path) -> bool {
+        match (std::fs::metadata(path), self.0.file.get().metadata()) {
+            (Ok(there), Ok(ours)) => (there.dev(), there.ino()) == (ours.dev(), ours.ino()),
+            _ => false,
+        }
+    }
+
+    /// Removes the file's name, durably, if the path leads to it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        if self.is_at(path) {
+            std::fs::remove_file(path)?;
+            self.sync_name(path)?;
+        }
+        Ok(())
+    }
+
+    /// The access rights of the file.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn mode(&self) -> io::Result<u32> {
+        Ok(self.0.file.get().metadata()?.mode() & 0o777)
+    }
+
+    /// The domain in which stores become durable.
+    pub fn domain(&self) -> Domain {
+        self.0.domain
+    }
+
+    /// The medium that the file lies on.
+    pub fn medium(&self) -> &Medium {
+        &self.0.medium
+    }
+
+    /// Tries to lock a range of bytes, which need not be there. A lock that this open file has on them
+    /// becomes the other kind, in one step. Returns whether nobody else was in the way.
+    ///
+    /// # Errors
+    /// The kernel has no more locks to give.
+    pub fn lock(&self, range: Range, lock: Lock) -> io::Result<bool> {
+        locks::try_lock(self.0.file.get(), range, lock)
+    }
+
+    /// As [`Self::lock`], but waits until nobody is in the way.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub fn wait_for_lock(&self, range: Range, lock: Lock) -> io::Result<()> {
+        locks::wait(self.0.file.get(), range, lock)
+    }
+
+    /// Gives up the lock on a range.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn unlock(&self, range: Range) -> io::Result<()> {
+        locks::unlock(self.0.file.get(), range)
+    }
+
+    /// Returns whether another open file has a lock on any byte of the range.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn is_locked_by_others(&self, range: Range) -> io::Result<bool> {
+        locks::has_others(self.0.file.get(), range)
+    }
+
+    /// Syncs the noted pages.
+    #[cold]
+    fn sync_pages(&self) {
+        let shared = &*self.0;
+        shared.notes.sync(|range| {
+            let len = range.len.min(shared.mapping.len() - range.start);
+            // SAFETY: the pages lie within the mapping.
+            let result = unsafe {
+                let start = shared.mapping.base().add(range.start as usize);
+                libc::msync(start.cast(), len as usize, libc::MS_SYNC)
+            };
+            if result != 0 {
+                // What a failed sync left behind is unknown: acknowledge nothing any more.
+                shared.health.poison();
+            }
+        });
+    }
+}
+
+/// Reserves addresses, fewer if the kernel has not so many.
+fn reserve(mut wanted: u64) -> io::Result<Mapping> {
+    loop {
+        match Mapping::reserve_aligned(wanted, HUGE_PAGE_BYTES) {
+            Err(_) if wanted > LEAST_RESERVED => wanted /= 2,
+            result => return result,
+        }
+    }
+}
+
+impl Memory for Plain {
+    const DURABLE: bool = true;
+    type View<'a> = NativeView<'a>;
+
+    #[inline]
+    fn len(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    fn grow(&self, to: u64) -> Result<(), GrowError> {
+        let shared = &*self.0;
+        let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let medium = |source| GrowError::Medium { wanted: to, source };
+        let from = shared.file.get().metadata().map_err(medium)?.len();
+        if to <= from {
+            return self.map_up_to(from).map_err(medium);
+        }
+        let most = shared.mapping.reserved();
+        if to > most {
+            return Err(GrowError::Addresses { wanted: to });
+        }
+        if shared.health.is_poisoned() {
+            return Err(medium(io::Error::other(Bad::Poisoned)));
+        }
+        let end = grown(from.next_multiple_of(page_bytes()), to, most, page_bytes());
+        let reserved = reserve_space(shared.file.get(), from, end - from);
+        // On a medium that is nearly full, no more than is asked for.
+        let (end, reserved) = match reserved {
+            Err(_) => {
+                let _ = shared.file.get().set_len(from);
+                let end = to.next_multiple_of(page_bytes());
+                (end, reserve_space(shared.file.get(), from, end - from))
+            }
+            Ok(()) => (end, reserved),
+        };
+        if let Err(source) = reserved {
+            let _ = shared.file.get().set_len(from);
+            return Err(medium(source));
+        }
+        if shared.domain != Domain::Process {
+            // The file's length must be durable before anything in the new part is.
+            self.sync().map_err(|source| {
+                shared.health.poison();
+                medium(source)
+            })?;
+        }
+        self.map_up_to(end).map_err(medium)
+    }
+
+    fn headroom(&self) -> u64 {
+        let shared = &*self.0;
+        let free = free_bytes(shared.file.get()).unwrap_or(0);
+        shared.mapping.reserved().saturating_sub(shared.mapping.len()).min(free)
+    }
+
+    #[inline]
+    fn healthy(&self) -> Result<(), Bad> {
+        if self.0.forks != fork_generation() {
+            return Err(Bad::Forked);
+        }
+        if self.0.health.is_poisoned() { Err(Bad::Poisoned) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
+        self.0.mapping.read(at)
+    }
+
+    #[inline]
+    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
+        self.0.mapping.read_into(at, out)
+    }
+
+    #[inline]
+    fn view(&self, at: Range) -> Result<NativeView<'_>, Bad> {
+        self.0.mapping.view(at)
+    }
+
+    #[inline]
+    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
+        self.0.mapping.gather(parts, out)
+    }
+
+    #[inline]
+    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
+        self.0.mapping.load(at, order)
+    }
+
+    #[inline]
+    fn store(&self, at: Off<u64>, value: u64) {
+        self.0.mapping.store(at, value);
+    }
+
+    #[inline]
+    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
+        self.0.mapping.cas(at, old, new)
+    }
+
+    #[inline]
+    fn copy(&self, at: Off<u8>, src: &[u8]) {
+        self.0.mapping.copy(at, src);
+    }
+
+    fn flush(&self, at: Range) {
+        let shared = &*self.0;
+        if at.len == 0 {
+            return;
+        }
+        match (shared.domain, shared.instruction) {
+            (Domain::Adr, Some(instruction)) => {
+                let (first, end) = at.lines();
+                assert!(end * LINE_BYTES <= shared.mapping.len(), "the lines are mapped");
+                compiler_fence(Ordering::SeqCst);
+                // SAFETY: the lines lie within the mapping; the instruction was detected.
+                unsafe { instruction.write_back(shared.mapping.base(), first, end) };
+            }
+            (Domain::Disk, _) => {
+                let (page, start) = (page_bytes(), at.start / page_bytes() * page_bytes());
+                shared.notes.add(Range::new(start, at.end().next_multiple_of(page) - start));
+            }
+            _ => compiler_fence(Ordering::SeqCst),
+        }
+    }
+
+    fn fence(&self) {
+        match self.0.domain {
+            Domain::Process => compiler_fence(Ordering::SeqCst),
+            Domain::Disk => self.sync_pages(),
+            Domain::Adr | Domain::Eadr => store_fence(),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, at: Range) {
+        self.0.mapping.prefetch(at);
+    }
+}
+
+// An interpreter has no files to map.
+#[cfg(all(test, not(miri)))]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+
+const BYTE: Range = Range::new(1 << 40, 1);
+
+fn open(path: &Path) -> Plain {
+    let options = PlainOptions { create: true, reserved_bytes: 1 << 30, ..PlainOptions::default() };
+    Plain::open(path, &options).unwrap()
+}
+
+#[test]
+fn two_that_have_it_open_see_what_is_stored_and_what_grows() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, [7; 100]).unwrap();
+    let (one, other) = (open(&path), open(&path));
+    assert_eq!((one.file_bytes().unwrap(), one.len()), (100, 100));
+    assert_eq!(other.read::<u8>(Off::new(99)).unwrap(), 7);
+    // What is behind the end in its page is no part of the file: the file has to grow first.
+    one.grow(104).unwrap();
+    one.store(Off::new(96), 9);
+    assert!(other.file_bytes().unwrap() >= 104);
+    one.grow(100_000).unwrap();
+    assert_eq!(one.read::<u64>(Off::new(96)).unwrap(), 9);
+    one.store(Off::new(99_992), 5);
+    assert!(other.read::<u64>(Off::new(99_992)).is_err(), "not mapped yet");
+    other.see().unwrap();
+    assert_eq!(other.read::<u64>(Off::new(99_992)).unwrap(), 5);
+    one.cut(101).unwrap();
+    assert_eq!(other.file_bytes().unwrap(), 101);
+    drop((one, other));
+    assert_eq!(std::fs::read(&path).unwrap().len(), 101);
+}
+
+#[test]
+fn locks_keep_out_other_opens_of_the_same_process_until_they_close() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let (one, other) = (open(&path), open(&path));
+    assert!(one.lock(BYTE, Lock::Shared).unwrap() && other.lock(BYTE, Lock::Shared).unwrap());
+    assert!(!one.lock(BYTE, Lock::Exclusive).unwrap());
+    assert!(one.is_locked_by_others(BYTE).unwrap());
+    // Closing a third descriptor takes nothing away.
+    drop(open(&path));
+    assert!(one.is_locked_by_others(BYTE).unwrap());
+    drop(other);
+    assert!(one.lock(BYTE, Lock::Exclusive).unwrap());
+    let third = open(&path);
+    assert!(!third.lock(BYTE, Lock::Shared).unwrap());
+    one.unlock(BYTE).unwrap();
+    assert!(third.lock(BYTE, Lock::Shared).unwrap());
+}
+
+#[test]
+fn closing_takes_no_lock_of_the_process_away() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let options = PlainOptions {
+        create: true,
+        reserved_bytes: 1 << 30,
+        foreign_locks: Some(BYTE),
+        ..PlainOptions::default()
+    };
+    let (plain, watching) = (Plain::open(&path, &options).unwrap(), open(&path));
+    let theirs = File::options().read(true).write(true).open(&path).unwrap();
+    // SAFETY: a plain struct, filled in, and an open descriptor.
+    let process_lock = |kind: libc::c_int| unsafe {
+        use std::os::fd::AsRawFd;
+        let mut lock: libc::flock = std::mem::zeroed();
+        (lock.l_type, lock.l_start, lock.l_len) = (kind as i16, BYTE.start as i64, 1);
+        assert_eq!(libc::fcntl(theirs.as_raw_fd(), libc::F_SETLK, &raw const lock), 0);
+    };
+    process_lock(libc::F_RDLCK);
+    drop(plain);
+    assert!(watching.is_locked_by_others(BYTE).unwrap());
+    process_lock(libc::F_UNLCK);
+    assert!(!watching.is_locked_by_others(BYTE).unwrap());
+}
+
+#[test]
+fn only_what_the_medium_gives_is_promised() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    for domain in Domain::ALL {
+        let options =
+            PlainOptions { create: true, domain: Some(domain), ..PlainOptions::default() };
+        assert_eq!(Plain::open(&path, &options).unwrap().domain(), domain);
+    }
+    assert!(Plain::open(directory.path(), &PlainOptions::default()).is_err());
+}

@@ -1,0 +1,173 @@
+//! The contract between SQLite's calls and a database: what the C functions call.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use crate::store::error::StoreError;
+
+/// The levels of SQLite's locks on a database file, lowest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Nothing is read.
+    None,
+    /// Several read.
+    Shared,
+    /// One of them is going to write.
+    Reserved,
+    /// Nobody new may read: it waits for those who do.
+    Pending,
+    /// It has the file to itself.
+    Exclusive,
+}
+
+impl Level {
+    /// The level of SQLite's number.
+    pub fn of(number: i32) -> Self {
+        match number {
+            ..=0 => Self::None,
+            1 => Self::Shared,
+            2 => Self::Reserved,
+            3 => Self::Pending,
+            4.. => Self::Exclusive,
+        }
+    }
+
+    /// SQLite's number.
+    pub fn number(self) -> i32 {
+        self as i32
+    }
+}
+
+/// A reason why a call fails, as SQLite tells reasons apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Another connection is in the way.
+    Busy,
+    /// There is no room on the medium.
+    Full(String),
+    /// No memory.
+    Memory,
+    /// The file cannot be opened.
+    CannotOpen(String),
+    /// The file may not be written to.
+    ReadOnly,
+    /// The file is not what it was.
+    Corrupt(String),
+    /// The medium, or the kernel, fails.
+    Io(String),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let why = error.to_string();
+        match error {
+            StoreError::Full(_) => Self::Full(why),
+            StoreError::Memory => Self::Memory,
+            StoreError::Bad(_) => Self::Io(why),
+            StoreError::Cut { .. } => Self::Corrupt(why),
+            StoreError::SideMissing
+            | StoreError::SideOfAnother
+            | StoreError::SideDamaged(_)
+            | StoreError::Version(_) => Self::CannotOpen(why),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let full = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded];
+        let why = error.to_string();
+        if full.contains(&error.kind()) { Self::Full(why) } else { Self::Io(why) }
+    }
+}
+
+/// A main database file that one connection has open.
+pub trait MainFile: Send + Debug {
+    /// Copies bytes from `at` on; those behind the end are zero. Returns how many there are.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure>;
+    /// Takes bytes that become durable with the next [`Self::commit`].
+    ///
+    /// # Errors
+    /// No memory, or the file may not be written to.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure>;
+    /// Cuts the file off, or lets it end with zeros, with the next [`Self::commit`].
+    ///
+    /// # Errors
+    /// The file may not be written to.
+    fn truncate(&mut self, to: u64) -> Result<(), Failure>;
+    /// Bytes of the file, with what has been written.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn size(&mut self) -> Result<u64, Failure>;
+    /// Makes durable all that was written, whole or not at all. `with_others` says that the transaction is
+    /// one with those of other databases.
+    ///
+    /// # Errors
+    /// No room, or the medium fails; nothing has changed then.
+    fn commit(&mut self, with_others: bool) -> Result<(), Failure>;
+    /// The transaction has ended: a new size that was written behind the commit becomes durable.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn end(&mut self) -> Result<(), Failure>;
+    /// Raises the lock.
+    ///
+    /// # Errors
+    /// Somebody is in the way, or the kernel refuses.
+    fn lock(&mut self, to: Level) -> Result<(), Failure>;
+    /// Lowers the lock. What was written and not committed is forgotten.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn unlock(&mut self, to: Level) -> Result<(), Failure>;
+    /// The lock that it has.
+    fn level(&self) -> Level;
+    /// Returns whether some connection is going to write.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    fn is_reserved(&mut self) -> Result<bool, Failure>;
+    /// Returns whether the file has lost its name.
+    fn has_moved(&self) -> bool;
+    /// Answers a pragma of ours: `None` if it is none, else its answer, or why the value is not possible.
+    fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>>;
+    /// Closes it. If nobody else has it open the file is a plain one then.
+    ///
+    /// # Errors
+    /// The medium fails; the next one that opens the file recovers it.
+    fn close(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// How a main database is to be opened.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    /// It may be made.
+    pub create: bool,
+    /// It is only to be read.
+    pub read_only: bool,
+    /// The parameter `perdura_mode` of the URI.
+    pub mode: Option<String>,
+    /// The parameter `perdura_domain` of the URI.
+    pub domain: Option<String>,
+}
+
+/// What opening a main database has led to.
+#[derive(Debug)]
+pub enum Opened {
+    /// It is ours.
+    Ours(Box<dyn MainFile>),
+    /// The VFS below is to open it.
+    Below,
+    /// Nobody can open it.
+    Failed(Failure),
+}
+
+/// What opens main databases.
+pub trait Opener: Send + Sync + Debug {
+    /// Opens one.
+    fn open(&self, path: &Path, how: &How) -> Opened;
+}

@@ -1,0 +1,340 @@
+//! A database file that is mapped, with its side file beside it.
+//!
+//! - Connections agree by locks on bytes of the side file. As long as the marker is not set, stock SQLite may
+//!   have the database open, too: then each lock is also taken on the database file, where stock SQLite has
+//!   its own.
+//! - Who opens the file when nobody has it open recovers; who closes it last makes it a plain file and
+//!   removes the side file. Both happen behind a door, one at a time.
+
+use std::path::{Path, PathBuf};
+
+use pm::{Domain, Plain, PlainOptions, random_uuid};
+
+use crate::database::contract::{Failure, How, Level, MainFile, Opened, Opener};
+use crate::database::levels::{Levels, STOCK};
+use crate::store::connection::{Media, Mode, Store};
+use crate::store::page1::is_marked;
+use crate::store::region::Region;
+
+/// What the name of a side file ends with.
+pub const SIDE_SUFFIX: &str = "-perdura";
+/// Addresses that are reserved for a database.
+const DATABASE_ADDRESSES: u64 = 64 << 30;
+/// The same for a side file.
+const SIDE_ADDRESSES: u64 = 16 << 30;
+/// Bytes of a slot of the log: a larger transaction has more fences.
+const SLOT_BYTES: u64 = 256 << 10;
+
+/// A main database file and its side file.
+#[derive(Debug)]
+pub struct Mapped {
+    store: Store<Plain>,
+    path: PathBuf,
+    side_path: PathBuf,
+    data: Plain,
+    side: Plain,
+    /// The locks of connections of ours.
+    ours: Levels,
+    /// The locks of stock SQLite, as long as it can read the file.
+    stock: Levels,
+    read_only: bool,
+}
+
+/// Opens databases as mapped files.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct MappedOpener;
+
+impl Opener for MappedOpener {
+    fn open(&self, path: &Path, how: &How) -> Opened {
+        match Mapped::open(path, how) {
+            Ok(Some(mapped)) => Opened::Ours(Box::new(mapped)),
+            Ok(None) => Opened::Below,
+            Err(failure) => Opened::Failed(failure),
+        }
+    }
+}
+
+fn chosen_domain(how: &How) -> Result<Option<Domain>, Failure> {
+    let parse = |word: &String| {
+        word.parse().map_err(|error| Failure::CannotOpen(format!("perdura_domain: {error}")))
+    };
+    how.domain.as_ref().map(parse).transpose()
+}
+
+fn chosen_mode(how: &How) -> Result<Mode, Failure> {
+    let unknown = |word: &String| Failure::CannotOpen(format!("perdura_mode: {}", no_mode(word)));
+    let parse = |word: &String| Mode::of(word).ok_or_else(|| unknown(word));
+    how.mode.as_ref().map_or(Ok(Mode::default()), parse)
+}
+
+fn no_mode(word: &str) -> String {
+    format!("`{word}` is no mode; there are fash1 and full, and stock in a URI")
+}
+
+impl Mapped {
+    /// Opens a database, and makes it if it may be made. `None` if the VFS below is to open it: it lies on
+    /// an ordinary disk and no domain was asked for, it has a write-ahead log of SQLite's, or its file cannot
+    /// be opened for writing.
+    ///
+    /// # Errors
+    /// It was not closed and its side file is missing, damaged or that of another database; or the kernel
+    /// refuses.
+    pub fn open(path: &Path, how: &How) -> Result<Option<Self>, Failure> {
+        if how.mode.as_deref() == Some("stock") {
+            return Ok(None);
+        }
+        let (domain, mode) = (chosen_domain(how)?, chosen_mode(how)?);
+        let mut side_path = path.as_os_str().to_owned();
+        side_path.push(SIDE_SUFFIX);
+        let side_path = PathBuf::from(side_path);
+        loop {
+            let options = PlainOptions {
+                create: how.create,
+                domain,
+                reserved_bytes: DATABASE_ADDRESSES,
+                foreign_locks: Some(STOCK),
+                ..PlainOptions::default()
+            };
+            // The VFS below says what is wrong as stock SQLite says it.
+            let Ok(data) = Plain::open(path, &options) else { return Ok(None) };
+            let header = header(&data)?;
+            let marked = is_marked(&header);
+            let wal = header.len() > 19 && header[18] == 2 && header[19] == 2;
+            let on_disk = domain.is_none() && data.domain() == Domain::Disk;
+            if !marked && (wal || on_disk) {
+                return Ok(None);
+            }
+            let options = PlainOptions {
+                create: !marked,
+                mode: Some(data.mode()?),
+                domain,
+                reserved_bytes: SIDE_ADDRESSES,
+                foreign_locks: None,
+            };
+            let side = match Plain::open(&side_path, &options) {
+                Ok(side) => side,
+                // In a directory in which nothing can be made, stock SQLite reads at least.
+                Err(_) if !marked => return Ok(None),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(crate::store::error::StoreError::SideMissing.into());
+                }
+                Err(error) => return Err(Failure::CannotOpen(format!("its side file: {error}"))),
+            };
+            let (ours, stock) = (Levels::new(side.clone()), Levels::new(data.clone()));
+            ours.shut_door()?;
+            // Who closed it last may have removed the side file meanwhile.
+            if !side.is_at(&side_path) || !data.is_at(path) {
+                continue;
+            }
+            let mut store = Self::store(&data, &side, ours.is_alone()?)?;
+            store.set_mode(mode);
+            ours.live()?;
+            ours.open_door()?;
+            let (path, read_only) = (path.to_owned(), how.read_only);
+            return Ok(Some(Self { store, path, side_path, data, side, ours, stock, read_only }));
+        }
+    }
+
+    fn store(data: &Plain, side: &Plain, alone: bool) -> Result<Store<Plain>, Failure> {
+        data.see()?;
+        side.see()?;
+        let media = Media {
+            data: Region::whole(data.clone()),
+            side: Region::whole(side.clone()),
+            fenced_apart: data.domain() == Domain::Disk,
+        };
+        let size = data.file_bytes()?;
+        if !alone {
+            return Ok(Store::attach(media, size)?);
+        }
+        let random = random_uuid();
+        let tag = u64::from_le_bytes(random[..8].try_into().expect("eight of sixteen bytes"));
+        let store = Store::open(media, size, tag | 1, SLOT_BYTES)?;
+        side.sync()?;
+        Ok(store)
+    }
+
+    /// Looks at what others have committed since it was locked last.
+    fn refresh(&mut self) -> Result<(), Failure> {
+        self.data.see()?;
+        if !self.store.refresh(self.data.file_bytes()?)? {
+            // Whoever has died had the file to himself, so nobody else reads.
+            self.ours.lock(Level::Exclusive)?;
+            self.side.see()?;
+            self.store.recover()?;
+            self.ours.unlock(Level::Shared)?;
+        }
+        if !self.store.is_marked() {
+            self.stock.lock(Level::Shared)?;
+            // Stock SQLite may have changed it until then.
+            self.data.see()?;
+            self.store.refresh(self.data.file_bytes()?)?;
+        }
+        Ok(())
+    }
+
+    fn writable(&self) -> Result<(), Failure> {
+        if self.read_only { Err(Failure::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Makes the file a plain one: the caller has it to himself.
+    fn make_plain(&mut self) -> Result<(), Failure> {
+        self.data.see()?;
+        if !self.store.refresh(self.data.file_bytes()?)? {
+            self.side.see()?;
+            self.store.recover()?;
+        }
+        if self.store.is_marked() {
+            self.store.settle()?;
+            self.data.cut(self.store.size())?;
+            self.data.sync()?;
+            self.store.make_plain()?;
+        }
+        Ok(self.side.remove(&self.side_path)?)
+    }
+}
+
+/// The first bytes of the file.
+fn header(data: &Plain) -> Result<Vec<u8>, Failure> {
+    let region = Region::whole(data.clone());
+    Ok(crate::store::page1::header(&region, data.file_bytes()?)?)
+}
+
+impl MainFile for Mapped {
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
+        if self.ours.level() == Level::None {
+            // SQLite looks at the header before it locks.
+            self.data.see()?;
+            self.store.refresh(self.data.file_bytes()?)?;
+        }
+        Ok(self.store.read(at, out)?)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.writable()?;
+        Ok(self.store.write(at, bytes)?)
+    }
+
+    fn truncate(&mut self, to: u64) -> Result<(), Failure> {
+        self.writable()?;
+        self.store.truncate(to);
+        Ok(())
+    }
+
+    fn size(&mut self) -> Result<u64, Failure> {
+        if self.ours.level() == Level::None {
+            self.data.see()?;
+            self.store.refresh(self.data.file_bytes()?)?;
+        }
+        Ok(self.store.size())
+    }
+
+    fn commit(&mut self, with_others: bool) -> Result<(), Failure> {
+        if with_others {
+            let why = "a transaction over several databases is not possible yet";
+            return Err(Failure::Io(why.into()));
+        }
+        if self.ours.level() < Level::Exclusive {
+            return Err(Failure::Io("a commit without the exclusive lock".into()));
+        }
+        Ok(self.store.commit()?)
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        if self.store.has_size_only() && self.ours.level() == Level::Exclusive {
+            self.store.commit()?;
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        let before = self.ours.level();
+        if to <= before {
+            return Ok(());
+        }
+        if before == Level::None {
+            self.ours.lock(Level::Shared)?;
+            if let Err(failure) = self.refresh() {
+                self.ours.unlock(Level::None)?;
+                self.stock.unlock(Level::None)?;
+                return Err(failure);
+            }
+        }
+        if to > Level::Shared {
+            self.ours.lock(to)?;
+            if self.stock.level() > Level::None
+                && let Err(failure) = self.stock.lock(to)
+            {
+                if to == Level::Reserved {
+                    self.ours.unlock(before.max(Level::Shared))?;
+                }
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        if to <= Level::Shared {
+            self.store.discard();
+        }
+        self.ours.unlock(to)?;
+        if self.stock.level() > Level::None {
+            self.stock.unlock(to)?;
+        }
+        Ok(())
+    }
+
+    fn level(&self) -> Level {
+        self.ours.level()
+    }
+
+    fn is_reserved(&mut self) -> Result<bool, Failure> {
+        Ok(self.ours.is_reserved()? || !self.store.is_marked() && self.stock.is_reserved()?)
+    }
+
+    fn has_moved(&self) -> bool {
+        !self.data.is_at(&self.path)
+    }
+
+    fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {
+        let answer = match (name, value) {
+            ("perdura_mode", None) => Ok(self.store.mode().name().into()),
+            ("perdura_mode", Some(word)) => match Mode::of(word) {
+                Some(mode) => {
+                    self.store.set_mode(mode);
+                    Ok(mode.name().into())
+                }
+                None => Err(no_mode(word)),
+            },
+            ("perdura_domain", None) => Ok(self.data.domain().name().into()),
+            ("perdura_domain", Some(_)) => {
+                Err("the domain is chosen when the database is opened: ?perdura_domain=".into())
+            }
+            ("perdura_share", None | Some("perdura")) => Ok("perdura".into()),
+            ("perdura_share", Some(word)) => {
+                Err(format!("`{word}` is not possible: connections of this VFS share it"))
+            }
+            ("perdura_stats", _) => Ok(self.store.stats().json()),
+            // In exclusive mode SQLite would not ask whether there is shared memory for it.
+            ("journal_mode", Some(word)) if word.eq_ignore_ascii_case("wal") => Ok("delete".into()),
+            _ => return None,
+        };
+        Some(answer)
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), Failure> {
+        // A forked child has nothing to close: what it has is the parent's.
+        self.store.healthy()?;
+        self.store.discard();
+        self.stock.unlock(Level::None)?;
+        self.ours.unlock(Level::None)?;
+        self.ours.shut_door()?;
+        self.ours.die()?;
+        if self.ours.is_alone()? {
+            self.make_plain()?;
+        }
+        // The door opens when the file is closed.
+        Ok(())
+    }
+}

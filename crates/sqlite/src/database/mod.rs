@@ -1,0 +1,8 @@
+//! A database file as one connection has it: who may do what when, and the store that does it.
+
+mod contract;
+mod levels;
+mod mapped;
+
+pub use contract::{Failure, How, Level, MainFile, Opened, Opener};
+pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};

@@ -1,0 +1,95 @@
+//! The functions of SQLite that the extension calls, out of the table that an extension is given.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use super::abi::Vfs;
+
+/// The table `sqlite3_api_routines`: pointers to functions, in an order that SQLite only adds to. This many
+/// of them are there since 3.8.7, with which `sqlite3_malloc64` came.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Routines([*const c_void; 198]);
+
+type Malloc = unsafe extern "C" fn(u64) -> *mut c_void;
+type Find = unsafe extern "C" fn(*const c_char) -> *mut Vfs;
+type Register = unsafe extern "C" fn(*mut Vfs, c_int) -> c_int;
+type Parameter = unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
+
+/// Functions of SQLite.
+#[derive(Clone, Copy, Debug)]
+pub struct Api {
+    malloc: Malloc,
+    vfs_find: Find,
+    vfs_register: Register,
+    uri_parameter: Parameter,
+}
+
+// The places of the functions in the table.
+const VFS_FIND: usize = 141;
+const VFS_REGISTER: usize = 142;
+const URI_PARAMETER: usize = 189;
+const MALLOC64: usize = 197;
+
+impl Api {
+    /// The functions in a table that SQLite has given.
+    ///
+    /// # Safety
+    /// It is SQLite's table, 3.8.7 or newer.
+    pub(crate) unsafe fn of(routines: *const Routines) -> Self {
+        // SAFETY: the caller's contract: so many pointers are there, each to a function with the
+        // signature that SQLite declares for its place.
+        unsafe {
+            let table = &(*routines).0;
+            Self {
+                malloc: std::mem::transmute::<*const c_void, Malloc>(table[MALLOC64]),
+                vfs_find: std::mem::transmute::<*const c_void, Find>(table[VFS_FIND]),
+                vfs_register: std::mem::transmute::<*const c_void, Register>(table[VFS_REGISTER]),
+                uri_parameter: std::mem::transmute::<*const c_void, Parameter>(
+                    table[URI_PARAMETER],
+                ),
+            }
+        }
+    }
+
+    /// The VFS of a name, or the default one; null if there is none.
+    ///
+    /// # Safety
+    /// `name` is null or a C string.
+    pub(crate) unsafe fn find(&self, name: *const c_char) -> *mut Vfs {
+        // SAFETY: the caller's contract.
+        unsafe { (self.vfs_find)(name) }
+    }
+
+    /// Registers a VFS, which stays where it is for ever.
+    pub(crate) fn register(&self, vfs: &'static mut Vfs, default: bool) -> c_int {
+        // SAFETY: SQLite links it into its list.
+        unsafe { (self.vfs_register)(vfs, c_int::from(default)) }
+    }
+
+    /// The value of a parameter of the URI by which a database was opened.
+    ///
+    /// # Safety
+    /// `file` is the name that SQLite passed to `xOpen` of a main database.
+    pub unsafe fn parameter(&self, file: *const c_char, name: &std::ffi::CStr) -> Option<String> {
+        // SAFETY: the caller's contract; what is returned lives as long as the file's name.
+        unsafe {
+            let value = (self.uri_parameter)(file, name.as_ptr());
+            (!value.is_null())
+                .then(|| std::ffi::CStr::from_ptr(value).to_string_lossy().into_owned())
+        }
+    }
+
+    /// A copy of a text that SQLite will free; null if there is no memory.
+    pub fn text(&self, text: &str) -> *mut c_char {
+        let bytes = text.as_bytes();
+        // SAFETY: so many bytes are allocated, or none.
+        unsafe {
+            let at: *mut u8 = (self.malloc)(bytes.len() as u64 + 1).cast();
+            if !at.is_null() {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+                at.add(bytes.len()).write(0);
+            }
+            at.cast()
+        }
+    }
+}

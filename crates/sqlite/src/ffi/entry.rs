@@ -1,0 +1,99 @@
+//! The functions by whose names SQLite, or a program, finds the extension.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use super::abi::code;
+use super::api::{Api, Routines};
+use super::guard::guarded;
+use super::vfs;
+use crate::database::{MappedOpener, Opener};
+
+/// Registers the VFS.
+///
+/// # Safety
+/// `routines` is the table of the SQLite that calls.
+unsafe fn begin(routines: *const Routines, default: bool) -> c_int {
+    if routines.is_null() {
+        return code::ERROR;
+    }
+    guarded(code::ERROR, || {
+        // SAFETY: the caller's contract.
+        let api = unsafe { Api::of(routines) };
+        match vfs::register(api, vfs::NAME, Box::new(MappedOpener), default) {
+            // It has to stay when the connection that loaded it is closed.
+            code::OK => code::OK_LOAD_PERMANENTLY,
+            error => error,
+        }
+    })
+}
+
+/// Registers the VFS `perdura`: `.load libperdura_sqlite`, whatever the file is called.
+///
+/// # Safety
+/// SQLite calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_extension_init(
+    _database: *mut c_void,
+    _error: *mut *mut c_char,
+    routines: *const Routines,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { begin(routines, false) }
+}
+
+/// The same, by the name that SQLite makes of the file's.
+///
+/// # Safety
+/// SQLite calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_perdurasqlite_init(
+    _database: *mut c_void,
+    _error: *mut *mut c_char,
+    routines: *const Routines,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { begin(routines, false) }
+}
+
+/// Registers the VFS `perdura` and makes it the one that databases are opened with that name none: for
+/// programs that cannot be told to.
+///
+/// # Safety
+/// SQLite calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sqlite3_perduradefault_init(
+    _database: *mut c_void,
+    _error: *mut *mut c_char,
+    routines: *const Routines,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { begin(routines, true) }
+}
+
+/// Registers the VFS `perdura` once with the SQLite in `routines` from a program of C; `is_default` is 0 or
+/// 1. Returns 0 if it worked, and else an error code of SQLite.
+///
+/// # Safety
+/// `routines` is SQLite's table of functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn perdura_register(routines: *const Routines, is_default: c_int) -> c_int {
+    // SAFETY: the caller's contract.
+    match unsafe { begin(routines, is_default != 0) } {
+        code::OK_LOAD_PERMANENTLY => code::OK,
+        error => error,
+    }
+}
+
+/// Registers a VFS whose main databases another opener opens, as crash tests do. Returns 0 if it worked, and
+/// else an error code of SQLite.
+///
+/// # Safety
+/// `routines` is SQLite's table of functions.
+pub unsafe fn register_opener(
+    routines: *const Routines,
+    name: &'static CStr,
+    opener: Box<dyn Opener>,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    guarded(code::ERROR, || vfs::register(unsafe { Api::of(routines) }, name, opener, false))
+}

@@ -1,0 +1,220 @@
+//! A main database file of ours, as SQLite sees it.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use super::abi::{File, IoMethods, code, control, device};
+use super::api::Api;
+use super::failed;
+use super::guard::guarded;
+use super::names;
+use crate::database::{Level, MainFile};
+
+/// Room for the file in what SQLite allocates for one.
+#[repr(C)]
+pub(crate) struct Open {
+    base: File,
+    state: *mut State,
+}
+
+struct State {
+    file: Box<dyn MainFile>,
+    name: Vec<u8>,
+    vfs: &'static CStr,
+    api: Api,
+}
+
+static METHODS: IoMethods = IoMethods {
+    version: 1,
+    close: Some(close),
+    read: Some(read),
+    write: Some(write),
+    truncate: Some(truncate),
+    sync: Some(sync),
+    file_size: Some(file_size),
+    lock: Some(lock),
+    unlock: Some(unlock),
+    check_reserved_lock: Some(check_reserved_lock),
+    file_control: Some(file_control),
+    sector_size: Some(sector_size),
+    device_characteristics: Some(device_characteristics),
+    // Without shared memory there is no write-ahead log of SQLite's.
+    shm_map: None,
+    shm_lock: None,
+    shm_barrier: None,
+    shm_unmap: None,
+    fetch: None,
+    unfetch: None,
+};
+
+/// Puts an open file where SQLite wants it.
+///
+/// # Safety
+/// There is room for an [`Open`] at `at`.
+pub(crate) unsafe fn put(
+    at: *mut File,
+    file: Box<dyn MainFile>,
+    name: &[u8],
+    vfs: &'static CStr,
+    api: Api,
+) {
+    names::add(name);
+    let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), vfs, api }));
+    // SAFETY: the caller's contract.
+    unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
+}
+
+/// Runs `work` on an open file.
+///
+/// # Safety
+/// `file` was made by [`put`] and is not closed; SQLite calls from one thread at a time.
+unsafe fn with(
+    file: *mut File,
+    io: c_int,
+    work: impl FnOnce(&mut State) -> Result<c_int, crate::database::Failure>,
+) -> c_int {
+    guarded(io, || {
+        // SAFETY: the caller's contract.
+        let state = unsafe { &mut *(*file.cast::<Open>()).state };
+        work(state).unwrap_or_else(|failure| failed::code_of(failure, io))
+    })
+}
+
+unsafe extern "C" fn close(file: *mut File) -> c_int {
+    guarded(code::IOERR, || {
+        // SAFETY: SQLite closes what it has opened, once.
+        let state = unsafe { Box::from_raw((*file.cast::<Open>()).state) };
+        names::remove(&state.name);
+        failed::code(state.file.close(), code::IOERR)
+    })
+}
+
+unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64) -> c_int {
+    // SAFETY: SQLite calls with a file of ours and room for so many bytes.
+    unsafe {
+        with(file, code::IOERR_READ, |state| {
+            let out = std::slice::from_raw_parts_mut(to.cast::<u8>(), len.max(0) as usize);
+            let there = state.file.read(at.max(0).cast_unsigned(), out)?;
+            Ok(if there < out.len() { code::IOERR_SHORT_READ } else { code::OK })
+        })
+    }
+}
+
+unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at: i64) -> c_int {
+    // SAFETY: SQLite calls with a file of ours and so many bytes.
+    unsafe {
+        with(file, code::IOERR_WRITE, |state| {
+            let bytes = std::slice::from_raw_parts(from.cast::<u8>(), len.max(0) as usize);
+            state.file.write(at.max(0).cast_unsigned(), bytes)?;
+            Ok(code::OK)
+        })
+    }
+}
+
+unsafe extern "C" fn truncate(file: *mut File, to: i64) -> c_int {
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, code::IOERR_WRITE, |state| {
+            state.file.truncate(to.max(0).cast_unsigned())?;
+            Ok(code::OK)
+        })
+    }
+}
+
+/// Nothing: [`control::SYNC`] has come before, and comes where SQLite does not sync, too.
+unsafe extern "C" fn sync(_file: *mut File, _flags: c_int) -> c_int {
+    code::OK
+}
+
+unsafe extern "C" fn file_size(file: *mut File, size: *mut i64) -> c_int {
+    // SAFETY: SQLite calls with a file of ours and a place for the size.
+    unsafe {
+        with(file, code::IOERR, |state| {
+            size.write(state.file.size()?.cast_signed());
+            Ok(code::OK)
+        })
+    }
+}
+
+unsafe extern "C" fn lock(file: *mut File, to: c_int) -> c_int {
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, code::IOERR_LOCK, |state| {
+            state.file.lock(Level::of(to))?;
+            Ok(code::OK)
+        })
+    }
+}
+
+unsafe extern "C" fn unlock(file: *mut File, to: c_int) -> c_int {
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, code::IOERR, |state| {
+            state.file.unlock(Level::of(to))?;
+            Ok(code::OK)
+        })
+    }
+}
+
+unsafe extern "C" fn check_reserved_lock(file: *mut File, found: *mut c_int) -> c_int {
+    // SAFETY: SQLite calls with a file of ours and a place for the answer.
+    unsafe {
+        with(file, code::IOERR_LOCK, |state| {
+            found.write(state.file.is_reserved()?.into());
+            Ok(code::OK)
+        })
+    }
+}
+
+unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut c_void) -> c_int {
+    // SAFETY: SQLite calls with a file of ours, and with what it says of each operation.
+    unsafe {
+        with(file, code::IOERR_FSYNC, |state| {
+            match what {
+                // The name of a super-journal, or none.
+                control::SYNC => state.file.commit(!with_what.is_null())?,
+                control::COMMIT_PHASETWO => state.file.end()?,
+                control::PRAGMA => return Ok(pragma(state, with_what.cast())),
+                control::LOCKSTATE => with_what.cast::<c_int>().write(state.file.level().number()),
+                control::HAS_MOVED => {
+                    with_what.cast::<c_int>().write(state.file.has_moved().into());
+                }
+                control::VFSNAME => {
+                    let name = state.api.text(&state.vfs.to_string_lossy());
+                    with_what.cast::<*mut c_char>().write(name);
+                }
+                // Hints: the file grows with a commit.
+                control::SIZE_HINT | control::CHUNK_SIZE => {}
+                _ => return Ok(code::NOTFOUND),
+            }
+            Ok(code::OK)
+        })
+    }
+}
+
+/// # Safety
+/// `words` has three places: for an answer, with a name, and with a value or null.
+unsafe fn pragma(state: &mut State, words: *mut *mut c_char) -> c_int {
+    // SAFETY: the caller's contract.
+    let text = |place: usize| unsafe {
+        let word = *words.add(place);
+        (!word.is_null()).then(|| CStr::from_ptr(word).to_string_lossy().into_owned())
+    };
+    let Some(name) = text(1) else { return code::NOTFOUND };
+    let name = name.to_ascii_lowercase();
+    let (answer, code) = match state.file.pragma(&name, text(2).as_deref()) {
+        None => return code::NOTFOUND,
+        Some(Ok(answer)) => (answer, code::OK),
+        Some(Err(why)) => (why, code::ERROR),
+    };
+    // SAFETY: as above; SQLite frees the text.
+    unsafe { words.write(state.api.text(&answer)) };
+    code
+}
+
+unsafe extern "C" fn sector_size(_file: *mut File) -> c_int {
+    512
+}
+
+unsafe extern "C" fn device_characteristics(_file: *mut File) -> c_int {
+    device::POWERSAFE_OVERWRITE | device::SAFE_APPEND | device::SEQUENTIAL
+}

@@ -1,0 +1,13 @@
+//! SQLite's side: tables of C functions that it calls and that it is called by.
+//!
+//! No panic leaves a function that SQLite calls: it would unwind through C.
+
+pub mod abi;
+pub mod api;
+pub mod entry;
+mod failed;
+mod guard;
+mod journal;
+mod main_file;
+mod names;
+pub mod vfs;

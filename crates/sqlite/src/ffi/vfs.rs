@@ -1,0 +1,198 @@
+//! The VFS: which files are ours, and which the VFS below opens.
+//!
+//! Ours are main databases and the rollback journals of those that are open. A journal that is there when a
+//! database is opened is stock SQLite's, and a file of the VFS below: SQLite rolls it back as ever.
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::abi::{File, Symbol, Vfs, code, open as flag};
+use super::api::Api;
+use super::failed;
+use super::guard::guarded;
+use super::{journal, main_file, names};
+use crate::database::{How, Opened, Opener};
+
+/// The name of the VFS.
+pub const NAME: &CStr = c"perdura";
+
+/// What the VFS keeps.
+#[derive(Debug)]
+struct State {
+    below: *mut Vfs,
+    name: &'static CStr,
+    api: Api,
+    opener: Box<dyn Opener>,
+}
+
+/// Registers a VFS above the default one, if it is not there yet.
+pub(crate) fn register(
+    api: Api,
+    name: &'static CStr,
+    opener: Box<dyn Opener>,
+    default: bool,
+) -> c_int {
+    // SAFETY: the names are C strings, and what SQLite has registered stays.
+    unsafe {
+        let known = api.find(name.as_ptr());
+        if !known.is_null() {
+            return if default { api.register(&mut *known, true) } else { code::OK };
+        }
+        let below = api.find(std::ptr::null());
+        if below.is_null() {
+            return code::ERROR;
+        }
+        let state = Box::leak(Box::new(State { below, name, api, opener }));
+        let ours = size_of::<main_file::Open>().max(size_of::<journal::Open>());
+        let vfs = Vfs {
+            version: 3.min((*below).version),
+            longest_path: (*below).longest_path,
+            next: std::ptr::null_mut(),
+            name: name.as_ptr(),
+            data: (&raw mut *state).cast(),
+            file_bytes: (*below).file_bytes.max(ours as c_int),
+            open: Some(open),
+            delete: Some(delete),
+            access: Some(access),
+            full_pathname: Some(full_pathname),
+            dl_open: Some(dl_open),
+            dl_error: Some(dl_error),
+            dl_sym: Some(dl_sym),
+            dl_close: Some(dl_close),
+            randomness: Some(randomness),
+            sleep: Some(sleep),
+            current_time: Some(current_time),
+            get_last_error: Some(get_last_error),
+            current_time_int64: Some(current_time_int64),
+            set_system_call: Some(set_system_call),
+            get_system_call: Some(get_system_call),
+            next_system_call: Some(next_system_call),
+        };
+        api.register(Box::leak(Box::new(vfs)), default)
+    }
+}
+
+/// # Safety
+/// `vfs` is ours.
+unsafe fn state(vfs: *mut Vfs) -> &'static State {
+    // SAFETY: the caller's contract; the state is never freed.
+    unsafe { &*(*vfs).data.cast::<State>() }
+}
+
+/// # Safety
+/// `name` is null or a C string that outlives the use of what is returned.
+unsafe fn bytes_of<'a>(name: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's contract.
+    if name.is_null() { &[] } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
+}
+
+unsafe extern "C" fn open(
+    vfs: *mut Vfs,
+    name: *const c_char,
+    file: *mut File,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    guarded(code::CANTOPEN, || {
+        // SAFETY: SQLite calls with a VFS of ours, a name or none, room for a file and for flags or not.
+        unsafe {
+            let (state, bytes) = (state(vfs), bytes_of(name));
+            (*file).methods = std::ptr::null();
+            if flags & flag::MAIN_DB != 0 && !bytes.is_empty() {
+                let how = How {
+                    create: flags & flag::CREATE != 0,
+                    read_only: flags & flag::READONLY != 0,
+                    mode: state.api.parameter(name, c"perdura_mode"),
+                    domain: state.api.parameter(name, c"perdura_domain"),
+                };
+                match state.opener.open(Path::new(OsStr::from_bytes(bytes)), &how) {
+                    Opened::Ours(main) => {
+                        main_file::put(file, main, bytes, state.name, state.api);
+                        if !out_flags.is_null() {
+                            out_flags.write(flags);
+                        }
+                        return code::OK;
+                    }
+                    Opened::Failed(failure) => return failed::code_of(failure, code::CANTOPEN),
+                    Opened::Below => {}
+                }
+            }
+            let new = flags & flag::CREATE != 0;
+            if flags & flag::MAIN_JOURNAL != 0 && new && names::belongs_to_one(bytes, "-journal") {
+                journal::put(file);
+                if !out_flags.is_null() {
+                    out_flags.write(flags);
+                }
+                return code::OK;
+            }
+            if flags & flag::WAL != 0 && names::belongs_to_one(bytes, "-wal") {
+                return code::CANTOPEN;
+            }
+            let below = state.below;
+            (*below).open.map_or(code::CANTOPEN, |open| open(below, name, file, flags, out_flags))
+        }
+    })
+}
+
+unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> c_int {
+    guarded(code::IOERR, || {
+        // SAFETY: SQLite calls with a VFS of ours and a name.
+        unsafe {
+            let below = state(vfs).below;
+            match (*below).delete.map_or(code::IOERR, |delete| delete(below, name, sync)) {
+                // One in memory went when it was closed.
+                code::IOERR_DELETE_NOENT if names::belongs_to_one(bytes_of(name), "-journal") => {
+                    code::OK
+                }
+                result => result,
+            }
+        }
+    })
+}
+
+/// Functions that the VFS below does.
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {$(
+        unsafe extern "C" fn $name(vfs: *mut Vfs, $($argument: $type),*) -> $result {
+            guarded($otherwise, || {
+                // SAFETY: SQLite calls with a VFS of ours, and with what the one below is to be given.
+                unsafe {
+                    let below = state(vfs).below;
+                    (*below).$name.map_or($otherwise, |call| call(below, $($argument),*))
+                }
+            })
+        }
+    )*};
+}
+
+forward! {
+    access(name: *const c_char, flags: c_int, found: *mut c_int) -> c_int, code::IOERR;
+    full_pathname(name: *const c_char, room: c_int, out: *mut c_char) -> c_int, code::CANTOPEN;
+    dl_open(name: *const c_char) -> *mut c_void, std::ptr::null_mut();
+    dl_error(room: c_int, out: *mut c_char) -> (), ();
+    dl_sym(library: *mut c_void, name: *const c_char) -> Symbol, None;
+    dl_close(library: *mut c_void) -> (), ();
+    randomness(room: c_int, out: *mut c_char) -> c_int, 0;
+    sleep(microseconds: c_int) -> c_int, 0;
+    current_time(out: *mut f64) -> c_int, code::ERROR;
+    current_time_int64(out: *mut i64) -> c_int, code::ERROR;
+    set_system_call(name: *const c_char, call: Symbol) -> c_int, code::NOTFOUND;
+    get_system_call(name: *const c_char) -> Symbol, None;
+    next_system_call(name: *const c_char) -> *const c_char, std::ptr::null();
+}
+
+unsafe extern "C" fn get_last_error(_vfs: *mut Vfs, room: c_int, out: *mut c_char) -> c_int {
+    guarded(0, || {
+        let why = failed::last();
+        if room > 0 && !out.is_null() {
+            let len = why.len().min(room as usize - 1);
+            // SAFETY: SQLite gives so much room.
+            unsafe {
+                std::ptr::copy_nonoverlapping(why.as_ptr(), out.cast(), len);
+                out.add(len).write(0);
+            }
+        }
+        0
+    })
+}

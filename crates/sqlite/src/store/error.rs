@@ -1,0 +1,42 @@
+//! Reasons why a database cannot be opened, or a transaction cannot be committed.
+
+use pm::{Bad, GrowError};
+
+/// A reason why the store refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no room.
+    #[error("no room for the transaction: {0}")]
+    Full(#[from] GrowError),
+    /// The medium has failed, or the process was forked.
+    #[error(transparent)]
+    Bad(#[from] Bad),
+    /// No memory for what SQLite writes.
+    #[error("no memory for the transaction")]
+    Memory,
+    /// The marker is set, and there is no side file.
+    #[error(
+        "the database was not closed, and its side file, which has the rest of it, is not there; put the file `-perdura` back beside it"
+    )]
+    SideMissing,
+    /// The side file is that of another database.
+    #[error("the side file `-perdura` is that of another database")]
+    SideOfAnother,
+    /// The side file cannot be read.
+    #[error("the side file `-perdura` is damaged: {0}")]
+    SideDamaged(&'static str),
+    /// The side file has a format of a newer build.
+    #[error("the side file `-perdura` has the format {0}, which this build does not know")]
+    Version(u64),
+    /// The file is shorter than what is committed.
+    #[error("the database file has been cut to {found} bytes; {wanted} are committed")]
+    Cut {
+        /// The bytes that there are.
+        found: u64,
+        /// The bytes that there should be.
+        wanted: u64,
+    },
+}
+
+/// A result of the store.
+pub type Result<T> = std::result::Result<T, StoreError>;

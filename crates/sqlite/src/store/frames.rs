@@ -1,0 +1,94 @@
+//! Frames: runs of bytes of the database, as a log has them.
+//!
+//! A frame is a word, place and length, and the bytes.
+
+use crate::store::layout::GRANULE;
+use slotted::diff::{Run, merge};
+
+const LENGTH_BITS: u32 = 13;
+const _: () = assert!(GRANULE < 1 << LENGTH_BITS);
+
+/// Frames, one behind the other.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Frames {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) count: u64,
+}
+
+impl Frames {
+    /// Adds the bytes from `at` on.
+    pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) {
+        assert!(at < 1 << (64 - LENGTH_BITS) && bytes.len() as u64 <= GRANULE);
+        let word = at << LENGTH_BITS | bytes.len() as u64;
+        self.bytes.extend_from_slice(&word.to_le_bytes());
+        self.bytes.extend_from_slice(bytes);
+        self.count += 1;
+    }
+
+    /// Calls `take` with the place and the bytes of each, in order. Returns false if they end in the middle
+    /// of one: nothing that was made here does.
+    pub(crate) fn each(bytes: &[u8], mut take: impl FnMut(u64, &[u8])) -> bool {
+        let mut rest = bytes;
+        while let Some((word, behind)) = rest.split_first_chunk::<8>() {
+            let word = u64::from_le_bytes(*word);
+            let len = (word & ((1 << LENGTH_BITS) - 1)) as usize;
+            let Some((bytes, behind)) = behind.split_at_checked(len) else { return false };
+            take(word >> LENGTH_BITS, bytes);
+            rest = behind;
+        }
+        rest.is_empty()
+    }
+}
+
+/// Bytes that are compared at a time.
+const CHUNK: usize = 64;
+
+/// The runs in which `new` differs from `old`; a few equal bytes between two make one run of them.
+pub(crate) fn changed(old: &[u8], new: &[u8]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let chunks = old.chunks(CHUNK).zip(new.chunks(CHUNK)).enumerate();
+    // A comparison of slices is one of vectors.
+    for (index, (before, after)) in chunks.filter(|(_, (before, after))| before != after) {
+        let differs = |(old, new): (&u8, &u8)| old != new;
+        let mut at = 0;
+        while let Some(first) = before[at..].iter().zip(&after[at..]).position(differs) {
+            let start = at + first;
+            let same = |(old, new): (&u8, &u8)| old == new;
+            let len = before[start..].iter().zip(&after[start..]).position(same);
+            let end = len.map_or(before.len(), |len| start + len);
+            runs.push((index * CHUNK + start, end - start));
+            at = end;
+        }
+    }
+    merge(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_as_they_went_in_and_a_torn_end_is_noticed() {
+        let mut frames = Frames::default();
+        let of = |at: u64, len: usize| (at, vec![at as u8; len]);
+        let all = [of(0, 1), of(1 << 40, 4096), of(4097, 0)];
+        all.iter().for_each(|(at, bytes)| frames.add(*at, bytes));
+        let mut found = Vec::new();
+        assert!(Frames::each(&frames.bytes, |at, bytes| found.push((at, bytes.to_vec()))));
+        assert_eq!(found, all);
+        for cut in 1..frames.bytes.len() {
+            let whole = Frames::each(&frames.bytes[..cut], |_, _| {});
+            assert_eq!(whole, [9, 9 + 8 + 4096].contains(&cut), "{cut}");
+        }
+    }
+
+    #[test]
+    fn runs_have_all_that_differs_and_little_else() {
+        let mut old = vec![0; 300];
+        let mut new = old.clone();
+        (new[3], new[9], new[63], new[64], new[200], new[299]) = (1, 1, 1, 1, 1, 1);
+        assert_eq!(changed(&old, &new), [(3, 7), (63, 2), (200, 1), (299, 1)]);
+        old.clone_from(&new);
+        assert_eq!(changed(&old, &new), []);
+    }
+}

@@ -1,0 +1,120 @@
+//! Page 1: the marker that keeps stock SQLite out, and what SQLite is shown instead of it.
+//!
+//! The read version of a file that only we can read is [`MARKER`], and a word that SQLite keeps zero has the
+//! tag of the side file. SQLite, above us, never sees either.
+
+use pm::{LineSet, Memory};
+
+use crate::store::error::Result;
+use crate::store::layout::{
+    COUNTERS, DATABASE_MAGIC, DATABASE_TAG, GRANULE, HEADER_BYTES, MARKER, READ_VERSION,
+    VERSIONS_AT, WRITE_VERSION,
+};
+use crate::store::region::Region;
+
+const COUNTER_AT: u64 = COUNTERS[0].start as u64;
+const VALID_FOR_AT: u64 = COUNTERS[1].start as u64;
+
+/// Returns whether the marker is set in a file that begins with these bytes.
+pub fn is_marked(header: &[u8]) -> bool {
+    // One that was to be created has nothing but the marker.
+    let begins =
+        header.len() > READ_VERSION && (header[..16] == *DATABASE_MAGIC || header[..16] == [0; 16]);
+    begins && header[READ_VERSION] == MARKER
+}
+
+/// The first bytes of a file, as many as there are.
+pub fn header<M: Memory>(data: &Region<M>, size: u64) -> Result<Vec<u8>> {
+    let mut header = vec![0; size.min(data.len()).min(HEADER_BYTES) as usize];
+    data.read_into(0, &mut header)?;
+    Ok(header)
+}
+
+/// Puts in place of the marker what it stands for, in bytes from `at` on.
+pub(crate) fn show(at: u64, bytes: &mut [u8], write_version: u8) {
+    let mut put = |place: usize, byte: u8| {
+        let index = (place as u64).checked_sub(at).and_then(|index| usize::try_from(index).ok());
+        if let Some(there) = index.and_then(|index| bytes.get_mut(index)) {
+            *there = byte;
+        }
+    };
+    put(READ_VERSION, write_version);
+    DATABASE_TAG.for_each(|place| put(place, 0));
+}
+
+/// The first granule as it is stored while the marker is set.
+pub(crate) fn mark(granule: &mut [u8; GRANULE as usize], tag: u64) {
+    granule[READ_VERSION] = MARKER;
+    granule[DATABASE_TAG].copy_from_slice(&tag.to_le_bytes());
+}
+
+/// The write-ahead log of SQLite's is not for files of ours: a page 1 that asks for it, as a copy of
+/// another database has it, asks for a rollback journal instead.
+pub(crate) fn refuse_wal(granule: &mut [u8; GRANULE as usize]) {
+    if granule[WRITE_VERSION] == 2 {
+        (granule[WRITE_VERSION], granule[READ_VERSION]) = (1, 1);
+    }
+}
+
+/// Stores what goes before the marker: the tag, and a change counter that is one higher, so that who has read
+/// page 1 when it was stock SQLite's reads it again.
+pub(crate) fn announce<M: Memory>(
+    data: &Region<M>,
+    tag: u64,
+    size: u64,
+    lines: &mut LineSet,
+) -> Result<()> {
+    data.store(DATABASE_TAG.start as u64, tag);
+    if size >= HEADER_BYTES {
+        for at in [COUNTER_AT, VALID_FOR_AT] {
+            let mut counter = [0; 4];
+            data.read_into(at, &mut counter)?;
+            let next = u32::from_be_bytes(counter).wrapping_add(1);
+            data.copy(at, &next.to_be_bytes());
+        }
+    }
+    data.note(lines, 0, HEADER_BYTES);
+    Ok(())
+}
+
+/// Stores the marker. What it stands for is durable.
+pub(crate) fn set_marker<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Result<()> {
+    store_read_version(data, MARKER, lines)
+}
+
+/// Stores the version that the marker stands for: the file is a plain one again once that is durable.
+pub(crate) fn clear_marker<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Result<()> {
+    let mut version = [0];
+    data.read_into(WRITE_VERSION as u64, &mut version)?;
+    store_read_version(data, version[0], lines)
+}
+
+/// Clears the tag of a file that is plain otherwise.
+pub(crate) fn clear_tag<M: Memory>(data: &Region<M>, lines: &mut LineSet) {
+    data.store(DATABASE_TAG.start as u64, 0);
+    data.note(lines, DATABASE_TAG.start as u64, 8);
+}
+
+fn store_read_version<M: Memory>(data: &Region<M>, version: u8, lines: &mut LineSet) -> Result<()> {
+    let mut word = data.load(VERSIONS_AT)?.to_le_bytes();
+    word[READ_VERSION - VERSIONS_AT as usize] = version;
+    data.store(VERSIONS_AT, u64::from_le_bytes(word));
+    data.note(lines, VERSIONS_AT, 8);
+    Ok(())
+}
+
+/// Says that the size in the header is valid, as it is behind every commit: the two counters may have
+/// become durable one without the other.
+pub(crate) fn join_counters<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Result<()> {
+    let mut counter = [0; 4];
+    data.read_into(COUNTER_AT, &mut counter)?;
+    data.copy(VALID_FOR_AT, &counter);
+    data.note(lines, COUNTER_AT, 4);
+    data.note(lines, VALID_FOR_AT, 8);
+    Ok(())
+}
+
+/// Returns the tag that page 1 has.
+pub(crate) fn tag<M: Memory>(data: &Region<M>) -> Result<u64> {
+    Ok(data.load(DATABASE_TAG.start as u64)?)
+}

@@ -1,0 +1,65 @@
+//! What SQLite has written and not committed yet.
+
+use std::collections::BTreeMap;
+
+use crate::store::layout::GRANULE;
+
+/// Bytes that are staged together.
+pub(crate) type Granule = Box<[u8; GRANULE as usize]>;
+/// At most so many buffers are kept for the next transaction.
+const MOST_SPARE: usize = 64;
+
+/// Written granules by their number, and the size of the database if it is another one than before.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) granules: BTreeMap<u64, Granule>,
+    pub(crate) size: Option<u64>,
+    /// What is committed behind it has been cut off.
+    pub(crate) floor: u64,
+    spare: Vec<Granule>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self { granules: BTreeMap::new(), size: None, floor: u64::MAX, spare: Vec::new() }
+    }
+}
+
+impl Stage {
+    /// Returns whether nothing is staged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.granules.is_empty() && self.size.is_none()
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        while let Some((_, granule)) = self.granules.pop_first() {
+            if self.spare.len() < MOST_SPARE {
+                self.spare.push(granule);
+            }
+        }
+        (self.size, self.floor) = (None, u64::MAX);
+    }
+
+    /// A buffer of zeros; `None` if there is no memory.
+    pub(crate) fn buffer(&mut self) -> Option<Granule> {
+        if let Some(mut spare) = self.spare.pop() {
+            spare.fill(0);
+            return Some(spare);
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(GRANULE as usize).ok()?;
+        bytes.resize(GRANULE as usize, 0);
+        bytes.into_boxed_slice().try_into().ok()
+    }
+
+    /// Cuts what is staged off at `to`.
+    pub(crate) fn cut(&mut self, to: u64) {
+        drop(self.granules.split_off(&to.div_ceil(GRANULE)));
+        let within = (to % GRANULE) as usize;
+        if let Some(last) = self.granules.get_mut(&(to / GRANULE)) {
+            last[within..].fill(0);
+        }
+        (self.size, self.floor) = (Some(to), self.floor.min(to));
+    }
+}

@@ -1,0 +1,168 @@
+//! Bad inputs: each is an error of SQLite's, and nothing is lost.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rusqlite::{Connection, ErrorCode};
+
+use crate::registered::{in_forked_child, open};
+use crate::sql::{check, folder, rows, side_of, stock};
+
+/// Copies of a database that a kill has left, and of its side file, under another name.
+fn killed(directory: &Path, name: &str, number: i64) -> PathBuf {
+    let live = directory.join(format!("{name}-live"));
+    let connection = open(&live).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b)").unwrap();
+    connection.execute("INSERT INTO t VALUES(?1, 'one')", [number]).unwrap();
+    let path = directory.join(name);
+    std::fs::copy(&live, &path).unwrap();
+    std::fs::copy(side_of(&live), side_of(&path)).unwrap();
+    path
+}
+
+fn refused(path: &Path) {
+    let error = open(path).and_then(|connection| connection.execute_batch("SELECT * FROM t"));
+    let code = error.unwrap_err().sqlite_error_code();
+    assert_eq!(code, Some(ErrorCode::CannotOpen));
+}
+
+#[test]
+fn a_side_file_that_is_missing_or_not_its_own_or_damaged_is_refused() {
+    let directory = folder();
+    let (one, other) = (killed(directory.path(), "one", 1), killed(directory.path(), "other", 2));
+    let side = std::fs::read(side_of(&one)).unwrap();
+    let data = std::fs::read(&one).unwrap();
+    std::fs::remove_file(side_of(&one)).unwrap();
+    refused(&one);
+    std::fs::copy(side_of(&other), side_of(&one)).unwrap();
+    refused(&one);
+    for damaged in [0, 8, 16, 24, 32] {
+        let mut bytes = side.clone();
+        bytes[damaged] ^= 1;
+        std::fs::write(side_of(&one), bytes).unwrap();
+        refused(&one);
+    }
+    for short in [0, 100, 5000] {
+        std::fs::write(side_of(&one), &side[..short]).unwrap();
+        refused(&one);
+    }
+    assert_eq!(std::fs::read(&one).unwrap(), data, "nothing has been changed");
+    // With its own, all is there.
+    std::fs::write(side_of(&one), side).unwrap();
+    let connection = open(&one).unwrap();
+    assert_eq!(rows(&connection), [(1, Some("one".into()))]);
+    connection.close().unwrap();
+    check(&stock(&one));
+}
+
+#[test]
+fn what_is_no_database_is_refused_as_by_stock_sqlite_and_not_changed() {
+    let directory = folder();
+    let path = directory.path().join("text");
+    // Its byte 19 is that of the marker.
+    let text = "This is no database P".repeat(100);
+    let text = &text[..2000];
+    std::fs::write(&path, text).unwrap();
+    let connection = open(&path).unwrap();
+    let error = connection.execute_batch("CREATE TABLE t(a, b)").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase));
+    drop(connection);
+    assert_eq!(std::fs::read(&path).unwrap(), text.as_bytes());
+}
+
+#[test]
+fn a_side_file_that_cannot_be_made_leaves_the_database_to_stock_sqlite() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    std::fs::create_dir(side_of(&path)).unwrap();
+    let connection = open(&path).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    assert_eq!(rows(&Connection::open(&path).unwrap()).len(), 1);
+}
+
+#[test]
+fn a_file_that_is_cut_under_the_mapping_is_an_error() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let connection = open(&path).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    let error = connection.execute_batch("SELECT * FROM t").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt));
+    // Within a transaction nobody looks at the size: the access itself fails.
+    let path = directory.path().join("other");
+    let connection = open(&path).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b); BEGIN; INSERT INTO t VALUES(1, 1)").unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    let error = connection.execute_batch("COMMIT").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
+}
+
+#[test]
+fn a_forked_child_is_refused_and_takes_nothing_from_its_parent() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    // A process with one thread: what others hold when it forks would stay held in the child.
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "bad::forker", "--ignored", "--test-threads=1"])
+        .env("PERDURA_TEST_PATH", &path)
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    assert_eq!(rows(&stock(&path)).len(), 2);
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn forker() {
+    let Ok(path) = std::env::var("PERDURA_TEST_PATH") else { return };
+    let connection = open(Path::new(&path)).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    let refused = in_forked_child(|| {
+        let result = connection.execute_batch("INSERT INTO t VALUES(2, 'two')");
+        result.is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
+    });
+    assert!(refused);
+    connection.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
+    connection.close().unwrap();
+}
+
+#[test]
+fn a_full_medium_is_an_error_and_loses_nothing() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    // A process whose files may have 2 MiB.
+    let ended = Command::new("sh")
+        .args(["-c", "ulimit -f 4096; exec \"$0\" --exact bad::filler --ignored"])
+        .arg(std::env::current_exe().unwrap())
+        .env("PERDURA_TEST_PATH", &path)
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    let found = stock(&path);
+    let numbers: (i64, i64) = found
+        .query_row("SELECT count(*), max(a) FROM t", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!(numbers.0, numbers.1);
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn filler() {
+    let Ok(path) = std::env::var("PERDURA_TEST_PATH") else { return };
+    let connection = open(Path::new(&path)).unwrap();
+    connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    let insert = |number: i64| {
+        connection.execute("INSERT INTO t VALUES(?1, hex(zeroblob(20000)))", [number])
+    };
+    let (number, error) =
+        (1..).find_map(|number| insert(number).err().map(|error| (number, error))).unwrap();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DiskFull));
+    check(&connection);
+    let there: i64 = connection.query_row("SELECT max(a) FROM t", [], |row| row.get(0)).unwrap();
+    assert_eq!(there, number - 1);
+    // With room again it goes on.
+    connection.execute("DELETE FROM t WHERE a > ?1", [number - 5]).unwrap();
+    insert(number - 4).unwrap();
+    connection.close().unwrap();
+}

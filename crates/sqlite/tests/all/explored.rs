@@ -1,0 +1,329 @@
+//! SQLite itself above, a recording below: every crash state is recovered with our store, made plain, and
+//! read by stock SQLite.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+use perdura_sqlite::database::{Failure, How, Level, MainFile, Opened, Opener};
+use perdura_sqlite::store::connection::{Media, Mode, Store};
+use perdura_sqlite::store::region::Region;
+use pm::{Memory, Recording, Replay, Trace};
+use rusqlite::Connection;
+
+use crate::registered::open_recording;
+
+/// Bytes of a slot: the larger transactions do not fit.
+const SLOT: u64 = 4 << 10;
+/// Bytes of the side file's part of the recording.
+const SIDE: u64 = 192 << 10;
+const DATA: u64 = 256 << 10;
+
+type Rows = Vec<(i64, Option<String>)>;
+
+/// Stands for the rows of a database that has no table.
+fn no_table() -> Rows {
+    vec![(-1, None)]
+}
+
+/// Recordings by the names of databases.
+static MEMORIES: Mutex<Vec<(String, Recording)>> = Mutex::new(Vec::new());
+
+fn media(memory: &Recording) -> Media<Recording> {
+    Media {
+        data: Region::new(memory.clone(), SIDE, DATA),
+        side: Region::new(memory.clone(), 0, SIDE),
+        fenced_apart: false,
+    }
+}
+
+/// Opens databases in recordings.
+#[derive(Debug)]
+pub(crate) struct RecordingOpener;
+
+impl Opener for RecordingOpener {
+    fn open(&self, path: &Path, _: &How) -> Opened {
+        let memories = MEMORIES.lock().unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let (_, memory) = memories.iter().find(|(known, _)| known == name).unwrap();
+        let store = Store::open(media(memory), 0, 0x1234_5678_9abc_def1, SLOT).unwrap();
+        Opened::Ours(Box::new(Alone { store, level: Level::None }))
+    }
+}
+
+/// A database in a recording, of one connection.
+#[derive(Debug)]
+struct Alone {
+    store: Store<Recording>,
+    level: Level,
+}
+
+impl MainFile for Alone {
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
+        Ok(self.store.read(at, out)?)
+    }
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        Ok(self.store.write(at, bytes)?)
+    }
+    fn truncate(&mut self, to: u64) -> Result<(), Failure> {
+        self.store.truncate(to);
+        Ok(())
+    }
+    fn size(&mut self) -> Result<u64, Failure> {
+        Ok(self.store.size())
+    }
+    fn commit(&mut self, _: bool) -> Result<(), Failure> {
+        assert_eq!(self.level, Level::Exclusive);
+        Ok(self.store.commit()?)
+    }
+    fn end(&mut self) -> Result<(), Failure> {
+        if self.store.has_size_only() {
+            self.store.commit()?;
+        }
+        Ok(())
+    }
+    fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        self.level = to;
+        Ok(())
+    }
+    fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        self.level = to;
+        if to <= Level::Shared {
+            self.store.discard();
+        }
+        Ok(())
+    }
+    fn level(&self) -> Level {
+        self.level
+    }
+    fn is_reserved(&mut self) -> Result<bool, Failure> {
+        Ok(self.level >= Level::Reserved)
+    }
+    fn has_moved(&self) -> bool {
+        false
+    }
+    fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {
+        let mode = Mode::of(value.filter(|_| name == "perdura_mode")?)?;
+        self.store.set_mode(mode);
+        Some(Ok(mode.name().into()))
+    }
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The statements, each a transaction.
+fn statements() -> Vec<String> {
+    let texts = |from: usize, to: usize, len: usize| {
+        (from..to).map(move |key| format!("INSERT INTO t VALUES({key}, hex(zeroblob({len})))"))
+    };
+    let mut all = vec!["CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)".to_owned()];
+    all.extend(texts(1, 14, 40));
+    all.push("CREATE INDEX i ON t(b)".into());
+    all.extend(texts(14, 22, 90));
+    all.push("UPDATE t SET b = a || b WHERE a % 3 = 0".into());
+    all.push("DELETE FROM t WHERE a BETWEEN 4 AND 12".into());
+    all.push("BEGIN; DELETE FROM t; ROLLBACK".into());
+    all.push("BEGIN; UPDATE t SET b = 'x' WHERE a = 1; SAVEPOINT s; DELETE FROM t; ROLLBACK TO s; COMMIT".into());
+    all.push("VACUUM".into());
+    all.extend(texts(30, 34, 700));
+    // Two that fit into no slot, one behind the other.
+    all.push("UPDATE t SET b = hex(zeroblob(900))".into());
+    all.push("UPDATE t SET b = replace(b, '00', '12')".into());
+    all.push("DELETE FROM t WHERE a > 20".into());
+    all.push("PRAGMA incremental_vacuum".into());
+    all.extend(texts(40, 44, 10));
+    all
+}
+
+/// What was recorded, and the rows behind each statement.
+fn recorded(name: &str, mode: Mode, page_bytes: u32, vacuum: &str) -> (Trace, Vec<Rows>) {
+    let memory = Recording::new(SIDE + DATA).unwrap();
+    memory.grow(SIDE + 4096).unwrap();
+    // A side file that means nothing is there already.
+    media(&memory).side.copy(0, &[0xa5; 8192]);
+    MEMORIES.lock().unwrap().push((name.into(), memory.clone()));
+    memory.start();
+    let connection = open_recording(name).unwrap();
+    let set = format!(
+        "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {vacuum};
+         PRAGMA cache_size = 5; PRAGMA perdura_mode = {}",
+        mode.name()
+    );
+    connection.execute_batch(&set).unwrap();
+    let model = Connection::open_in_memory().unwrap();
+    model.execute_batch(&set).unwrap();
+    let mut models = vec![no_table()];
+    for (number, statement) in statements().iter().enumerate() {
+        connection.execute_batch(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        memory.note(number as u64 + 1);
+        model.execute_batch(statement).unwrap();
+        models.push(crate::sql::rows(&model));
+        assert_eq!(models.last(), Some(&crate::sql::rows(&connection)), "{statement}");
+    }
+    (memory.stop(), models)
+}
+
+/// Reads plain databases with stock SQLite.
+struct Reader {
+    directory: tempfile::TempDir,
+    known: HashMap<Vec<u8>, Result<Rows, String>>,
+}
+
+impl Reader {
+    fn new() -> Self {
+        Self { directory: crate::sql::folder(), known: HashMap::new() }
+    }
+
+    fn read(&mut self, plain: Vec<u8>) -> Result<Rows, String> {
+        let path = self.directory.path().join("db");
+        let known = self.known.entry(plain);
+        let plain = known.key().clone();
+        known
+            .or_insert_with(|| {
+                std::fs::write(&path, &plain).unwrap();
+                read(&path).map_err(|error| error.to_string())?
+            })
+            .clone()
+    }
+}
+
+fn read(path: &Path) -> rusqlite::Result<Result<Rows, String>> {
+    let connection = Connection::open(path)?;
+    let answer: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+    if answer != "ok" {
+        return Ok(Err(answer));
+    }
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(Ok(if tables == 0 { no_table() } else { crate::sql::rows(&connection) }))
+}
+
+/// Recovers a state, and returns the plain file.
+fn recover(memory: &Recording) -> Result<Vec<u8>, String> {
+    let text = |error: perdura_sqlite::store::error::StoreError| error.to_string();
+    let bytes = media(memory).data.len();
+    // A file without the marker has nothing yet.
+    let mut header = vec![0; bytes.min(100) as usize];
+    media(memory).data.read_into(0, &mut header).map_err(|error| error.to_string())?;
+    if !perdura_sqlite::store::page1::is_marked(&header) {
+        return Ok(Vec::new());
+    }
+    let mut store = Store::open(media(memory), bytes, 1, SLOT).map_err(text)?;
+    store.settle().map_err(text)?;
+    store.make_plain().map_err(text)?;
+    let mut plain = vec![0; store.size() as usize];
+    media(memory).data.read_into(0, &mut plain).map_err(|error| error.to_string())?;
+    Ok(plain)
+}
+
+fn compare(rows: &Rows, models: &[Rows], noted: u64) -> Result<(), String> {
+    let noted = noted as usize;
+    // The transaction that was under way may have committed.
+    if [noted, noted + 1].iter().any(|number| models.get(*number) == Some(rows)) {
+        return Ok(());
+    }
+    Err(format!("behind statement {noted} the rows are those of none: {rows:?}"))
+}
+
+/// Explores a trace, and crashes of the recoveries of one state in `again`.
+fn explore(trace: &Trace, models: &[Rows], bound: u64, again: u64) -> pm::Explored {
+    let mut reader = Reader::new();
+    let mut number = 0;
+    Replay::new(trace).explore(bound, 1, |image, noted| {
+        let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+        number += 1;
+        let twice = number % again == 0;
+        if twice {
+            memory.start();
+        }
+        let rows = reader.read(recover(&memory)?)?;
+        compare(&rows, models, noted)?;
+        if twice {
+            let recovery = memory.stop();
+            let explored = Replay::new(&recovery).explore(8, 2, |image, _| {
+                let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+                let plain = recover(&memory)?;
+                // The marker may be cleared already: then it is what the file system kept.
+                if plain.is_empty() {
+                    return Ok(());
+                }
+                let found = reader.read(plain)?;
+                if found == rows { Ok(()) } else { Err(format!("{found:?}, not {rows:?}")) }
+            });
+            if let Some(why) = explored.failed {
+                return Err(format!("a crash in recovery: {why}"));
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn every_crash_state_is_a_whole_number_of_transactions_to_stock_sqlite() {
+    for (name, mode, page_bytes, bound) in
+        [("diffs", Mode::Fash1, 1024, 24), ("full", Mode::Full, 512, 8)]
+    {
+        let (trace, models) = recorded(name, mode, page_bytes, "incremental");
+        let explored = explore(&trace, &models, bound, 40);
+        assert_eq!(explored.failed, None, "{name}");
+        println!("{name}: {} points, {} states", explored.points, explored.states);
+        assert!(explored.states > 900, "{name}: {explored:?}");
+    }
+}
+
+#[test]
+fn every_kill_leaves_a_whole_number_of_transactions() {
+    let (trace, models) = recorded("kills", Mode::Fash1, 1024, "full");
+    let mut notes = vec![0];
+    for event in &trace.events {
+        let last = *notes.last().unwrap();
+        notes.push(if let pm::Event::Note(note) = event.event { note } else { last });
+    }
+    let (mut reader, mut states) = (Reader::new(), 0);
+    trace.process_states(|events, image| {
+        // All stores of each commit, and of long copies the first ones: the rest differs in the log alone.
+        states += 1;
+        if states % 9 != 0 {
+            return;
+        }
+        let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+        let rows = recover(&memory).and_then(|plain| reader.read(plain));
+        rows.and_then(|rows| compare(&rows, &models, notes[events])).unwrap();
+    });
+    assert!(states > 500, "{states}");
+}
+
+/// The source's line of a file that has this text, for instructions that need not be noticed.
+fn line_of(source: &str, text: &str) -> String {
+    let line = source.lines().position(|line| line.contains(text)).expect(text) + 1;
+    format!(":{line}")
+}
+
+#[test]
+fn an_instruction_that_is_left_out_is_noticed() {
+    // Without that, a new database is one commit, and the first note comes right behind it.
+    let (trace, models) = recorded("left-out", Mode::Fash1, 1024, "none");
+    let (side, connection) =
+        (include_str!("../../src/store/side.rs"), include_str!("../../src/store/connection.rs"));
+    // For live connections alone: never flushed.
+    let live = [
+        format!("side.rs{}", line_of(side, "store(BEGUN_AT, 0)")),
+        format!("side.rs{}", line_of(side, "store(APPLIED_AT, 0)")),
+        format!("connection.rs{}", line_of(connection, "self.side.begin(number)")),
+        format!("connection.rs{}", line_of(connection, "self.side.applied(number)")),
+    ];
+    let mut unnoticed = Vec::new();
+    for one in trace.instructions() {
+        let (name, without) = (one.to_string(), trace.without(one));
+        if live.iter().any(|line| name.ends_with(line)) {
+            continue;
+        }
+        // Few states of each point show most of them.
+        let noticed = |bound| explore(&without, &models, bound, u64::MAX).failed.is_some();
+        if !noticed(4) && !noticed(150) {
+            unnoticed.push(name);
+        }
+    }
+    assert_eq!(unnoticed, Vec::<String>::new());
+}

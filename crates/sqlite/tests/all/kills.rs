@@ -1,0 +1,130 @@
+//! Processes that are killed while they write.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rusqlite::{Connection, ErrorCode};
+
+use crate::registered::{open, stats};
+use crate::sql::{check, folder, side_of, stock};
+
+const PATH: &str = "PERDURA_TEST_PATH";
+const FIRST: &str = "PERDURA_TEST_FIRST";
+
+/// A process of the test `writer` below, which inserts numbers from `first` on and tells each.
+fn start(path: &Path, first: i64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(PATH, path)
+        .env(FIRST, first.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn writer() {
+    let Ok(path) = std::env::var(PATH) else { return };
+    let first: i64 = std::env::var(FIRST).unwrap().parse().unwrap();
+    let connection = open(Path::new(&path)).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
+    let mut out = std::io::stdout();
+    for number in first.. {
+        let text = "x".repeat(number as usize * 37 % 900);
+        connection
+            .execute_batch(&format!(
+                "BEGIN IMMEDIATE; INSERT INTO t VALUES({number}, '{text}');
+                 UPDATE t SET b = b || 'y' WHERE a = {first} + abs(random()) % {}; COMMIT",
+                number - first + 1
+            ))
+            .unwrap();
+        writeln!(out, "=told {number}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+/// Reads what a process tells, up to `most` numbers; returns the last one.
+fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize) -> Option<i64> {
+    let told = lines.map_while(Result::ok).filter_map(|line| {
+        // The test's own first line may stand before it.
+        line.split("=told ").nth(1).and_then(|number| number.trim().parse().ok())
+    });
+    told.take(most).last()
+}
+
+fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
+    let mut select =
+        connection.prepare("SELECT a FROM t WHERE a BETWEEN ?1 AND ?1 + 99999 ORDER BY a").unwrap();
+    select.query_map([first], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// Kills one of `writers` processes in each of `rounds`; nothing that was told is lost.
+fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let connection = open(&path).unwrap();
+    connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    connection.close().unwrap();
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut firsts: Vec<i64> = (1..=writers).map(|writer| writer * 1_000_000).collect();
+    for round in 0..rounds {
+        let mut children: Vec<_> = firsts.iter().map(|first| start(&path, *first)).collect();
+        let mut outs: Vec<_> = children
+            .iter_mut()
+            .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
+            .collect();
+        let victim = random.random_range(0..children.len());
+        let most = random.random_range(1..25);
+        let mut told = vec![None; outs.len()];
+        told[victim] = listen(&mut outs[victim], most);
+        children[victim].kill().unwrap();
+        // The others go on: locks, and what is half done, were the dead one's alone.
+        for other in (0..outs.len()).filter(|other| *other != victim) {
+            told[other] = listen(&mut outs[other], 3);
+            children[other].kill().unwrap();
+        }
+        for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut told) {
+            *last = listen(out, usize::MAX).or(*last);
+            child.wait().unwrap();
+        }
+        if round % 2 == 0 {
+            let refused = Connection::open(&path).unwrap().execute_batch("SELECT * FROM t");
+            let code = refused.unwrap_err().sqlite_error_code();
+            assert_eq!(code, Some(ErrorCode::NotADatabase), "round {round}");
+        }
+        let connection = open(&path).unwrap();
+        check(&connection);
+        assert_eq!(stats(&connection, "recoveries"), 1, "round {round}");
+        for (first, last) in firsts.iter_mut().zip(&told) {
+            let found = numbers(&connection, *first);
+            let last = last.unwrap_or(*first - 1);
+            let until = *first + found.len() as i64 - 1;
+            assert_eq!(found, (*first..=until).collect::<Vec<_>>(), "round {round}, seed {seed}");
+            assert!(until == last || until == last + 1, "round {round}: {until}, told {last}");
+            *first += found.len() as i64;
+        }
+        connection.close().unwrap();
+        if round % 3 == 0 {
+            check(&stock(&path));
+        }
+    }
+    assert!(!side_of(&path).exists());
+}
+
+#[test]
+fn a_kill_loses_nothing_that_was_told() {
+    kill_in_rounds(1, 5, 1);
+    kill_in_rounds(2, 4, 2);
+}
+
+#[test]
+#[ignore = "takes minutes: 1,000 kills of one process, and of one of four"]
+fn a_thousand_kills_lose_nothing_that_was_told() {
+    kill_in_rounds(1, 1000, 3);
+    kill_in_rounds(4, 1000, 4);
+}

@@ -1,0 +1,262 @@
+//! SQL of all kinds, over the VFS and over stock SQLite: they agree, and what is left is a plain file.
+
+use std::path::Path;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rusqlite::{Connection, Error, ErrorCode};
+
+use crate::registered::{open, stats};
+
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
+/// All rows of a table of numbers and texts.
+pub(crate) fn rows(connection: &Connection) -> Vec<(i64, Option<String>)> {
+    let mut select = connection.prepare("SELECT a, b FROM t ORDER BY a").unwrap();
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+pub(crate) fn check(connection: &Connection) {
+    let answer: String =
+        connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(answer, "ok");
+}
+
+pub(crate) fn side_of(path: &Path) -> std::path::PathBuf {
+    path.with_file_name(format!("{}-perdura", path.file_name().unwrap().to_str().unwrap()))
+}
+
+/// Opens a closed database with stock SQLite.
+pub(crate) fn stock(path: &Path) -> Connection {
+    assert!(!side_of(path).exists(), "a clean close removes the side file");
+    let header = std::fs::read(path).unwrap();
+    assert_eq!((header[18], header[19], &header[72..80]), (1, 1, &[0; 8][..]));
+    let connection = Connection::open(path).unwrap();
+    check(&connection);
+    connection
+}
+
+/// One statement of a random workload. Both databases are given the same.
+fn statement(random: &mut SmallRng) -> String {
+    let (key, many) = (random.random_range(0..400), random.random_range(1..900));
+    match random.random_range(0..14) {
+        0..5 => format!("INSERT OR REPLACE INTO t VALUES({key}, hex(zeroblob({many})))"),
+        5..7 => format!("UPDATE t SET b = b || 'x' WHERE a % 7 = {}", key % 7),
+        7..9 => format!("DELETE FROM t WHERE a BETWEEN {key} AND {}", key + many / 40),
+        9 => format!("SAVEPOINT s; DELETE FROM t WHERE a < {key}; ROLLBACK TO s; RELEASE s"),
+        10 => format!("BEGIN; UPDATE t SET b = NULL WHERE a > {key}; ROLLBACK"),
+        11 => format!("BEGIN; INSERT OR IGNORE INTO t VALUES({key}, 'new'); COMMIT"),
+        12 => "PRAGMA incremental_vacuum".into(),
+        _ if many % 10 == 0 => "VACUUM".into(),
+        _ => format!("SAVEPOINT s; UPDATE t SET b = {key} WHERE a < {key}; RELEASE s"),
+    }
+}
+
+#[test]
+fn random_sql_gives_what_stock_sqlite_gives_and_leaves_a_plain_file() {
+    for (seed, page_bytes) in [512, 1024, 4096, 8192, 65536].into_iter().enumerate() {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let mut random = SmallRng::seed_from_u64(seed as u64);
+        let model = Connection::open_in_memory().unwrap();
+        let mut connection = open(&path).unwrap();
+        for one in [&model, &connection] {
+            one.execute_batch(&format!(
+                "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {};
+                 PRAGMA cache_size = 10; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
+                 CREATE INDEX i ON t(b)",
+                seed % 3
+            ))
+            .unwrap();
+        }
+        for step in 0..120 {
+            let statement = statement(&mut random);
+            for one in [&model, &connection] {
+                one.execute_batch(&statement).unwrap_or_else(|error| {
+                    panic!("{page_bytes} bytes, step {step}, {statement}: {error}")
+                });
+            }
+            check(&connection);
+            if step % 30 == 29 {
+                assert!(stats(&connection, "commits") > 0);
+                connection.close().unwrap();
+                assert_eq!(rows(&stock(&path)), rows(&model), "{page_bytes} bytes, step {step}");
+                connection = open(&path).unwrap();
+                connection.execute_batch("PRAGMA cache_size = 10").unwrap();
+            }
+        }
+        check(&connection);
+        assert_eq!(rows(&connection), rows(&model));
+        let bytes: i64 = connection
+            .query_row(
+                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+                [],
+                |row| row.get(0),
+            )
+            .unwrap();
+        connection.close().unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes.cast_unsigned());
+    }
+}
+
+#[test]
+fn every_journal_mode_and_the_exclusive_one_commit_and_roll_back() {
+    let directory = folder();
+    for mode in ["delete", "truncate", "persist", "memory", "off"] {
+        for locking in ["normal", "exclusive"] {
+            let path = directory.path().join(format!("{mode}-{locking}"));
+            let connection = open(&path).unwrap();
+            let set = format!("PRAGMA locking_mode = {locking}; PRAGMA journal_mode = {mode}");
+            connection.execute_batch(&set).unwrap();
+            connection
+                .execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')")
+                .unwrap();
+            if mode != "off" {
+                connection.execute_batch("BEGIN; DELETE FROM t; ROLLBACK").unwrap();
+            }
+            assert_eq!(rows(&connection).len(), 1);
+            let wal: String =
+                connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0)).unwrap();
+            assert_ne!(wal, "wal", "it is answered truly");
+            connection.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+            connection.close().unwrap();
+            assert_eq!(rows(&stock(&path)).len(), 2);
+            assert!(!directory.path().join(format!("{mode}-{locking}-journal")).exists());
+        }
+    }
+}
+
+fn code_of(error: &Error) -> Option<ErrorCode> {
+    error.sqlite_error_code()
+}
+
+#[test]
+fn stock_sqlite_is_refused_while_a_database_is_live() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    // One that has it open, and has read it, before the first commit of ours.
+    let before = Connection::open(&path).unwrap();
+    before.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    let connection = open(&path).unwrap();
+    assert_eq!(rows(&connection), rows(&before));
+    before.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    assert_eq!(rows(&connection).len(), 2, "until then they share it");
+    connection.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
+    for stock in [before, Connection::open(&path).unwrap()] {
+        let error = stock.execute_batch("SELECT * FROM t").unwrap_err();
+        assert_eq!(code_of(&error), Some(ErrorCode::NotADatabase));
+        let error = stock.execute_batch("INSERT INTO t VALUES(4, 'four')").unwrap_err();
+        assert_eq!(code_of(&error), Some(ErrorCode::NotADatabase));
+    }
+    connection.close().unwrap();
+    assert_eq!(rows(&stock(&path)).len(), 3);
+}
+
+#[test]
+fn a_reader_of_stock_sqlite_keeps_the_first_commit_waiting() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let reader = Connection::open(&path).unwrap();
+    reader.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM t").unwrap();
+    let connection = open(&path).unwrap();
+    connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let error = connection.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap_err();
+    assert_eq!(code_of(&error), Some(ErrorCode::DatabaseBusy));
+    reader.execute_batch("COMMIT").unwrap();
+    connection.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+}
+
+#[test]
+fn connections_exclude_each_other_as_in_a_rollback_journal() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
+    for connection in [&one, &other] {
+        connection.busy_timeout(std::time::Duration::ZERO).unwrap();
+    }
+    one.execute_batch("CREATE TABLE t(a, b)").unwrap();
+    one.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES(1, 'one')").unwrap();
+    let busy = |result: rusqlite::Result<()>| {
+        assert_eq!(code_of(&result.unwrap_err()), Some(ErrorCode::DatabaseBusy));
+    };
+    busy(other.execute_batch("BEGIN IMMEDIATE"));
+    other.execute_batch("BEGIN; SELECT * FROM t").unwrap();
+    busy(one.execute_batch("COMMIT"));
+    let third = open(&path).unwrap();
+    third.busy_timeout(std::time::Duration::ZERO).unwrap();
+    busy(third.execute_batch("SELECT * FROM t"));
+    other.execute_batch("COMMIT").unwrap();
+    one.execute_batch("COMMIT").unwrap();
+    assert_eq!((rows(&other).len(), rows(&third).len()), (1, 1));
+    // The last one to close makes it plain, whoever has written.
+    one.close().unwrap();
+    assert!(side_of(&path).exists());
+    other.close().unwrap();
+    third.close().unwrap();
+    assert_eq!(rows(&stock(&path)).len(), 1);
+}
+
+#[test]
+fn a_hot_journal_of_stock_sqlite_is_rolled_back_at_the_first_open() {
+    let directory = folder();
+    let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one'); PRAGMA cache_size = 5;
+             BEGIN; WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n LIMIT 3000)
+             INSERT INTO t SELECT i, hex(zeroblob(100)) FROM n; UPDATE t SET b = 'lost'",
+        )
+        .unwrap();
+    // As a kill leaves them: pages have been spilled, the journal is there.
+    std::fs::copy(&path, &copy).unwrap();
+    std::fs::copy(directory.path().join("db-journal"), directory.path().join("copy-journal"))
+        .unwrap();
+    connection.execute_batch("ROLLBACK").unwrap();
+    let ours = open(&copy).unwrap();
+    assert_eq!(rows(&ours), [(1, Some("one".into()))]);
+    assert!(!directory.path().join("copy-journal").exists());
+    ours.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    ours.close().unwrap();
+    assert_eq!(rows(&stock(&copy)).len(), 2);
+}
+
+#[test]
+fn what_is_not_ours_is_stock_sqlites() {
+    let directory = folder();
+    let path = directory.path().join("wal");
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t(a, b)").unwrap();
+    drop(connection);
+    // A database with a write-ahead log of SQLite's, and one without a name.
+    let connection = open(&path).unwrap();
+    connection.execute_batch("INSERT INTO t VALUES(1, 'one')").unwrap();
+    assert!(directory.path().join("wal-wal").exists() && !side_of(&path).exists());
+    let nameless = open(Path::new("")).unwrap();
+    nameless.execute_batch("CREATE TABLE t(a, b)").unwrap();
+    let answered = nameless.query_row("PRAGMA perdura_mode", [], |row| row.get::<_, String>(0));
+    assert!(matches!(answered, Err(Error::QueryReturnedNoRows)));
+}
+
+#[test]
+fn pragmas_answer_and_refuse_what_is_not_built() {
+    let directory = folder();
+    let connection = open(&directory.path().join("db")).unwrap();
+    let ask = |pragma: &str| {
+        connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, String>(0))
+    };
+    assert_eq!(ask("perdura_mode").unwrap(), "fash1");
+    assert_eq!(ask("perdura_mode = full").unwrap(), "full");
+    assert_eq!(ask("perdura_domain").unwrap(), "process");
+    assert_eq!(ask("perdura_share").unwrap(), "perdura");
+    for wrong in ["perdura_mode = fast", "perdura_share = stock", "perdura_domain = adr"] {
+        assert!(ask(wrong).is_err(), "{wrong}");
+    }
+    connection.execute_batch("CREATE TABLE t(a, b)").unwrap();
+    assert_eq!(stats(&connection, "commits"), 1);
+    assert!(ask("perdura_stats").unwrap().starts_with('{'));
+}
