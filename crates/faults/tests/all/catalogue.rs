@@ -73,19 +73,16 @@ fn faults_of_fash_are_caught() {
 }
 
 #[test]
-#[ignore = "takes seconds; `fast` shows the same"]
 fn faults_of_nvwal_are_caught() {
     caught(EngineKind::Nvwal);
 }
 
 #[test]
-#[ignore = "takes seconds; `fast` shows the same"]
 fn faults_of_journal_are_caught() {
     caught(EngineKind::Journal);
 }
 
 #[test]
-#[ignore = "takes seconds; its log is that of `nvwal`"]
 fn faults_of_wal_are_caught() {
     caught(EngineKind::Wal);
 }
