@@ -51,6 +51,19 @@ pub struct Host {
 }
 
 impl Host {
+    /// Returns these latencies with the overlap of others: data that this host's caches hold do not say how
+    /// lines overlap that come from memory.
+    #[must_use]
+    pub fn overlapping_as(&self, others: &Self) -> Self {
+        let share = |ns: f64| ns / others.dependent_ns * self.dependent_ns;
+        Self {
+            near_ns: share(others.near_ns),
+            sequential_ns: share(others.sequential_ns),
+            independent_ns: share(others.independent_ns),
+            ..*self
+        }
+    }
+
     /// Measures this host in memory of so many bytes, rounded down to a power of two: a second for
     /// each 2 GiB.
     ///
@@ -232,6 +245,20 @@ mod tests {
         let classes = search_classes(8 << 20).unwrap();
         assert!((0.8..=1.1).contains(&classes.dependent), "{}", classes.dependent);
         assert!(classes.near > 0.5, "{}", classes.near);
+    }
+
+    #[test]
+    fn lines_overlap_as_in_other_memory_and_cost_what_they_cost_here() {
+        let host = |dependent_ns, near_ns| Host {
+            arena_bytes: 1 << 20,
+            dependent_ns,
+            near_ns,
+            sequential_ns: near_ns / 2.0,
+            independent_ns: near_ns / 4.0,
+        };
+        let (cached, memory) = (host(8.0, 8.0), host(128.0, 32.0));
+        assert_eq!(cached.overlapping_as(&memory), host(8.0, 2.0));
+        assert_eq!(memory.overlapping_as(&memory), memory);
     }
 
     #[test]
