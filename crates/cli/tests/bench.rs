@@ -2,6 +2,8 @@
 //! looks at a time.
 
 mod common;
+#[path = "common/report.rs"]
+mod report;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,6 +13,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::{Ran, perdura, run};
+use report::keys;
 use serde_json::Value;
 
 const RUN_KEYS: [&str; 26] = [
@@ -80,23 +83,20 @@ const PEERS: &str = if cfg!(feature = "rocksdb") {
 /// Those that can be killed and reopened.
 const DURABLE_PEERS: &str = PEERS.split_at("hashmap,".len()).1;
 
-fn keys(value: &Value) -> BTreeSet<&str> {
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
-}
-
 /// The keys of a run: it has an engine or a peer.
 fn expected<'a>(all: &[&'a str], run: &Value) -> BTreeSet<&'a str> {
     let absent = if run.get("engine").is_some() { "peer" } else { "engine" };
     all.iter().copied().filter(|key| *key != absent).collect()
 }
 
+/// The runs of a report, whose other keys are right.
 fn runs(ran: &Ran) -> Vec<Value> {
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let runs = report::runs(ran);
     let report: Value = serde_json::from_str(&ran.out).expect("JSON");
     assert_eq!(keys(&report), BTreeSet::from(["perdura", "host", "runs"]));
     let host = BTreeSet::from(["cpu", "cores", "flush", "medium", "kernel"]);
     assert_eq!(keys(&report["host"]), host);
-    report["runs"].as_array().expect("a list").clone()
+    runs
 }
 
 /// Runs in a directory of its own, which is empty afterwards.

@@ -1,10 +1,13 @@
 //! `perdura bench slotted` at a tiny scale: what it reports, and what it refuses. No test looks at a time.
 
 mod common;
+#[path = "common/report.rs"]
+mod report;
 
 use std::collections::BTreeSet;
 
 use common::{Ran, run};
+use report::{keys, runs};
 use serde_json::Value;
 
 const KEYS: [&str; 33] = [
@@ -47,21 +50,13 @@ fn bench(arguments: &[&str]) -> Ran {
     run(&[&["bench", "slotted", "--tuples", "300", "--txns", "200"], arguments].concat())
 }
 
-fn runs(ran: &Ran) -> Vec<Value> {
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
-    report["runs"].as_array().expect("a list").clone()
-}
-
 #[test]
 fn all_schemes_report_the_documented_keys_and_end_with_the_same_contents() {
     let found = runs(&bench(&["--domain", "adr", "--repeat", "3", "--steps", "--json", "-"]));
     let names: Vec<_> = found.iter().map(|run| run["engine"].as_str().expect("a name")).collect();
     assert_eq!(names, ["fast", "fash", "nvwal", "journal", "wal", "fash1", "fast1", "word"]);
     for run in &found {
-        let keys: BTreeSet<&str> =
-            run.as_object().expect("an object").keys().map(String::as_str).collect();
-        assert_eq!(keys, KEYS.into_iter().collect());
+        assert_eq!(keys(run), KEYS.into_iter().collect());
         assert_eq!((&run["workload"], &run["mix"]), (&"slotted".into(), &"insert".into()));
         assert_eq!((&run["modelled"], &run["domain"]), (&true.into(), &"adr".into()));
         assert_eq!(run["throughput_spread"]["n"], 3);

@@ -2,10 +2,13 @@
 //! kill loses nothing. No test looks at a time.
 
 mod common;
+#[path = "common/report.rs"]
+mod report;
 
 use std::collections::BTreeSet;
 
 use common::{Ran, run};
+use report::{keys, runs};
 use serde_json::Value;
 
 /// Keys of the runs of both.
@@ -49,22 +52,12 @@ const KINDS: [&str; 7] = [
     "update_subscriber_data",
 ];
 
-fn keys(value: &Value) -> BTreeSet<&str> {
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
-}
-
 fn expected_keys(more: &[&'static str]) -> BTreeSet<&'static str> {
     KEYS.into_iter().chain(more.iter().copied()).collect()
 }
 
 fn bench(workload: &str, arguments: &[&str]) -> Ran {
     run(&[&["bench", workload], arguments].concat())
-}
-
-fn runs(ran: &Ran) -> Vec<Value> {
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
-    report["runs"].as_array().expect("a list").clone()
 }
 
 /// These checks, all true.

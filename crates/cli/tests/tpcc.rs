@@ -2,10 +2,13 @@
 //! loses nothing. No test looks at a time.
 
 mod common;
+#[path = "common/report.rs"]
+mod report;
 
 use std::collections::BTreeSet;
 
 use common::{Ran, run};
+use report::{keys, runs};
 use serde_json::Value;
 
 const RUN_KEYS: [&str; 32] = [
@@ -73,18 +76,8 @@ const RECOVERY_KEYS: [&str; 27] = [
 ];
 const SCALE: [&str; 4] = ["--items", "200", "--customers", "30"];
 
-fn keys(value: &Value) -> BTreeSet<&str> {
-    value.as_object().expect("an object").keys().map(String::as_str).collect()
-}
-
 fn tpcc(arguments: &[&str]) -> Ran {
     run(&[&["bench", "tpcc"], &SCALE[..], arguments].concat())
-}
-
-fn runs(ran: &Ran) -> Vec<Value> {
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
-    report["runs"].as_array().expect("a list").clone()
 }
 
 /// The twelve conditions, all true.
