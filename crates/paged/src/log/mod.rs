@@ -109,6 +109,8 @@ pub struct Chain {
     pub aside_records: u64,
     /// The bytes set aside by [`LogManager::reserve`] for what it appends next.
     pub ahead: u64,
+    /// The number of records set aside with them, where the manager counts them.
+    pub ahead_records: u64,
 }
 
 impl Chain {

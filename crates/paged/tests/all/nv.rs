@@ -712,3 +712,27 @@ fn what_a_restart_has_read_after_a_kill_is_durable() {
         assert!(needed >= 2, "object and entry: {noticed:?}");
     }
 }
+
+/// A record for each line would be more than the ring has entries: a large value has records of many lines.
+#[test]
+fn a_large_value_reserves_no_more_records_than_a_transaction_may_have() {
+    const VALUE: usize = 3000;
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let log = create_with(&memory(), persist);
+        for tx in 1..=ENTRIES {
+            let (mut large, mut small) = (Chain::new(TxNo(2 * tx)), Chain::new(TxNo(2 * tx + 1)));
+            log.reserve(&mut large, VALUE as u64).unwrap();
+            for part in [tx as u8; VALUE].chunks(400) {
+                log.append(&mut large, &change(part)).unwrap();
+            }
+            log.unreserve(&mut large);
+            // The records that were not needed are there for others.
+            log.reserve(&mut small, 200).unwrap();
+            log.append(&mut small, &change(&[1; 200])).unwrap();
+            log.commit(&mut small).unwrap();
+            let end = log.commit(&mut large).unwrap();
+            log.force(end).unwrap();
+            log.truncate(end, end).unwrap();
+        }
+    }
+}

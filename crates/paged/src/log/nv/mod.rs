@@ -373,11 +373,22 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         Ok(is_exhausted())
     }
 
+    /// Takes records from those that were reserved ahead, and gives back those that can not come any more.
+    fn give_back_records(&self, chain: &mut Chain, taken: u64) {
+        let left = chain.ahead_records - taken;
+        chain.ahead_records = left.min(chain.ahead / object::ALIGN);
+        if left > chain.ahead_records {
+            self.entries.give_back(left - chain.ahead_records);
+            self.room.note_little();
+        }
+    }
+
     /// Gives back everything that a chain had set aside.
     fn give_back(&self, chain: &mut Chain) {
-        self.entries.give_back(chain.aside_records + chain.ahead / object::ALIGN);
+        self.entries.give_back(chain.aside_records + chain.ahead_records);
         self.bytes.give_back(chain.aside + chain.ahead);
-        (chain.aside, chain.aside_records, chain.ahead) = (0, 0, 0);
+        (chain.aside, chain.aside_records) = (0, 0);
+        (chain.ahead, chain.ahead_records) = (0, 0);
         self.room.end_all(&*self.threads);
     }
 }
@@ -388,11 +399,17 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         let wanted = 2 * payload.next_multiple_of(object::ALIGN) + first;
         let bytes = wanted.saturating_sub(chain.ahead);
         self.check_size(chain, 2, wanted)?;
+        // A record for each line, but not more than the transaction may have in all: large values have
+        // records of many lines.
+        let has = chain.records + chain.aside_records;
+        let may_have = (self.entries.all / 2).saturating_sub(has);
+        let records = (wanted / object::ALIGN).min(may_have).saturating_sub(chain.ahead_records);
         loop {
             self.threads.point();
             self.healthy()?;
-            if self.take(bytes / object::ALIGN, bytes, false) {
+            if self.take(records, bytes, false) {
                 chain.ahead += bytes;
+                chain.ahead_records += records;
                 return Ok(());
             }
             if !self.free_again()? {
@@ -411,9 +428,8 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn unreserve(&self, chain: &mut Chain) {
-        let ahead = std::mem::take(&mut chain.ahead);
-        self.entries.give_back(ahead / object::ALIGN);
-        self.bytes.give_back(ahead);
+        self.entries.give_back(std::mem::take(&mut chain.ahead_records));
+        self.bytes.give_back(std::mem::take(&mut chain.ahead));
         self.room.end_all(&*self.threads);
     }
 
@@ -440,23 +456,19 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         let needed = bytes - taken + more;
         let needed_records = 1 - taken_records + more_records;
         let ahead = needed.min(chain.ahead);
-        // What was reserved ahead counts an entry for each line.
-        let entries = ahead / object::ALIGN;
+        let ahead_records = needed_records.min(chain.ahead_records);
         let checkpoint = matches!(record.kind, Kind::CheckpointBegin | Kind::CheckpointEnd);
         if record.kind == Kind::CheckpointBegin && self.is_in_vain()? {
             return Err(PagedError::LogFull { bytes: needed, free: 0 });
         }
-        if !self.take(needed_records.saturating_sub(entries), needed - ahead, checkpoint) {
+        if !self.take(needed_records - ahead_records, needed - ahead, checkpoint) {
             return Err(PagedError::LogFull { bytes: needed, free: self.bytes.free() });
         }
         let lsn = self.insert(chain, record, bytes);
-        if entries > needed_records {
-            self.entries.give_back(entries - needed_records);
-            self.room.note_little();
-        }
         chain.aside = chain.aside + more - taken;
         chain.aside_records = chain.aside_records + more_records - taken_records;
         chain.ahead -= ahead;
+        self.give_back_records(chain, ahead_records);
         chain.used += bytes;
         chain.records += 1;
         chain.last = lsn;
