@@ -8,7 +8,7 @@ use perdura::{
     Value,
 };
 
-use super::{Own, Setup, Store, Tuple, Under, each_known, holds, small, values};
+use super::{Own, Store, Tuple, each_known, holds, small, values};
 
 /// The largest value that a column can hold.
 const MOST: usize = 16 << 20;
@@ -65,15 +65,10 @@ fn check(db: &Database, expected: &[Tuple]) {
     assert_eq!((report.tuples, report.leaked, report.dangling), (expected.len() as u64, 0, 0));
 }
 
-/// Small in every way but the log, of which a transaction may have half.
-fn roomy(engine: impl Into<Under>) -> Setup {
-    small(engine).map(|options| options.tune("log_bytes", 80 << 20))
-}
-
 #[test]
 fn values_of_several_chunks_come_back_change_and_go() {
     each_known(|engine| {
-        let mut store = Store::new(&blobs(), roomy(engine));
+        let mut store = Store::new(&blobs(), small(engine));
         let table = store.db().table("blob").unwrap();
         let mut expected: Vec<Tuple> = Vec::new();
         for (id, size) in SIZES.into_iter().enumerate() {
@@ -118,9 +113,9 @@ fn copies(engine: EngineKind, store: &Store, expected: &[Tuple]) {
     for (name, engine) in [("same", engine), ("other", other)] {
         Backup::open(at("backup"))
             .unwrap()
-            .restore(at(name), &roomy(engine).options, &mut |_| ())
+            .restore(at(name), &small(engine).options, &mut |_| ())
             .unwrap();
-        check(&Database::open(at(name), &roomy(engine).options).unwrap(), expected);
+        check(&Database::open(at(name), &small(engine).options).unwrap(), expected);
     }
     let mut lines = Vec::new();
     store.db().dump_to(&mut lines, "lines", &[], &mut |_| ()).unwrap();
@@ -129,13 +124,13 @@ fn copies(engine: EngineKind, store: &Store, expected: &[Tuple]) {
     Database::create_from_lines(
         &to,
         None,
-        &roomy(engine).options,
+        &small(engine).options,
         &mut lines,
         &options,
         &mut |_| (),
     )
     .unwrap();
-    check(&Database::open(at("lines"), &roomy(engine).options).unwrap(), expected);
+    check(&Database::open(at("lines"), &small(engine).options).unwrap(), expected);
 }
 
 /// More than a MemTable, a log buffer or a cache of pages holds; in chunks of the default size.
