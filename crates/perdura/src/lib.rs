@@ -152,8 +152,9 @@ pub use exports::engine::{
     JournalStats, Limits, LogFigures, LogOptions, LogStats, NvDiskOptions, NvDiskStats,
     NvLoggingFocOptions, NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats, NvmCowOptions,
     NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats, NvwalOptions, NvwalStats,
-    OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveryReport,
-    RunStats, SofortOptions, SofortStats, TxId, Unfinished, WalOptions, WalStats, WorkDone,
+    OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveredLog,
+    RecoveryReport, RunStats, SofortOptions, SofortStats, TxId, Unfinished, WalOptions, WalStats,
+    WorkDone,
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,

@@ -26,6 +26,7 @@ use crate::Result;
 use crate::layout::FRAMES_AT;
 use crate::log::{Frames, apply};
 use crate::phases::{CHECKPOINT, LOG_FLUSH};
+use crate::recovered::{Recovered, Watch};
 
 /// Frames that are committed.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub struct Alternate<M> {
     next: u64,
     /// Lines of the last checkpoint, which the next commit flushes.
     stored: LineSet,
+    recovered: Recovered,
 }
 
 /// Bytes of each of the two logs in an object of so many.
@@ -51,9 +53,14 @@ fn half(bytes: u64) -> u64 {
 }
 
 impl<M: Memory> Alternate<M> {
+    fn new(memory: M, at: u64, bytes: u64, link: u64) -> Self {
+        let (stored, recovered) = (LineSet::new(), Recovered::default());
+        Self { memory, at, bytes, link, next: 1, stored, recovered }
+    }
+
     /// Empty logs in an object of `bytes` bytes at `at`, durably; the word at `link` leads there.
     pub fn create(memory: M, at: u64, bytes: u64, link: u64) -> Self {
-        let logs = Self { memory, at, bytes, link, next: 1, stored: LineSet::new() };
+        let logs = Self::new(memory, at, bytes, link);
         let mut lines = LineSet::new();
         (0..2).for_each(|number| logs.empty(number, &mut lines));
         lines.flush(&logs.memory);
@@ -66,7 +73,7 @@ impl<M: Memory> Alternate<M> {
     /// # Errors
     /// A committed frame leads outside of the memory.
     pub fn open(memory: M, at: u64, bytes: u64, link: u64) -> Result<Self> {
-        let mut logs = Self { memory, at, bytes, link, next: 1, stored: LineSet::new() };
+        let (mut watch, mut logs) = (Watch::start(), Self::new(memory, at, bytes, link));
         let mut lines = LineSet::new();
         let mut found = Vec::new();
         for number in 0..2 {
@@ -81,6 +88,7 @@ impl<M: Memory> Alternate<M> {
         {
             return Err(Bad::Damaged { what: "numbers of two logs", at }.into());
         }
+        watch.log_is_read();
         // A killed process may have stored all of it, and nothing of it be durable.
         for (number, frames) in &found {
             let bytes = frames.bytes.len() as u64;
@@ -95,6 +103,11 @@ impl<M: Memory> Alternate<M> {
         }
         lines.flush(&logs.memory);
         logs.memory.fence();
+        if !found.is_empty() {
+            let sizes = found.iter().map(|(_, frames)| frames.size());
+            let size = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+            logs.recovered = watch.recovered(found.len() as u64, size);
+        }
         Ok(logs)
     }
 
@@ -106,6 +119,11 @@ impl<M: Memory> Alternate<M> {
     /// The place of the object that the logs lie in.
     pub fn at(&self) -> u64 {
         self.at
+    }
+
+    /// The work of the opening.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
     }
 
     fn log(&self, number: u64) -> u64 {
@@ -201,7 +219,7 @@ impl<M: Memory> Alternate<M> {
         lane.mini_free(self.at)?;
         lane.mini_commit(&mut lines);
         lane.fence_flushed();
-        *self = Self { next: self.next, ..logs };
+        *self = Self { next: self.next, recovered: self.recovered, ..logs };
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ use crate::Result;
 use crate::flaw::{self, Flaw};
 use crate::layout::FRAMES_AT;
 use crate::log::{Frames, apply};
+use crate::recovered::{Recovered, Watch};
 
 /// Bytes of a block (as NVWAL's).
 pub const BLOCK_BYTES: u64 = 8 << 10;
@@ -39,6 +40,7 @@ pub struct Blocks<M> {
     /// The first blocks of the chain, as far as it was needed.
     blocks: Vec<u64>,
     tail: u64,
+    recovered: Recovered,
 }
 
 impl<M: Memory> Blocks<M> {
@@ -48,8 +50,10 @@ impl<M: Memory> Blocks<M> {
     /// # Errors
     /// The log is damaged.
     pub fn open(memory: M, first: u64) -> Result<Self> {
+        let mut watch = Watch::start();
         let tail = memory.load(Off::new(first), Acquire)?;
-        let mut log = Self { memory, blocks: vec![first], tail };
+        let recovered = Recovered::default();
+        let mut log = Self { memory, blocks: vec![first], tail, recovered };
         while tail > log.blocks.len() as u64 * PAYLOAD {
             if !log.follow()? {
                 return Err(Bad::Damaged { what: "tail of the log", at: first }.into());
@@ -69,9 +73,11 @@ impl<M: Memory> Blocks<M> {
                 log.memory.read_into(Off::new(range.start), &mut frames.bytes[start..])?;
             }
             frames.checked(&log.memory, first)?;
+            watch.log_is_read();
             log.checkpoint(|memory, lines| {
                 frames.each(|at, bytes| apply(memory, at, bytes, lines));
             });
+            log.recovered = watch.recovered(0, frames.size());
         }
         Ok(log)
     }
@@ -177,9 +183,14 @@ impl<M: Memory> Blocks<M> {
     /// The chain is damaged.
     pub fn places(&self) -> Result<Vec<u64>> {
         let (memory, blocks) = (self.memory.clone(), self.blocks.clone());
-        let mut whole = Self { memory, blocks, tail: self.tail };
+        let mut whole = Self { memory, blocks, ..*self };
         while whole.follow()? {}
         Ok(whole.blocks)
+    }
+
+    /// The work of the opening.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
     }
 
     /// Returns whether no frame is committed.

@@ -25,6 +25,7 @@
 //! | how keys are gone through | [`scan`](Direction) |
 //! | how a part of a transaction is undone | [`savepoint`] |
 //! | where long values lie | [`overflow`] |
+//! | what opening had to do | [`Recovered`] |
 //! | how a transaction commits | [`scheme`], [`log`], [`alternate`] |
 //! | whether the log has room for what it commits | [`part`], [`room`] |
 //! | which lines of headers may not be whole | `epoch` |
@@ -59,6 +60,7 @@ pub mod pages;
 pub mod part;
 pub mod phases;
 pub mod record;
+mod recovered;
 pub mod room;
 pub mod savepoint;
 mod scan;
@@ -72,6 +74,7 @@ mod work;
 pub use check::Census;
 pub use error::SlottedError;
 pub use layout::Options;
+pub use recovered::Recovered;
 pub use scan::Direction;
 pub use scheme::{
     Commits, Fash, Fash1, Fast, Fast1, FencedTwin, HeaderForm, Journal, Line, Nvwal, Scheme, Twin,

@@ -22,6 +22,7 @@ use crate::Result;
 use crate::flaw::{self, Flaw};
 use crate::layout::{FRAMES_AT, FrameHeader, IN_PLACE};
 use crate::phases::{RECORD_FLUSH, SLOT_HEADER};
+use crate::recovered::{Recovered, Watch};
 
 /// Frames of a log, in ordinary memory.
 #[derive(Default, Debug)]
@@ -49,6 +50,14 @@ impl Frames {
     /// Their bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    /// The number of those that have bytes, not a checksum of some, and the bytes of all.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let mut count = 0;
+        let whole = self.each(|_, _| count += 1);
+        debug_assert!(whole.is_some(), "frames that were checked");
+        (count, self.bytes())
     }
 
     /// Adds a frame: the bytes that lie `at` bytes behind `page` then.
@@ -157,13 +166,14 @@ pub struct Log<M> {
     link: u64,
     /// The mark was emptied, and the next commit flushes that.
     emptied: bool,
+    recovered: Recovered,
 }
 
 impl<M: Memory> Log<M> {
     /// The log of `bytes` bytes at `at`, which was found there or made; the word at `link` leads there.
     pub fn new(memory: M, at: u64, bytes: u64, link: u64) -> Self {
         // A process that was killed may have emptied it.
-        Self { memory, at, bytes, link, emptied: true }
+        Self { memory, at, bytes, link, emptied: true, recovered: Recovered::default() }
     }
 
     /// The memory that the log lies in.
@@ -179,6 +189,11 @@ impl<M: Memory> Log<M> {
     /// Bytes of the log.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The work of the opening.
+    pub fn recovered(&self) -> Recovered {
+        self.recovered
     }
 
     /// The place of the word that leads to the log.
@@ -207,7 +222,8 @@ impl<M: Memory> Log<M> {
         lane.mini_free(self.at)?;
         lane.mini_commit(&mut lines);
         lane.fence_flushed();
-        *self = Self::new(self.memory.clone(), larger, bytes, self.link);
+        let recovered = self.recovered;
+        *self = Self { recovered, ..Self::new(self.memory.clone(), larger, bytes, self.link) };
         Ok(())
     }
 
@@ -336,6 +352,7 @@ impl<M: Memory> Log<M> {
     /// A committed frame leads outside of the memory.
     #[track_caller]
     pub fn recover(&mut self) -> Result<bool> {
+        let mut watch = Watch::start();
         let word = self.memory.load(self.mark(), Acquire)?;
         if word == 0 {
             return Ok(false);
@@ -354,6 +371,7 @@ impl<M: Memory> Log<M> {
             return Ok(false);
         }
         frames.checked(&self.memory, self.at)?;
+        watch.log_is_read();
         let mut lines = LineSet::new();
         // The mark may be what a killed process had stored: with some of the headers durable it
         // has to be, too, with all that it speaks of.
@@ -370,6 +388,7 @@ impl<M: Memory> Log<M> {
         let marked = Flushed::lines(&self.memory, &mut lines, Marked(()));
         let marked = fence_for(&self.memory, marked);
         self.checkpoint(marked, &frames, &mut lines);
+        self.recovered = watch.recovered(1, frames.size());
         Ok(true)
     }
 }
@@ -411,12 +430,16 @@ mod tests {
         log.memory.copy(Off::new(4096 + 64 + 16), &[9]);
         assert!(!log.recover().unwrap());
         assert_eq!(log.memory.load(Off::new(8192), Acquire).unwrap(), 0);
+        assert_eq!(log.recovered(), Recovered::default());
         // As it was, it counts.
         log.memory.copy(Off::new(4096 + 64 + 16), &[7]);
         log.memory.store(log.mark(), word);
         assert!(log.recover().unwrap());
         assert_eq!(log.memory.load(Off::new(8192), Acquire).unwrap(), 7);
         assert_eq!(log.memory.load(Off::new(8208), Acquire).unwrap(), 0x0101_0101_0101_0101);
+        let Recovered { transactions, frames, frame_bytes, .. } = log.recovered();
+        // Two headers of 16 bytes, a word, and three of them.
+        assert_eq!((transactions, frames, frame_bytes), (1, 2, 64));
         assert!(!log.recover().unwrap());
     }
 

@@ -21,6 +21,7 @@ use crate::layout::{
 use crate::log::Log;
 use crate::page::{Node, committed};
 use crate::record::In;
+use crate::recovered::Recovered;
 use crate::scheme::{Commits, Parts, Records, Scheme};
 use crate::work::{Master, Work};
 
@@ -223,6 +224,11 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     /// The lane that the store allocates from.
     pub fn lane(&mut self) -> &mut Lane<M> {
         &mut self.lane
+    }
+
+    /// The work of the opening.
+    pub fn recovered(&self) -> Recovered {
+        self.scheme.recovered()
     }
 
     /// The commits since it was opened.

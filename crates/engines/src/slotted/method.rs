@@ -5,11 +5,11 @@ use std::sync::Arc;
 use heap::Heap;
 use pm::{Bad, Environment, Memory};
 use slotted::layout::{SEGMENT_HEADER, most_inline};
-use slotted::{Commits, Options, Scheme, Store};
+use slotted::{Commits, Options, Recovered, Scheme, Store};
 use storage::Catalog;
 
 use super::Slotted;
-use crate::contract::{Engine, Method, RecoveryReport, Resources};
+use crate::contract::{Engine, Method, RecoveredLog, RecoveryReport, Resources};
 use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::options::{OwnOptions, Setup};
@@ -95,6 +95,14 @@ fn tune<E: Environment, S: SlottedScheme<E>>(
     }
 }
 
+/// The work of the log when a partition was opened.
+fn report_of<E: Environment, S: SlottedScheme<E>>(recovered: &Recovered) -> RecoveryReport {
+    let Recovered { transactions, frames, frame_bytes, read_ns, applied_ns } = *recovered;
+    let (undone, redone) = if S::ROLLS_BACK { (transactions, 0) } else { (0, transactions) };
+    let log = RecoveredLog { frames, frame_bytes, read_ns, applied_ns };
+    RecoveryReport { undone, redone, log, ..RecoveryReport::default() }
+}
+
 fn root_name<E: Environment, S: SlottedScheme<E>>(partition: u32) -> String {
     format!("{}/{partition}", S::NAME)
 }
@@ -136,8 +144,8 @@ impl<E: Environment, S: SlottedScheme<E>> Method<E> for Slotted<E, S> {
         {
             return Err(Bad::Damaged { what: "master of slotted pages", at }.into());
         }
-        let engine = Self::over(store, heap.memory().clone(), tables);
-        Ok((engine, RecoveryReport::default()))
+        let report = report_of::<E, S>(&store.recovered());
+        Ok((Self::over(store, heap.memory().clone(), tables), report))
     }
 
     fn create_form(

@@ -356,7 +356,8 @@ impl<E: Environment, S: SlottedScheme<E>> Engine for Slotted<E, S> {
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        self.usable()
+        self.usable()?;
+        Ok(self.store.settle()?)
     }
 
     fn puts_off_work(&self) -> bool {
@@ -368,7 +369,8 @@ impl<E: Environment, S: SlottedScheme<E>> Engine for Slotted<E, S> {
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
-        self.abort()
+        self.abort()?;
+        self.checkpoint()
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {

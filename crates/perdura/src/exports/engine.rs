@@ -690,6 +690,21 @@ pub use engines::below::WorkDone;
 #[doc(inline)]
 pub use engines::RecoveryReport;
 
+/// The frames of a log on slotted pages that an opening has stored where they belong.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (directory, db, _) = accounts(&Options::new().engine(EngineKind::Nvwal));
+/// # let path = directory.path().join("accounts");
+/// db.abandon();
+/// let log: RecoveredLog = Database::open(&path, &Options::new())?.recovery_report().log;
+/// assert!(log.frames > 0 && log.frame_bytes > 0);
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::RecoveredLog;
+
 /// The result of a check of a whole database that is not damaged.
 ///
 /// ```

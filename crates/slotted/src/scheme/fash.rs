@@ -7,6 +7,7 @@ use super::{Change, Commits, Parts, Scheme, log_headers};
 use crate::Result;
 use crate::header::Kind;
 use crate::log::Log;
+use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -33,6 +34,10 @@ impl<M: Memory> Scheme<M> for Fash<M> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         Ok(vec![self.log.at()])
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.log.recovered()
     }
 
     fn counts(&self) -> Commits {

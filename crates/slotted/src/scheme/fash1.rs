@@ -8,6 +8,7 @@ use super::{Change, Commits, Parts, Records, Scheme};
 use crate::Result;
 use crate::alternate::Alternate;
 use crate::header::Kind;
+use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -39,6 +40,10 @@ impl<M: Memory> Scheme<M> for Fash1<M> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         Ok(vec![self.logs.at()])
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.logs.recovered()
     }
 
     fn counts(&self) -> Commits {

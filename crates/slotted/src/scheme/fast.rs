@@ -30,6 +30,7 @@ use crate::header::Kind;
 use crate::layout::{LINE, TWIN_BYTES, WORD};
 use crate::log::Log;
 use crate::phases::{CHECKPOINT, RECORD_FLUSH};
+use crate::recovered::Recovered;
 
 /// The form of a leaf's header, and how it is stored in place.
 pub trait HeaderForm: Debug + Send + 'static {
@@ -124,6 +125,10 @@ impl<M: Memory, H: HeaderForm> Scheme<M> for Fast<M, H> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         Ok(vec![self.log.at()])
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.log.recovered()
     }
 
     fn counts(&self) -> Commits {

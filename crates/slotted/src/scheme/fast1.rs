@@ -28,6 +28,7 @@ use crate::header::{Kind, sign};
 use crate::layout::{LINE, SLOT, WORD};
 use crate::log::Log;
 use crate::phases::{CHECKPOINT, LOG_FLUSH};
+use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -75,6 +76,10 @@ impl<M: Memory, const FENCED: bool> Scheme<M> for Fast1<M, FENCED> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         Ok(vec![self.log.at()])
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.log.recovered()
     }
 
     fn counts(&self) -> Commits {

@@ -22,6 +22,7 @@ use crate::header::Kind;
 use crate::log::{Frames, Log};
 use crate::part::Part;
 use crate::phases::{CHECKPOINT, COMPUTATION, HEAP, LOG_FLUSH, SLOT_HEADER};
+use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ impl<M: Memory> Scheme<M> for Journal<M> {
     const NUMBER: u32 = 4;
     const LEAF: Kind = Kind::Leaf;
     const RECORDS: Records = Records::Logged;
+    const ROLLS_BACK: bool = true;
     type Pages = Dram;
 
     fn open(parts: Parts<M>) -> Result<Self> {
@@ -57,6 +59,10 @@ impl<M: Memory> Scheme<M> for Journal<M> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         Ok(vec![self.log.at()])
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.log.recovered()
     }
 
     fn counts(&self) -> Commits {

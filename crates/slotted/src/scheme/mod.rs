@@ -34,6 +34,7 @@ use crate::layout::{FREE_AT, LOG_AT, ROOTS_AT};
 use crate::log::{Frames, Log};
 use crate::part::Part;
 use crate::phases::{CHECKPOINT, HEAP, LOG_FLUSH, SLOT_HEADER};
+use crate::recovered::Recovered;
 
 /// A header that a transaction changes: the page, where in it the header goes, its bytes.
 pub type NewHeader = (u64, usize, Vec<u8>);
@@ -175,6 +176,8 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     const LOG_BYTES: Option<u64> = None;
     /// The way in which records become durable.
     const RECORDS: Records = Records::Flushed;
+    /// True if the log undoes a transaction that has not committed; else it does committed ones again.
+    const ROLLS_BACK: bool = false;
     /// The memory in which pages are read and records are written.
     type Pages: Memory;
 
@@ -210,6 +213,9 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// # Errors
     /// The log is damaged.
     fn log_places(&self) -> Result<Vec<u64>>;
+
+    /// The work of the opening.
+    fn recovered(&self) -> Recovered;
 
     /// The commits that it has made.
     fn counts(&self) -> Commits;

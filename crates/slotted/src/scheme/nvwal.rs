@@ -11,6 +11,7 @@ use crate::Result;
 use crate::blocks::BLOCK_BYTES;
 use crate::diff::merge;
 use crate::header::Kind;
+use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -43,6 +44,10 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         self.0.log.places()
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.0.log.recovered()
     }
 
     fn counts(&self) -> Commits {

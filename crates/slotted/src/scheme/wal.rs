@@ -11,6 +11,7 @@ use crate::Result;
 use crate::blocks::BLOCK_BYTES;
 use crate::header::Kind;
 use crate::part::Part;
+use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -46,6 +47,10 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Wal<M, FRAMES> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         self.pages.log.places()
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.pages.log.recovered()
     }
 
     fn counts(&self) -> Commits {

@@ -19,6 +19,7 @@ use crate::header::Kind;
 use crate::layout::WORD as WORD_BYTES;
 use crate::log::Log;
 use crate::phases::{CHECKPOINT, RECORD_FLUSH};
+use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -50,6 +51,10 @@ impl<M: Memory> Scheme<M> for Word<M> {
 
     fn log_places(&self) -> Result<Vec<u64>> {
         Ok(vec![self.log.at()])
+    }
+
+    fn recovered(&self) -> Recovered {
+        self.log.recovered()
     }
 
     fn counts(&self) -> Commits {

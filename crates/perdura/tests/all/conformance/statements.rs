@@ -2,7 +2,7 @@
 //! before them: they are what an update and a commit are.
 
 use faults::items::holds_in;
-use perdura::{Commit, EngineKind, Error, Partition, Value};
+use perdura::{Commit, EngineKind, Error, Partition, RecoveredLog, RecoveryReport, Value};
 
 use super::{Setup, Store, each, small};
 use crate::support::{
@@ -132,6 +132,34 @@ fn a_database_that_was_closed_has_no_statement_to_do_again() {
         }
         let report = store.db().recovery_report();
         assert_eq!(report.redone, if closed { 0 } else { 2 }, "{report:?}");
+    }
+}
+
+/// Logs of frames are brought home by opening after a kill, and by closing; the report says how much it was.
+#[test]
+fn opening_tells_the_frames_that_it_has_stored() {
+    for engine in [EngineKind::Nvwal, EngineKind::Wal] {
+        let (mut store, mut model) = filled(small(engine));
+        store.reopen();
+        assert_eq!(store.db().recovery_report(), RecoveryReport::default(), "{engine}: closed");
+        let tables = Tables::of(store.db());
+        for key in 8..11 {
+            store.db().write(|tx| insert_item(tx, &tables, key, &item(key))).unwrap();
+            model.items.insert(key, item(key));
+        }
+        store.crash();
+        let RecoveredLog { frames, frame_bytes, .. } = store.db().recovery_report().log;
+        // A row and its keys are in several leaves; a frame has a header and a word at least.
+        assert!(frames >= 6 && frame_bytes >= 24 * frames, "{engine}: {frames}, {frame_bytes}");
+        compare(store.db(), &model);
+        store.crash();
+        assert_eq!(store.db().recovery_report(), RecoveryReport::default(), "{engine}: again");
+        let tables = Tables::of(store.db());
+        store.db().write(|tx| insert_item(tx, &tables, 11, &item(11))).unwrap();
+        store.db().checkpoint().unwrap();
+        store.crash();
+        let report = store.db().recovery_report();
+        assert_eq!(report, RecoveryReport::default(), "{engine}: a checkpoint");
     }
 }
 

@@ -13,7 +13,7 @@ mod story;
 
 use pm::{Recording, Replay};
 use slotted::{
-    Fash, Fash1, Fast, Fast1, FencedTwin, Journal, Line, Nvwal, Scheme, Twin, Wal, Word,
+    Fash, Fash1, Fast, Fast1, FencedTwin, Journal, Line, Nvwal, Recovered, Scheme, Twin, Wal, Word,
 };
 
 use story::{Next, after_kills, after_power_cuts, story, verdict, verdict_and_use};
@@ -133,6 +133,40 @@ under_crashes! {
     word: Word<Recording>, 5_000;
     #[ignore = "takes seconds"]
     line: Line<Recording>, 5_000;
+}
+
+/// States of a story by what their opening tells: those in which the log had nothing to do, and the others.
+fn told<S: Scheme<Recording>>(transactions: u64) -> [u64; 2] {
+    let (story, mut states) = (story::<S>(1, 8), [0; 2]);
+    let explored = Replay::new(&story.trace).explore(20, 11, |image, _| {
+        let memory = story::from_image(image)?;
+        let told = story::open::<S>(memory.clone())?.recovered();
+        if told == Recovered::default() {
+            states[0] += 1;
+            return Ok(());
+        }
+        states[1] += 1;
+        let Recovered { frames, frame_bytes, .. } = told;
+        // A frame has a header of 16 bytes and a word at least.
+        let right = told.transactions == transactions && frames > 0 && frame_bytes >= 24 * frames;
+        if !right {
+            return Err(format!("{told:?}"));
+        }
+        let again = story::open::<S>(memory)?.recovered();
+        if again == Recovered::default() { Ok(()) } else { Err(format!("again: {again:?}")) }
+    });
+    assert_eq!(explored.failed, None, "{}", S::NAME);
+    states
+}
+
+#[test]
+fn opening_tells_what_the_log_had() {
+    let emptied =
+        [told::<Fash<Recording>>(1), told::<Fast<Recording>>(1), told::<Journal<Recording>>(1)];
+    // These are not emptied by a commit.
+    let kept = [told::<SmallNvwal>(0), told::<SmallWal>(0)];
+    assert!(emptied.iter().all(|states| states[0] > 10), "{emptied:?}");
+    assert!(emptied.iter().chain(&kept).all(|states| states[1] > 10), "{emptied:?} {kept:?}");
 }
 
 /// Up to so many states of each fence of a story on a processor on which between two fences every word of a
