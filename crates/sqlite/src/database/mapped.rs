@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pm::{Domain, Plain, PlainOptions, random_uuid};
+use pm::{Domain, Memory as _, Plain, PlainOptions, random_uuid};
 
 use crate::database::contract::{Failure, How, Level, MainFile, Opened, Opener};
 use crate::database::levels::{Levels, STOCK};
@@ -154,10 +154,15 @@ impl Mapped {
         Ok(store)
     }
 
+    /// Looks at the file as it is now. Returns false if somebody died at a commit.
+    fn look(&mut self) -> Result<bool, Failure> {
+        self.data.see()?;
+        Ok(self.store.refresh(self.data.len())?)
+    }
+
     /// Looks at what others have committed since it was locked last.
     fn refresh(&mut self) -> Result<(), Failure> {
-        self.data.see()?;
-        if !self.store.refresh(self.data.file_bytes()?)? {
+        if !self.look()? {
             // Whoever has died had the file to himself, so nobody else reads.
             self.ours.lock(Level::Exclusive)?;
             self.side.see()?;
@@ -167,8 +172,7 @@ impl Mapped {
         if !self.store.is_marked() {
             self.stock.lock(Level::Shared)?;
             // Stock SQLite may have changed it until then.
-            self.data.see()?;
-            self.store.refresh(self.data.file_bytes()?)?;
+            self.look()?;
         }
         Ok(())
     }
@@ -179,8 +183,7 @@ impl Mapped {
 
     /// Makes the file a plain one: the caller has it to himself.
     fn make_plain(&mut self) -> Result<(), Failure> {
-        self.data.see()?;
-        if !self.store.refresh(self.data.file_bytes()?)? {
+        if !self.look()? {
             self.side.see()?;
             self.store.recover()?;
         }
@@ -204,8 +207,7 @@ impl MainFile for Mapped {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         if self.ours.level() == Level::None {
             // SQLite looks at the header before it locks.
-            self.data.see()?;
-            self.store.refresh(self.data.file_bytes()?)?;
+            self.look()?;
         }
         Ok(self.store.read(at, out)?)
     }
@@ -223,8 +225,7 @@ impl MainFile for Mapped {
 
     fn size(&mut self) -> Result<u64, Failure> {
         if self.ours.level() == Level::None {
-            self.data.see()?;
-            self.store.refresh(self.data.file_bytes()?)?;
+            self.look()?;
         }
         Ok(self.store.size())
     }
@@ -237,6 +238,8 @@ impl MainFile for Mapped {
         if self.ours.level() < Level::Exclusive {
             return Err(Failure::Io("a commit without the exclusive lock".into()));
         }
+        // The last commit may have been another's, and so large that the side file has grown.
+        self.side.see()?;
         Ok(self.store.commit()?)
     }
 

@@ -2,17 +2,23 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::abi::Vfs;
+use super::abi::{File, Vfs};
 
-/// The table `sqlite3_api_routines`: pointers to functions, in an order that SQLite only adds to. This many
-/// of them are there since 3.8.7, with which `sqlite3_malloc64` came.
+/// The table `sqlite3_api_routines`: pointers to functions, in an order that SQLite only adds to.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Routines([*const c_void; 198]);
+pub struct Routines {
+    _first: *const c_void,
+}
+
+/// The oldest version of SQLite that has all that is called, 3.34.
+const OLDEST: c_int = 3_034_000;
 
 type Malloc = unsafe extern "C" fn(u64) -> *mut c_void;
 type Find = unsafe extern "C" fn(*const c_char) -> *mut Vfs;
 type Register = unsafe extern "C" fn(*mut Vfs, c_int) -> c_int;
+type Version = unsafe extern "C" fn() -> c_int;
+type MainFile = unsafe extern "C" fn(*const c_char) -> *mut File;
 type Parameter = unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
 
 /// Functions of SQLite.
@@ -22,33 +28,52 @@ pub struct Api {
     vfs_find: Find,
     vfs_register: Register,
     uri_parameter: Parameter,
+    database_file_object: MainFile,
 }
 
 // The places of the functions in the table.
+const LIBVERSION_NUMBER: usize = 67;
 const VFS_FIND: usize = 141;
 const VFS_REGISTER: usize = 142;
 const URI_PARAMETER: usize = 189;
 const MALLOC64: usize = 197;
+const DATABASE_FILE_OBJECT: usize = 251;
 
 impl Api {
-    /// The functions in a table that SQLite has given.
+    /// The functions in a table that SQLite has given; `None` if it is too old.
     ///
     /// # Safety
-    /// It is SQLite's table, 3.8.7 or newer.
-    pub(crate) unsafe fn of(routines: *const Routines) -> Self {
-        // SAFETY: the caller's contract: so many pointers are there, each to a function with the
-        // signature that SQLite declares for its place.
+    /// It is SQLite's table.
+    pub(crate) unsafe fn of(routines: *const Routines) -> Option<Self> {
+        // SAFETY: the caller's contract. Whatever the version, that of the version is there; and from
+        // the oldest one on all others, each a function with the signature that SQLite declares.
         unsafe {
-            let table = &(*routines).0;
-            Self {
-                malloc: std::mem::transmute::<*const c_void, Malloc>(table[MALLOC64]),
-                vfs_find: std::mem::transmute::<*const c_void, Find>(table[VFS_FIND]),
-                vfs_register: std::mem::transmute::<*const c_void, Register>(table[VFS_REGISTER]),
-                uri_parameter: std::mem::transmute::<*const c_void, Parameter>(
-                    table[URI_PARAMETER],
-                ),
+            let place = |place: usize| *routines.cast::<*const c_void>().add(place);
+            let version = std::mem::transmute::<*const c_void, Version>(place(LIBVERSION_NUMBER));
+            if version() < OLDEST {
+                return None;
             }
+            Some(Self {
+                malloc: std::mem::transmute::<*const c_void, Malloc>(place(MALLOC64)),
+                vfs_find: std::mem::transmute::<*const c_void, Find>(place(VFS_FIND)),
+                vfs_register: std::mem::transmute::<*const c_void, Register>(place(VFS_REGISTER)),
+                uri_parameter: std::mem::transmute::<*const c_void, Parameter>(place(
+                    URI_PARAMETER,
+                )),
+                database_file_object: std::mem::transmute::<*const c_void, MainFile>(place(
+                    DATABASE_FILE_OBJECT,
+                )),
+            })
         }
+    }
+
+    /// The main database file of a journal.
+    ///
+    /// # Safety
+    /// `journal` is the name that SQLite passed to `xOpen` of a main journal or a write-ahead log.
+    pub(crate) unsafe fn main_file(&self, journal: *const c_char) -> *mut File {
+        // SAFETY: the caller's contract.
+        unsafe { (self.database_file_object)(journal) }
     }
 
     /// The VFS of a name, or the default one; null if there is none.
@@ -70,7 +95,11 @@ impl Api {
     ///
     /// # Safety
     /// `file` is the name that SQLite passed to `xOpen` of a main database.
-    pub unsafe fn parameter(&self, file: *const c_char, name: &std::ffi::CStr) -> Option<String> {
+    pub(crate) unsafe fn parameter(
+        &self,
+        file: *const c_char,
+        name: &std::ffi::CStr,
+    ) -> Option<String> {
         // SAFETY: the caller's contract; what is returned lives as long as the file's name.
         unsafe {
             let value = (self.uri_parameter)(file, name.as_ptr());
@@ -80,7 +109,7 @@ impl Api {
     }
 
     /// A copy of a text that SQLite will free; null if there is no memory.
-    pub fn text(&self, text: &str) -> *mut c_char {
+    pub(crate) fn text(&self, text: &str) -> *mut c_char {
         let bytes = text.as_bytes();
         // SAFETY: so many bytes are allocated, or none.
         unsafe {

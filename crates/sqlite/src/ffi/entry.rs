@@ -18,7 +18,7 @@ unsafe fn begin(routines: *const Routines, default: bool) -> c_int {
     }
     guarded(code::ERROR, || {
         // SAFETY: the caller's contract.
-        let api = unsafe { Api::of(routines) };
+        let Some(api) = (unsafe { Api::of(routines) }) else { return code::ERROR };
         match vfs::register(api, vfs::NAME, Box::new(MappedOpener), default) {
             // It has to stay when the connection that loaded it is closed.
             code::OK => code::OK_LOAD_PERMANENTLY,
@@ -94,6 +94,9 @@ pub unsafe fn register_opener(
     name: &'static CStr,
     opener: Box<dyn Opener>,
 ) -> c_int {
-    // SAFETY: the caller's contract.
-    guarded(code::ERROR, || vfs::register(unsafe { Api::of(routines) }, name, opener, false))
+    guarded(code::ERROR, || {
+        // SAFETY: the caller's contract.
+        let api = unsafe { Api::of(routines) };
+        api.map_or(code::ERROR, |api| vfs::register(api, name, opener, false))
+    })
 }

@@ -46,6 +46,15 @@ static METHODS: IoMethods = IoMethods {
     unfetch: None,
 };
 
+/// Returns whether an open file is a database of ours.
+///
+/// # Safety
+/// `file` is null or an open file of SQLite's.
+pub(crate) unsafe fn is_ours(file: *const File) -> bool {
+    // SAFETY: the caller's contract.
+    !file.is_null() && std::ptr::eq(unsafe { (*file).methods }, &raw const METHODS)
+}
+
 /// Puts an open file where SQLite wants it.
 ///
 /// # Safety

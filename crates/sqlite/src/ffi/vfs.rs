@@ -118,16 +118,19 @@ unsafe extern "C" fn open(
                     Opened::Below => {}
                 }
             }
-            let new = flags & flag::CREATE != 0;
-            if flags & flag::MAIN_JOURNAL != 0 && new && names::belongs_to_one(bytes, "-journal") {
-                journal::put(file);
-                if !out_flags.is_null() {
-                    out_flags.write(flags);
+            let beside = flags & (flag::MAIN_JOURNAL | flag::WAL) != 0;
+            if beside && main_file::is_ours(state.api.main_file(name)) {
+                if flags & flag::WAL != 0 {
+                    return code::CANTOPEN;
                 }
-                return code::OK;
-            }
-            if flags & flag::WAL != 0 && names::belongs_to_one(bytes, "-wal") {
-                return code::CANTOPEN;
+                // One that is there is stock SQLite's, and hot.
+                if flags & flag::CREATE != 0 {
+                    journal::put(file);
+                    if !out_flags.is_null() {
+                        out_flags.write(flags);
+                    }
+                    return code::OK;
+                }
             }
             let below = state.below;
             (*below).open.map_or(code::CANTOPEN, |open| open(below, name, file, flags, out_flags))

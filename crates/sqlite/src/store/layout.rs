@@ -28,12 +28,12 @@ pub(crate) const SLOTS_AT: u64 = 4096;
 
 // In a slot:
 pub(crate) const NUMBER_AT: u64 = 0;
-/// Checksum and 1; 0 if the slot is empty.
+/// Checksum, bytes of frames, and 1; 0 if the slot is empty.
 pub(crate) const MARK_AT: u64 = 8;
-pub(crate) const NEW_SIZE_AT: u64 = 16;
-/// Bytes of frames, and in the lowest bit whether they are behind both slots.
-pub(crate) const PLACE_AT: u64 = 24;
-pub(crate) const FRAMES_AT: u64 = 32;
+/// The size of the database, and above its 48 bits what of that of the frames the mark has no room for.
+pub(crate) const SIZES_AT: u64 = 16;
+/// Frames lie right behind three words: a small commit fits into two lines.
+pub(crate) const FRAMES_AT: u64 = 24;
 
 /// Bytes that are staged together.
 pub(crate) const GRANULE: u64 = 4096;

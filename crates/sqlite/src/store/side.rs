@@ -8,10 +8,15 @@ use pm::{LineSet, Memory};
 use crate::store::error::{Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::layout::{
-    APPLIED_AT, BEGUN_AT, FRAMES_AT, HEADER_CHECK_AT, MAGIC, MAGIC_AT, MARK_AT, NEW_SIZE_AT,
-    NUMBER_AT, PLACE_AT, SETTLED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT, TAG_AT, VERSION, VERSION_AT,
+    APPLIED_AT, BEGUN_AT, FRAMES_AT, HEADER_CHECK_AT, MAGIC, MAGIC_AT, MARK_AT, NUMBER_AT,
+    SETTLED_AT, SIZE_AT, SIZES_AT, SLOT_BYTES_AT, SLOTS_AT, TAG_AT, VERSION, VERSION_AT,
 };
 use crate::store::region::Region;
+
+/// Bits of the size of a database, in the word that has the higher bits of that of the frames, too.
+const SIZE_BITS: u32 = 48;
+/// The bits of the size of the frames that are in the mark.
+const LOW_BITS: u64 = (1 << 31) - 1;
 
 /// A commit that a slot has.
 #[derive(Debug)]
@@ -101,7 +106,7 @@ impl<M: Memory> Side<M> {
 
     /// Returns whether so many bytes of frames fit into a slot.
     pub(crate) fn fits(&self, frames: u64) -> bool {
-        FRAMES_AT + frames <= self.slot_bytes
+        frames <= self.slot_bytes - FRAMES_AT
     }
 
     /// Makes room for frames that do not fit into a slot.
@@ -120,21 +125,22 @@ impl<M: Memory> Side<M> {
         self.region.note(lines, at, 8);
     }
 
-    fn mark(&self, number: u64, size: u64, place: u64, frames: &[u8]) -> u64 {
-        u64::from(check(&[self.tag, number, size, place], frames)) << 32 | 1
+    fn mark(&self, number: u64, sizes: u64, frames: &[u8]) -> u64 {
+        let check = check(&[self.tag, number, sizes], frames);
+        u64::from(check) << 32 | (frames.len() as u64 & LOW_BITS) << 1 | 1
     }
 
     /// Writes a commit into its slot.
     pub(crate) fn log(&self, number: u64, size: u64, frames: &Frames, lines: &mut LineSet) {
         let (slot, frames) = (self.slot(number), &frames.bytes[..]);
         let bytes = frames.len() as u64;
-        let place = bytes << 1 | u64::from(!self.fits(bytes));
+        assert!(size < 1 << SIZE_BITS, "SQLite's databases are not so large");
+        let sizes = (bytes / (LOW_BITS + 1)) << SIZE_BITS | size;
         let at = if self.fits(bytes) { slot + FRAMES_AT } else { self.behind() };
         self.region.copy(at, frames);
         self.region.store(slot + NUMBER_AT, number);
-        self.region.store(slot + NEW_SIZE_AT, size);
-        self.region.store(slot + PLACE_AT, place);
-        self.region.store(slot + MARK_AT, self.mark(number, size, place, frames));
+        self.region.store(slot + SIZES_AT, sizes);
+        self.region.store(slot + MARK_AT, self.mark(number, sizes, frames));
         self.region.note(lines, slot, FRAMES_AT);
         self.region.note(lines, at, bytes);
     }
@@ -155,13 +161,14 @@ impl<M: Memory> Side<M> {
         let slot = self.slot(number);
         let word = |at| self.region.load(slot + at);
         let (found, mark) = (word(NUMBER_AT)?, word(MARK_AT)?);
-        let (size, place) = (word(NEW_SIZE_AT)?, word(PLACE_AT)?);
-        let bytes = place >> 1;
-        let (at, room) = match place & 1 {
-            0 => (slot + FRAMES_AT, self.slot_bytes - FRAMES_AT),
-            _ => (self.behind(), self.region.len() - self.behind()),
+        let sizes = word(SIZES_AT)?;
+        let size = sizes & ((1 << SIZE_BITS) - 1);
+        let bytes = (sizes >> SIZE_BITS) * (LOW_BITS + 1) + (mark >> 1 & LOW_BITS);
+        let (at, room) = match self.fits(bytes) {
+            true => (slot + FRAMES_AT, self.slot_bytes - FRAMES_AT),
+            false => (self.behind(), self.region.len() - self.behind()),
         };
-        if mark == 0 || found % 2 != number % 2 || bytes > room || found <= self.settled()? {
+        if mark & 1 == 0 || found % 2 != number % 2 || bytes > room || found <= self.settled()? {
             return Ok(None);
         }
         let mut frames = vec![0; bytes as usize];
@@ -170,7 +177,7 @@ impl<M: Memory> Side<M> {
             at.checked_add(bytes.len() as u64).is_some_and(|end| end <= size)
         };
         let mut inside = true;
-        let whole = self.mark(found, size, place, &frames) == mark
+        let whole = self.mark(found, sizes, &frames) == mark
             && Frames::each(&frames, |at, bytes| inside &= within(at, bytes));
         Ok((whole && inside).then_some(Logged { number: found, size, frames }))
     }

@@ -1,6 +1,7 @@
 //! Real SQL, by SQLite's own library, over the VFS.
 
 mod bad;
+mod budgets;
 mod explored;
 mod kills;
 mod registered;

@@ -260,3 +260,55 @@ fn pragmas_answer_and_refuse_what_is_not_built() {
     assert_eq!(stats(&connection, "commits"), 1);
     assert!(ask("perdura_stats").unwrap().starts_with('{'));
 }
+
+#[test]
+fn a_transaction_over_two_files_is_refused_whole_and_leaves_nothing_behind() {
+    let directory = folder();
+    let (one, other) = (directory.path().join("one"), directory.path().join("other"));
+    let connection = open(&one).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b)").unwrap();
+    let attach = format!("ATTACH 'file:{}?vfs=perdura' AS other", other.display());
+    connection.execute_batch(&attach).unwrap();
+    connection.execute_batch("CREATE TABLE other.t(a, b)").unwrap();
+    let both = "BEGIN; INSERT INTO main.t VALUES(1, 1); INSERT INTO other.t VALUES(1, 1); COMMIT";
+    let error = connection.execute_batch(both).unwrap_err();
+    assert_eq!(code_of(&error), Some(ErrorCode::SystemIoFailure));
+    let _ = connection.execute_batch("ROLLBACK");
+    connection.execute_batch("INSERT INTO other.t VALUES(2, 'two')").unwrap();
+    assert_eq!(rows(&connection), []);
+    connection.close().unwrap();
+    assert_eq!((rows(&stock(&one)).len(), rows(&stock(&other)).len()), (0, 1));
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn who_commits_next_makes_durable_what_another_one_has_put_in_place() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
+    one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(0, 'x')").unwrap();
+    other.execute_batch("INSERT INTO t VALUES(1, 'y')").unwrap();
+    // More than a slot has room for.
+    one.execute_batch("INSERT INTO t VALUES(2, hex(randomblob(400000)))").unwrap();
+    let before = stats(&other, "lines");
+    other.execute_batch("INSERT INTO t VALUES(3, 'z')").unwrap();
+    let lines = stats(&other, "lines") - before;
+    assert!(lines >= 800_000 / 64, "{lines}");
+}
+
+#[test]
+fn a_connection_in_mode_stock_has_a_journal_on_the_medium_beside_one_of_ours() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let ours = open(&path).unwrap();
+    let uri = format!("file:{}?perdura_mode=stock", path.display());
+    let stock = open(Path::new(&uri)).unwrap();
+    stock.execute_batch("CREATE TABLE t(a, b); BEGIN; INSERT INTO t VALUES(1, 'one')").unwrap();
+    stock
+        .execute_batch("PRAGMA cache_size = 1; INSERT INTO t VALUES(2, hex(zeroblob(90000)))")
+        .unwrap();
+    assert!(directory.path().join("db-journal").exists());
+    stock.execute_batch("COMMIT").unwrap();
+    assert_eq!(rows(&ours).len(), 2);
+}

@@ -1,0 +1,37 @@
+//! Lines and fences of transactions that insert one row of 64 bytes, pages of 4 KiB, through SQLite.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::registered::{open, stats};
+use crate::sql::folder;
+
+const BEFORE: i64 = 4000;
+const COUNTED: i64 = 1000;
+
+/// Hundredths of a line, and hundredths of a fence, that one transaction takes.
+fn cost(key: impl Fn(&mut SmallRng, i64) -> i64) -> (u64, u64) {
+    let directory = folder();
+    let connection = open(&directory.path().join("db")).unwrap();
+    connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB)").unwrap();
+    let mut random = SmallRng::seed_from_u64(7);
+    let row: [u8; 64] = std::array::from_fn(|byte| byte as u8);
+    let mut insert = connection.prepare("INSERT OR IGNORE INTO t VALUES(?1, ?2)").unwrap();
+    let mut insert = |number| insert.execute((key(&mut random, number), row)).unwrap();
+    (1..=BEFORE).for_each(|number| assert_eq!(insert(number), 1));
+    let counts = || ["lines", "fences", "commits"].map(|name| stats(&connection, name));
+    let before = counts();
+    (1..=COUNTED).for_each(|number| assert_eq!(insert(BEFORE + number), 1));
+    let after = counts();
+    let [lines, fences, commits] = std::array::from_fn(|at| after[at] - before[at]);
+    assert_eq!(commits, COUNTED as u64);
+    (lines * 100 / commits, fences * 100 / commits)
+}
+
+#[test]
+fn an_insert_takes_one_fence_and_no_more_lines_than_today() {
+    let (lines, fences) = cost(|_, number| number);
+    assert!(lines <= 600 && fences == 100, "ascending: {lines} hundredths of a line, {fences}");
+    let (lines, fences) = cost(|random, _| random.random_range(0..1 << 40));
+    assert!(lines <= 3600 && fences == 100, "random: {lines} hundredths of a line, {fences}");
+}
