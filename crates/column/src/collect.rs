@@ -128,13 +128,13 @@ impl<M: Memory> Shared<M> {
     /// The versions that somebody may come to, from the newest one on: down to the one that every
     /// snapshot is behind the begin of.
     fn reached(&self, table: &Table<M>, head: u64, horizon: u64) -> Result<Vec<u64>> {
-        let (mut reached, mut row) = (Vec::new(), head);
+        let (mut reached, mut row, mut passed) = (Vec::new(), head, 0);
         while row != 0 {
             reached.push(row);
             if self.has_begun(table, row, horizon)? {
                 break;
             }
-            row = table.prev(row)?;
+            row = table.prev(row, &mut passed)?;
         }
         Ok(reached)
     }

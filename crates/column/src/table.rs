@@ -140,11 +140,13 @@ impl<M: Memory> Table<M> {
         pairs.try_for_each(|(column, value)| value.fits_key(self.columns[*column].kind()))
     }
 
-    /// The version that a row replaces.
-    pub(crate) fn prev(&self, row: u64) -> Result<u64> {
+    /// The version that a row replaces. `passed` counts the versions that the caller has come by: more
+    /// than there are rows, and they lead to each other.
+    pub(crate) fn prev(&self, row: u64, passed: &mut u64) -> Result<u64> {
         let at = self.place(row)?.prev();
         let prev = self.memory.load(at, Acquire)?;
-        if prev >= self.ids.next() || prev == row {
+        *passed += 1;
+        if prev >= self.ids.next() || prev == row || *passed >= self.ids.next() {
             return Err(Bad::Damaged { what: "earlier version of a row", at: at.get() }.into());
         }
         Ok(prev)

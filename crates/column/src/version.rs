@@ -147,13 +147,13 @@ impl<M: Memory> Shared<M> {
                 Meaning::Open | Meaning::Own => u64::MAX,
             })
         };
-        let (mut at, than_begun) = (row, begin(than)?);
+        let (mut at, mut passed, than_begun) = (row, 0, begin(than)?);
         if begin(row)? != than_begun {
             return Ok(begin(row)? > than_begun);
         }
         // One transaction has made both.
         while at != 0 && begin(at)? == than_begun {
-            at = table.prev(at)?;
+            at = table.prev(at, &mut passed)?;
             if at == than {
                 return Ok(true);
             }
@@ -223,7 +223,7 @@ impl<M: Memory> Shared<M> {
             if primary == own {
                 return Ok(ControlFlow::Continue(()));
             }
-            let mut row = self.newest_of(table, &primary)?;
+            let (mut row, mut passed) = (self.newest_of(table, &primary)?, 0);
             while row != 0 {
                 match self.meaning(table.place(row)?.begin(), sight.mark)? {
                     Meaning::At(number) if number <= sight.snapshot => break,
@@ -232,7 +232,7 @@ impl<M: Memory> Shared<M> {
                     {
                         return Err(ColumnError::Conflict);
                     }
-                    _ => row = table.prev(row)?,
+                    _ => row = table.prev(row, &mut passed)?,
                 }
             }
             Ok(ControlFlow::Continue(()))
@@ -246,7 +246,7 @@ impl<M: Memory> Shared<M> {
         newest: u64,
         sight: &Sight<'_>,
     ) -> Result<Option<u64>> {
-        let mut row = newest;
+        let (mut row, mut passed) = (newest, 0);
         while row != 0 {
             let place = table.place(row)?;
             let (begin, end) = (
@@ -271,7 +271,7 @@ impl<M: Memory> Shared<M> {
                 };
                 return Ok((!ended).then_some(row));
             }
-            row = table.prev(row)?;
+            row = table.prev(row, &mut passed)?;
         }
         Ok(None)
     }
@@ -284,7 +284,7 @@ impl<M: Memory> Shared<M> {
         newest: u64,
         sight: &Sight<'_>,
     ) -> Result<Newest> {
-        let mut row = newest;
+        let (mut row, mut passed) = (newest, 0);
         while row != 0 {
             let place = table.place(row)?;
             match self.meaning(place.begin(), sight.mark)? {
@@ -293,7 +293,7 @@ impl<M: Memory> Shared<M> {
                     return Err(ColumnError::Conflict);
                 }
                 Meaning::Nothing => {
-                    row = table.prev(row)?;
+                    row = table.prev(row, &mut passed)?;
                     continue;
                 }
                 Meaning::Own | Meaning::At(_) => {}
@@ -317,5 +317,47 @@ impl<M: Memory> Shared<M> {
             stamp if !is_mark(stamp) => true,
             mark => self.recovered.get(&mark).is_some_and(|rows| rows.contains(&(table.at, row))),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use heap::{Heap, HeapError, HeapOptions};
+    use pm::{Bad, Recording};
+
+    use super::*;
+    use crate::{FirstColumn, Kind, Options, Store, Value};
+
+    fn is_damage<T>(result: &Result<T>) -> bool {
+        matches!(result, Err(ColumnError::Heap(HeapError::Bad(Bad::Damaged { .. }))))
+    }
+
+    #[test]
+    fn versions_that_lead_to_each_other_are_damage() {
+        let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+        let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
+        let heap = Heap::format(memory.clone(), options).unwrap();
+        let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16 };
+        let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
+        let store = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
+        let (key, mut session) = (Value::Word(7), store.session());
+        let mut first = store.session();
+        first.begin().unwrap();
+        first.insert(0, &[key, Value::Null]).unwrap();
+        first.commit().unwrap();
+        first.begin().unwrap();
+        first.update(0, key, &[(1, Value::Word(1))]).unwrap();
+        first.commit().unwrap();
+        session.begin().unwrap();
+        (2..4).for_each(|number| session.update(0, key, &[(1, Value::Word(number))]).unwrap());
+        // The two of the open transaction, which others pass on their way back.
+        let (table, one, other) = (&store.0.tables[0], 3, 4);
+        assert_eq!(table.prev(other, &mut 0).unwrap(), one);
+        assert_eq!(first.get(0, key).unwrap().unwrap()[1], Value::Word(1).into());
+        memory.store(table.place(one).unwrap().prev(), other);
+        assert!(is_damage(&first.get(0, key)));
+        assert!(is_damage(&store.collect(64)));
     }
 }

@@ -6,14 +6,16 @@
 //! get a conflict on its keys; it goes on, or is aborted. So it is when the crash comes while another
 //! one is being recovered from.
 
+use std::collections::BTreeMap;
+
 use column::{ColumnError, Field, Store, Value, Waiting};
 use pm::{Event, Killed, Recording, Replay, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::work::{
-    Model, Statement, contents, create, explore, from_image, leaks, open, rebuild, small, text,
-    unseen_sites, values,
+    Model, Statement, contents, create, explore, from_image, leaks, noticed_sites, open, rebuild,
+    small, text, values,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -130,11 +132,16 @@ fn fused(random: &mut SmallRng, own: &Model) -> Option<Statement> {
 }
 
 fn story(seed: u64, many: u64) -> Story {
+    filled_story(seed, many, 0)
+}
+
+/// A story with so many rows in the first table that the transactions change nothing of.
+fn filled_story(seed: u64, many: u64, rows: u64) -> Story {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let store = create(memory.clone(), small());
     let mut random = SmallRng::seed_from_u64(seed);
     let mut acknowledged = Vec::new();
-    note(&memory, &mut acknowledged, State { committed: Model::new(), open: None });
+    note(&memory, &mut acknowledged, State { committed: fill(&store, rows), open: None });
     transactions(&store, &memory, &mut random, 4, &mut acknowledged);
     acknowledged.drain(..acknowledged.len() - 1);
     memory.start();
@@ -142,6 +149,18 @@ fn story(seed: u64, many: u64) -> Story {
     transactions(&store, &memory, &mut random, many, &mut acknowledged);
     drop(store);
     Story { trace: memory.stop(), acknowledged }
+}
+
+/// Fills the first table; returns what is in it.
+fn fill(store: &Store<Recording>, rows: u64) -> Model {
+    let (mut session, mut model) = (store.session(), Model::new());
+    for number in 1000..1000 + rows {
+        session.begin().unwrap();
+        let fields = [Field::Word(number), Field::Word(number), Field::Null];
+        assert!(Statement::Insert(0, fields.into()).both(&mut session, &mut model).unwrap());
+        session.commit().unwrap();
+    }
+    model
 }
 
 /// Returns what is wrong with the state that a crash left behind, if anything; else the store, and what
@@ -354,20 +373,43 @@ const FOR_OTHER_SESSIONS: &str = "memory.fence();";
 /// Only a slot whose last transaction was found in flight has something else there: `continued.rs`.
 const TESTED_ELSEWHERE: &str = "self.put(slot, OPENINGS_AT, 0);";
 
+/// The next fence is that of the mini-transaction's record. A crash would have to keep the record, and to lose
+/// the line of the new segment in which the next but some values lie: no test comes to that.
+const BEHIND_A_RECORD: &str = "memory.fence();";
+
+/// Every word of the header of a chunk of rows is stored, and flushed, again.
+const OVERWRITTEN: &str = "let mut objects = vec![zeroed(lane, words * 8)?];";
+
+/// A story of transactions of every kind, with collections beside and between them; and one in which a table
+/// grows, which is used afterwards.
 #[test]
-#[ignore = "minutes"]
 fn the_test_of_power_cuts_fails_without_one_flush_or_fence() {
-    let stories: Vec<Story> = (4..7).map(|seed| story(seed, 16)).collect();
-    let traces: Vec<&Trace> = stories.iter().map(|story| &story.trace).collect();
     let has_reason = |place: &str, line: &str| {
         line == FOR_OTHERS
             || line == TESTED_ELSEWHERE
+            || line == OVERWRITTEN
+            || place.starts_with("fence at bytes.rs") && line == BEHIND_A_RECORD
             || place.starts_with("fence at ids.rs") && line == FOR_OTHER_SESSIONS
     };
-    let unseen = unseen_sites(&traces, 8, has_reason, |number, image, noted| {
-        verdict(from_image(image, LIMIT)?, &stories[number].acknowledged, noted).map(drop)
+    let mixed = story(13, 16);
+    let sites = noticed_sites(&mixed.trace, 6, has_reason, |image, noted| {
+        verdict(from_image(image, LIMIT)?, &mixed.acknowledged, noted).map(drop)
     });
-    assert_eq!(unseen, []);
+    let mut noticed: BTreeMap<_, bool> = sites.into_iter().collect();
+    let is_done = |place: &str, line: &str| {
+        has_reason(place, line) || noticed.get(&(place.into(), line.into())) == Some(&true)
+    };
+    let grows = filled_story(3, 4, 187);
+    let sites = noticed_sites(&grows.trace, 40, is_done, |image, noted| {
+        verdict_and_use(image, &grows.acknowledged, noted)
+    });
+    noticed.extend(sites);
+    let unseen: Vec<_> = noticed.iter().filter(|(_, seen)| !**seen).collect();
+    assert!(unseen.is_empty(), "{unseen:?}");
+    // Stories in which one of them has nothing to do would show less.
+    for file in "array bytes chunk collect ids lag session slots statement".split(' ') {
+        assert!(noticed.keys().any(|(place, _)| place.contains(&format!(" {file}.rs"))), "{file}");
+    }
 }
 
 /// One session reserves ids for values, and then finds no slot: nothing of its statement is fenced. Another

@@ -184,9 +184,9 @@ fn a_full_memory_fails_one_statement() {
     let mut session = store.session();
     let (mut model, mut random) = (Model::new(), SmallRng::seed_from_u64(9));
     let mut full = 0;
-    for number in 0..1500u64 {
+    for number in 0..3000u64 {
         session.begin().unwrap();
-        let mut bytes = vec![number as u8; random.random_range(1..200)];
+        let mut bytes = vec![number as u8; random.random_range(1..400)];
         bytes[0] = (number >> 8) as u8;
         let row = [Value::Word(number), Value::Word(number), Value::Bytes(&bytes)];
         match session.insert(0, &row) {

@@ -1,6 +1,6 @@
 //! Random statements, and the model that says what they do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -29,11 +29,12 @@ fn keys() -> Arc<Keyed> {
 }
 
 pub(crate) const NAME: &str = "column";
+const CHUNK_BYTES: u64 = 16 << 10;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 
 /// A store of small parts over a memory, with its name.
 pub(crate) fn create<M: Memory>(memory: M, options: Options) -> Store<M> {
-    let heap = Heap::format(memory, HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
+    let heap = Heap::format(memory, HeapOptions { chunk_bytes: CHUNK_BYTES, lanes: 1 }).unwrap();
     let mut lane = heap.lane(0);
     scribble(&mut lane);
     let store = Store::create(lane, options, &TABLES, &keys()).unwrap();
@@ -41,13 +42,21 @@ pub(crate) fn create<M: Memory>(memory: M, options: Options) -> Store<M> {
     store
 }
 
-/// Leaves free slots of all sizes that are full of what is no zero, durably.
+/// Leaves free slots of all sizes that are full of what is no zero, durably. Slots are handed out in turn, so
+/// two chunks of each size have no other.
 fn scribble<M: Memory>(lane: &mut Lane<M>) {
     for step in 0..12 {
         let bytes = 64 << (step / 2);
         let bytes = bytes + bytes / 2 * (step % 2);
-        let objects: Vec<u64> =
-            (0..4096 / bytes + 2).map(|_| lane.allocate(bytes, Purpose::Table).unwrap()).collect();
+        let mut objects = vec![lane.allocate(bytes, Purpose::Table).unwrap()];
+        let mut most = usize::MAX;
+        while objects.len() < most {
+            let next = lane.allocate(bytes, Purpose::Table).unwrap();
+            if most == usize::MAX && next.abs_diff(objects[0]) >= CHUNK_BYTES {
+                most = 2 * objects.len();
+            }
+            objects.push(next);
+        }
         for object in objects {
             lane.memory().copy(Off::new(object), &vec![0x5a; bytes as usize]);
             lane.memory().flush(Range::new(object, bytes));
@@ -279,39 +288,51 @@ fn without_stores_of(trace: &Trace, site: Site) -> Trace {
     trace
 }
 
-/// The sites of the crate without whose flushes, fences or stores everything still passes in all traces, each
-/// with its line of the source. Those with a reason are not looked at.
-pub(crate) fn unseen_sites(
-    traces: &[&Trace],
+/// The sites of the crate that flush, fence or store, each with its line of the source, and whether something
+/// fails without it. Those with a reason are left out. A state that has passed once is not looked at
+/// again: most are there with the site and without it.
+pub(crate) fn noticed_sites(
+    trace: &Trace,
     bound: u64,
     has_reason: impl Fn(&str, &str) -> bool,
-    check: impl Fn(usize, &[u8], u64) -> Result<(), String>,
-) -> Vec<(String, String)> {
-    let passes = |edit: &dyn Fn(&Trace) -> Trace| {
-        traces.iter().enumerate().all(|(number, trace)| {
-            let trace = edit(trace);
-            let look = |image: &[u8], noted| check(number, image, noted);
-            explore(Replay::new(&trace), bound, look).2.is_none()
-        })
-    };
-    assert!(passes(&Trace::clone));
-    let mut sites = BTreeMap::new();
-    for trace in traces {
-        for event in &trace.events {
-            let what = match event.event {
-                Event::Flush { .. } => "flush",
-                Event::Fence => "fence",
-                Event::Store { .. } | Event::Copy { .. } => "store",
-                _ => continue,
-            };
-            if event.site.file().contains("column/src") {
-                sites.insert((event.site.file(), event.site.line(), what), event.site);
+    check: impl Fn(&[u8], u64) -> Result<(), String>,
+) -> Vec<((String, String), bool)> {
+    let mut passed = HashSet::new();
+    let mut passes = |trace: &Trace, from: usize| {
+        let mut replay = Replay::new(trace);
+        let mut failed = false;
+        while !failed && let Some(point) = replay.next_point() {
+            let noted = point.last_note.unwrap_or(0);
+            // What comes before the first event of a site is as it is with it.
+            if point.position <= from {
+                continue;
             }
+            point.for_each_numbered_state(bound, 11, |image, number| {
+                if !failed && !passed.contains(&(noted, number)) {
+                    failed = check(image, noted).is_err();
+                    passed.insert((noted, number));
+                }
+            });
+        }
+        !failed
+    };
+    assert!(passes(trace, 0));
+    let mut sites = BTreeMap::new();
+    for (number, event) in trace.events.iter().enumerate() {
+        let what = match event.event {
+            Event::Flush { .. } => "flush",
+            Event::Fence => "fence",
+            Event::Store { .. } | Event::Copy { .. } => "store",
+            _ => continue,
+        };
+        if event.site.file().contains("column/src") {
+            let site = (event.site.file(), event.site.line(), what);
+            sites.entry(site).or_insert((event.site, number));
         }
     }
-    let mut unseen = Vec::new();
-    for ((file, line, what), site) in sites {
-        let edit = |trace: &Trace| match what {
+    let mut found = Vec::new();
+    for ((file, line, what), (site, first)) in sites {
+        let edited = match what {
             "fence" => trace.without_fences_of(site),
             "flush" => trace.without_flushes_of(site),
             _ => without_stores_of(trace, site),
@@ -320,9 +341,9 @@ pub(crate) fn unseen_sites(
         let source = std::fs::read_to_string(format!("{SOURCES}/{name}")).unwrap();
         let text = source.lines().nth(line as usize - 1).unwrap().trim().to_owned();
         let place = format!("{what} at {name}:{line}");
-        if !has_reason(&place, &text) && passes(&edit) {
-            unseen.push((place, text));
+        if !has_reason(&place, &text) {
+            found.push(((place, text), !passes(&edited, first)));
         }
     }
-    unseen
+    found
 }
