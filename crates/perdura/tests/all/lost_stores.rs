@@ -97,6 +97,12 @@ fn what_a_medium_loses_is_lost_as_in_a_kill() {
     }
 }
 
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_what_a_medium_loses_under_whole_pages_in_the_log_is_lost_as_in_a_kill() {
+    stores_are_lost(EngineKind::Wal, &roomy(EngineKind::Wal), 8);
+}
+
 const MARK: u64 = 0x7a31_9d42_c865_f017;
 const KEY: &str = "a key that has a slot of its own";
 const TEXT: [u8; 60] = *b"a value that has a slot of its own and is sixty bytes long..";

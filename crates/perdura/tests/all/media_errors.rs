@@ -116,3 +116,11 @@ fn a_medium_that_fails_at_any_page_gives_errors() {
     // One of the engines on slotted pages, whose code is the same.
     every_page_fails(EngineKind::Fast, &slotted(EngineKind::Fast), 4);
 }
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_a_medium_that_fails_at_any_page_of_slotted_pages_gives_errors() {
+    for engine in EngineKind::P3 {
+        every_page_fails(engine, &slotted(engine), 4);
+    }
+}

@@ -2,7 +2,7 @@
 //! and in processes. What each thread does is seeded; who comes first is not, and makes no
 //! difference to what has to hold.
 
-use crate::support::{in_memory, small_logs};
+use crate::support::{few, in_memory, small_logs, the_others};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -124,37 +124,45 @@ fn visit(path: &Path, options: &Options, random: &mut SmallRng) -> bool {
 
 #[test]
 fn threads_that_open_while_others_close_lose_nothing() {
-    for engine in EngineKind::ALL {
-        for background in [Background::Inline, Background::Thread] {
-            let (directory, options) = (in_memory(), options(engine, background));
-            let path = directory.path().join("db");
-            let db = Database::create(&path, &schema(), &options).unwrap();
-            fill(&db, 0);
-            drop(db);
-            let visits = AtomicU64::new(0);
-            thread::scope(|scope| {
-                for seed in 0..4 {
-                    let (path, options, visits) = (&path, &options, &visits);
-                    scope.spawn(move || {
-                        let mut random = SmallRng::seed_from_u64(seed);
-                        let mut mine = 0;
-                        while mine < 8 {
-                            if visit(path, options, &mut random) {
-                                mine += 1;
-                                visits.fetch_add(1, SeqCst);
-                            } else {
-                                thread::yield_now();
-                            }
+    few().for_each(threads_that_open_while_others_close);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_threads_that_open_while_others_close_lose_nothing() {
+    the_others().for_each(threads_that_open_while_others_close);
+}
+
+fn threads_that_open_while_others_close(engine: EngineKind) {
+    for background in [Background::Inline, Background::Thread] {
+        let (directory, options) = (in_memory(), options(engine, background));
+        let path = directory.path().join("db");
+        let db = Database::create(&path, &schema(), &options).unwrap();
+        fill(&db, 0);
+        drop(db);
+        let visits = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let (path, options, visits) = (&path, &options, &visits);
+                scope.spawn(move || {
+                    let mut random = SmallRng::seed_from_u64(seed);
+                    let mut mine = 0;
+                    while mine < 8 {
+                        if visit(path, options, &mut random) {
+                            mine += 1;
+                            visits.fetch_add(1, SeqCst);
+                        } else {
+                            thread::yield_now();
                         }
-                    });
-                }
-            });
-            let db = Database::open(&path, &options).unwrap();
-            let expected = 100 * ACCOUNTS as i64 + visits.into_inner() as i64;
-            assert_eq!(total(&db, 0), expected, "{engine}");
-            let report = db.check().unwrap();
-            assert_eq!((report.leaked, report.dangling), (0, 0), "{engine}");
-        }
+                    }
+                });
+            }
+        });
+        let db = Database::open(&path, &options).unwrap();
+        let expected = 100 * ACCOUNTS as i64 + visits.into_inner() as i64;
+        assert_eq!(total(&db, 0), expected, "{engine}");
+        let report = db.check().unwrap();
+        assert_eq!((report.leaked, report.dangling), (0, 0), "{engine}");
     }
 }
 
@@ -183,7 +191,7 @@ fn processes_that_open_while_others_close_lose_nothing() {
         }
         return;
     }
-    for engine in EngineKind::ALL {
+    for engine in few() {
         let directory = in_memory();
         let path = directory.path().join("db");
         let options = options(engine, Background::Thread);

@@ -8,7 +8,7 @@ use perdura::{
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Place, contents, each, every_type, filled, insert_both, small};
+use super::{Place, contents, each, every_type, few, filled, insert_both, small, the_others};
 
 fn dump<E: Environment>(db: &Database<E>, tables: &[Table]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -39,32 +39,40 @@ fn create(
 
 #[test]
 fn what_goes_out_comes_back_in_every_engine() {
-    each(|engine| {
-        let place = Place::new();
-        for partitions in [1, 3] {
-            let name = format!("db-{partitions}");
-            let db = filled(&place.at(&name), &small(engine).partitions(partitions), 60);
-            let lines = dump(&db, &[]);
-            let text = std::str::from_utf8(&lines).unwrap();
-            assert_eq!(text.lines().count(), 2 + 120 * partitions as usize);
-            assert_eq!(text.contains("\"partition\":2"), partitions == 3);
-            for line in text.lines() {
-                let value: serde_json::Value = serde_json::from_str(line).unwrap();
-                assert!(value.is_object());
-            }
-            for other in EngineKind::ALL {
-                let name = format!("copy-{partitions}-{other}");
-                let copy = create(&place, &name, None, &small(other), &lines).unwrap();
-                assert_eq!(contents(&copy), contents(&db), "{engine} as {other}");
-                copy.check().unwrap();
-                // And once more the same text, but for the engine's name.
-                let again = dump(&copy, &[]);
-                let rest =
-                    |lines: &[u8]| lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap().to_vec();
-                assert!(rest(&again) == rest(&lines));
-            }
+    few().for_each(what_goes_out_comes_back);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_what_goes_out_comes_back_in_every_engine() {
+    the_others().for_each(what_goes_out_comes_back);
+}
+
+fn what_goes_out_comes_back(engine: EngineKind) {
+    let place = Place::new();
+    for partitions in [1, 3] {
+        let name = format!("db-{partitions}");
+        let db = filled(&place.at(&name), &small(engine).partitions(partitions), 60);
+        let lines = dump(&db, &[]);
+        let text = std::str::from_utf8(&lines).unwrap();
+        assert_eq!(text.lines().count(), 2 + 120 * partitions as usize);
+        assert_eq!(text.contains("\"partition\":2"), partitions == 3);
+        for line in text.lines() {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(value.is_object());
         }
-    });
+        for other in EngineKind::ALL {
+            let name = format!("copy-{partitions}-{other}");
+            let copy = create(&place, &name, None, &small(other), &lines).unwrap();
+            assert_eq!(contents(&copy), contents(&db), "{engine} as {other}");
+            copy.check().unwrap();
+            // And once more the same text, but for the engine's name.
+            let again = dump(&copy, &[]);
+            let rest =
+                |lines: &[u8]| lines.splitn(2, |byte| *byte == b'\n').nth(1).unwrap().to_vec();
+            assert!(rest(&again) == rest(&lines));
+        }
+    }
 }
 
 /// Random values of every type, any bits of a floating-point number, any characters.
@@ -152,6 +160,16 @@ fn trouble(error: &Error) -> (u64, Kept) {
 
 #[test]
 fn a_line_that_is_wrong_is_named_and_nothing_of_its_batch_is_in() {
+    few().for_each(a_line_that_is_wrong_is_named);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_a_line_that_is_wrong_is_named_and_nothing_of_its_batch_is_in() {
+    the_others().for_each(a_line_that_is_wrong_is_named);
+}
+
+fn a_line_that_is_wrong_is_named(engine: EngineKind) {
     let wrong = [
         ("{", "EOF while parsing"),
         ("7", "invalid type"),
@@ -178,38 +196,35 @@ fn a_line_that_is_wrong_is_named_and_nothing_of_its_batch_is_in() {
         ("{\"end\":{\"tuples\":0}}", "the end of a dump whose first line is missing"),
         ("{\"table\":\"p\",\"tuple\":{\"k\":\"\u{1}\"}}", "control character"),
     ];
-    each(|engine| {
-        let place = Place::new();
-        for (number, (bad, said)) in wrong.iter().enumerate() {
-            let db = Database::create(place.at(&format!("db-{number}")), &pairs(), &small(engine));
-            let db = db.unwrap();
-            // Batches of four: 0 to 3, 4 to 7, then 8 and 9 with the bad line behind them.
-            let good: String = (0..10).map(|key| line(key, 1)).collect();
-            let text = format!("{good}\n\n{bad}\n{}", line(50, 1));
-            let error = load(&db, text.as_bytes(), &options().batch(4)).unwrap_err();
-            let shown = error.to_string();
-            assert_eq!(trouble(&error), (13, Kept::Before(9)), "{bad}: {shown}");
-            assert!(shown.starts_with("input: line 13: ") && shown.contains(said), "{shown}");
-            assert!(shown.ends_with("the tuples before line 9 are loaded, none from there on"));
-            assert_eq!(contents(&db)[&(0, "p".into())].len(), 8, "{bad}");
-            db.check().unwrap();
-            // From there on it goes on.
-            let rest: String = text
-                .lines()
-                .skip(8)
-                .filter(|line| line != bad)
-                .fold(String::new(), |text, line| text + line + "\n");
-            assert_eq!(load(&db, rest.as_bytes(), &options()).unwrap().tuples(), 3);
-            // A database that is created for them is not there.
-            let names = place.names();
-            let options = small(engine);
-            let error =
-                create(&place, "new", Some(&pairs()), &options, text.as_bytes()).unwrap_err();
-            assert_eq!(trouble(&error), (13, Kept::Nothing), "{error}");
-            assert!(error.to_string().ends_with("nothing was loaded"), "{error}");
-            assert_eq!(place.names(), names);
-        }
-    });
+    let place = Place::new();
+    for (number, (bad, said)) in wrong.iter().enumerate() {
+        let db = Database::create(place.at(&format!("db-{number}")), &pairs(), &small(engine));
+        let db = db.unwrap();
+        // Batches of four: 0 to 3, 4 to 7, then 8 and 9 with the bad line behind them.
+        let good: String = (0..10).map(|key| line(key, 1)).collect();
+        let text = format!("{good}\n\n{bad}\n{}", line(50, 1));
+        let error = load(&db, text.as_bytes(), &options().batch(4)).unwrap_err();
+        let shown = error.to_string();
+        assert_eq!(trouble(&error), (13, Kept::Before(9)), "{bad}: {shown}");
+        assert!(shown.starts_with("input: line 13: ") && shown.contains(said), "{shown}");
+        assert!(shown.ends_with("the tuples before line 9 are loaded, none from there on"));
+        assert_eq!(contents(&db)[&(0, "p".into())].len(), 8, "{bad}");
+        db.check().unwrap();
+        // From there on it goes on.
+        let rest: String = text
+            .lines()
+            .skip(8)
+            .filter(|line| line != bad)
+            .fold(String::new(), |text, line| text + line + "\n");
+        assert_eq!(load(&db, rest.as_bytes(), &options()).unwrap().tuples(), 3);
+        // A database that is created for them is not there.
+        let names = place.names();
+        let options = small(engine);
+        let error = create(&place, "new", Some(&pairs()), &options, text.as_bytes()).unwrap_err();
+        assert_eq!(trouble(&error), (13, Kept::Nothing), "{error}");
+        assert!(error.to_string().ends_with("nothing was loaded"), "{error}");
+        assert_eq!(place.names(), names);
+    }
 }
 
 #[test]

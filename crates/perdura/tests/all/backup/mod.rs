@@ -9,7 +9,7 @@ mod point_in_time;
 mod restored;
 mod trouble;
 
-use crate::support::small_logs;
+use crate::support::{few, small_logs, the_others};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use perdura::{
     Value,
 };
 
-use super::{Place, contents, each, restored, small};
+use super::{Place, contents, each, few, restored, small, the_others};
 
 const ACCOUNTS: u64 = 60;
 
@@ -97,51 +97,64 @@ fn replayed(path: &std::path::Path, options: &Options, transactions: &[u64]) -> 
 
 #[test]
 fn a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
-    each(|engine| {
-        let place = Place::new();
-        let db = Database::create(place.at("db"), &schema(), &small(engine)).unwrap();
-        let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let _ends = Ends(&stop);
-                for number in 0.. {
-                    db.write(|tx| transaction(tx, &db, number)).unwrap();
-                    written.store(number + 1, SeqCst);
-                    if stop.load(SeqCst) {
-                        break;
-                    }
-                }
-            });
+    few().for_each(a_backup_is_one_moment);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
+    the_others().for_each(a_backup_is_one_moment);
+}
+
+fn a_backup_is_one_moment(engine: EngineKind) {
+    let place = Place::new();
+    let db = Database::create(place.at("db"), &schema(), &small(engine)).unwrap();
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    // It is not far ahead of the backups: what they hold is done again.
+    let last = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
             let _ends = Ends(&stop);
-            for backup in 0..3 {
-                // Each some way further on.
-                wait_for(&written, 1 + backup * 40, &stop);
-                let before = written.load(SeqCst);
-                db.backup(place.at(&format!("backup-{backup}"))).unwrap();
-                let after = written.load(SeqCst) + 1;
-                let backup = place.at(&format!("backup-{backup}"));
-                let copy = restored(&backup, &place.at("copy"), &small(EngineKind::NvmInp));
-                assert!((before..=after).contains(&seen(&copy, 0)), "what was committed before");
-                let model =
-                    replayed(&place.at("model"), &small(EngineKind::NvmInp), &[seen(&copy, 0)]);
-                assert_eq!(contents(&copy), contents(&model));
-                drop((copy, model));
-                std::fs::remove_file(place.at("copy")).unwrap();
-                std::fs::remove_file(place.at("model")).unwrap();
+            for number in 0.. {
+                while number >= last.load(SeqCst) && !stop.load(SeqCst) {
+                    std::thread::yield_now();
+                }
+                db.write(|tx| transaction(tx, &db, number)).unwrap();
+                written.store(number + 1, SeqCst);
+                if stop.load(SeqCst) {
+                    break;
+                }
             }
         });
-        // Any of them into any engine.
-        let backup = place.at("backup-1");
-        let expected = contents(&restored(&backup, &place.at("first"), &small(engine)));
-        for other in EngineKind::ALL {
-            let copy = restored(&backup, &place.at(&format!("copy-{other}")), &small(other));
-            assert_eq!((copy.engine(), contents(&copy)), (other, expected.clone()));
+        let _ends = Ends(&stop);
+        for backup in 0..3 {
+            // Each some way further on.
+            last.store(backup * 40 + 200, SeqCst);
+            wait_for(&written, 1 + backup * 40, &stop);
+            let before = written.load(SeqCst);
+            db.backup(place.at(&format!("backup-{backup}"))).unwrap();
+            let after = written.load(SeqCst) + 1;
+            let backup = place.at(&format!("backup-{backup}"));
+            let copy = restored(&backup, &place.at("copy"), &small(EngineKind::NvmInp));
+            assert!((before..=after).contains(&seen(&copy, 0)), "what was committed before");
+            let model = replayed(&place.at("model"), &small(EngineKind::NvmInp), &[seen(&copy, 0)]);
+            assert_eq!(contents(&copy), contents(&model));
+            drop((copy, model));
+            std::fs::remove_file(place.at("copy")).unwrap();
+            std::fs::remove_file(place.at("model")).unwrap();
         }
-        // The database is none the worse for it.
-        let model = replayed(&place.at("model"), &small(engine), &[seen(&db, 0)]);
-        assert_eq!(contents(&db), contents(&model));
-        db.check().unwrap();
     });
+    // Any of them into any engine.
+    let backup = place.at("backup-1");
+    let expected = contents(&restored(&backup, &place.at("first"), &small(engine)));
+    for other in EngineKind::ALL {
+        let copy = restored(&backup, &place.at(&format!("copy-{other}")), &small(other));
+        assert_eq!((copy.engine(), contents(&copy)), (other, expected.clone()));
+    }
+    // The database is none the worse for it.
+    let model = replayed(&place.at("model"), &small(engine), &[seen(&db, 0)]);
+    assert_eq!(contents(&db), contents(&model));
+    db.check().unwrap();
 }
 
 /// Returns what partitions have seen of so many transactions, each in the next one.
@@ -156,47 +169,55 @@ fn at_one_moment(counts: &[u64]) -> Vec<u64> {
 /// many as the next one, or one more, and only one of these steps is there.
 #[test]
 fn several_partitions_are_copied_at_one_moment() {
+    few().for_each(several_partitions_are_copied);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_several_partitions_are_copied_at_one_moment() {
+    the_others().for_each(several_partitions_are_copied);
+}
+
+fn several_partitions_are_copied(engine: EngineKind) {
     const PARTITIONS: u64 = 3;
-    each(|engine| {
-        let place = Place::new();
-        let options = small(engine).partitions(PARTITIONS as u32);
-        let db = Database::create(place.at("db"), &schema(), &options).unwrap();
-        let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let _ends = Ends(&stop);
-                for number in 0.. {
-                    let partition = db.partition((number % PARTITIONS) as usize);
-                    partition.write(|tx| transaction(tx, &db, number / PARTITIONS)).unwrap();
-                    written.store(number + 1, SeqCst);
-                    if stop.load(SeqCst) {
-                        break;
-                    }
-                }
-            });
+    let place = Place::new();
+    let options = small(engine).partitions(PARTITIONS as u32);
+    let db = Database::create(place.at("db"), &schema(), &options).unwrap();
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
             let _ends = Ends(&stop);
-            for backup in 0..8 {
-                wait_for(&written, backup * 11, &stop);
-                db.backup(place.at(&format!("backup-{backup}"))).unwrap();
-            }
-            // The least that can be copied, as often as possible.
-            for _ in 0..500 {
-                let counts = dumped_clocks(&db);
-                assert_eq!(counts, at_one_moment(&counts), "{engine}");
+            for number in 0.. {
+                let partition = db.partition((number % PARTITIONS) as usize);
+                partition.write(|tx| transaction(tx, &db, number / PARTITIONS)).unwrap();
+                written.store(number + 1, SeqCst);
+                if stop.load(SeqCst) {
+                    break;
+                }
             }
         });
+        let _ends = Ends(&stop);
         for backup in 0..8 {
-            let copy = restored(
-                &place.at(&format!("backup-{backup}")),
-                &place.at(&format!("copy-{backup}")),
-                &options,
-            );
-            let counts: Vec<u64> = (0..3).map(|partition| seen(&copy, partition)).collect();
+            wait_for(&written, backup * 11, &stop);
+            db.backup(place.at(&format!("backup-{backup}"))).unwrap();
+        }
+        // The least that can be copied, as often as possible.
+        for _ in 0..500 {
+            let counts = dumped_clocks(&db);
             assert_eq!(counts, at_one_moment(&counts), "{engine}");
-            let model = replayed(&place.at(&format!("model-{backup}")), &options, &counts);
-            assert_eq!(contents(&copy), contents(&model));
         }
     });
+    for backup in 0..8 {
+        let copy = restored(
+            &place.at(&format!("backup-{backup}")),
+            &place.at(&format!("copy-{backup}")),
+            &options,
+        );
+        let counts: Vec<u64> = (0..3).map(|partition| seen(&copy, partition)).collect();
+        assert_eq!(counts, at_one_moment(&counts), "{engine}");
+        let model = replayed(&place.at(&format!("model-{backup}")), &options, &counts);
+        assert_eq!(contents(&copy), contents(&model));
+    }
 }
 
 /// The counts that the clocks of all partitions show in a dump of them.

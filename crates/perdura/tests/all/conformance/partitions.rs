@@ -1,8 +1,8 @@
 //! Several partitions: each its own tuples and transactions, one file for all of them; a table
 //! that every partition has a copy of; and calls that do not say which partition they mean.
 
-use crate::support::small_logs;
-use perdura::{Commit, Database, Domain, Error, Scan, Table, Value};
+use crate::support::{few, small_logs, the_others};
+use perdura::{Commit, Database, Domain, EngineKind, Error, Scan, Table, Value};
 
 use super::operations::{insert, schema, tuple, update};
 use super::{Own, Store, Tuple, each, each_known, small};
@@ -133,27 +133,35 @@ fn a_call_that_names_no_partition_or_a_wrong_one_says_so() {
 /// With the limits that a database has by default.
 #[test]
 fn there_can_be_256_partitions() {
+    few().for_each(there_can_be_as_many_partitions);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_there_can_be_256_partitions() {
+    the_others().for_each(there_can_be_as_many_partitions);
+}
+
+fn there_can_be_as_many_partitions(engine: EngineKind) {
     const MOST: u32 = 256;
-    each_known(|engine| {
-        let options = small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
-        let mut store = Store::new(&schema(), options.partitions(MOST));
-        let table = store.db().table("t").unwrap();
-        for partition in 0..u64::from(MOST) {
-            let write = |id| {
-                let new = tuple(id, id * 10 + partition);
-                let partition = store.db().partition(partition as usize);
-                partition.write(|tx| insert(tx, &table, &new)).unwrap();
-            };
-            (0..2).for_each(write);
+    let options = small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
+    let mut store = Store::new(&schema(), options.partitions(MOST));
+    let table = store.db().table("t").unwrap();
+    for partition in 0..u64::from(MOST) {
+        let write = |id| {
+            let new = tuple(id, id * 10 + partition);
+            let partition = store.db().partition(partition as usize);
+            partition.write(|tx| insert(tx, &table, &new)).unwrap();
+        };
+        (0..2).for_each(write);
+    }
+    store.thrice(|db| {
+        let table = db.table("t").unwrap();
+        assert_eq!(db.partition_count(), MOST as usize);
+        for partition in 0..MOST as usize {
+            assert_eq!(tuples_of(db, partition, &table), expected(partition as u64, 2));
         }
-        store.thrice(|db| {
-            let table = db.table("t").unwrap();
-            assert_eq!(db.partition_count(), MOST as usize);
-            for partition in 0..MOST as usize {
-                assert_eq!(tuples_of(db, partition, &table), expected(partition as u64, 2));
-            }
-            assert_eq!(db.check().unwrap().tuples, u64::from(MOST) * 2);
-        });
+        assert_eq!(db.check().unwrap().tuples, u64::from(MOST) * 2);
     });
 }
 

@@ -6,10 +6,28 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use perdura::EngineKind;
+
 pub(crate) use faults::driver::Driver;
 pub(crate) use faults::items::{
     Item, Model, PAIR, Tables, compare, contents, insert_item, item_of, schema, update_item,
 };
+
+/// Engines for which another one stands in long tests: those on slotted pages differ in their commits alone, and
+/// `fast` has its pages in the pool, `nvwal` in a cache; the two with their log in the pool differ in when
+/// they flush it.
+const STOOD_FOR: [EngineKind; 4] =
+    [EngineKind::Fash, EngineKind::Journal, EngineKind::Wal, EngineKind::NvLoggingFoc];
+
+/// Every engine but those that [`the_others`] are: for tests of seconds. Their `whole_` forms run the others.
+pub(crate) fn few() -> impl Iterator<Item = EngineKind> + Clone {
+    EngineKind::ALL.into_iter().filter(|engine| !STOOD_FOR.contains(engine))
+}
+
+/// The engines that [`few`] leaves out.
+pub(crate) fn the_others() -> impl Iterator<Item = EngineKind> {
+    STOOD_FOR.into_iter().inspect(|engine| println!("engine {engine}"))
+}
 
 /// A directory that is not on a disk, if that can be: for tests that commit often and do not depend on
 /// what the files lie on.
