@@ -1,0 +1,172 @@
+//! Lines that need not be flushed yet, because the next commit's log has their bytes again.
+//!
+//! What a commit has stored behind its mark is flushed by the next one, before that one's log takes
+//! the place of the log that would store it again. If the next one stores to the same line, its log
+//! can have those bytes too: it costs nothing while they fit in the log's last line, and the line
+//! stays unflushed for a commit more. Inserts in ascending order change the same lines each time.
+//!
+//! Invariant: of each unflushed line, the newest log has every byte that was stored since the line's
+//! last flush.
+
+use std::collections::BTreeMap;
+
+use crate::store::span::{LINE_BYTES, Span};
+
+/// A cache line of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FrameLine {
+    /// The frame's number.
+    pub frame: u32,
+    /// The line's number in the frame, from 0 on.
+    pub line: usize,
+}
+
+/// The lines that commits have stored to behind their marks, and that no flush has covered.
+#[derive(Clone, Debug, Default)]
+pub struct Unflushed {
+    lines: BTreeMap<FrameLine, Vec<Span>>,
+}
+
+/// A commit's share of what is unflushed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Lines to flush before this commit's mark.
+    pub flush: Vec<FrameLine>,
+    /// Runs that this commit's log has as well, with the bytes of the frames behind the commit.
+    pub logged: Vec<(u32, Span)>,
+}
+
+impl Unflushed {
+    /// All is flushed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes over what a commit stores behind its mark, `logged`, and decides over what was unflushed
+    /// before it: of lines it stores to as well, runs go into its log while `room` is left there,
+    /// where each costs `run_bytes` more than its length.
+    pub fn commit(&mut self, logged: &[(u32, Span)], room: usize, run_bytes: usize) -> Carried {
+        let mut now: BTreeMap<FrameLine, Vec<Span>> = BTreeMap::new();
+        for (frame, run) in logged {
+            for line in run.at / LINE_BYTES..=(run.end() - 1) / LINE_BYTES {
+                let from = run.at.max(line * LINE_BYTES);
+                let part = Span::between(from, run.end().min((line + 1) * LINE_BYTES));
+                now.entry(FrameLine { frame: *frame, line }).or_default().push(part);
+            }
+        }
+        let mut carried = Carried::default();
+        let mut room = room;
+        for (line, before) in std::mem::take(&mut self.lines) {
+            let Some(again) = now.get_mut(&line) else {
+                carried.flush.push(line);
+                continue;
+            };
+            let missing = missing(&before, again);
+            let costs: usize = missing.iter().map(|run| run.bytes + run_bytes).sum();
+            if costs > room {
+                carried.flush.push(line);
+                continue;
+            }
+            room -= costs;
+            carried.logged.extend(missing.iter().map(|run| (line.frame, *run)));
+            again.extend(missing);
+        }
+        self.lines = now;
+        carried
+    }
+
+    /// Lines that are to be flushed if no commit follows; none are unflushed then.
+    pub fn flush(&mut self) -> Vec<FrameLine> {
+        std::mem::take(&mut self.lines).into_keys().collect()
+    }
+}
+
+/// The runs of a line in `before` that `again` does not have.
+fn missing(before: &[Span], again: &[Span]) -> Vec<Span> {
+    let bits = |runs: &[Span]| runs.iter().fold(0u64, |bits, run| bits | mask(*run));
+    let mut left = bits(before) & !bits(again);
+    let base = before.first().map_or(0, |run| run.at / LINE_BYTES * LINE_BYTES);
+    let mut runs = Vec::new();
+    while left != 0 {
+        let at = left.trailing_zeros() as usize;
+        let bytes = (!(left >> at)).trailing_zeros() as usize;
+        let run = Span::new(base + at, bytes);
+        left &= !mask(run);
+        runs.push(run);
+    }
+    runs
+}
+
+/// The bytes of a run within its line.
+fn mask(run: Span) -> u64 {
+    (u64::MAX >> (LINE_BYTES - run.bytes)) << (run.at % LINE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    /// Bytes of three frames of four lines. Behind each commit a crash loses unflushed lines, each or
+    /// none of its stores; what the commit's log has brings all of them back.
+    #[test]
+    fn the_newest_log_brings_every_unflushed_byte_back() {
+        let mut random = SmallRng::seed_from_u64(5);
+        let mut carried_bytes = 0;
+        for _ in 0..300 {
+            let mut unflushed = Unflushed::new();
+            let mut memory = vec![vec![0u8; 256]; 3];
+            let mut medium = memory.clone();
+            for number in 1..40u8 {
+                let logged: Vec<(u32, Span)> = (0..random.random_range(0..4))
+                    .map(|_| {
+                        let at = random.random_range(0..250);
+                        let bytes = random.random_range(1..=(256 - at).min(70));
+                        (random.random_range(0..3), Span::new(at, bytes))
+                    })
+                    .collect();
+                let room = random.random_range(0..80);
+                let carried = unflushed.commit(&logged, room, 4);
+                // Flushed before the mark: what was stored up to then.
+                for line in &carried.flush {
+                    let bytes = line.line * 64..(line.line + 1) * 64;
+                    medium[line.frame as usize][bytes.clone()]
+                        .copy_from_slice(&memory[line.frame as usize][bytes]);
+                }
+                for (frame, run) in &logged {
+                    memory[*frame as usize][run.at..run.end()].fill(number);
+                }
+                let costs: usize = carried.logged.iter().map(|(_, run)| run.bytes + 4).sum();
+                assert!(costs <= room);
+                carried_bytes += costs;
+                let mut found = medium.clone();
+                for (frame, run) in logged.iter().chain(&carried.logged) {
+                    let frame = *frame as usize;
+                    found[frame][run.at..run.end()].copy_from_slice(run.of(&memory[frame]));
+                }
+                assert_eq!(found, memory);
+            }
+            for line in unflushed.flush() {
+                let bytes = line.line * 64..(line.line + 1) * 64;
+                medium[line.frame as usize][bytes.clone()]
+                    .copy_from_slice(&memory[line.frame as usize][bytes]);
+            }
+            assert_eq!((medium, unflushed.flush()), (memory, Vec::new()));
+        }
+        assert!(carried_bytes > 0);
+    }
+
+    #[test]
+    fn lines_that_each_commit_stores_to_are_flushed_when_the_log_is_full() {
+        let mut unflushed = Unflushed::new();
+        let mut flushed = 0;
+        for number in 0..28 {
+            let logged = [(7, Span::new(3, 4)), (7, Span::new(8 + 2 * number, 2))];
+            flushed += unflushed.commit(&logged, 24, 4).flush.len();
+        }
+        // Five runs of two bytes with their headers fit... until they touch each other, and are one.
+        assert!(flushed <= 5, "{flushed}");
+        assert_eq!(unflushed.flush().len(), 1);
+    }
+}

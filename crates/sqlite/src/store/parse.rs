@@ -1,0 +1,390 @@
+//! Pages of a b-tree, as SQLite's file format has them (sqlite.org/fileformat2.html, 1.6).
+//!
+//! Invariants:
+//! - What is taken for a page of a b-tree is one: its cells and free blocks lie in the area of cells,
+//!   no two of them share a byte, and what is left of the area is as much as the header says.
+//! - No bytes make this panic.
+//!
+//! SQLite tells a page's kind by what leads to it; here only the bytes are known. A page of a chain
+//! (overflow, free list) begins with the number of the next one: with fewer than 2^25 pages its first
+//! byte is 0 or 1, and no page of a b-tree begins so. A page of the pointer map begins with a kind
+//! that may be a b-tree's, and is known by its number alone: [`Shape::is_pointer_map`].
+
+use crate::store::span::{Bytes, Span};
+
+/// The bytes at the beginning of page 1 that are the file's header.
+pub const FILE_HEADER_BYTES: usize = 100;
+/// The number of pages from which on a page of a chain may look like a page of a b-tree.
+pub const PAGES_MAX: u32 = 1 << 25;
+/// The least space that a cell takes, so that it can become a free block.
+pub const CELL_BYTES_MIN: usize = 4;
+/// The bytes at the beginning of a free block that say where the next one is, and its own length.
+pub const FREE_BLOCK_HEADER_BYTES: usize = 4;
+/// The most bytes of a page that may lie in runs too short for a free block.
+pub const FRAGMENTS_MAX: usize = 60;
+/// The byte at which a page would hold the locks of SQLite's own VFS: that page is never used.
+const LOCK_BYTE: u64 = 1 << 30;
+/// The offset in the file's header of the largest root page, 0 without auto-vacuum.
+const LARGEST_ROOT_AT: usize = 52;
+
+/// The kind of a page of a b-tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An inner page of an index.
+    IndexInner = 2,
+    /// An inner page of a table.
+    TableInner = 5,
+    /// A leaf of an index.
+    IndexLeaf = 10,
+    /// A leaf of a table.
+    TableLeaf = 13,
+}
+
+impl Kind {
+    /// The kind that the first byte of a page's header says.
+    pub const fn of(byte: u8) -> Option<Self> {
+        match byte {
+            2 => Some(Self::IndexInner),
+            5 => Some(Self::TableInner),
+            10 => Some(Self::IndexLeaf),
+            13 => Some(Self::TableLeaf),
+            _ => None,
+        }
+    }
+
+    /// Returns whether cells lead to other pages.
+    pub const fn is_inner(self) -> bool {
+        matches!(self, Self::IndexInner | Self::TableInner)
+    }
+
+    /// The length of the page's header.
+    pub const fn header_bytes(self) -> usize {
+        if self.is_inner() { 12 } else { 8 }
+    }
+}
+
+/// The sizes that all pages of a database have in common, and whether it has a pointer map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    page_bytes: usize,
+    usable: usize,
+    pointer_map: bool,
+}
+
+impl Shape {
+    /// Pages of `page_bytes` bytes, of which extensions have `reserved` at the end. `None` if SQLite
+    /// has no such pages.
+    pub fn new(page_bytes: usize, reserved: u8, pointer_map: bool) -> Option<Self> {
+        let usable = page_bytes.checked_sub(usize::from(reserved))?;
+        let fits = page_bytes.is_power_of_two() && (512..=65_536).contains(&page_bytes);
+        (fits && usable >= 480).then_some(Self { page_bytes, usable, pointer_map })
+    }
+
+    /// The shape that the file's header, in the first bytes of page 1, says. `None` if it says none.
+    pub fn of_file(page: &[u8]) -> Option<Self> {
+        if page.len() < FILE_HEADER_BYTES {
+            return None;
+        }
+        let page_bytes = match be16(page, 16) {
+            1 => 65_536,
+            bytes => bytes,
+        };
+        Self::new(page_bytes, page[20], be32(page, LARGEST_ROOT_AT) != 0)
+    }
+
+    /// The length of a page.
+    pub const fn page_bytes(self) -> usize {
+        self.page_bytes
+    }
+
+    /// The bytes of a page that are SQLite's own.
+    pub const fn usable(self) -> usize {
+        self.usable
+    }
+
+    /// The page that is never used, because its bytes are the locks of SQLite's own VFS.
+    pub const fn lock_page(self) -> u32 {
+        (LOCK_BYTE / self.page_bytes as u64) as u32 + 1
+    }
+
+    /// Returns whether the page of this number is one of the pointer map.
+    pub const fn is_pointer_map(self, page: u32) -> bool {
+        if !self.pointer_map || page < 2 {
+            return false;
+        }
+        // Each has as many entries of five bytes as it has room for, and then the next one follows.
+        let pages = (self.usable / 5) as u32 + 1;
+        let map = (page - 2) / pages * pages + 2;
+        page == if map == self.lock_page() { map + 1 } else { map }
+    }
+
+    /// The longest payload, and the shortest, that a page keeps of a payload too long for it.
+    const fn local(self, kind: Kind) -> (usize, usize) {
+        let least = (self.usable - 12) * 32 / 255 - 23;
+        match kind {
+            Kind::TableLeaf => (self.usable - 35, least),
+            _ => ((self.usable - 12) * 64 / 255 - 23, least),
+        }
+    }
+}
+
+/// A page of a b-tree: what its bytes mean.
+#[derive(Clone, Debug)]
+pub struct Page<'a> {
+    image: &'a [u8],
+    shape: Shape,
+    kind: Kind,
+    header: usize,
+    content: usize,
+    cells: Vec<Span>,
+    free_blocks: Vec<Span>,
+    fragments: usize,
+}
+
+impl<'a> Page<'a> {
+    /// The page that `image` is, or `None` if it is no page of a b-tree. `first` says that it is
+    /// page 1, where the file's header stands before the page's.
+    pub fn parse(image: &'a [u8], shape: Shape, first: bool) -> Option<Self> {
+        if image.len() != shape.page_bytes {
+            return None;
+        }
+        let header = if first { FILE_HEADER_BYTES } else { 0 };
+        let kind = Kind::of(image[header])?;
+        let pointers = header + kind.header_bytes();
+        let pointers_end = pointers + 2 * be16(image, header + 3);
+        let content = match be16(image, header + 5) {
+            0 => 65_536,
+            at => at,
+        };
+        if pointers_end > content || content > shape.usable {
+            return None;
+        }
+        let mut used = Bytes::none(shape.page_bytes);
+        let mut cells = Vec::with_capacity((pointers_end - pointers) / 2);
+        for pointer in (pointers..pointers_end).step_by(2) {
+            let at = be16(image, pointer);
+            if at < content {
+                return None;
+            }
+            let cell = Span::new(at, cell_bytes(&image[..shape.usable], at, shape, kind)?);
+            if taken(cell).end() > shape.usable || !used.add(taken(cell)) {
+                return None;
+            }
+            cells.push(cell);
+        }
+        let free_blocks = free_blocks(image, shape, header, content, &mut used)?;
+        let fragments = shape.usable - content - used.count();
+        let said = usize::from(image[header + 7]);
+        (fragments == said && fragments <= FRAGMENTS_MAX).then_some(Self {
+            image,
+            shape,
+            kind,
+            header,
+            content,
+            cells,
+            free_blocks,
+            fragments,
+        })
+    }
+
+    /// The page's bytes.
+    pub const fn image(&self) -> &'a [u8] {
+        self.image
+    }
+
+    /// The shape of the database's pages.
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The page's kind.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Returns whether the file's header stands before the page's.
+    pub const fn is_first(&self) -> bool {
+        self.header != 0
+    }
+
+    /// The offset of the page's header.
+    pub const fn header(&self) -> usize {
+        self.header
+    }
+
+    /// The offset at which the area of cells begins.
+    pub const fn content(&self) -> usize {
+        self.content
+    }
+
+    /// The cells, in the order of their keys.
+    pub fn cells(&self) -> &[Span] {
+        &self.cells
+    }
+
+    /// The bytes of a cell.
+    pub fn cell(&self, number: usize) -> &'a [u8] {
+        self.cells[number].of(self.image)
+    }
+
+    /// The free blocks, by their offsets.
+    pub fn free_blocks(&self) -> &[Span] {
+        &self.free_blocks
+    }
+
+    /// The bytes between cells and free blocks, in runs too short for a free block.
+    pub const fn fragments(&self) -> usize {
+        self.fragments
+    }
+
+    /// The page behind the last cell, of an inner page.
+    pub fn right_child(&self) -> Option<u32> {
+        self.kind.is_inner().then(|| be32(self.image, self.header + 8))
+    }
+
+    /// The offset just past the pointers to cells.
+    pub fn pointers_end(&self) -> usize {
+        self.header + self.kind.header_bytes() + 2 * self.cells.len()
+    }
+
+    /// The bytes that mean something: headers, pointers, cells, what extensions have. All others
+    /// can be written to without a reader seeing a difference.
+    pub fn live(&self) -> Bytes {
+        let mut live = Bytes::none(self.shape.page_bytes);
+        live.add(Span::between(0, self.pointers_end()));
+        live.add(Span::between(self.shape.usable, self.shape.page_bytes));
+        for cell in &self.cells {
+            live.add(taken(*cell));
+        }
+        for block in &self.free_blocks {
+            live.add(Span::new(block.at, FREE_BLOCK_HEADER_BYTES));
+        }
+        live
+    }
+}
+
+/// Returns whether two images of a page say the same: of pages of a b-tree, the same cells in the
+/// same order, wherever they lie; of all others, the same bytes.
+pub fn same(one: &[u8], other: &[u8], shape: Shape, first: bool) -> bool {
+    let parsed = (Page::parse(one, shape, first), Page::parse(other, shape, first));
+    let (Some(a), Some(b)) = parsed else { return one == other };
+    one[..a.header] == other[..b.header]
+        && a.kind == b.kind
+        && a.right_child() == b.right_child()
+        && a.cells.len() == b.cells.len()
+        && (0..a.cells.len()).all(|cell| a.cell(cell) == b.cell(cell))
+        && one[shape.usable..] == other[shape.usable..]
+}
+
+/// The space that a cell takes.
+pub fn taken(cell: Span) -> Span {
+    Span::new(cell.at, cell.bytes.max(CELL_BYTES_MIN))
+}
+
+/// The chain of free blocks, whose bytes go into `used`; `None` if it is not as it has to be.
+fn free_blocks(
+    image: &[u8],
+    shape: Shape,
+    header: usize,
+    content: usize,
+    used: &mut Bytes,
+) -> Option<Vec<Span>> {
+    let mut blocks = Vec::new();
+    let mut at = be16(image, header + 1);
+    // No byte before it may belong to the next one: content of the page, then a gap of four bytes.
+    let mut least = content;
+    while at != 0 {
+        if at < least || at + FREE_BLOCK_HEADER_BYTES > shape.usable {
+            return None;
+        }
+        let block = Span::new(at, be16(image, at + 2));
+        let fits = block.bytes >= FREE_BLOCK_HEADER_BYTES && block.end() <= shape.usable;
+        if !fits || !used.add(block) {
+            return None;
+        }
+        blocks.push(block);
+        least = block.end() + FREE_BLOCK_HEADER_BYTES;
+        at = be16(image, at);
+    }
+    Some(blocks)
+}
+
+/// The length of the cell at `at`. `None` if it does not end within `page`.
+fn cell_bytes(page: &[u8], at: usize, shape: Shape, kind: Kind) -> Option<usize> {
+    let mut next = at;
+    if kind.is_inner() {
+        next += 4;
+    }
+    if kind == Kind::TableInner {
+        next = varint(page, next)?.1;
+        return Some(next - at);
+    }
+    let (payload, after) = varint(page, next)?;
+    next = after;
+    if kind == Kind::TableLeaf {
+        next = varint(page, next)?.1;
+    }
+    // SQLite's longest row has fewer bytes.
+    let payload = usize::try_from(payload).ok().filter(|bytes| *bytes < 1 << 31)?;
+    let (most, least) = shape.local(kind);
+    let end = if payload <= most {
+        next + payload
+    } else {
+        let local = least + (payload - least) % (shape.usable - 4);
+        next + if local <= most { local } else { least } + 4
+    };
+    (end <= page.len()).then_some(end - at)
+}
+
+/// A number of one to nine bytes at `at`, and the offset behind it.
+fn varint(page: &[u8], at: usize) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for byte in 0..8 {
+        let part = *page.get(at + byte)?;
+        value = value << 7 | u64::from(part & 0x7f);
+        if part < 0x80 {
+            return Some((value, at + byte + 1));
+        }
+    }
+    Some((value << 8 | u64::from(*page.get(at + 8)?), at + 9))
+}
+
+/// Two bytes as a number, the high one first.
+pub(crate) fn be16(page: &[u8], at: usize) -> usize {
+    usize::from(page[at]) << 8 | usize::from(page[at + 1])
+}
+
+fn be32(page: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_the_pointer_map_are_known_by_their_numbers() {
+        let shape = Shape::new(512, 0, true).unwrap();
+        let maps: Vec<u32> = (1..=310).filter(|page| shape.is_pointer_map(*page)).collect();
+        assert_eq!(maps, [2, 105, 208]);
+        assert!((1..400).all(|page| !Shape::new(512, 0, false).unwrap().is_pointer_map(page)));
+        assert_eq!(shape.lock_page(), (1 << 21) + 1);
+    }
+
+    #[test]
+    fn shapes_that_sqlite_does_not_have_are_refused() {
+        for (page_bytes, reserved) in [(0, 0), (256, 0), (1000, 0), (131_072, 0), (512, 33)] {
+            assert_eq!(Shape::new(page_bytes, reserved, false), None);
+        }
+        assert_eq!(Shape::new(512, 32, false).map(Shape::usable), Some(480));
+        assert_eq!(Shape::of_file(&[0; 99]), None);
+        let of = |high, low| {
+            let mut header = [0; 100];
+            (header[16], header[17]) = (high, low);
+            Shape::of_file(&header).map(Shape::page_bytes)
+        };
+        assert_eq!((of(0, 0), of(1, 0), of(2, 1)), (None, None, None));
+        // 65,536 does not fit into the two bytes and is told as 1.
+        assert_eq!((of(2, 0), of(0, 1)), (Some(512), Some(65_536)));
+    }
+}

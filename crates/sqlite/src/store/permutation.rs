@@ -1,0 +1,284 @@
+//! The frames in which pages live.
+//!
+//! A page's frame has its number, until a commit lets pages change frames among each other. A table
+//! in the side file, four bytes a page, says where a page is; a move is an entry of it that the log
+//! has with all else of the commit.
+//!
+//! Invariants:
+//! - Each page has one frame, each frame one page: a page of the database, or one that it does not
+//!   have (any more), with which nothing is lost.
+//! - Only a frame of the latter kind is copied to on the way home. So a crash on the way finds every
+//!   page where the table says it is, and whoever opens the database next goes on from there.
+//!
+//! The way home, at the last close, in [chunks](Permutation::chunk), each one commit:
+//! 1. Pages whose own frame holds nothing are copied there. Their moves count with the commit; the
+//!    frames they leave hold nothing from then on.
+//! 2. Where there is no such page, all that are away stand in each other's frames, in circles. The
+//!    page in the way of the lowest of each circle is copied behind the database's end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The length of a page's entry in the table.
+pub const ENTRY_BYTES: usize = 4;
+
+/// A page that gets another frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Move {
+    /// The page's number, from 1 on.
+    pub page: u32,
+    /// The frame that it is in from now on.
+    pub frame: u32,
+}
+
+impl Move {
+    /// The offset of the page's entry in the table.
+    pub const fn at(self) -> u64 {
+        (self.page as u64 - 1) * ENTRY_BYTES as u64
+    }
+
+    /// The entry: the frame's number, little-endian; 0 if the page is at home.
+    pub const fn entry(self) -> [u8; ENTRY_BYTES] {
+        if self.page == self.frame { [0; ENTRY_BYTES] } else { self.frame.to_le_bytes() }
+    }
+}
+
+/// A whole page that is copied from one frame to another, where nothing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageCopy {
+    /// The frame that the page is in.
+    pub from: u32,
+    /// The frame that it will be in.
+    pub to: u32,
+}
+
+/// A part of the way home.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// Copies, in any order; they are durable before the moves are.
+    pub copies: Vec<PageCopy>,
+    /// Moves that count all at once.
+    pub moves: Vec<Move>,
+}
+
+/// Moves, or a table of them, that would put two pages in one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TwoInOneFrame;
+
+/// The pages that are away from home.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Permutation {
+    frames: BTreeMap<u32, u32>,
+    pages: BTreeMap<u32, u32>,
+}
+
+impl Permutation {
+    /// All pages are at home.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The frames that a table says.
+    pub fn read(table: &[u8]) -> Result<Self, TwoInOneFrame> {
+        let mut found = Self::new();
+        for (page, entry) in (1..).zip(table.chunks_exact(ENTRY_BYTES)) {
+            let frame = u32::from_le_bytes(entry.try_into().expect("four bytes"));
+            if frame != 0 && frame != page {
+                found.frames.insert(page, frame);
+                if found.pages.insert(frame, page).is_some() {
+                    return Err(TwoInOneFrame);
+                }
+            }
+        }
+        // A page in the frame of one that is at home: then that frame's number is not a key.
+        if found.frames.keys().eq(found.pages.keys()) { Ok(found) } else { Err(TwoInOneFrame) }
+    }
+
+    /// The frame that a page is in.
+    pub fn frame(&self, page: u32) -> u32 {
+        self.frames.get(&page).copied().unwrap_or(page)
+    }
+
+    /// The page that is in a frame.
+    pub fn page(&self, frame: u32) -> u32 {
+        self.pages.get(&frame).copied().unwrap_or(frame)
+    }
+
+    /// Returns how many pages are away from home.
+    pub fn away(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The pages that are away, and where.
+    pub fn moved(&self) -> impl Iterator<Item = Move> + '_ {
+        self.frames.iter().map(|(page, frame)| Move { page: *page, frame: *frame })
+    }
+
+    /// Makes moves count, all at once. If two pages would be in one frame, none counts.
+    pub fn apply(&mut self, moves: &[Move]) -> Result<(), TwoInOneFrame> {
+        let left: BTreeSet<u32> = moves.iter().map(|step| self.frame(step.page)).collect();
+        let taken: BTreeSet<u32> = moves.iter().map(|step| step.frame).collect();
+        let movers: BTreeSet<u32> = moves.iter().map(|step| step.page).collect();
+        let each_once = taken.len() == moves.len() && movers.len() == moves.len();
+        if left != taken || !each_once || taken.contains(&0) || movers.contains(&0) {
+            return Err(TwoInOneFrame);
+        }
+        for step in moves {
+            let was = self.frames.remove(&step.page).unwrap_or(step.page);
+            self.pages.remove(&was);
+        }
+        for step in moves.iter().filter(|step| step.page != step.frame) {
+            self.frames.insert(step.page, step.frame);
+            self.pages.insert(step.frame, step.page);
+        }
+        Ok(())
+    }
+
+    /// The next part of the way home of a database of so many pages: at most `most` copies. `None`
+    /// if all its pages are at home. No page is copied to the frame `unused`, that of the page which
+    /// SQLite does not use.
+    pub fn chunk(&self, pages: u32, unused: u32, most: usize) -> Option<Chunk> {
+        let lives = |page: u32| page <= pages && page != unused;
+        let away = || self.moved().filter(|step| lives(step.page));
+        let mut chunk = Chunk::default();
+        for step in away().filter(|step| !lives(self.page(step.page))).take(most) {
+            chunk.bring(self, step.page, step.page);
+        }
+        if !chunk.moves.is_empty() {
+            return Some(chunk);
+        }
+        let mut seen = BTreeSet::new();
+        let mut free = (pages + 1..).filter(|frame| *frame != unused && !lives(self.page(*frame)));
+        for step in away() {
+            if chunk.copies.len() == most || !seen.insert(step.page) {
+                continue;
+            }
+            let mut next = self.page(step.page);
+            while seen.insert(next) {
+                next = self.page(next);
+            }
+            let free = free.next()?;
+            chunk.bring(self, self.page(step.page), free);
+        }
+        (!chunk.moves.is_empty()).then_some(chunk)
+    }
+}
+
+impl Chunk {
+    /// Brings a page to a frame with nothing in it; what was there, if only by name, goes the other
+    /// way.
+    fn bring(&mut self, from: &Permutation, page: u32, frame: u32) {
+        let left = from.frame(page);
+        self.copies.push(PageCopy { from: left, to: frame });
+        self.moves.push(Move { page, frame });
+        self.moves.push(Move { page: from.page(frame), frame: left });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::SmallRng;
+    use rand::seq::SliceRandom;
+    use rand::{Rng, SeedableRng};
+
+    /// Pages 1 to `count`, shuffled among each other in part.
+    fn shuffled(random: &mut SmallRng, count: u32) -> Permutation {
+        let mut movers: Vec<u32> = (1..=count).filter(|_| random.random_bool(0.4)).collect();
+        let frames = movers.clone();
+        movers.shuffle(random);
+        let moves: Vec<Move> =
+            movers.into_iter().zip(frames).map(|(page, frame)| Move { page, frame }).collect();
+        let mut permutation = Permutation::new();
+        permutation.apply(&moves).unwrap();
+        permutation
+    }
+
+    #[test]
+    fn a_table_says_what_moves_have_made() {
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut permutation = Permutation::new();
+        let mut table = vec![0; 40 * ENTRY_BYTES];
+        for _ in 0..300 {
+            let mut pages: Vec<u32> = (1..=40).collect();
+            pages.shuffle(&mut random);
+            pages.truncate(random.random_range(1..6));
+            let frames: Vec<u32> = pages.iter().map(|page| permutation.frame(*page)).collect();
+            let moves: Vec<Move> = (0..pages.len())
+                .map(|at| Move { page: pages[at], frame: frames[(at + 1) % frames.len()] })
+                .collect();
+            permutation.apply(&moves).unwrap();
+            for step in moves {
+                let at = step.at() as usize;
+                table[at..at + ENTRY_BYTES].copy_from_slice(&step.entry());
+            }
+            assert_eq!(Permutation::read(&table).as_ref(), Ok(&permutation));
+            assert!((1..=40).all(|page| permutation.page(permutation.frame(page)) == page));
+        }
+    }
+
+    #[test]
+    fn two_pages_are_never_in_one_frame() {
+        let mut permutation = Permutation::new();
+        permutation.apply(&[Move { page: 1, frame: 2 }, Move { page: 2, frame: 1 }]).unwrap();
+        let before = permutation.clone();
+        for moves in [
+            &[Move { page: 3, frame: 1 }][..],
+            &[Move { page: 1, frame: 1 }],
+            &[Move { page: 1, frame: 1 }, Move { page: 2, frame: 1 }],
+            &[Move { page: 1, frame: 1 }, Move { page: 1, frame: 2 }],
+            &[Move { page: 0, frame: 0 }],
+        ] {
+            assert_eq!(permutation.apply(moves), Err(TwoInOneFrame), "{moves:?}");
+            assert_eq!(permutation, before);
+        }
+        for table in [[2u32, 0, 0], [2, 3, 0], [3, 3, 0], [2, 1, 1], [9, 0, 0]] {
+            let bytes: Vec<u8> = table.iter().flat_map(|entry| entry.to_le_bytes()).collect();
+            assert_eq!(Permutation::read(&bytes), Err(TwoInOneFrame), "{table:?}");
+        }
+    }
+
+    /// Pages go home in chunks of each size; a crash before any of the commits, with each copy of
+    /// the chunk made in part, loses no page.
+    #[test]
+    fn pages_go_home_in_chunks_and_a_crash_loses_none() {
+        let mut random = SmallRng::seed_from_u64(2);
+        for round in 0..400 {
+            let count = random.random_range(1..60);
+            let mut permutation = shuffled(&mut random, count);
+            // The database may have become shorter, or may hold the page that is never used.
+            let pages = random.random_range(1..=count);
+            let unused = if round % 3 == 0 { random.random_range(1..=count + 2) } else { u32::MAX };
+            let lives = |page: u32| page <= pages && page != unused;
+            let mut frames: BTreeMap<u32, u32> =
+                (1..=count).map(|page| (permutation.frame(page), page)).collect();
+            let most = random.random_range(1..5);
+            let limit = 2 * permutation.away() + 1;
+            let mut chunks = 0;
+            while let Some(chunk) = permutation.chunk(pages, unused, most) {
+                chunks += 1;
+                assert!(chunk.copies.len() <= most && chunks <= limit);
+                let before = frames.clone();
+                for copy in &chunk.copies {
+                    // A crash finds half a page there, and the table as it was.
+                    frames.insert(copy.to, u32::MAX);
+                    assert!(
+                        (1..=pages)
+                            .filter(|page| lives(*page))
+                            .all(|page| { frames.get(&permutation.frame(page)) == Some(&page) })
+                    );
+                    assert!(copy.to != unused);
+                }
+                for copy in &chunk.copies {
+                    frames.insert(copy.to, before[&copy.from]);
+                }
+                permutation.apply(&chunk.moves).unwrap();
+                for page in (1..=pages).filter(|page| lives(*page)) {
+                    assert_eq!(frames.get(&permutation.frame(page)), Some(&page));
+                }
+            }
+            for page in (1..=pages).filter(|page| lives(*page)) {
+                assert_eq!((permutation.frame(page), frames[&page]), (page, page));
+            }
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! A page of a b-tree, laid out anew for the frame in which it will live.
+//!
+//! SQLite writes whole images. What a commit has to make durable is less: cells that the frame
+//! holds already stay where they are, and new ones go where nothing is.
+//!
+//! Invariants:
+//! - The new image says the same as SQLite's, and is as strictly valid ([`Page::parse`]): free
+//!   blocks of four bytes at least, ascending and apart, sixty bytes in fragments at most.
+//! - A [direct](Placed::direct) byte means nothing in what the frame holds now. Storing it before
+//!   the commit changes nothing, whether the commit comes or not: the chain of free blocks stays
+//!   whole too.
+//! - A [logged](Placed::logged) byte is stored after the commit, and again by recovery.
+//!
+//! 1. Match cells by content; a cell may take the place of one of its length, if little differs.
+//! 2. Survivors stay, except where the list of pointers has grown over them.
+//! 3. Each other cell, the longest first, goes where it costs the fewest lines: in the gap only the
+//!    page's header has to know, elsewhere free blocks change, and what this commit frees is stored
+//!    through the log.
+//! 4. If one fits nowhere, all cells lie as SQLite has them.
+//! 5. Header, pointers and free blocks are made anew; what differs is stored directly or logged.
+
+use crate::store::matching::survivors;
+use crate::store::parse::{CELL_BYTES_MIN, FRAGMENTS_MAX, FREE_BLOCK_HEADER_BYTES, Page, taken};
+use crate::store::span::{Bytes, LINE_BYTES, Span};
+
+/// The most bytes in which a cell may differ from the one whose place it takes: they are logged, and
+/// a new place costs two lines and a free block.
+const PATCHED_BYTES_MAX: usize = 24;
+/// The pairs of cells that are compared in search of such a place, at most.
+const PATCHES_TRIED: usize = 64;
+/// Unchanged bytes between two changed ones that are logged with them: a run of its own costs more.
+const JOINED_BYTES: usize = 4;
+/// What a changed free block costs: a line, and a run of the log.
+const BLOCK_COST: usize = LINE_BYTES + 2 * FREE_BLOCK_HEADER_BYTES;
+/// The most bytes before the commit in a line that is stored behind it too, for which the line is
+/// not flushed twice but logged.
+const SHARED_BYTES_MAX: usize = 48;
+
+/// A frame, before the commit.
+#[derive(Clone, Copy, Debug)]
+pub enum Frame<'a> {
+    /// Nobody reads it: its page is new.
+    Fresh,
+    /// It holds this, and a crash may bring it back.
+    Holds(&'a [u8]),
+}
+
+/// A page in the form in which it will be in its frame, and the way there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The frame's bytes behind the commit.
+    pub image: Vec<u8>,
+    /// Runs that are stored before the commit.
+    pub direct: Vec<Span>,
+    /// Runs that the log has, and that are stored behind the commit.
+    pub logged: Vec<Span>,
+    /// Runs that are zeroed behind the commit, before it is acknowledged. The log has them without
+    /// their bytes.
+    pub erased: Vec<Span>,
+}
+
+/// Lays `new` out for a frame. With `erase` no byte that nothing means is left other than zero, as
+/// SQLite's `secure_delete` wants it.
+pub fn place(new: &Page, frame: Frame, erase: bool) -> Placed {
+    let page_bytes = new.shape().page_bytes();
+    match frame {
+        Frame::Fresh => {
+            let image = layout(new, &vec![0; page_bytes], &as_given(new));
+            let mut placed =
+                Placed { direct: Vec::new(), logged: Vec::new(), erased: Vec::new(), image };
+            let live =
+                Page::parse(&placed.image, new.shape(), new.is_first()).map(|page| page.live());
+            let live = live.expect("a page that was laid out is one");
+            placed.direct =
+                if erase { vec![Span::new(0, page_bytes)] } else { runs(&live, page_bytes) };
+            placed
+        }
+        Frame::Holds(held) => match Page::parse(held, new.shape(), new.is_first()) {
+            Some(old) => over(&old, new, erase),
+            None => exact(new.image(), frame),
+        },
+    }
+}
+
+/// An image as SQLite wrote it, for a page that is none of a b-tree, or a frame that holds something
+/// else than one: what differs is logged.
+pub fn exact(image: &[u8], frame: Frame) -> Placed {
+    let nothing = Bytes::none(image.len());
+    let mut placed = Placed {
+        image: image.to_vec(),
+        direct: Vec::new(),
+        logged: Vec::new(),
+        erased: Vec::new(),
+    };
+    match frame {
+        Frame::Fresh => placed.direct = vec![Span::new(0, image.len())],
+        Frame::Holds(held) => placed.logged = changes(held, image, &nothing, &nothing).1,
+    }
+    placed
+}
+
+/// Lays `new` out over a page of a b-tree.
+fn over(old: &Page, new: &Page, erase: bool) -> Placed {
+    let live_before = old.live();
+    let places = Places::find(old, new, &live_before).filter(|places| fits(new, places));
+    let places = places.unwrap_or_else(|| as_given(new));
+    let mut image = layout(new, old.image(), &places);
+    let erased = if erase { erase_dead(new, &mut image, old.image()) } else { Vec::new() };
+    let mut means_nothing = Bytes::none(image.len());
+    for hole in live_before.holes(Span::new(0, image.len())) {
+        means_nothing.add(hole);
+    }
+    let mut skipped = Bytes::none(image.len());
+    for span in &erased {
+        skipped.add(*span);
+    }
+    let (direct, logged) = changes(old.image(), &image, &means_nothing, &skipped);
+    Placed { image, direct, logged, erased }
+}
+
+/// The offsets of a page's cells.
+type Offsets = Vec<usize>;
+
+/// The search for the cells' offsets in a frame.
+struct Places<'p, 'a> {
+    old: &'p Page<'a>,
+    new: &'p Page<'a>,
+    at: Vec<Option<usize>>,
+    /// What the new image uses so far.
+    used: Bytes,
+    /// What means something in the frame now, and can be stored behind the commit only.
+    live: Bytes,
+    /// Lines, by their numbers, that are stored before the commit, as far as is known.
+    lines_before: Bytes,
+    /// Lines that are stored behind it.
+    lines_behind: Bytes,
+}
+
+impl<'p, 'a> Places<'p, 'a> {
+    /// The offsets of all cells of `new`, or `None` if one fits nowhere.
+    fn find(old: &'p Page<'a>, new: &'p Page<'a>, live: &Bytes) -> Option<Offsets> {
+        let page_bytes = new.shape().page_bytes();
+        let lines = Bytes::none(page_bytes / LINE_BYTES);
+        let mut places = Self {
+            old,
+            new,
+            at: vec![None; new.cells().len()],
+            used: Bytes::none(page_bytes),
+            live: live.clone(),
+            lines_before: lines.clone(),
+            lines_behind: lines,
+        };
+        places.used.add(Span::between(0, new.pointers_end()));
+        places.lines_behind.add(lines_of(Span::new(new.header(), new.kind().header_bytes())));
+        places.keep();
+        let mut left: Vec<usize> =
+            (0..new.cells().len()).filter(|cell| places.at[*cell].is_none()).collect();
+        left.sort_by_key(|cell| std::cmp::Reverse(new.cells()[*cell].bytes));
+        for cell in left {
+            let bytes = new.cells()[cell].bytes.max(CELL_BYTES_MIN);
+            let at = places.cheapest(bytes)?;
+            places.put(Span::new(at, bytes));
+            places.at[cell] = Some(at);
+        }
+        places.at.into_iter().collect()
+    }
+
+    /// Leaves cells where they are, and lets others take the place of one that is gone.
+    fn keep(&mut self) {
+        let kept = survivors(self.old, self.new);
+        let mut gone = vec![true; self.old.cells().len()];
+        for (cell, kept) in kept.iter().enumerate() {
+            let Some(kept) = *kept else { continue };
+            let span = taken(self.old.cells()[kept]);
+            if span.at >= self.new.pointers_end() {
+                gone[kept] = false;
+                self.used.add(span);
+                self.at[cell] = Some(span.at);
+            }
+        }
+        let gone = (0..gone.len()).filter(|cell| gone[*cell]).collect();
+        self.patch(gone);
+    }
+
+    /// Lets cells take the places of cells that are gone and differ little.
+    fn patch(&mut self, mut gone: Vec<usize>) {
+        let new: Vec<usize> = (0..self.at.len()).filter(|cell| self.at[*cell].is_none()).collect();
+        if new.len() * gone.len() > PATCHES_TRIED {
+            return;
+        }
+        for cell in new {
+            let bytes = self.new.cell(cell);
+            let least = gone
+                .iter()
+                .enumerate()
+                .filter(|(_, old)| self.old.cells()[**old].at >= self.new.pointers_end())
+                .filter(|(_, old)| self.old.cells()[**old].bytes == bytes.len())
+                .map(|(place, old)| (differing(self.old.cell(*old), bytes), place))
+                .min();
+            if let Some((_, place)) = least.filter(|least| least.0 <= PATCHED_BYTES_MAX) {
+                let span = taken(self.old.cells()[gone.remove(place)]);
+                self.used.add(span);
+                self.at[cell] = Some(span.at);
+            }
+        }
+    }
+
+    /// The offset at which a cell of so many bytes costs the least; the lowest of equal ones.
+    fn cheapest(&self, bytes: usize) -> Option<usize> {
+        let area = Span::between(self.new.pointers_end(), self.new.shape().usable());
+        let mut before = None;
+        let mut best: Option<(usize, usize)> = None;
+        for hole in self.used.holes(area) {
+            let mut ends = vec![hole.end()];
+            ends.extend(
+                self.live.holes(hole).iter().map(|free| free.end()).filter(|end| *end < hole.end()),
+            );
+            for end in ends.into_iter().filter(|end| *end >= hole.at + bytes) {
+                let cell = Span::between(end - bytes, end);
+                let cost = self.cost_of_bytes(cell) + self.cost_of_chain(hole, cell, before);
+                if best.is_none_or(|best| (cost, cell.at) < best) {
+                    best = Some((cost, cell.at));
+                }
+            }
+            if hole.at != area.at && hole.bytes >= FREE_BLOCK_HEADER_BYTES {
+                before = Some(hole);
+            }
+        }
+        best.map(|(_, at)| at)
+    }
+
+    /// Puts a cell somewhere.
+    fn put(&mut self, cell: Span) {
+        self.used.add(cell);
+        for part in parts(cell) {
+            let behind = self.live.has_any(part) || self.lines_behind.has(part.at / LINE_BYTES);
+            let lines = if behind { &mut self.lines_behind } else { &mut self.lines_before };
+            lines.add(lines_of(part));
+        }
+    }
+
+    /// The bytes that storing a cell costs, where a line counts as its 64 bytes: a line that is stored
+    /// before the commit, or behind it and as bytes of the log.
+    fn cost_of_bytes(&self, cell: Span) -> usize {
+        let cost = |part: Span| {
+            let line = part.at / LINE_BYTES;
+            match (self.live.has_any(part), self.lines_behind.has(line)) {
+                (true, false) => LINE_BYTES + part.bytes,
+                (_, true) => part.bytes,
+                (false, false) if self.lines_before.has(line) => 0,
+                (false, false) => LINE_BYTES,
+            }
+        };
+        parts(cell).map(cost).sum()
+    }
+
+    /// The bytes that a change of a free block's first bytes costs.
+    fn cost_of_block(&self, at: usize) -> usize {
+        BLOCK_COST - if self.lines_behind.has(at / LINE_BYTES) { LINE_BYTES } else { 0 }
+    }
+
+    /// The bytes that the free blocks around a cell cost, if it goes into this hole, beyond what they
+    /// cost if it does not. `before` is the free block before the hole.
+    fn cost_of_chain(&self, hole: Span, cell: Span, before: Option<Span>) -> usize {
+        let is_gap = hole.at == self.new.pointers_end();
+        let changes = |block: Span| {
+            let is_one = block.bytes >= FREE_BLOCK_HEADER_BYTES;
+            if is_one && !self.is_block(block) { self.cost_of_block(block.at) } else { 0 }
+        };
+        let (head, tail) = (Span::between(hole.at, cell.at), Span::between(cell.end(), hole.end()));
+        if is_gap {
+            return BLOCK_COST + changes(tail);
+        }
+        let mut cost = changes(head) + changes(tail);
+        if head.bytes.max(tail.bytes) < FREE_BLOCK_HEADER_BYTES {
+            // The block before it gets another successor.
+            let before = before.filter(|before| self.is_block(*before));
+            cost += before.map_or(0, |before| self.cost_of_block(before.at));
+        }
+        (BLOCK_COST + cost).saturating_sub(changes(hole))
+    }
+
+    /// Returns whether the frame has this free block already.
+    fn is_block(&self, block: Span) -> bool {
+        self.old.free_blocks().binary_search(&block).is_ok()
+    }
+}
+
+/// The parts of a run in each line.
+fn parts(run: Span) -> impl Iterator<Item = Span> {
+    (run.at / LINE_BYTES..=(run.end() - 1) / LINE_BYTES).map(move |line| {
+        let (start, end) = (line * LINE_BYTES, (line + 1) * LINE_BYTES);
+        Span::between(run.at.max(start), run.end().min(end))
+    })
+}
+
+/// The lines that a run lies in, by their numbers.
+fn lines_of(run: Span) -> Span {
+    Span::between(run.at / LINE_BYTES, (run.end() - 1) / LINE_BYTES + 1)
+}
+
+/// Returns in how many bytes two cells of one length differ.
+fn differing(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).filter(|(one, other)| one != other).count()
+}
+
+/// The offsets that the cells have in SQLite's own image.
+fn as_given(new: &Page) -> Offsets {
+    new.cells().iter().map(|cell| cell.at).collect()
+}
+
+/// The gap's end, and the runs behind it that no cell is in.
+fn free_runs(new: &Page, places: &Offsets) -> (usize, Vec<Span>) {
+    let area = Span::between(new.pointers_end(), new.shape().usable());
+    let mut used = Bytes::none(new.shape().page_bytes());
+    for (cell, at) in new.cells().iter().zip(places) {
+        let fresh = used.add(taken(Span::new(*at, cell.bytes)));
+        debug_assert!(fresh && *at >= area.at, "two cells in one place");
+    }
+    let mut holes = used.holes(area);
+    let content = match holes.first() {
+        Some(gap) if gap.at == area.at => holes.remove(0).end(),
+        _ => area.at,
+    };
+    (content, holes)
+}
+
+/// Returns whether the runs between the cells can all be told in free blocks and fragments.
+fn fits(new: &Page, places: &Offsets) -> bool {
+    let (_, holes) = free_runs(new, places);
+    fragments(&holes) <= FRAGMENTS_MAX
+}
+
+/// The bytes in runs too short for a free block.
+fn fragments(holes: &[Span]) -> usize {
+    holes.iter().map(|hole| hole.bytes).filter(|bytes| *bytes < FREE_BLOCK_HEADER_BYTES).sum()
+}
+
+/// The image of `new` with its cells at `places`, over the bytes of `held`.
+fn layout(new: &Page, held: &[u8], places: &Offsets) -> Vec<u8> {
+    let (content, holes) = free_runs(new, places);
+    let (header, given) = (new.header(), new.image());
+    let mut image = held.to_vec();
+    let pointers = header + new.kind().header_bytes();
+    image[..pointers].copy_from_slice(&given[..pointers]);
+    image[new.shape().usable()..].copy_from_slice(&given[new.shape().usable()..]);
+    put16(&mut image, header + 5, content);
+    image[header + 7] = fragments(&holes) as u8;
+    for (number, at) in places.iter().enumerate() {
+        put16(&mut image, pointers + 2 * number, *at);
+        let cell = new.cell(number);
+        image[*at..*at + cell.len()].copy_from_slice(cell);
+    }
+    let mut link = header + 1;
+    for block in holes.iter().filter(|hole| hole.bytes >= FREE_BLOCK_HEADER_BYTES) {
+        put16(&mut image, link, block.at);
+        put16(&mut image, block.at + 2, block.bytes);
+        link = block.at;
+    }
+    put16(&mut image, link, 0);
+    image
+}
+
+/// Zeroes what nothing means in the new image; returns the runs in which that changes the frame.
+fn erase_dead(new: &Page, image: &mut [u8], held: &[u8]) -> Vec<Span> {
+    let live = Page::parse(image, new.shape(), new.is_first()).map(|page| page.live());
+    let dead = live.expect("a page that was laid out is one").holes(Span::new(0, image.len()));
+    for hole in &dead {
+        image[hole.at..hole.end()].fill(0);
+    }
+    let nothing = Bytes::none(image.len());
+    dead.iter()
+        .flat_map(|hole| {
+            let changed = changes(hole.of(held), hole.of(image), &nothing, &nothing).1;
+            changed.into_iter().map(|run| Span::new(hole.at + run.at, run.bytes))
+        })
+        .collect()
+}
+
+/// The runs in which two images differ: those that lie in what meant nothing, and all others. Bytes
+/// of `skipped` are in neither.
+fn changes(
+    before: &[u8],
+    after: &[u8],
+    means_nothing: &Bytes,
+    skipped: &Bytes,
+) -> (Vec<Span>, Vec<Span>) {
+    let (mut direct, mut logged) = (Vec::new(), Vec::new());
+    for at in differences(before, after) {
+        if !skipped.has(at) {
+            let runs = if means_nothing.has(at) { &mut direct } else { &mut logged };
+            extend(runs, at);
+        }
+    }
+    // Bytes between two runs, unchanged, are stored with them if they mean nothing either.
+    join(&mut direct, |between| {
+        means_nothing.holes(between).is_empty() && !skipped.has_any(between)
+    });
+    share_lines(&mut direct, &mut logged);
+    join(&mut logged, |between| !skipped.has_any(between));
+    (direct, logged)
+}
+
+/// The offsets of the bytes that differ.
+fn differences(before: &[u8], after: &[u8]) -> Vec<usize> {
+    const STEP: usize = 32;
+    let mut found = Vec::new();
+    for (chunk, (one, other)) in before.chunks(STEP).zip(after.chunks(STEP)).enumerate() {
+        if one != other {
+            let at = (0..one.len()).filter(|byte| one[*byte] != other[*byte]);
+            found.extend(at.map(|byte| chunk * STEP + byte));
+        }
+    }
+    found
+}
+
+/// Adds a byte behind all others.
+fn extend(runs: &mut Vec<Span>, at: usize) {
+    match runs.last_mut() {
+        Some(last) if last.end() == at => last.bytes += 1,
+        _ => runs.push(Span::new(at, 1)),
+    }
+}
+
+/// Joins runs with few bytes between them, where those may be stored too.
+fn join(runs: &mut Vec<Span>, may_store: impl Fn(Span) -> bool) {
+    let mut joined: Vec<Span> = Vec::with_capacity(runs.len());
+    for run in runs.drain(..) {
+        match joined.last_mut() {
+            Some(last)
+                if run.at - last.end() <= JOINED_BYTES
+                    && may_store(Span::between(last.end(), run.at)) =>
+            {
+                last.bytes = run.end() - last.at;
+            }
+            _ => joined.push(run),
+        }
+    }
+    *runs = joined;
+}
+
+/// Logs what of a line would be stored before the commit, if the line is stored behind it anyway:
+/// else it would be flushed twice.
+fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>) {
+    let behind: Vec<usize> =
+        logged.iter().flat_map(|run| parts(*run)).map(|part| part.at / LINE_BYTES).collect();
+    let mut kept = Vec::with_capacity(direct.len());
+    let mut moved = Vec::new();
+    for part in direct.iter().flat_map(|run| parts(*run)) {
+        let line = part.at / LINE_BYTES;
+        let shares = part.bytes <= SHARED_BYTES_MAX && behind.binary_search(&line).is_ok();
+        if shares { moved.push(part) } else { kept.push(part) }
+    }
+    *direct = kept;
+    join(direct, |between| between.bytes == 0);
+    logged.extend(moved);
+    logged.sort_unstable();
+}
+
+/// The longest runs of bytes in a set.
+fn runs(set: &Bytes, len: usize) -> Vec<Span> {
+    let mut rest = Bytes::none(len);
+    for hole in set.holes(Span::new(0, len)) {
+        rest.add(hole);
+    }
+    rest.holes(Span::new(0, len))
+}
+
+/// Two bytes as a number, the high one first. 65,536 is told as 0.
+fn put16(image: &mut [u8], at: usize, value: usize) {
+    image[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
+}
