@@ -202,13 +202,13 @@ mod tests {
         let pages: Vec<[Page; 2]> =
             olds.iter().zip(&news).map(|(old, new)| [page(old), page(new)]).collect();
         let touched = |stays: usize, fresh: usize| -> Vec<Touched> {
-            let of = |(at, [old, new])| Touched {
-                old: Some(old).filter(|_| at != fresh),
-                new: Some(new),
-                stays: at == stays,
-                fresh: at == fresh,
-            };
-            pages.iter().map(|[old, new]| [old, new]).enumerate().map(of).collect()
+            let mut all = Vec::new();
+            for (at, [old, new]) in pages.iter().enumerate() {
+                let old = Some(old).filter(|_| at != fresh);
+                let (stays, fresh) = (at == stays, at == fresh);
+                all.push(Touched { old, new: Some(new), stays, fresh });
+            }
+            all
         };
         assert_eq!(assign(&touched(9, 9)), [2, 0, 1]);
         // A page that stays keeps its frame, and nobody else has it.

@@ -80,7 +80,8 @@ impl Mirror {
 
     /// Power is cut in each commit from now on.
     pub(crate) fn cut_power(&mut self, seed: u64, wrong: Wrong) {
-        let medium = Medium { wrong, ..Medium::new(&self.frames) };
+        let mut medium = Medium::new(&self.frames);
+        medium.wrong = wrong;
         self.medium = Some((medium, SmallRng::seed_from_u64(seed)));
     }
 
