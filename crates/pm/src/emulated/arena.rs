@@ -2,13 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use crate::delegate::as_mapping;
 use crate::error::{Bad, GrowError};
 use crate::limits::page_bytes;
 use crate::mapping::{Mapping, NativeView};
-use crate::memory::{Memory, Pod};
-use crate::offset::{LINE_BYTES, Line, Off, Range};
+use crate::memory::Memory;
+use crate::offset::{LINE_BYTES, Line, Range};
 use crate::pool::grown;
 
 /// A plain memory that says it is durable, and grows as a pool does, so that whatever lies in it
@@ -62,56 +62,13 @@ impl Memory for Arena {
         Ok(())
     }
 
-    #[inline]
-    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
-        self.0.read(at)
-    }
-
-    #[inline]
-    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
-        self.0.read_into(at, out)
-    }
-
-    #[inline]
-    fn view(&self, at: Range) -> Result<NativeView<'_>, Bad> {
-        self.0.view(at)
-    }
-
-    #[inline]
-    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
-        self.0.gather(parts, out)
-    }
-
-    #[inline]
-    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
-        self.0.load(at, order)
-    }
-
-    #[inline]
-    fn store(&self, at: Off<u64>, value: u64) {
-        self.0.store(at, value);
-    }
-
-    #[inline]
-    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
-        self.0.cas(at, old, new)
-    }
-
-    #[inline]
-    fn copy(&self, at: Off<u8>, src: &[u8]) {
-        self.0.copy(at, src);
-    }
+    as_mapping!(self => self.0);
 
     #[inline]
     fn flush(&self, _: Range) {}
 
     #[inline]
     fn fence(&self) {}
-
-    #[inline]
-    fn prefetch(&self, at: Range) {
-        self.0.prefetch(at);
-    }
 
     fn has_store_line(&self) -> bool {
         true

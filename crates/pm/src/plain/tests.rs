@@ -1,4 +1,5 @@
 use super::*;
+use crate::offset::Off;
 
 const BYTE: Range = Range::new(1 << 40, 1);
 

@@ -8,14 +8,15 @@ use super::file::reserve_space;
 use super::options::Access;
 use super::{Mode, Pool, grown};
 use crate::counters::bump;
+use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::flush::{FlushInstruction, store_fence};
 use crate::limits::page_bytes;
 use crate::mapping::NativeView;
 use crate::media::free_bytes;
-use crate::memory::{Memory, Pod};
-use crate::offset::{LINE_BYTES, Line, Off, Range};
+use crate::memory::Memory;
+use crate::offset::{LINE_BYTES, Line, Range};
 use crate::poison::fork_generation;
 
 impl Pool {
@@ -175,45 +176,7 @@ impl Memory for Pool {
         if self.0.health.is_poisoned() { Err(Bad::Poisoned) } else { Ok(()) }
     }
 
-    #[inline]
-    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
-        self.0.mapping.read(at)
-    }
-
-    #[inline]
-    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
-        self.0.mapping.read_into(at, out)
-    }
-
-    #[inline]
-    fn view(&self, at: Range) -> Result<NativeView<'_>, Bad> {
-        self.0.mapping.view(at)
-    }
-
-    #[inline]
-    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
-        self.0.mapping.gather(parts, out)
-    }
-
-    #[inline]
-    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
-        self.0.mapping.load(at, order)
-    }
-
-    #[inline]
-    fn store(&self, at: Off<u64>, value: u64) {
-        self.0.mapping.store(at, value);
-    }
-
-    #[inline]
-    fn cas(&self, at: Off<u64>, old: u64, new: u64) -> Result<u64, u64> {
-        self.0.mapping.cas(at, old, new)
-    }
-
-    #[inline]
-    fn copy(&self, at: Off<u8>, src: &[u8]) {
-        self.0.mapping.copy(at, src);
-    }
+    as_mapping!(self => self.0.mapping);
 
     #[inline]
     fn flush(&self, at: Range) {
@@ -241,11 +204,6 @@ impl Memory for Pool {
         } else {
             self.fence_slowly();
         }
-    }
-
-    #[inline]
-    fn prefetch(&self, at: Range) {
-        self.0.mapping.prefetch(at);
     }
 
     fn has_store_line(&self) -> bool {
