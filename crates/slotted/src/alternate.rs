@@ -18,11 +18,13 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use heap::{Lane, Purpose};
+use heap::{HeapError, Lane, Purpose};
 use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 use zerocopy::IntoBytes;
 
 use crate::Result;
+use crate::error::SlottedError;
+use crate::kept::Kept;
 use crate::layout::FRAMES_AT;
 use crate::log::{Frames, apply};
 use crate::phases::{CHECKPOINT, LOG_FLUSH};
@@ -45,6 +47,7 @@ pub struct Alternate<M> {
     /// Lines of the last checkpoint, which the next commit flushes.
     stored: LineSet,
     recovered: Recovered,
+    kept: Kept,
 }
 
 /// Bytes of each of the two logs in an object of so many.
@@ -53,19 +56,23 @@ fn half(bytes: u64) -> u64 {
 }
 
 impl<M: Memory> Alternate<M> {
-    fn new(memory: M, at: u64, bytes: u64, link: u64) -> Self {
+    fn new(memory: M, at: u64, bytes: u64, link: u64) -> Result<Self> {
         let (stored, recovered) = (LineSet::new(), Recovered::default());
-        Self { memory, at, bytes, link, next: 1, stored, recovered }
+        let kept = Kept::read(&memory, at)?;
+        Ok(Self { memory, at, bytes, link, next: 1, stored, recovered, kept })
     }
 
     /// Empty logs in an object of `bytes` bytes at `at`, durably; the word at `link` leads there.
-    pub fn create(memory: M, at: u64, bytes: u64, link: u64) -> Self {
-        let logs = Self::new(memory, at, bytes, link);
+    ///
+    /// # Errors
+    /// It does not lie in the memory.
+    pub fn create(memory: M, at: u64, bytes: u64, link: u64) -> Result<Self> {
+        let logs = Self::new(memory, at, bytes, link)?;
         let mut lines = LineSet::new();
         (0..2).for_each(|number| logs.empty(number, &mut lines));
         lines.flush(&logs.memory);
         logs.memory.fence();
-        logs
+        Ok(logs)
     }
 
     /// Opens the logs and recovers.
@@ -73,7 +80,7 @@ impl<M: Memory> Alternate<M> {
     /// # Errors
     /// A committed frame leads outside of the memory.
     pub fn open(memory: M, at: u64, bytes: u64, link: u64) -> Result<Self> {
-        let (mut watch, mut logs) = (Watch::start(), Self::new(memory, at, bytes, link));
+        let (mut watch, mut logs) = (Watch::start(), Self::new(memory, at, bytes, link)?);
         let mut lines = LineSet::new();
         let mut found = Vec::new();
         for number in 0..2 {
@@ -196,32 +203,72 @@ impl<M: Memory> Alternate<M> {
         }
     }
 
-    /// Makes each log large enough for these many bytes of frames.
+    /// Makes each log large enough for these many bytes of frames, and for others that a later deletion may
+    /// need.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.
+    pub fn reserve(&mut self, lane: &mut Lane<M>, now: u64, later: u64) -> Result<()> {
+        self.grow(lane, now.max(later))?;
+        self.kept.ask(&self.memory, self.at, later);
+        Ok(())
+    }
+
+    /// Makes each log large enough for these many bytes of frames.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
     pub fn grow(&mut self, lane: &mut Lane<M>, frames: u64) -> Result<()> {
-        let log = (FRAMES_AT + frames).next_multiple_of(64);
-        if log <= half(self.bytes) {
+        if one_log(frames) <= half(self.bytes) {
             return Ok(());
         }
-        let bytes = (FRAMES_AT + 2 * log).next_power_of_two();
-        let larger = lane.allocate(bytes, Purpose::Log)?;
+        self.replace(lane, both_logs(frames))
+    }
+
+    /// Gives room of the logs back to the heap: what is beyond [`Kept::bytes`]. A memory without room for
+    /// smaller ones keeps the larger ones.
+    ///
+    /// # Errors
+    /// The heap is damaged.
+    pub fn give_back(&mut self, lane: &mut Lane<M>) -> Result<()> {
+        let bytes = both_logs(self.kept.bytes());
+        if bytes >= self.bytes {
+            return Ok(());
+        }
+        match self.replace(lane, bytes) {
+            Err(SlottedError::Heap(HeapError::Full(_))) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Puts empty logs in an object of so many bytes in the place of these.
+    fn replace(&mut self, lane: &mut Lane<M>, bytes: u64) -> Result<()> {
+        let other = lane.allocate(bytes, Purpose::Log)?;
         // The old logs are not needed any more.
         self.settle();
-        let header = [0, bytes, 0, 0, 0, 0, 0, 0];
-        self.memory.copy(Off::new(larger), header.as_bytes());
-        let logs = Self::create(self.memory.clone(), larger, bytes, self.link);
+        let first = [0, bytes, 0, self.kept.word(), 0, 0, 0, 0];
+        self.memory.copy(Off::new(other), first.as_bytes());
+        let logs = Self::create(self.memory.clone(), other, bytes, self.link)?;
         let mut lines = LineSet::new();
-        lines.add(Range::new(larger, FRAMES_AT));
-        lane.mini_store(Off::new(self.link), larger);
-        lane.mini_persist(larger)?;
+        lines.add(Range::new(other, FRAMES_AT));
+        lane.mini_store(Off::new(self.link), other);
+        lane.mini_persist(other)?;
         lane.mini_free(self.at)?;
         lane.mini_commit(&mut lines);
         lane.fence_flushed();
         *self = Self { next: self.next, recovered: self.recovered, ..logs };
         Ok(())
     }
+}
+
+/// Bytes of one log with so many bytes of frames.
+fn one_log(frames: u64) -> u64 {
+    (FRAMES_AT + frames).next_multiple_of(64)
+}
+
+/// Bytes of an object with two such logs.
+fn both_logs(frames: u64) -> u64 {
+    (FRAMES_AT + 2 * one_log(frames)).next_power_of_two()
 }
 
 fn mark_of(number: u64, frames: &Frames) -> u64 {

@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 
 use crate::Result;
 use crate::flaw::{self, Flaw};
+use crate::kept::Kept;
 use crate::layout::FRAMES_AT;
 use crate::log::{Frames, apply};
 use crate::recovered::{Recovered, Watch};
@@ -41,6 +42,7 @@ pub struct Blocks<M> {
     blocks: Vec<u64>,
     tail: u64,
     recovered: Recovered,
+    kept: Kept,
 }
 
 impl<M: Memory> Blocks<M> {
@@ -52,8 +54,9 @@ impl<M: Memory> Blocks<M> {
     pub fn open(memory: M, first: u64) -> Result<Self> {
         let mut watch = Watch::start();
         let tail = memory.load(Off::new(first), Acquire)?;
+        let kept = Kept::read(&memory, first)?;
         let recovered = Recovered::default();
-        let mut log = Self { memory, blocks: vec![first], tail, recovered };
+        let mut log = Self { memory, blocks: vec![first], tail, recovered, kept };
         while tail > log.blocks.len() as u64 * PAYLOAD {
             if !log.follow()? {
                 return Err(Bad::Damaged { what: "tail of the log", at: first }.into());
@@ -133,6 +136,30 @@ impl<M: Memory> Blocks<M> {
             lane.mini_commit(&mut lines);
             lane.fence_flushed();
             self.blocks.push(block);
+        }
+        self.kept.ask(&self.memory, self.blocks[0], empty);
+        Ok(())
+    }
+
+    /// Gives blocks of the log, which is empty, back to the heap: those beyond [`Kept::bytes`], the last one
+    /// first, so that the chain is whole after each.
+    ///
+    /// # Errors
+    /// The chain or the heap is damaged.
+    pub fn give_back(&mut self, lane: &mut Lane<M>) -> Result<()> {
+        if !self.is_empty() {
+            return Ok(());
+        }
+        while self.follow()? {}
+        let kept = self.kept.bytes().div_ceil(PAYLOAD) as usize;
+        while let [.., before, last] = self.blocks[..]
+            && self.blocks.len() > kept
+        {
+            lane.mini_store(Off::new(before + NEXT_AT), 0);
+            lane.mini_free(last)?;
+            lane.mini_commit(&mut LineSet::new());
+            lane.fence_flushed();
+            self.blocks.pop();
         }
         Ok(())
     }

@@ -32,6 +32,7 @@
 //! | where the time goes | [`phases`] |
 //! | pages in ordinary memory, what of them differs, and the log of that | [`cache`], [`diff`], [`blocks`] |
 //! | which policies tests make wrong | [`flaw`] |
+//! | how much of a log goes back to the heap | [`KEPT_LOG_BYTES`] |
 //! | how all of it is one | [`store`] |
 //! | whether all pages agree | [`check`] |
 //!
@@ -51,6 +52,7 @@ mod epoch;
 mod error;
 pub mod flaw;
 pub mod header;
+mod kept;
 pub mod layout;
 pub mod log;
 pub mod merge;
@@ -73,6 +75,7 @@ mod work;
 
 pub use check::Census;
 pub use error::SlottedError;
+pub use kept::KEPT_LOG_BYTES;
 pub use layout::Options;
 pub use recovered::Recovered;
 pub use scan::Direction;

@@ -14,12 +14,14 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use heap::{Lane, Purpose};
+use heap::{HeapError, Lane, Purpose};
 use pm::{Bad, Durable, Flushed, LineSet, Memory, Off, Range, fence_for, observe};
 use zerocopy::IntoBytes;
 
 use crate::Result;
+use crate::error::SlottedError;
 use crate::flaw::{self, Flaw};
+use crate::kept::Kept;
 use crate::layout::{FRAMES_AT, FrameHeader, IN_PLACE};
 use crate::phases::{RECORD_FLUSH, SLOT_HEADER};
 use crate::recovered::{Recovered, Watch};
@@ -167,13 +169,19 @@ pub struct Log<M> {
     /// The mark was emptied, and the next commit flushes that.
     emptied: bool,
     recovered: Recovered,
+    kept: Kept,
 }
 
 impl<M: Memory> Log<M> {
     /// The log of `bytes` bytes at `at`, which was found there or made; the word at `link` leads there.
-    pub fn new(memory: M, at: u64, bytes: u64, link: u64) -> Self {
+    ///
+    /// # Errors
+    /// It does not lie in the memory.
+    pub fn new(memory: M, at: u64, bytes: u64, link: u64) -> Result<Self> {
+        let kept = Kept::read(&memory, at)?;
+        let recovered = Recovered::default();
         // A process that was killed may have emptied it.
-        Self { memory, at, bytes, link, emptied: true, recovered: Recovered::default() }
+        Ok(Self { memory, at, bytes, link, emptied: true, recovered, kept })
     }
 
     /// The memory that the log lies in.
@@ -201,29 +209,60 @@ impl<M: Memory> Log<M> {
         self.link
     }
 
-    /// Makes the log, which is empty, large enough for these many bytes of frames.
+    /// Makes the log, which is empty, large enough for these many bytes of frames, and for others that a later
+    /// deletion may need.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.
+    pub fn reserve(&mut self, lane: &mut Lane<M>, now: u64, later: u64) -> Result<()> {
+        self.grow(lane, now.max(later))?;
+        self.kept.ask(&self.memory, self.at, later);
+        Ok(())
+    }
+
+    /// Makes the log, which is empty, large enough for these many bytes of frames.
+    ///
+    /// # Errors
+    /// As [`Self::reserve`].
     pub fn grow(&mut self, lane: &mut Lane<M>, frames: u64) -> Result<()> {
         let bytes = FRAMES_AT + frames;
         if bytes <= self.bytes {
             return Ok(());
         }
-        let bytes = bytes.next_power_of_two();
-        let larger = lane.allocate(bytes, Purpose::Log)?;
+        self.replace(lane, bytes.next_power_of_two())
+    }
+
+    /// Gives room of the log, which is empty, back to the heap: what is beyond [`Kept::bytes`]. A memory
+    /// without room for the smaller one keeps the larger one.
+    ///
+    /// # Errors
+    /// The heap is damaged.
+    pub fn give_back(&mut self, lane: &mut Lane<M>) -> Result<()> {
+        let bytes = (FRAMES_AT + self.kept.bytes()).next_power_of_two();
+        if bytes >= self.bytes {
+            return Ok(());
+        }
+        match self.replace(lane, bytes) {
+            Err(SlottedError::Heap(HeapError::Full(_))) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Puts an empty log of so many bytes in the place of this one.
+    fn replace(&mut self, lane: &mut Lane<M>, bytes: u64) -> Result<()> {
+        let other = lane.allocate(bytes, Purpose::Log)?;
         let mut lines = LineSet::new();
-        self.memory.copy(Off::new(larger), [0, bytes, 0, 0, 0, 0, 0, 0].as_bytes());
-        lines.add(Range::new(larger, FRAMES_AT));
+        let first = [0, bytes, 0, self.kept.word(), 0, 0, 0, 0];
+        self.memory.copy(Off::new(other), first.as_bytes());
+        lines.add(Range::new(other, FRAMES_AT));
         // Before the old one is anybody's, its mark is durably empty.
         self.settle(&mut lines);
-        lane.mini_store(Off::new(self.link), larger);
-        lane.mini_persist(larger)?;
+        lane.mini_store(Off::new(self.link), other);
+        lane.mini_persist(other)?;
         lane.mini_free(self.at)?;
         lane.mini_commit(&mut lines);
         lane.fence_flushed();
-        let recovered = self.recovered;
-        *self = Self { recovered, ..Self::new(self.memory.clone(), larger, bytes, self.link) };
+        (self.at, self.bytes, self.emptied) = (other, bytes, true);
         Ok(())
     }
 
@@ -413,7 +452,7 @@ mod tests {
     fn log() -> Log<Dram> {
         let memory = Dram::new(1 << 16).unwrap();
         memory.grow(1 << 16).unwrap();
-        Log::new(memory, 4096, 4096, 0)
+        Log::new(memory, 4096, 4096, 0).unwrap()
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         lane.mini_commit(&mut lines);
         lane.fence_flushed();
         let parts = Parts {
-            log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT),
+            log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT)?,
             in_place: (at + IN_PLACE_AT, 0),
             page_bytes: options.page_bytes,
             created: true,
@@ -169,7 +169,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         lane.heap().has_room(newest, options.segment_bytes)?;
         let options = Options { log_bytes, ..options };
         let scheme = S::open(Parts {
-            log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT),
+            log: Log::new(memory.clone(), log, log_bytes, at + LOG_AT)?,
             in_place: (at + IN_PLACE_AT, in_place),
             page_bytes: options.page_bytes,
             created: false,
@@ -257,13 +257,18 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.options.page_bytes as usize
     }
 
-    /// Does what commits have put off, such as a checkpoint of the log, so that opening has nothing to do.
-    /// For the end of a process; what is not committed stays so.
+    /// Does what commits have put off, such as a checkpoint of the log, so that opening has nothing to do, and
+    /// gives what the log has beyond [`KEPT_LOG_BYTES`](crate::KEPT_LOG_BYTES), and beyond what the
+    /// deletion of a row may need, back to the heap. For the end of a process; does nothing in an open
+    /// transaction.
     ///
     /// # Errors
     /// Something is damaged.
     pub fn settle(&mut self) -> Result<()> {
-        self.scheme.settle()?;
+        // An open transaction has taken room in the log.
+        if !self.is_changed() {
+            self.scheme.settle(&mut self.lane)?;
+        }
         Ok(self.memory.healthy()?)
     }
 

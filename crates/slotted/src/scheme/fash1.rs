@@ -28,7 +28,7 @@ impl<M: Memory> Scheme<M> for Fash1<M> {
     fn open(parts: Parts<M>) -> Result<Self> {
         let (log, memory) = (&parts.log, parts.log.memory().clone());
         let open = |memory| match parts.created {
-            true => Ok(Alternate::create(memory, log.at(), log.bytes(), log.link())),
+            true => Alternate::create(memory, log.at(), log.bytes(), log.link()),
             false => Alternate::open(memory, log.at(), log.bytes(), log.link()),
         };
         Ok(Self { logs: open(memory)?, commits: Commits::default() })
@@ -51,7 +51,7 @@ impl<M: Memory> Scheme<M> for Fash1<M> {
     }
 
     fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
-        self.logs.grow(lane, now.max(empty))
+        self.logs.reserve(lane, now, empty)
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
@@ -61,8 +61,8 @@ impl<M: Memory> Scheme<M> for Fash1<M> {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
         self.logs.settle();
-        Ok(())
+        self.logs.give_back(lane)
     }
 }

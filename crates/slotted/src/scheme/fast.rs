@@ -136,7 +136,11 @@ impl<M: Memory, H: HeaderForm> Scheme<M> for Fast<M, H> {
     }
 
     fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
-        self.log.grow(lane, now.max(empty))
+        self.log.reserve(lane, now, empty)
+    }
+
+    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
+        self.log.give_back(lane)
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {

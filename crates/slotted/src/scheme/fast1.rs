@@ -87,7 +87,11 @@ impl<M: Memory, const FENCED: bool> Scheme<M> for Fast1<M, FENCED> {
     }
 
     fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
-        self.log.grow(lane, now.max(empty))
+        self.log.reserve(lane, now, empty)
+    }
+
+    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
+        self.log.give_back(lane)
     }
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {

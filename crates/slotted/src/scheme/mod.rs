@@ -242,13 +242,12 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// then.
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()>;
 
-    /// Does what commits have put off, so that opening has nothing to do.
+    /// Does what commits have put off, so that opening has nothing to do, and gives what the log has beyond
+    /// [`KEPT_LOG_BYTES`](crate::KEPT_LOG_BYTES), and beyond what a deletion may need, back to the heap.
     ///
     /// # Errors
     /// Something is damaged.
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
+    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()>;
 }
 
 /// The parts that a scheme finds in a store that is opened.

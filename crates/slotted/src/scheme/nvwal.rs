@@ -63,8 +63,9 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Nvwal<M, FRAMES> {
         self.0.commit(lane, change, runs)
     }
 
-    fn settle(&mut self) -> Result<()> {
-        self.0.checkpoint()
+    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
+        self.0.checkpoint()?;
+        self.0.log.give_back(lane)
     }
 }
 

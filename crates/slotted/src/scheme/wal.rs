@@ -71,7 +71,8 @@ impl<M: Memory, const FRAMES: usize> Scheme<M> for Wal<M, FRAMES> {
         self.pages.commit(lane, change, runs)
     }
 
-    fn settle(&mut self) -> Result<()> {
-        self.pages.checkpoint()
+    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
+        self.pages.checkpoint()?;
+        self.pages.log.give_back(lane)
     }
 }

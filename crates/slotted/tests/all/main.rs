@@ -3,6 +3,7 @@
 mod budgets;
 mod crash;
 mod full;
+mod given_back;
 mod model;
 mod opening;
 mod savepoints;

@@ -8,6 +8,7 @@
 
 mod again;
 mod flaws;
+mod given_back;
 mod left_out;
 mod story;
 
