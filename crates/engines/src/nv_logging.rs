@@ -195,8 +195,9 @@ impl<E: Environment, P: Policy> PagedLog<E> for InPool<E, P> {
     type Options = P::Options;
 
     fn store_options(options: &P::Options, least_page_bytes: usize) -> StoreOptions {
-        let Sizes { page_bytes, buffer_bytes, .. } = P::sizes(options);
-        base_options(page_bytes, buffer_bytes, least_page_bytes)
+        let sizes @ Sizes { page_bytes, buffer_bytes, .. } = P::sizes(options);
+        let restart = sizes.restart();
+        StoreOptions { restart, ..base_options(page_bytes, buffer_bytes, least_page_bytes) }
     }
 
     fn create(

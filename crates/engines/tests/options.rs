@@ -72,6 +72,7 @@ const LISTED: [(EngineKind, &[Listed]); 14] = [
             NV_LOGGING[2],
             NV_LOGGING[3],
             NV_LOGGING[4],
+            NV_LOGGING[5],
             ("persister", 1, 0, 1, false),
         ],
     ),
@@ -94,6 +95,7 @@ const NV_LOGGING: &[Listed] = &[
     ("log_bytes", 83_886_080, 65_536, 1_073_741_824, true),
     ("log_entries", 131_072, 64, 2_097_152, true),
     ("checkpoint_entries", 80_000, 16, MAX, false),
+    ("full_restart", 0, 0, 1, false),
 ];
 
 #[test]

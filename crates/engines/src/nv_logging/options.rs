@@ -1,6 +1,7 @@
 //! The options of NV-Logging.
 
 use paged::log::nv::{NvForm, NvOptions, Persist};
+use paged::store::Restart;
 
 use crate::options::engine_options;
 
@@ -19,6 +20,9 @@ engine_options! {
         /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
         /// ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
+        /// What a restart does before the database is open: 1 redoes and undoes everything (P2 4.6), 0
+        /// redoes a page when it is first used, and the rest beside transactions.
+        full_restart: u32 = 0, 0 to 1, "(0 or 1)";
     }
 }
 
@@ -37,6 +41,9 @@ engine_options! {
         /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
         /// ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
+        /// What a restart does before the database is open: 1 redoes and undoes everything (P2 4.6), 0
+        /// redoes a page when it is first used, and the rest beside transactions.
+        full_restart: u32 = 0, 0 to 1, "(0 or 1)";
         /// 1: a thread of the partition's own makes log objects durable behind transactions. 0, and in
         /// recordings and emulated memory: commits do so alone.
         persister: u32 = 1, 0 to 1, "threads";
@@ -51,6 +58,7 @@ pub struct Sizes {
     log_bytes: u64,
     log_entries: u64,
     checkpoint_entries: u64,
+    full_restart: u32,
 }
 
 const LEAST_RECORD_BYTES: u64 = 1024;
@@ -61,6 +69,10 @@ impl Sizes {
         // The bytes of a page before and afterwards, and what is beside them.
         let record_bytes = (page_bytes as u64 * 5 / 2).max(LEAST_RECORD_BYTES);
         NvForm::of_bytes(self.log_bytes.min(most), self.log_entries, record_bytes)
+    }
+
+    pub(super) fn restart(&self) -> Restart {
+        if self.full_restart == 0 { Restart::OnDemand } else { Restart::Full }
     }
 
     pub(super) fn log_options(&self, persist: Persist) -> NvOptions {
@@ -78,9 +90,17 @@ macro_rules! sizes_of {
                     log_bytes,
                     log_entries,
                     checkpoint_entries,
+                    full_restart,
                     ..
                 } = *options;
-                Self { page_bytes, buffer_bytes, log_bytes, log_entries, checkpoint_entries }
+                Self {
+                    page_bytes,
+                    buffer_bytes,
+                    log_bytes,
+                    log_entries,
+                    checkpoint_entries,
+                    full_restart,
+                }
             }
         }
     };
