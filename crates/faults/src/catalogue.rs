@@ -6,6 +6,7 @@
 //!
 //! Longer than 600 lines: it is one list, with a paragraph for each fault.
 
+mod nv_logging;
 mod slotted;
 
 use perdura::EngineKind;
@@ -41,10 +42,10 @@ const fn code(file: &'static str, function: &'static str, text: &'static str) ->
 
 /// All of them.
 pub fn faults() -> impl Iterator<Item = &'static Fault> {
-    FAULTS.iter().chain(slotted::FAULTS)
+    FAULTS.iter().chain(nv_logging::FAULTS).chain(slotted::FAULTS)
 }
 
-/// Those of all engines but the ones on slotted pages.
+/// Those of all engines but the ones on slotted pages and with a log in persistent memory beside files.
 static FAULTS: &[Fault] = &[
     fault(
         "nvm-inp/insert-without-flush",

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use faults::catalogue::faults;
 use faults::examine::{Settings, examine};
-use perdura::{DurableIn, EngineKind};
+use perdura::EngineKind;
 
 fn caught(engine: EngineKind) {
     let mut missed = Vec::new();
@@ -45,6 +45,16 @@ fn faults_of_log_are_caught() {
 #[test]
 fn faults_of_nv_disk_are_caught() {
     caught(EngineKind::NvDisk);
+}
+
+#[test]
+fn faults_of_nv_logging_foi_are_caught() {
+    caught(EngineKind::NvLoggingFoi);
+}
+
+#[test]
+fn faults_of_nv_logging_foc_are_caught() {
+    caught(EngineKind::NvLoggingFoc);
 }
 
 #[test]
@@ -92,9 +102,7 @@ fn there_are_faults_enough_with_names_of_their_own() {
     let names: HashSet<_> = faults().map(|fault| fault.name).collect();
     assert_eq!(names.len(), faults().count());
     assert!(names.len() >= 40);
-    // Faults of logs in a pool beside files are those of `faults::paged`.
-    let in_one = |engine: &EngineKind| engine.traits().durable_in != DurableIn::Both;
-    for engine in EngineKind::ALL.into_iter().filter(in_one) {
+    for engine in EngineKind::ALL {
         assert!(faults().filter(|fault| fault.engine == engine).count() >= 5, "{engine}");
     }
 }

@@ -10,7 +10,7 @@ use crate::common::{Explained, unexplained};
 use crate::points::{at_calls, one_in};
 use faults::failing::{Place, Run};
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Database, Domain, DurableIn, EngineKind, Error, Media, Native, Options, Recorded};
+use perdura::{Database, Domain, EngineKind, Error, Media, Native, Options, Recorded};
 use pm::{Access, Dram, Pool, PoolOptions};
 
 const LIMIT: u64 = 16 << 20;
@@ -158,9 +158,7 @@ impl Place for Counting<'_> {
 
 #[test]
 fn every_growth_of_the_pool_fails_in_turn() {
-    // A log in a pool beside files takes its space when it is created, and nothing else grows there.
-    let grows = |engine: &EngineKind| engine.traits().durable_in != DurableIn::Both;
-    for engine in EngineKind::ALL.into_iter().filter(grows) {
+    for engine in EngineKind::ALL {
         let (points, unheard) =
             some_fail_in_turn(engine, Resource::Growth, one_in(engine) as usize);
         let slotted = EngineKind::P3.contains(&engine);
@@ -213,11 +211,13 @@ fn calls_fail_in_turn(engine: EngineKind, one_in: usize, explained: &[Explained]
     assert!(one_in > 1 || stale.is_empty(), "{engine}: {stale:?}");
 }
 
-fn each_call_that_changes_a_file_fails(each: usize, each_of_nv_disk: usize) {
+fn each_call_that_changes_a_file_fails(each: usize, each_of_paged: usize) {
     calls_fail_in_turn(EngineKind::Inp, each, &[SEAL]);
     calls_fail_in_turn(EngineKind::Cow, each, &[AHEAD]);
     calls_fail_in_turn(EngineKind::Log, each, &[SEAL, INPUT]);
-    calls_fail_in_turn(EngineKind::NvDisk, each_of_nv_disk, &[]);
+    for engine in [EngineKind::NvDisk, EngineKind::NvLoggingFoi, EngineKind::NvLoggingFoc] {
+        calls_fail_in_turn(engine, each_of_paged, &[]);
+    }
 }
 
 #[test]

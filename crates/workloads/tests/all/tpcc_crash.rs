@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use perdura::recording::{DiskReplay, DiskTrace, Recording, RecordingFiles, Replay, Trace};
 use perdura::{Database, DurableIn, EngineKind, Error, Media, Options, Recorded};
+use pm::{BothImage, BothReplay, BothTrace};
 use workloads::contents;
 use workloads::tpcc::{self, Kind, Spec, Terminal, Workload};
 
@@ -50,30 +51,33 @@ fn workload() -> Workload {
     (1..).map(generate).find(has_all).expect("one in a few has")
 }
 
-/// The recording medium of a database: the pool, or for an engine with files those.
+/// The recording medium of a database: the pool, or for an engine with files those, or both.
 #[derive(Clone)]
 struct Medium {
     memory: Recording,
     files: RecordingFiles,
-    in_files: bool,
+    durable_in: DurableIn,
 }
 
 /// The record of a run.
 enum History {
     Pool(Trace),
     Files { trace: DiskTrace, pool: Vec<u8> },
+    Both(BothTrace),
 }
 
 /// The remains after a cut.
 enum Image<'a> {
     Pool(&'a [u8]),
     Files { files: &'a BTreeMap<String, Vec<u8>>, pool: &'a [u8] },
+    Both(&'a BothImage),
 }
 
 impl Medium {
     fn new(engine: EngineKind) -> Self {
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
-        Self { memory, files: RecordingFiles::new(), in_files: engine.traits().needs_files() }
+        let files = memory.files(BTreeMap::new());
+        Self { memory, files, durable_in: engine.traits().durable_in }
     }
 
     /// Returns a medium with what a cut has left, recording what is done to it.
@@ -81,14 +85,14 @@ impl Medium {
     /// # Errors
     /// The pool's header is none.
     fn after(image: &Image<'_>) -> std::io::Result<Self> {
-        let (pool, files, in_files) = match image {
-            Image::Pool(pool) => (*pool, RecordingFiles::new(), false),
-            Image::Files { files, pool } => {
-                (*pool, RecordingFiles::from_image((*files).clone()), true)
-            }
+        let (pool, files, durable_in) = match image {
+            Image::Pool(pool) => (*pool, BTreeMap::new(), DurableIn::Pool),
+            Image::Files { files, pool } => (*pool, (*files).clone(), DurableIn::Files),
+            Image::Both(both) => (&both.memory[..], both.files.clone(), DurableIn::Both),
         };
         let memory = Recording::pool_from_image(pool, LIMIT)?;
-        let medium = Self { memory, files, in_files };
+        let files = memory.files(files);
+        let medium = Self { memory, files, durable_in };
         medium.start();
         medium.memory.mark_open().map_err(|bad| std::io::Error::other(format!("{bad:?}")))?;
         Ok(medium)
@@ -99,17 +103,31 @@ impl Medium {
     }
 
     fn start(&self) {
-        if self.in_files { self.files.start() } else { self.memory.start() }
+        if self.durable_in != DurableIn::Files {
+            self.memory.start();
+        }
+        if self.durable_in != DurableIn::Pool {
+            self.files.start();
+        }
     }
 
     fn note(&self, note: u64) {
-        if self.in_files { self.files.note(note) } else { self.memory.note(note) }
+        if self.durable_in == DurableIn::Files {
+            self.files.note(note);
+        } else {
+            self.memory.note(note);
+        }
     }
 
     fn stop(&self) -> History {
-        match self.in_files {
-            true => History::Files { trace: self.files.stop(), pool: self.memory.contents() },
-            false => History::Pool(self.memory.stop()),
+        match self.durable_in {
+            DurableIn::Pool => History::Pool(self.memory.stop()),
+            DurableIn::Files => {
+                History::Files { trace: self.files.stop(), pool: self.memory.contents() }
+            }
+            DurableIn::Both => {
+                History::Both(BothTrace { memory: self.memory.stop(), files: self.files.stop() })
+            }
         }
     }
 }
@@ -156,6 +174,29 @@ impl History {
                     }
                 }
             }
+            Self::Both(trace) => {
+                let mut replay = BothReplay::new(trace);
+                while flow.is_continue() {
+                    points += 1;
+                    if points % stride > 0 {
+                        if replay.pass_point() {
+                            continue;
+                        }
+                        points -= 1;
+                        break;
+                    }
+                    let Some(point) = replay.next_point() else {
+                        points -= 1;
+                        break;
+                    };
+                    let at = (point.position, point.last_note.unwrap_or(0) as usize);
+                    point.for_each_state(STATES, 5, |both| {
+                        if flow.is_continue() {
+                            flow = visit(&Image::Both(both), at.0, at.1);
+                        }
+                    });
+                }
+            }
         }
         points
     }
@@ -166,22 +207,29 @@ impl History {
 
     /// As if the code did not fence, or did not flush; files are synced for both.
     fn without(&self, fences: bool) -> Self {
+        let of_memory = |trace: &Trace| {
+            let sites = if fences { trace.fence_sites() } else { trace.flush_sites() };
+            let drop_one = |trace: Trace, site| match fences {
+                true => trace.without_fences_of(site),
+                false => trace.without_flushes_of(site),
+            };
+            sites.into_iter().fold(trace.clone(), drop_one)
+        };
         match self {
-            Self::Pool(trace) => {
-                let sites = if fences { trace.fence_sites() } else { trace.flush_sites() };
-                let drop_one = |trace: Trace, site| match fences {
-                    true => trace.without_fences_of(site),
-                    false => trace.without_flushes_of(site),
-                };
-                Self::Pool(sites.into_iter().fold(trace.clone(), drop_one))
-            }
+            Self::Pool(trace) => Self::Pool(of_memory(trace)),
             Self::Files { trace, pool } => {
-                let sites = trace.sync_sites().into_iter();
-                let trace = sites.fold(trace.clone(), |trace, site| trace.without_syncs_of(site));
-                Self::Files { trace, pool: pool.clone() }
+                Self::Files { trace: without_syncs(trace), pool: pool.clone() }
+            }
+            Self::Both(BothTrace { memory, files }) => {
+                Self::Both(BothTrace { memory: of_memory(memory), files: without_syncs(files) })
             }
         }
     }
+}
+
+fn without_syncs(trace: &DiskTrace) -> DiskTrace {
+    let sites = trace.sync_sites().into_iter();
+    sites.fold(trace.clone(), |trace, site| trace.without_syncs_of(site))
 }
 
 /// Transactions, and the digest of the contents after each of them.
@@ -280,20 +328,14 @@ impl Story {
     }
 }
 
-/// The engines whose durable data lie in one medium: `faults` has the others, whose pool and files
-/// are cut off at the same moment.
-fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| engine.traits().durable_in != DurableIn::Both)
-}
-
 #[test]
 fn every_condition_holds_after_a_power_cut() {
-    for engine in engines() {
+    for engine in EngineKind::ALL {
         let story = story(engine);
         let points = story.trace.points();
-        // Files have few points with many states each, and a restart of `nv-disk` makes a buffer pool.
+        // Files have few points with many states each, and a restart of paged engines makes a buffer pool.
         let wanted = match engine {
-            EngineKind::NvDisk => POINTS / 6,
+            EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => POINTS / 6,
             EngineKind::Log | EngineKind::NvmCow => POINTS / 4,
             // Their crate looks at each store.
             engine if EngineKind::P3.contains(&engine) => POINTS / 5,
@@ -311,7 +353,7 @@ fn every_condition_holds_after_a_power_cut() {
 /// that is blind.
 #[test]
 fn the_crash_test_fails_without_fences_and_without_flushes_and_without_syncs() {
-    for engine in engines() {
+    for engine in EngineKind::ALL {
         let story = story(engine);
         for (name, fences) in [("fences or syncs", true), ("flushes or syncs", false)] {
             let (wrong, _) = story.explore(&story.trace.without(fences), 1, u64::MAX);
