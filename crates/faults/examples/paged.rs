@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use faults::mutation::How;
-use faults::paged::catalogue::{FAULTS, Notice, sites as left_out, without};
+use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
+use faults::paged::left_out::sweep;
 use faults::paged::stage::LogKind;
-use faults::sweep::sweep_with;
+use faults::sweep::Swept;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -64,22 +65,8 @@ fn faults(log: LogKind, seeds: u64) -> bool {
 /// Leaves out each flush, fence and sync in turn; returns whether all are noticed.
 fn sites(log: LogKind, seeds: u64) -> bool {
     [How::NoFlush, How::NoFence, How::NoSync].into_iter().fold(true, |all, how| {
-        let swept = sweep_with(left_out(log, how), |site| {
-            let found = without(how, site).notice(log, seeds);
-            match &found {
-                Ok(Notice { seed, states, what }) => {
-                    println!("{how:?} at {site}: story {seed}, {states} states: {what}");
-                }
-                Err(injected) => println!("{how:?} at {site}: NOT NOTICED, {injected} changed"),
-            }
-            found.is_ok()
-        });
-        println!(
-            "{}, {how:?}: {} places, unnoticed: {:?}",
-            log.name(),
-            swept.places,
-            swept.unnoticed
-        );
-        all && swept.unnoticed.is_empty()
+        let Swept { places, unnoticed } = sweep(log, how, seeds);
+        println!("{}, {how:?}: {places} places, unnoticed: {unnoticed:?}", log.name());
+        all && unnoticed.is_empty()
     })
 }

@@ -8,6 +8,8 @@
 pub enum Flaw {
     /// Redo applies a record to a page that has it.
     RedoneTwice,
+    /// A page that may lack changes is used as it lies in the file.
+    ServedUnredone,
     /// A page is written before the log is durable up to its LSN.
     PageBeforeLog,
     /// A checkpoint says that no page is dirty.

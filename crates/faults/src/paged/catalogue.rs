@@ -6,7 +6,6 @@
 //! of the log.
 
 use paged::flaw::Flaw;
-use pm::Site;
 
 use super::lies::Lie;
 use super::stage::LogKind;
@@ -110,6 +109,7 @@ pub static FAULTS: &[Fault] = &[
     store("page-before-log", LATE, Flaw::PageBeforeLog),
     store("checkpoint-before-pages", ALL, Flaw::DirtyPagesForgotten),
     store("redo-without-lsn", ALL, Flaw::RedoneTwice),
+    store("page-served-unredone", ALL, Flaw::ServedUnredone),
     store("acknowledged-early", LATE, Flaw::AcknowledgedEarly),
     aimed("reader-not-dependent", LATE, Flaw::ReaderIndependent, Aim::Readers),
     aimed("gap-not-locked", ALL, Flaw::GapNotLocked, Aim::Gaps),
@@ -143,39 +143,13 @@ pub struct Notice {
 const TOLD: u64 = 10;
 
 /// The efforts with which a fault is looked for, one after the other.
-fn efforts() -> [Effort; 3] {
+pub(super) fn efforts() -> [Effort; 3] {
     let few = Part { from: 3, to: u64::MAX, stride: 7 };
     [
         Effort { part: few, ..Effort::once(6) },
         Effort { part: few, ..Effort::once(4).then(Again::every(6, 1)) },
         Effort::once(6),
     ]
-}
-
-/// The places where stories and the recoveries from them flush, fence or sync, in their order and perhaps
-/// more than once.
-///
-/// # Panics
-/// A story goes wrong.
-pub fn sites(log: LogKind, how: How) -> Vec<Site> {
-    let mut sites = Vec::new();
-    for seed in 1..=3 {
-        let story = Plan::new(log, seed).tell().expect("a story");
-        let recoveries = story.recoveries(50).expect("it recovers");
-        for trace in recoveries.iter().chain([&story.trace]) {
-            sites.extend(match how {
-                How::NoSync => Mutation::sites_in_files(how, &trace.files),
-                _ => Mutation::sites_in_memory(how, &trace.memory),
-            });
-        }
-    }
-    sites
-}
-
-/// A fault that leaves out what is done in one place.
-pub const fn without(how: How, site: Site) -> Fault {
-    let put = Put::Record(Mutation { how, at: Where::Site(site) });
-    Fault { name: "left-out", logs: &[], put, aim: Aim::Everything }
 }
 
 impl Fault {

@@ -22,10 +22,12 @@
 //! | [`examine`] | stories until there were states enough |
 //! | [`lies`] | log managers that do wrong |
 //! | [`catalogue`] | the faults that have to be noticed |
+//! | [`left_out`] | each flush, fence and sync left out in turn |
 
 pub mod catalogue;
 pub mod examine;
 pub mod explore;
+pub mod left_out;
 pub mod lies;
 pub mod stage;
 pub mod tell;
