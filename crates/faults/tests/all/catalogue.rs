@@ -48,12 +48,14 @@ fn faults_of_nv_disk_are_caught() {
 }
 
 #[test]
-fn faults_of_nv_logging_foi_are_caught() {
+#[ignore = "takes one or two minutes"]
+fn long_faults_of_nv_logging_foi_are_caught() {
     caught(EngineKind::NvLoggingFoi);
 }
 
 #[test]
-fn faults_of_nv_logging_foc_are_caught() {
+#[ignore = "takes one or two minutes"]
+fn long_faults_of_nv_logging_foc_are_caught() {
     caught(EngineKind::NvLoggingFoc);
 }
 

@@ -97,9 +97,9 @@ impl Claims {
         self.victims.load(Ordering::Relaxed)
     }
 
-    /// Returns whether no transaction holds room.
-    fn nobody_holds(&self) -> bool {
-        !self.claims.lock().iter().any(|claim| claim.holds())
+    /// Returns whether no other session's transaction holds room.
+    fn nobody_else_holds(&self, own: &Arc<Claim>) -> bool {
+        !self.claims.lock().iter().any(|claim| !Arc::ptr_eq(claim, own) && claim.holds())
     }
 
     /// Finds the session whose transaction has to end, if nobody who holds room can go on.
@@ -193,7 +193,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         wanting: &mut Wanting,
         holds: bool,
     ) -> Result<Room> {
-        if self.has_waited_enough(wanting) {
+        if self.has_waited_enough(claim, wanting) {
             return Ok(Room::None);
         }
         if !wanting.is_registered || claim.wait.is_over() {
@@ -244,14 +244,14 @@ impl<F: Files, T: Latched> Store<F, T> {
     }
 
     /// Returns whether an operation has waited for as long as it may.
-    fn has_waited_enough(&self, wanting: &mut Wanting) -> bool {
+    fn has_waited_enough(&self, claim: &Arc<Claim>, wanting: &mut Wanting) -> bool {
         let (now, oldest) = (self.threads.now(), self.upkeep.transactions.oldest());
         if wanting.until.is_none() || oldest != wanting.oldest {
             let until = now.saturating_add(self.options.room_wait);
             (wanting.oldest, wanting.until, wanting.tries) = (oldest, Some(until), 0);
         }
         let is_late = wanting.until.is_some_and(|until| until <= now);
-        is_late || wanting.tries > TRIES && self.claims.nobody_holds()
+        is_late || wanting.tries > TRIES && self.claims.nobody_else_holds(claim)
     }
 
     /// Waits a while for room.

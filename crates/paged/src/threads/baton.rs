@@ -179,7 +179,6 @@ impl Threads for Baton {
     }
 
     fn park(&self, waiter: &Waiter, until: Option<Duration>) -> bool {
-        let number = NUMBER.get().expect("the thread is one of the baton's");
         loop {
             if waiter.take() {
                 return true;
@@ -187,6 +186,12 @@ impl Threads for Baton {
             if until.is_some_and(|until| until <= self.now()) {
                 return false;
             }
+            let Some(number) = NUMBER.get() else {
+                // It runs alone, as one that recovers does: only time can end its wait.
+                let until = until.expect("somebody can wake a thread that waits for no time");
+                self.state.lock().now = until;
+                return false;
+            };
             self.yield_as(number, Doing::Parked(std::ptr::from_ref(waiter).addr(), until));
         }
     }

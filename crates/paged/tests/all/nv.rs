@@ -736,3 +736,22 @@ fn a_large_value_reserves_no_more_records_than_a_transaction_may_have() {
         }
     }
 }
+
+/// So that a checkpoint is due when many programs have died before theirs.
+#[test]
+fn a_restart_counts_what_it_has_read_as_consumed() {
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let memory = memory();
+        let log = create_with(&memory, persist);
+        for part in 0..3 {
+            let log = if part == 0 { &log } else { &open_with(&memory, persist).unwrap() };
+            assert_eq!(log.consumed(), 5 * part, "{persist:?}");
+            let mut chain = Chain::new(TxNo(part + 1));
+            for _ in 0..4 {
+                log.append(&mut chain, &change(&[1; 90])).unwrap();
+            }
+            let end = log.commit(&mut chain).unwrap();
+            log.force(end).unwrap();
+        }
+    }
+}

@@ -100,7 +100,9 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         if self.slots.is_some() {
             self.slots = Some(Slots::new(self.ring.len(), next - 1));
         }
-        (self.at_begin, self.at_checkpoint) = (AtomicU64::new(next), AtomicU64::new(next));
+        // A restart has read all that is kept: programs that die again and again before their checkpoint
+        // would make it longer and longer.
+        (self.at_begin, self.at_checkpoint) = (AtomicU64::new(next), AtomicU64::new(keep));
         self.entries.find_taken(next - keep);
         self.bytes.find_taken(bytes);
         Ok(())
