@@ -1,13 +1,10 @@
 //! The paged store over each of its logs: what threads, a crash, a crash in recovery leave of it. See
 //! `faults::paged`.
 
-use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
-use faults::mutation::How;
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
-use faults::paged::left_out::sweep;
 use faults::paged::stage::LogKind;
 use faults::paged::tell::{Plan, Told};
 
@@ -74,26 +71,6 @@ fn whole_flush_on_insert() {
 #[ignore = "takes seconds; CI runs it"]
 fn whole_flush_on_commit() {
     examined(LogKind::OnCommit);
-}
-
-/// The places where nobody notices that something is left out.
-const UNNOTICED: &[Explained] = &[];
-
-/// Leaves out each flush, fence and sync of the store and its logs in turn, also in recovery.
-#[test]
-#[ignore = "takes most of a minute; CI runs it"]
-fn whole_each_flush_fence_and_sync_of_the_paged_store_is_needed() {
-    let mut unnoticed = Vec::new();
-    for log in LogKind::ALL {
-        for how in [How::NoFlush, How::NoFence, How::NoSync] {
-            let swept = sweep(log, how, 4);
-            println!("{}, {how:?}: {} places", log.name(), swept.places);
-            assert!(swept.places > 0 || log == LogKind::Central, "{}, {how:?}", log.name());
-            unnoticed.extend(swept.unnoticed);
-        }
-    }
-    let (open, stale) = unexplained(unnoticed, UNNOTICED);
-    assert_eq!((open, stale), (Vec::<String>::new(), Vec::new()));
 }
 
 /// The record does not depend on the machine.
