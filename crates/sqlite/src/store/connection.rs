@@ -15,7 +15,7 @@
 //! begun and is not in place has the database to himself, since its owner is dead, and replays.
 //!
 //! *Page 1's change counter* is stored with 3 and not logged: only caches of live connections compare it.
-//! What is durable of it is some value that it had.
+//! What is durable of it is some value that it had. Who replays raises it.
 //!
 //! *A transaction that fits into no slot* is logged behind both. There is one such place, so what is there
 //! is made durable where it belongs first, and no slot counts any more.
@@ -188,7 +188,7 @@ impl<M: Memory> Store<M> {
             self.put(&logged.frames, &mut lines.data);
         }
         if !found.is_empty() && size >= HEADER_BYTES {
-            page1::join_counters(&self.data, &mut lines.data)?;
+            page1::raise_counters(&self.data, &mut lines.data)?;
         }
         self.side.set_size(size, &mut lines.side);
         self.fence(&mut lines);
@@ -208,7 +208,9 @@ impl<M: Memory> Store<M> {
     #[track_caller]
     fn put(&self, frames: &[u8], lines: &mut LineSet) {
         let whole = Frames::each(frames, |at, bytes| {
-            self.data.copy(at, bytes);
+            for part in page1::all_but_counters(at, bytes.len()) {
+                self.data.copy(at + part.start as u64, &bytes[part]);
+            }
             self.data.note(lines, at, bytes.len() as u64);
         });
         assert!(whole, "they have been checked, or made here");
@@ -410,8 +412,7 @@ impl<M: Memory> Store<M> {
         if !self.side.fits(bytes) {
             self.settle()?;
         }
-        self.log_and_put(size, &frames)?;
-        self.put_counters(&counters);
+        self.log_and_put(size, &frames, &counters)?;
         self.stage.clear();
         self.stats.commits += 1;
         self.stats.frames += frames.count;
@@ -420,7 +421,12 @@ impl<M: Memory> Store<M> {
     }
 
     /// Steps 2 and 3.
-    fn log_and_put(&mut self, size: u64, frames: &Frames) -> Result<()> {
+    fn log_and_put(
+        &mut self,
+        size: u64,
+        frames: &Frames,
+        counters: &Option<Counters>,
+    ) -> Result<()> {
         let number = self.last + 1;
         self.side.begin(number);
         let mut lines = std::mem::take(&mut self.stored);
@@ -432,6 +438,8 @@ impl<M: Memory> Store<M> {
         if size != self.size {
             self.side.set_size(size, &mut lines.side);
         }
+        // Once it says that it is in place, nobody replays it, and raises them.
+        self.put_counters(counters);
         self.side.applied(number);
         (self.stored, self.last, self.size) = (lines, number, size);
         Ok(())

@@ -3,6 +3,8 @@
 //! The read version of a file that only we can read is [`MARKER`], and a word that SQLite keeps zero has the
 //! tag of the side file. SQLite, above us, never sees either.
 
+use std::ops::Range;
+
 use pm::{LineSet, Memory};
 
 use crate::store::error::Result;
@@ -103,15 +105,27 @@ fn store_read_version<M: Memory>(data: &Region<M>, version: u8, lines: &mut Line
     Ok(())
 }
 
-/// Says that the size in the header is valid, as it is behind every commit: the two counters may have
-/// become durable one without the other.
-pub(crate) fn join_counters<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Result<()> {
+/// Raises the change counter: what has been read before does not hold any more. The size in the header is valid,
+/// as behind every commit; the two counters may have become durable one without the other.
+pub(crate) fn raise_counters<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Result<()> {
     let mut counter = [0; 4];
     data.read_into(COUNTER_AT, &mut counter)?;
-    data.copy(VALID_FOR_AT, &counter);
+    let next = u32::from_be_bytes(counter).wrapping_add(1).to_be_bytes();
+    data.copy(COUNTER_AT, &next);
+    data.copy(VALID_FOR_AT, &next);
     data.note(lines, COUNTER_AT, 4);
     data.note(lines, VALID_FOR_AT, 8);
     Ok(())
+}
+
+/// The parts of `len` bytes from `at` on that are not counters. A frame may have old ones, between bytes that
+/// differ: replayed, they would make caches valid that are not.
+pub(crate) fn all_but_counters(at: u64, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let [first, second] = COUNTERS.map(|range| (range.start as u64, range.end as u64));
+    let around = [(0, first.0), (first.1, second.0), (second.1, u64::MAX)];
+    let within = move |place: u64| place.saturating_sub(at).min(len as u64) as usize;
+    let parts = around.into_iter().map(move |(start, end)| within(start)..within(end));
+    parts.filter(|part| !part.is_empty())
 }
 
 /// Returns the tag that page 1 has.

@@ -14,10 +14,10 @@ use rusqlite::Connection;
 use crate::registered::open_recording;
 
 /// Bytes of a slot: the larger transactions do not fit.
-const SLOT: u64 = 4 << 10;
+pub(crate) const SLOT: u64 = 4 << 10;
 /// Bytes of the side file's part of the recording.
-const SIDE: u64 = 192 << 10;
-const DATA: u64 = 256 << 10;
+pub(crate) const SIDE: u64 = 192 << 10;
+pub(crate) const DATA: u64 = 256 << 10;
 
 type Rows = Vec<(i64, Option<String>)>;
 
@@ -29,7 +29,7 @@ fn no_table() -> Rows {
 /// Recordings by the names of databases.
 static MEMORIES: Mutex<Vec<(String, Recording)>> = Mutex::new(Vec::new());
 
-fn media(memory: &Recording) -> Media<Recording> {
+pub(crate) fn media(memory: &Recording) -> Media<Recording> {
     Media {
         data: Region::new(memory.clone(), SIDE, DATA),
         side: Region::new(memory.clone(), 0, SIDE),

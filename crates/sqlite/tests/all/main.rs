@@ -3,6 +3,7 @@
 mod bad;
 mod budgets;
 mod explored;
+mod killed;
 mod kills;
 mod registered;
 mod sql;

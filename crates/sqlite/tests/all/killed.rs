@@ -1,0 +1,85 @@
+//! A connection that is killed behind any store, and what the others find: those that live, and the next one.
+
+use perdura_sqlite::store::connection::Store;
+use pm::{Memory, Recording, Trace};
+
+use crate::explored::{DATA, SIDE, SLOT, media};
+
+const PAGE: usize = 1024;
+/// The bytes that SQLite compares before it uses what it has read before.
+const COMPARED: std::ops::Range<usize> = 24..40;
+
+/// A page 1 whose contents are `fill`.
+fn page(counter: u32, fill: u8) -> Vec<u8> {
+    let mut page = vec![fill; PAGE];
+    page[..100].fill(0);
+    page[..16].copy_from_slice(b"SQLite format 3\0");
+    (page[16], page[18], page[19]) = (4, 1, 1);
+    for at in [24, 92] {
+        page[at..at + 4].copy_from_slice(&counter.to_be_bytes());
+    }
+    page[28..32].copy_from_slice(&1_u32.to_be_bytes());
+    page
+}
+
+fn file_bytes(memory: &Recording) -> u64 {
+    media(memory).data.len()
+}
+
+/// A new file, as the kernel has made it.
+fn new() -> Recording {
+    let memory = Recording::new(SIDE + DATA).unwrap();
+    memory.grow(SIDE + 4096).unwrap();
+    memory
+}
+
+fn open(memory: &Recording, tag: u64) -> Store<Recording> {
+    Store::open(media(memory), file_bytes(memory), tag, SLOT).unwrap()
+}
+
+/// A connection that was there when another one was killed, and locks.
+fn live(memory: &Recording) -> Store<Recording> {
+    let mut store = Store::attach(media(memory), file_bytes(memory)).unwrap();
+    if !store.refresh(file_bytes(memory)).unwrap() {
+        store.recover().unwrap();
+    }
+    store
+}
+
+fn commit(store: &mut Store<Recording>, page: &[u8]) {
+    store.write(0, page).unwrap();
+    store.commit().unwrap();
+}
+
+/// Page 1 as SQLite reads it.
+fn read(store: &Store<Recording>) -> Vec<u8> {
+    let mut page = vec![0; PAGE];
+    store.read(0, &mut page).unwrap();
+    page
+}
+
+/// What `work` does to a memory.
+fn trace(memory: &Recording, work: impl FnOnce()) -> Trace {
+    memory.start();
+    work();
+    memory.stop()
+}
+
+#[test]
+fn a_live_connection_notices_what_it_has_replayed() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    commit(&mut one, &page(1, 7));
+    let cached = read(&one);
+    let trace = trace(&memory, || commit(&mut one, &page(2, 8)));
+    let mut changed = 0;
+    trace.process_states(|events, image| {
+        let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+        let now = read(&live(&memory));
+        if now[100..] != cached[100..] {
+            changed += 1;
+            assert_ne!(now[COMPARED], cached[COMPARED], "behind event {events}");
+        }
+    });
+    assert!(changed > 3, "{changed}");
+}
