@@ -177,6 +177,14 @@ impl Mapped {
         Ok(())
     }
 
+    /// The lock that the connection has: the lower one of two, if stock SQLite may be there.
+    fn held(&self) -> Level {
+        match self.stock.level() {
+            Level::None => self.ours.level(),
+            stock => stock.min(self.ours.level()),
+        }
+    }
+
     fn writable(&self) -> Result<(), Failure> {
         if self.read_only { Err(Failure::ReadOnly) } else { Ok(()) }
     }
@@ -235,7 +243,7 @@ impl MainFile for Mapped {
             let why = "a transaction over several databases is not possible yet";
             return Err(Failure::Io(why.into()));
         }
-        if self.ours.level() < Level::Exclusive {
+        if self.held() < Level::Exclusive {
             return Err(Failure::Io("a commit without the exclusive lock".into()));
         }
         // The last commit may have been another's, and so large that the side file has grown.
@@ -244,14 +252,14 @@ impl MainFile for Mapped {
     }
 
     fn end(&mut self) -> Result<(), Failure> {
-        if self.store.has_size_only() && self.ours.level() == Level::Exclusive {
+        if self.store.has_size_only() && self.held() == Level::Exclusive {
             self.store.commit()?;
         }
         Ok(())
     }
 
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
-        let before = self.ours.level();
+        let before = self.held();
         if to <= before {
             return Ok(());
         }
@@ -289,7 +297,7 @@ impl MainFile for Mapped {
     }
 
     fn level(&self) -> Level {
-        self.ours.level()
+        self.held()
     }
 
     fn is_reserved(&mut self) -> Result<bool, Failure> {
