@@ -156,8 +156,11 @@ impl Mapped {
 
     /// Looks at the file as it is now. Returns false if somebody died at a commit.
     fn look(&mut self) -> Result<bool, Failure> {
-        self.data.see()?;
-        Ok(self.store.refresh(self.data.len())?)
+        let data = &self.data;
+        self.store.refresh(|| {
+            data.see()?;
+            Ok::<_, Failure>(data.len())
+        })
     }
 
     /// Looks at what others have committed since it was locked last.

@@ -225,24 +225,30 @@ impl<M: Memory> Store<M> {
         Ok(self.side.region.memory().healthy()?)
     }
 
-    /// Looks at what others have committed; the caller keeps them from committing. `file_bytes` is the size
-    /// of the file. Returns false if somebody died at a commit: then [`Self::recover`] is to be called.
+    /// Looks at what others have committed. `file_bytes` says how long the file is: it only grows, so it is asked
+    /// behind what may be committed meanwhile. Returns false if somebody died at a commit: then [`Self::recover`]
+    /// is to be called.
     ///
     /// # Errors
     /// The medium fails.
-    pub fn refresh(&mut self, file_bytes: u64) -> Result<bool> {
+    pub fn refresh<E: From<StoreError>>(
+        &mut self,
+        mut file_bytes: impl FnMut() -> std::result::Result<u64, E>,
+    ) -> std::result::Result<bool, E> {
         self.healthy()?;
         if !self.marked {
-            self.marked = page1::is_marked(&page1::header(&self.data, file_bytes)?);
+            let found = file_bytes()?;
+            self.marked = page1::is_marked(&page1::header(&self.data, found)?);
+            self.size = found;
         }
         if !self.marked {
-            self.size = file_bytes;
             return Ok(true);
         }
-        let (begun, applied) = self.side.progress()?;
+        let (begun, applied) = self.side.progress().map_err(E::from)?;
         self.size = self.side.size()?;
-        if begun == applied && self.size > file_bytes {
-            return Err(StoreError::Cut { found: file_bytes, wanted: self.size });
+        let found = file_bytes()?;
+        if begun == applied && self.size > found {
+            return Err(StoreError::Cut { found, wanted: self.size }.into());
         }
         Ok(begun == applied)
     }

@@ -1,6 +1,7 @@
 //! A connection that is killed behind any store, and what the others find: those that live, and the next one.
 
 use perdura_sqlite::store::connection::Store;
+use perdura_sqlite::store::error::StoreError;
 use pm::{Memory, Recording, Trace};
 
 use crate::explored::{DATA, SIDE, SLOT, media};
@@ -40,10 +41,14 @@ fn open(memory: &Recording, tag: u64) -> Store<Recording> {
 /// A connection that was there when another one was killed, and locks.
 fn live(memory: &Recording) -> Store<Recording> {
     let mut store = Store::attach(media(memory), file_bytes(memory)).unwrap();
-    if !store.refresh(file_bytes(memory)).unwrap() {
+    if !refresh(&mut store, || file_bytes(memory)) {
         store.recover().unwrap();
     }
     store
+}
+
+fn refresh(store: &mut Store<Recording>, mut file_bytes: impl FnMut() -> u64) -> bool {
+    store.refresh(|| Ok::<_, StoreError>(file_bytes())).unwrap()
 }
 
 fn commit(store: &mut Store<Recording>, page: &[u8]) {
@@ -82,4 +87,20 @@ fn a_live_connection_notices_what_it_has_replayed() {
         }
     });
     assert!(changed > 3, "{changed}");
+}
+
+#[test]
+fn a_commit_behind_a_look_without_a_lock_does_not_make_the_file_seem_cut() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    commit(&mut one, &page(1, 7));
+    let mut other = live(&memory);
+    let looked = refresh(&mut other, || {
+        let before = file_bytes(&memory);
+        one.write(before, &[1; PAGE]).unwrap();
+        one.commit().unwrap();
+        before
+    });
+    assert!(looked);
+    assert_eq!(other.size(), PAGE as u64);
 }
