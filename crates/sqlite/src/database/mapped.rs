@@ -12,7 +12,8 @@ use pm::{Domain, Memory as _, Plain, PlainOptions, random_uuid};
 
 use crate::database::contract::{Failure, How, Level, MainFile, Opened, Opener};
 use crate::database::levels::{Levels, STOCK};
-use crate::store::connection::{Media, Mode, Store};
+use crate::store::connection::{Media, Store};
+use crate::store::mode::Mode;
 use crate::store::page1::is_marked;
 use crate::store::region::Region;
 
@@ -203,8 +204,19 @@ impl Mapped {
             self.data.cut(self.store.size())?;
             self.data.sync()?;
             self.store.make_plain()?;
+        } else if self.store.size() == 0 && self.data.len() > 0 {
+            self.empty()?;
         }
         Ok(self.side.remove(&self.side_path)?)
+    }
+
+    /// Cuts off what the first commit to a new database has left, which was cut off itself.
+    fn empty(&mut self) -> Result<(), Failure> {
+        // Whoever of stock SQLite is there may be writing.
+        if self.stock.lock(Level::Exclusive).is_ok() && self.look()? && self.store.size() == 0 {
+            self.data.cut(0)?;
+        }
+        self.stock.unlock(Level::None)
     }
 }
 

@@ -25,36 +25,12 @@ use pm::{LineSet, Memory};
 use crate::store::error::{Result, StoreError};
 use crate::store::frames::{Frames, changed};
 use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, WRITE_VERSION};
+use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::region::Region;
 use crate::store::side::{Logged, Side};
 use crate::store::stage::{Granule, Stage};
 use crate::store::stats::Stats;
-
-/// What of a changed page is logged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// The runs of bytes that differ, with one fence a commit.
-    #[default]
-    Fash1,
-    /// All of it.
-    Full,
-}
-
-impl Mode {
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fash1 => "fash1",
-            Self::Full => "full",
-        }
-    }
-
-    /// The mode of a name.
-    pub fn of(name: &str) -> Option<Self> {
-        [Self::Fash1, Self::Full].into_iter().find(|mode| mode.name() == name)
-    }
-}
 
 /// Where a store keeps things.
 #[derive(Clone, Debug)]
@@ -105,6 +81,7 @@ impl<M: Memory> Store<M> {
             return Ok(store);
         }
         let Media { data, side, fenced_apart } = media;
+        let size = page1::plain_size(&data, size)?;
         let side = Side::format(side, tag, slot_bytes)?;
         Ok(Self::on(data, side, fenced_apart, size))
     }
@@ -239,7 +216,7 @@ impl<M: Memory> Store<M> {
         if !self.marked {
             let found = file_bytes()?;
             self.marked = page1::is_marked(&page1::header(&self.data, found)?);
-            self.size = found;
+            self.size = page1::plain_size(&self.data, found)?;
         }
         if !self.marked {
             return Ok(true);
@@ -399,6 +376,11 @@ impl<M: Memory> Store<M> {
         }
         self.healthy()?;
         let size = self.size();
+        if !self.marked {
+            // Before the file grows: stock SQLite may take its length for that of the database.
+            self.data.grow(HEADER_BYTES)?;
+            self.mark()?;
+        }
         self.data.grow(size.max(HEADER_BYTES))?;
         self.cover(size)?;
         let (frames, counters) = self.frames(size)?;
@@ -410,9 +392,6 @@ impl<M: Memory> Store<M> {
         let bytes = frames.bytes.len() as u64;
         if !self.side.fits(bytes) {
             self.side.grow(bytes)?;
-        }
-        if !self.marked {
-            self.mark()?;
         }
         self.learn()?;
         if !self.side.fits(bytes) {

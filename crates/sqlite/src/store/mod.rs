@@ -22,6 +22,7 @@ mod frames;
 mod layout;
 pub mod locks;
 pub mod matching;
+pub mod mode;
 pub mod page1;
 pub mod parse;
 pub mod permutation;

@@ -32,6 +32,24 @@ pub fn header<M: Memory>(data: &Region<M>, size: u64) -> Result<Vec<u8>> {
     Ok(header)
 }
 
+/// Bytes of the database in a plain file of `size` bytes. One that has no byte but those of a tag is that of a new
+/// database whose first commit was cut off before the marker was set: it is empty.
+pub(crate) fn plain_size<M: Memory>(data: &Region<M>, size: u64) -> Result<u64> {
+    let mut bytes = header(data, size)?;
+    let tag = DATABASE_TAG.start.min(bytes.len())..DATABASE_TAG.end.min(bytes.len());
+    bytes[tag].fill(0);
+    let mut at = bytes.len() as u64;
+    while bytes.iter().all(|byte| *byte == 0) {
+        if at >= size {
+            return Ok(0);
+        }
+        bytes.resize((size - at).min(GRANULE) as usize, 0);
+        data.read_into(at, &mut bytes)?;
+        at += bytes.len() as u64;
+    }
+    Ok(size)
+}
+
 /// Puts in place of the marker what it stands for, in bytes from `at` on.
 pub(crate) fn show(at: u64, bytes: &mut [u8], write_version: u8) {
     let mut put = |place: usize, byte: u8| {

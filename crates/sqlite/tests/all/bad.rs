@@ -81,6 +81,31 @@ fn a_side_file_that_cannot_be_made_leaves_the_database_to_stock_sqlite() {
 }
 
 #[test]
+fn what_a_new_database_leaves_whose_first_commit_is_cut_off_is_an_empty_one() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    std::fs::write(&path, [0; 8192]).unwrap();
+    // To all: one that opens it while another has it open, too.
+    let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
+    for connection in [&one, &other] {
+        check(connection);
+    }
+    drop((one, other));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+    check(&stock_of_nothing(&path));
+    std::fs::write(&path, [0; 8192]).unwrap();
+    let connection = open(&path).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    connection.close().unwrap();
+    assert_eq!(rows(&stock(&path)).len(), 1);
+}
+
+fn stock_of_nothing(path: &Path) -> Connection {
+    assert!(!side_of(path).exists());
+    Connection::open(path).unwrap()
+}
+
+#[test]
 fn a_file_that_is_cut_under_the_mapping_is_an_error() {
     let directory = folder();
     let path = directory.path().join("db");

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use perdura_sqlite::database::{Failure, How, Level, MainFile, Opened, Opener};
-use perdura_sqlite::store::connection::{Media, Mode, Store};
+use perdura_sqlite::store::connection::{Media, Store};
+use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
 use pm::{Memory, Recording, Replay, Trace};
 use rusqlite::Connection;
@@ -200,18 +201,14 @@ fn read(path: &Path) -> rusqlite::Result<Result<Rows, String>> {
 }
 
 /// Recovers a state, and returns the plain file.
-fn recover(memory: &Recording) -> Result<Vec<u8>, String> {
+pub(crate) fn recover(memory: &Recording) -> Result<Vec<u8>, String> {
     let text = |error: perdura_sqlite::store::error::StoreError| error.to_string();
     let bytes = media(memory).data.len();
-    // A file without the marker has nothing yet.
-    let mut header = vec![0; bytes.min(100) as usize];
-    media(memory).data.read_into(0, &mut header).map_err(|error| error.to_string())?;
-    if !perdura_sqlite::store::page1::is_marked(&header) {
-        return Ok(Vec::new());
-    }
     let mut store = Store::open(media(memory), bytes, 1, SLOT).map_err(text)?;
-    store.settle().map_err(text)?;
-    store.make_plain().map_err(text)?;
+    if store.is_marked() {
+        store.settle().map_err(text)?;
+        store.make_plain().map_err(text)?;
+    }
     let mut plain = vec![0; store.size() as usize];
     media(memory).data.read_into(0, &mut plain).map_err(|error| error.to_string())?;
     Ok(plain)
@@ -244,10 +241,6 @@ fn explore(trace: &Trace, models: &[Rows], bound: u64, again: u64) -> pm::Explor
             let explored = Replay::new(&recovery).explore(8, 2, |image, _| {
                 let memory = Recording::from_image(image, SIDE + DATA).unwrap();
                 let plain = recover(&memory)?;
-                // The marker may be cleared already: then it is what the file system kept.
-                if plain.is_empty() {
-                    return Ok(());
-                }
                 let found = reader.read(plain)?;
                 if found == rows { Ok(()) } else { Err(format!("{found:?}, not {rows:?}")) }
             });

@@ -4,7 +4,7 @@ use perdura_sqlite::store::connection::Store;
 use perdura_sqlite::store::error::StoreError;
 use pm::{Memory, Recording, Trace};
 
-use crate::explored::{DATA, SIDE, SLOT, media};
+use crate::explored::{DATA, SIDE, SLOT, media, recover};
 
 const PAGE: usize = 1024;
 /// The bytes that SQLite compares before it uses what it has read before.
@@ -103,4 +103,24 @@ fn a_commit_behind_a_look_without_a_lock_does_not_make_the_file_seem_cut() {
     });
     assert!(looked);
     assert_eq!(other.size(), PAGE as u64);
+}
+
+#[test]
+fn a_new_database_whose_first_commit_is_cut_off_is_empty() {
+    let memory = new();
+    let mut one = open(&memory, 0x0101_0101_0101_0101);
+    let grown = [page(1, 7), vec![8; 5 * PAGE]].concat();
+    let trace = trace(&memory, || commit(&mut one, &grown));
+    let (mut empty, mut whole) = (0, 0);
+    trace.process_states(|events, image| {
+        let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+        match recover(&memory).unwrap() {
+            plain if plain.is_empty() => empty += 1,
+            plain => {
+                assert_eq!(plain[100..], grown[100..], "behind event {events}");
+                whole += 1;
+            }
+        }
+    });
+    assert!(empty > 3 && whole > 3, "{empty}, {whole}");
 }
