@@ -24,7 +24,7 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::{Result, StoreError};
 use crate::store::frames::{Frames, changed};
-use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, WRITE_VERSION};
+use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, VERSIONS_AT, WRITE_VERSION};
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::region::Region;
@@ -53,6 +53,8 @@ pub struct Store<M> {
     /// Bytes of the database, as committed.
     size: u64,
     marked: bool,
+    /// This connection has made the marker durable: who has set it may have died before that.
+    marker_is_durable: bool,
     stage: Stage,
     /// The commit whose lines are in `stored` and may not be durable.
     last: u64,
@@ -112,6 +114,7 @@ impl<M: Memory> Store<M> {
             mode: Mode::default(),
             size,
             marked: false,
+            marker_is_durable: false,
             stage: Stage::default(),
             last: 0,
             stored: Lines::default(),
@@ -139,6 +142,7 @@ impl<M: Memory> Store<M> {
     /// The medium fails, or the file is shorter than what is committed.
     pub fn recover(&mut self) -> Result<()> {
         let mut lines = Lines::default();
+        self.note_marker(&mut lines);
         let mut found: Vec<Logged> = Vec::new();
         for number in 0..2 {
             match self.side.read(number)? {
@@ -176,6 +180,7 @@ impl<M: Memory> Store<M> {
         self.side.begin(last);
         self.side.applied(last);
         (self.last, self.size, self.marked) = (last, size, true);
+        self.marker_is_durable = true;
         self.stored = Lines::default();
         self.stats.recoveries += 1;
         self.healthy()
@@ -416,9 +421,13 @@ impl<M: Memory> Store<M> {
         self.side.begin(number);
         let mut lines = std::mem::take(&mut self.stored);
         self.side.log(number, size, frames, &mut lines.side);
+        if !self.marker_is_durable {
+            self.note_marker(&mut lines);
+        }
         self.fence(&mut lines);
         // A sync that failed has been noticed by now: nothing is promised.
         self.healthy()?;
+        self.marker_is_durable = true;
         self.put(&frames.bytes, &mut lines.data);
         if size != self.size {
             self.side.set_size(size, &mut lines.side);
@@ -461,8 +470,12 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         page1::set_marker(&self.data, &mut lines.data)?;
         self.fence(&mut lines);
-        self.marked = true;
+        (self.marked, self.marker_is_durable) = (true, true);
         self.healthy()
+    }
+
+    fn note_marker(&self, lines: &mut Lines) {
+        self.data.note(&mut lines.data, VERSIONS_AT, 8);
     }
 
     /// Makes durable where it belongs all that is committed: no slot counts any more. The caller has the

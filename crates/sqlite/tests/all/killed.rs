@@ -47,6 +47,31 @@ fn live(memory: &Recording) -> Store<Recording> {
     store
 }
 
+/// Power is cut behind what the next process does after each kill in `trace`: `next` notes what it is told.
+/// `check` is given page 1, if there is one, and the last note.
+fn cut_power_after_kills(
+    trace: &Trace,
+    next: impl Fn(&Recording),
+    check: impl Fn(Option<u8>, u64) -> bool,
+) -> u64 {
+    let mut states = 0;
+    trace.kills(1, |killed| {
+        let memory = Recording::from_image(killed.visible(), SIDE + DATA).unwrap();
+        memory.start();
+        next(&memory);
+        let then = memory.stop();
+        let explored = killed.replay(&then).explore(40, 1, |image, noted| {
+            let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+            let found = recover(&memory)?.get(500).copied();
+            let text = || format!("{found:?}, told {noted}");
+            if check(found, noted) { Ok(()) } else { Err(text()) }
+        });
+        assert_eq!(explored.failed, None, "killed at {}", killed.position());
+        states += explored.states;
+    });
+    states
+}
+
 fn refresh(store: &mut Store<Recording>, mut file_bytes: impl FnMut() -> u64) -> bool {
     store.refresh(|| Ok::<_, StoreError>(file_bytes())).unwrap()
 }
@@ -123,4 +148,23 @@ fn a_new_database_whose_first_commit_is_cut_off_is_empty() {
         }
     });
     assert!(empty > 3 && whole > 3, "{empty}, {whole}");
+}
+
+#[test]
+fn a_marker_is_durable_before_a_commit_of_whoever_found_it() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    let first = trace(&memory, || commit(&mut one, &page(1, 7)));
+    let next = |memory: &Recording| {
+        commit(&mut live(memory), &page(5, 9));
+        memory.note(1);
+        // Behind its last fence there is a point only if something follows.
+        media(memory).side.store(SIDE - 8, 1);
+    };
+    let check = |found, noted| match found {
+        None | Some(7) => noted == 0,
+        found => found == Some(9),
+    };
+    let states = cut_power_after_kills(&first, next, check);
+    assert!(states > 100, "{states}");
 }
