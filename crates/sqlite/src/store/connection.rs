@@ -83,6 +83,13 @@ impl<M: Memory> Store<M> {
             return Ok(store);
         }
         let Media { data, side, fenced_apart } = media;
+        if size > 0 {
+            // Its last owner may have died before that was durable; the marker would name the old side file.
+            let mut lines = LineSet::new();
+            data.note(&mut lines, 0, size.min(HEADER_BYTES));
+            lines.flush(data.memory());
+            data.memory().fence();
+        }
         let size = page1::plain_size(&data, size)?;
         let side = Side::format(side, tag, slot_bytes)?;
         Ok(Self::on(data, side, fenced_apart, size))

@@ -168,3 +168,23 @@ fn a_marker_is_durable_before_a_commit_of_whoever_found_it() {
     let states = cut_power_after_kills(&first, next, check);
     assert!(states > 100, "{states}");
 }
+
+#[test]
+fn a_marker_that_is_cleared_stays_so_once_there_is_another_side_file() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    commit(&mut one, &page(1, 7));
+    let closing = trace(&memory, || {
+        one.settle().unwrap();
+        one.make_plain().unwrap();
+    });
+    let next = |memory: &Recording| {
+        let mut store = open(memory, 2);
+        commit(&mut store, &page(5, 9));
+        memory.note(1);
+        media(memory).side.store(SIDE - 8, 1);
+    };
+    let check = |found, noted| found == Some(9) || found == Some(7) && noted == 0;
+    let states = cut_power_after_kills(&closing, next, check);
+    assert!(states > 50, "{states}");
+}
