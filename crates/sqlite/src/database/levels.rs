@@ -5,7 +5,7 @@
 //! it waits for the readers to leave the pending one, which every reader needs for a moment: no new ones
 //! come. Whoever dies leaves no lock.
 
-use pm::{Lock, Plain, Range};
+use pm::{Bad, Lock, Memory as _, Plain, Range};
 
 use crate::database::contract::{Failure, Level};
 
@@ -37,7 +37,17 @@ impl Levels {
         self.level
     }
 
+    /// Returns an error in a forked child: the locks are its parent's, too, and none of its calls may change
+    /// them.
+    fn owned(&self) -> Result<(), Failure> {
+        match self.file.healthy() {
+            Err(Bad::Forked) => Err(Failure::Io(Bad::Forked.to_string())),
+            _ => Ok(()),
+        }
+    }
+
     fn take(&self, range: Range, lock: Lock) -> Result<(), Failure> {
+        self.owned()?;
         if self.file.lock(range, lock)? { Ok(()) } else { Err(Failure::Busy) }
     }
 
@@ -71,8 +81,11 @@ impl Levels {
         Ok(())
     }
 
-    /// Lowers the lock.
+    /// Lowers the lock; that of the parent of a forked child stays.
     pub(crate) fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        if self.owned().is_err() {
+            return Ok(());
+        }
         if to == Level::None {
             self.file.unlock(STOCK)?;
         } else if self.level > Level::Shared || self.pending {
@@ -86,21 +99,25 @@ impl Levels {
 
     /// Returns whether any connection is going to write.
     pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
+        self.owned()?;
         Ok(self.level >= Level::Reserved || self.file.is_locked_by_others(RESERVED)?)
     }
 
     /// Keeps others from opening and closing the file; waits for those that do.
     pub(crate) fn shut_door(&self) -> Result<(), Failure> {
+        self.owned()?;
         Ok(self.file.wait_for_lock(DOOR, Lock::Exclusive)?)
     }
 
     /// Lets others open and close it.
     pub(crate) fn open_door(&self) -> Result<(), Failure> {
+        self.owned()?;
         Ok(self.file.unlock(DOOR)?)
     }
 
     /// Returns whether nobody else has the file open. If so, that stays so until [`Self::open_door`].
     pub(crate) fn is_alone(&self) -> Result<bool, Failure> {
+        self.owned()?;
         Ok(self.file.lock(LIFE, Lock::Exclusive)?)
     }
 
@@ -111,6 +128,7 @@ impl Levels {
 
     /// Says that the file is not open any more.
     pub(crate) fn die(&self) -> Result<(), Failure> {
+        self.owned()?;
         Ok(self.file.unlock(LIFE)?)
     }
 }

@@ -274,6 +274,7 @@ impl MainFile for Mapped {
     }
 
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        self.store.healthy()?;
         let before = self.held();
         if to <= before {
             return Ok(());
@@ -304,11 +305,11 @@ impl MainFile for Mapped {
         if to <= Level::Shared {
             self.store.discard();
         }
-        self.ours.unlock(to)?;
+        let ours = self.ours.unlock(to);
         if self.stock.level() > Level::None {
             self.stock.unlock(to)?;
         }
-        Ok(())
+        ours
     }
 
     fn level(&self) -> Level {

@@ -1,5 +1,6 @@
 //! Bad inputs: each is an error of SQLite's, and nothing is lost.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -134,7 +135,7 @@ fn a_forked_child_is_refused_and_takes_nothing_from_its_parent() {
         .output()
         .unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
-    assert_eq!(rows(&stock(&path)).len(), 2);
+    assert_eq!(rows(&stock(&path)).len(), 3);
 }
 
 #[test]
@@ -149,6 +150,23 @@ fn forker() {
     });
     assert!(refused);
     connection.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
+    // What it holds stays its own, whatever the child does.
+    let other = open(Path::new(&path)).unwrap();
+    other.busy_timeout(std::time::Duration::ZERO).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES(4, 'four')").unwrap();
+    let held = RefCell::new(Some(connection));
+    assert!(in_forked_child(|| {
+        let connection = held.take().unwrap();
+        let _ = connection.execute_batch("ROLLBACK");
+        let refused = connection.execute_batch("BEGIN IMMEDIATE").is_err();
+        drop(connection);
+        refused
+    }));
+    let error = other.execute_batch("BEGIN IMMEDIATE").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+    let connection = held.take().unwrap();
+    connection.execute_batch("COMMIT").unwrap();
+    assert_eq!(rows(&other).len(), 3);
     connection.close().unwrap();
 }
 
