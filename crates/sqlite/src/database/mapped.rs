@@ -98,7 +98,7 @@ impl Mapped {
             };
             // The VFS below says what is wrong as stock SQLite says it.
             let Ok(data) = Plain::open(path, &options) else { return Ok(None) };
-            let header = header(&data)?;
+            let header = header_of(&data)?;
             let marked = is_marked(&header);
             let wal = header.len() > 19 && header[18] == 2 && header[19] == 2;
             let on_disk = domain.is_none() && data.domain() == Domain::Disk;
@@ -117,6 +117,10 @@ impl Mapped {
                 // In a directory in which nothing can be made, stock SQLite reads at least.
                 Err(_) if !marked => return Ok(None),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    // Who closed it last may have cleared the marker, and another one may have set it again.
+                    if header_of(&data)? != header || !data.is_at(path) {
+                        continue;
+                    }
                     return Err(crate::store::error::StoreError::SideMissing.into());
                 }
                 Err(error) => return Err(Failure::CannotOpen(format!("its side file: {error}"))),
@@ -221,7 +225,7 @@ impl Mapped {
 }
 
 /// The first bytes of the file.
-fn header(data: &Plain) -> Result<Vec<u8>, Failure> {
+fn header_of(data: &Plain) -> Result<Vec<u8>, Failure> {
     let region = Region::whole(data.clone());
     Ok(crate::store::page1::header(&region, data.file_bytes()?)?)
 }

@@ -320,3 +320,23 @@ fn a_connection_in_mode_stock_has_a_journal_on_the_medium_beside_one_of_ours() {
     stock.execute_batch("COMMIT").unwrap();
     assert_eq!(rows(&ours).len(), 2);
 }
+
+#[test]
+fn opening_while_the_last_one_closes_is_never_refused() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    open(&path).unwrap().execute_batch("CREATE TABLE t(a, b)").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for number in 0..60 {
+                    let connection = open(&path).unwrap();
+                    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
+                    connection.execute("INSERT INTO t VALUES(?1, 'x')", [number]).unwrap();
+                    connection.close().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(rows(&stock(&path)).len(), 180);
+}
