@@ -19,10 +19,11 @@ const VALID_FOR_AT: u64 = COUNTERS[1].start as u64;
 
 /// Returns whether the marker is set in a file that begins with these bytes.
 pub fn is_marked(header: &[u8]) -> bool {
-    // One that was to be created has nothing but the marker.
-    let begins =
-        header.len() > READ_VERSION && (header[..16] == *DATABASE_MAGIC || header[..16] == [0; 16]);
-    begins && header[READ_VERSION] == MARKER
+    // One that was to be created has nothing but the marker, or has got a part of what it begins with.
+    let begins = |(found, magic): (&u8, &u8)| found == magic || *found == 0;
+    header.len() > READ_VERSION
+        && header.iter().zip(DATABASE_MAGIC).all(begins)
+        && header[READ_VERSION] == MARKER
 }
 
 /// The first bytes of a file, as many as there are.
