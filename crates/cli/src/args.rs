@@ -3,6 +3,7 @@
 //! Invariant: what can be refused by looking at one option is refused here, with exit code 2; what
 //! needs two options to see is refused before any work is done.
 
+mod demo;
 mod forms;
 mod lab;
 mod pool;
@@ -20,6 +21,7 @@ use perdura::{Domain, EngineKind};
 use workloads::Form;
 use workloads::ycsb::{Mix, Skew};
 
+pub(crate) use self::demo::DemoArgs;
 pub(crate) use self::forms::{BackgroundForm, CommitForm};
 pub(crate) use self::lab::{
     CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
@@ -78,6 +80,11 @@ pub(crate) enum Command {
         after_help = "A story of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave behind; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1, and what is wrong is shown; a fault that is not noticed is an error.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
     )]
     Crash(CrashArgs),
+    /// Show live, on a page of this machine, what a crash costs: engines under load that you kill.
+    #[command(
+        after_help = "The page is at an address of this machine alone (127.0.0.1), which is printed. Each engine runs TATP in a process of its own. Its button kills that process with SIGKILL; the next one recovers, and what had been acknowledged is looked for. Named transactions of many statements go on where they were, in engines that continue transactions (sofort). Ctrl-C ends it, and nothing is left. docs/demo.md says what one sees.\n\nExample:\n  perdura demo --engine sofort --beside wal --users 4"
+    )]
+    Demo(DemoArgs),
     /// Run the papers' experiments, test their claims, and write a report.
     #[command(
         arg_required_else_help = true,

@@ -22,6 +22,7 @@ use workloads::Commit;
 
 use crate::contestant::Contestant;
 use crate::crash;
+use crate::demo::worker::{self, WORKER};
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::output::print;
@@ -187,6 +188,7 @@ pub(crate) fn dispatch() -> Option<ExitCode> {
         waker::WAKER => return Some(waker::waker(argument?.to_str()?)),
         VICTIM => victim,
         WITNESS => witness,
+        WORKER => return Some(worker::run(argument?.to_str()?)),
         crash::SOAKED => return Some(crash::soaked(argument.into_iter().chain(arguments))),
         _ => return None,
     };

@@ -45,6 +45,14 @@ impl Failure {
         }
     }
 
+    /// The reason in words; empty where it has been printed already.
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Failed(why) | Self::Usage(why) => why,
+            Self::Found | Self::PipeClosed => "",
+        }
+    }
+
     /// Says why on standard error, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {

@@ -11,14 +11,18 @@
 //! What it shows: the `process` domain. The kernel keeps the pages of a killed process, so a kill
 //! says nothing about flushes.
 
-use std::io::Read;
+use std::fmt::Display;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use peers::AcknowledgedFile;
 use perdura::{Background, Domain};
+use serde::Serialize;
+use signal_hook::consts::SIGKILL;
 use workloads::RunOptions;
 
 use crate::attendant::this_program;
@@ -111,13 +115,16 @@ impl Kill<'_> {
 
 /// A child process that is killed when this is dropped, and that ends by itself when this process
 /// does, because the kernel then closes its standard input.
-struct Guarded(Child);
+pub(crate) struct Guarded(Child);
 
 impl Guarded {
-    fn start(what: &str, task: &Task) -> Result<Self, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::about("a child process", error);
-        let binary = this_program().map_err(|error| failed(&error))?;
-        let encoded = serde_json::to_string(task).map_err(|error| failed(&error))?;
+    /// Starts this binary as a child of a kind, with its task.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(crate) fn start(what: &str, task: &impl Serialize) -> Result<Self, Failure> {
+        let binary = this_program().map_err(about_child)?;
+        let encoded = serde_json::to_string(task).map_err(about_child)?;
         Command::new(binary)
             .args([what, &encoded])
             .stdin(Stdio::piped())
@@ -125,18 +132,46 @@ impl Guarded {
             .stderr(Stdio::piped())
             .spawn()
             .map(Self)
-            .map_err(|error| failed(&error))
+            .map_err(about_child)
+    }
+
+    /// Its number in the system.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Takes its standard output, for who reads it while the child lives.
+    pub(crate) fn take_output(&mut self) -> Option<ChildStdout> {
+        self.0.stdout.take()
+    }
+
+    /// Tells it a line. One that has ended hears nothing, and whoever looks sees that it has.
+    pub(crate) fn tell(&mut self, line: &str) {
+        if let Some(pipe) = &mut self.0.stdin {
+            let _ = writeln!(pipe, "{line}");
+        }
+    }
+
+    /// Returns whether it has ended by SIGKILL, whoever sent that; `None` while it lives.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub(crate) fn was_killed(&mut self) -> Result<Option<bool>, Failure> {
+        let ended = self.0.try_wait().map_err(about_child)?;
+        Ok(ended.map(|status| status.signal() == Some(SIGKILL)))
     }
 
     fn has_ended(&mut self) -> Result<bool, Failure> {
-        let ended = self.0.try_wait().map_err(|error| Failure::about("a child process", error))?;
-        Ok(ended.is_some())
+        Ok(self.was_killed()?.is_some())
     }
 
     /// SIGKILL, and waits until it has hit.
-    fn kill(&mut self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
         let killed = self.0.kill().and_then(|()| self.0.wait());
-        killed.map(|_| ()).map_err(|error| Failure::about("a child process", error))
+        killed.map(|_| ()).map_err(about_child)
     }
 
     fn output(&mut self) -> String {
@@ -148,7 +183,7 @@ impl Guarded {
     }
 
     /// Returns what a child that has ended said of its failure.
-    fn failure(&mut self, contestant: Contestant) -> Failure {
+    pub(crate) fn failure(&mut self, contestant: Contestant) -> Failure {
         let mut text = String::new();
         if let Some(pipe) = &mut self.0.stderr {
             let _ = pipe.read_to_string(&mut text);
@@ -157,6 +192,10 @@ impl Guarded {
         let text = if text.is_empty() { "a child process ended without a word" } else { text };
         Failure::about(contestant, text)
     }
+}
+
+fn about_child(error: impl Display) -> Failure {
+    Failure::about("a child process", error)
 }
 
 impl Drop for Guarded {

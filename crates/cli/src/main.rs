@@ -8,7 +8,7 @@
 //! | module | its question |
 //! |---|---|
 //! | `args` | what can be asked? |
-//! | `tour`, `bench`, `pool`, `crash`, `laboratory` | the commands |
+//! | `tour`, `bench`, `pool`, `crash`, `demo`, `laboratory` | the commands |
 //! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
 //! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
 //! | `attendant`, `signals` | who does what is left when a command has ended, or is ended? |
@@ -22,6 +22,7 @@ mod bench;
 mod child;
 mod contestant;
 mod crash;
+mod demo;
 mod failure;
 mod host;
 mod job;
@@ -66,6 +67,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
         Command::Crash(args) => crash::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Lab { lab } => laboratory::run(lab),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 27] = [
     &["pool", "load"],
     &["pool", "options"],
     &["crash"],
+    &["demo"],
     &["lab"],
     &["lab", "list"],
     &["lab", "run"],

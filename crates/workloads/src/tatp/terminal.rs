@@ -45,6 +45,21 @@ impl<'a, E: Environment> Terminal<'a, E> {
         Self::at(database, Seat::take(database, partition, true)?, workload, partition)
     }
 
+    /// Takes a place at a partition that others use, too.
+    ///
+    /// # Errors
+    /// The database has no TATP tables.
+    ///
+    /// # Panics
+    /// There is no such partition.
+    pub fn beside_others(
+        database: &'a Database<E>,
+        workload: &'a Workload,
+        partition: usize,
+    ) -> Result<Self, Error> {
+        Self::at(database, Seat::take(database, partition, false)?, workload, partition)
+    }
+
     /// A terminal at this seat.
     pub(super) fn at(
         database: &Database<E>,
