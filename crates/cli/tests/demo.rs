@@ -97,7 +97,9 @@ impl Demo {
     fn comes_back(&self, number: usize, killed: u64) -> u64 {
         let is_back = |lane: &Value| {
             let last = lane["crashes"].as_array().and_then(|crashes| crashes.last());
-            last.is_some_and(|last| last["pid_before"] == killed && last["first_commit_ms"].is_f64())
+            last.is_some_and(|last| {
+                last["pid_before"] == killed && last["first_commit_ms"].is_f64()
+            })
         };
         let lane = self.until(number, is_back);
         assert_eq!(lane["crashes"].as_array().expect("a list").last().expect("one")["lost"], 0);

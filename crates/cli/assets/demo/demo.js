@@ -211,10 +211,9 @@ async function look() {
   const state = await answer.json();
   const ticks = state.lanes.flatMap((lane) => lane.points.map((point) => point.tick));
   const now = Math.max(since, ...ticks);
-  state.lanes.forEach((lane, index) => {
-    lanes[index] ??= new Lane(index, state);
-    lanes[index].show(lane, now);
-  });
+  // All of them before any is drawn: a chart is as wide as the place that is left for it.
+  state.lanes.forEach((_, index) => (lanes[index] ??= new Lane(index, state)));
+  state.lanes.forEach((lane, index) => lanes[index].show(lane, now));
   // The slower of the two may have a point of the same tick still to come.
   since = Math.min(...lanes.map((lane) => lane.last()));
 }

@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ChildStdout;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -126,7 +126,7 @@ fn new_view(kind: EngineKind, sizes: &Sizes, told: Told) -> View {
 }
 
 /// An empty directory for the database, and counters at zero beside it.
-fn new_counters(directory: &PathBuf) -> Result<AcknowledgedFile, Failure> {
+fn new_counters(directory: &Path) -> Result<AcknowledgedFile, Failure> {
     let failed = |error| Failure::about(directory.display(), error);
     let store = directory.join("store");
     if store.exists() {

@@ -69,15 +69,13 @@ pub(super) struct Long {
     /// Statements that a crash has undone in this run.
     undone: u64,
     segments: Vec<Segment>,
-    /// The segments of the run before.
-    last: Vec<Segment>,
 }
 
 impl Long {
     /// It has come to a position, in this process.
     fn advance(&mut self, pid: u32, position: Position) {
         if position.runs != self.runs {
-            self.last = std::mem::take(&mut self.segments);
+            self.segments.clear();
             (self.runs, self.done, self.undone) = (position.runs, 0, 0);
         }
         if position.statements <= self.done {
@@ -256,5 +254,102 @@ impl View {
         self.checks.lost += lost;
         self.checks.surplus += surplus;
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::task::{COUNTERS, HeldLong};
+    use super::*;
+
+    const TOLD: Told = Told { users: 1, latency_ns: 0 };
+    const STATEMENTS: u64 = 10;
+
+    fn position(runs: u64, statements: u64) -> Position {
+        Position { runs, statements }
+    }
+
+    /// A view whose process was killed when a user had so many receipts, and each long transaction had
+    /// come to a position.
+    fn killed(continues: bool, receipts: u64, at: Position) -> View {
+        let mut view = View::new("an engine", continues, STATEMENTS as u32, TOLD);
+        (view.pid, view.status) = (7, Status::Running);
+        let mut counts = vec![0; COUNTERS];
+        counts[Counter::Receipts(0).place()] = receipts;
+        for number in 0..LONG {
+            counts[Counter::Long(number).place()] = at.packed();
+        }
+        view.crash(1, counts);
+        (view.pid, view.status) = (8, Status::Recovering);
+        view
+    }
+
+    /// The checks after the next process has found this.
+    fn checked(view: &mut View, receipts: u64, at: Position, shown: u64) -> [u64; 3] {
+        let mut held = Held {
+            receipts: vec![0; MOST_USERS as usize],
+            long: vec![HeldLong { position: at, shown }; LONG],
+        };
+        held.receipts[0] = receipts;
+        view.hear(&Said::Opened { open_ms: 1.0, held }, 2.0);
+        [view.checks.lost, view.checks.surplus, view.checks.torn]
+    }
+
+    #[test]
+    fn one_more_than_was_acknowledged_may_be_there_and_not_one_less() {
+        let at = position(2, 3);
+        for (receipts, lost, surplus) in [(5, 0, 0), (6, 0, 0), (4, 1, 0), (0, 5, 0), (8, 0, 2)] {
+            let mut view = killed(true, 5, at);
+            assert_eq!(checked(&mut view, receipts, at, 18), [lost, surplus, 0], "{receipts}");
+            assert_eq!(view.crashes[0].lost, Some(lost));
+        }
+    }
+
+    #[test]
+    fn a_statement_of_a_continued_transaction_counts_and_one_of_an_undone_does_not() {
+        for (found, lost, surplus) in [
+            (position(2, 3), 0, 0),
+            (position(2, 4), 0, 0),
+            (position(2, 2), 1, 0),
+            (position(2, 0), 3, 0),
+            (position(2, 6), 0, 2),
+            (position(1, 9), 4, 0),
+        ] {
+            let mut view = killed(true, 0, position(2, 3));
+            let [lost, surplus] = [lost, surplus].map(|each| each * LONG as u64);
+            let found = checked(&mut view, 0, found, found.runs * (STATEMENTS - 1));
+            assert_eq!(found, [lost, surplus, 0]);
+        }
+        let mut view = killed(false, 0, position(2, 3));
+        assert_eq!(checked(&mut view, 0, position(2, 0), 18), [0, 0, 0]);
+        let mut view = killed(false, 0, position(2, 3));
+        assert_eq!(checked(&mut view, 0, position(1, 0), 9), [LONG as u64, 0, 0]);
+    }
+
+    #[test]
+    fn rows_that_show_other_statements_than_were_done_are_torn() {
+        for shown in [17, 19] {
+            let mut view = killed(true, 0, position(2, 3));
+            assert_eq!(checked(&mut view, 0, position(2, 3), shown), [0, 0, LONG as u64]);
+        }
+    }
+
+    #[test]
+    fn statements_are_of_the_process_that_did_them() {
+        let segment = |pid, from, to| Segment { pid, from, to };
+        let mut view = killed(true, 0, position(2, 3));
+        // Durable, and not acknowledged before the kill.
+        checked(&mut view, 0, position(2, 4), 18);
+        let long = &mut view.long[0];
+        long.advance(8, position(2, 6));
+        assert_eq!(long.segments, [segment(7, 1, 4), segment(8, 5, 6)]);
+        long.advance(8, position(3, 1));
+        assert_eq!((long.runs, &long.segments[..]), (3, &[segment(8, 1, 1)][..]));
+
+        let mut view = killed(false, 0, position(2, 3));
+        checked(&mut view, 0, position(2, 0), 18);
+        let long = &mut view.long[0];
+        long.advance(8, position(2, 2));
+        assert_eq!((long.undone, &long.segments[..]), (3, &[segment(8, 1, 2)][..]));
     }
 }
