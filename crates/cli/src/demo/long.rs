@@ -55,7 +55,8 @@ fn run(
         }
         note(shop, number, Position { runs, statements: statement + 1 });
     }
-    tx.commit()?;
+    // Commits are durable here: there is nothing to wait for.
+    let _ticket = tx.commit()?;
     Ok(())
 }
 
