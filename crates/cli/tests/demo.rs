@@ -251,7 +251,8 @@ fn the_page_is_for_this_machine_and_takes_no_nonsense() {
     let port = demo.port.to_string();
     let ran = run(&["demo", "--port", &port]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.err.contains(&port) && ran.err.contains("--port"), "{ran:?}");
+    assert!(ran.out.is_empty() && ran.err.contains(&port), "{ran:?}");
+    assert!(ran.err.contains("--port"), "{ran:?}");
     demo.end();
 }
 
