@@ -7,7 +7,7 @@ use std::process::Stdio;
 use common::{perdura, run};
 
 /// All commands that have a help text.
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 28] = [
     &[],
     &["tour"],
     &["bench"],
