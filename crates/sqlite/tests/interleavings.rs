@@ -54,7 +54,7 @@ struct Hand {
     left: Rc<Cell<usize>>,
 }
 
-/// What a connection that dies unwinds with: no panic, so that nothing is printed.
+/// The value that a connection unwinds with when it dies: no panic, so that nothing is printed.
 struct Died;
 
 impl Hand {

@@ -20,7 +20,7 @@ engine_options! {
         /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
         /// ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
-        /// What a restart does before the database is open: 1 redoes and undoes everything (P2 4.6), 0
+        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2 4.6), 0
         /// redoes a page when it is first used, and the rest beside transactions.
         full_restart: u32 = 0, 0 to 1, "(0 or 1)";
     }
@@ -41,7 +41,7 @@ engine_options! {
         /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
         /// ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
-        /// What a restart does before the database is open: 1 redoes and undoes everything (P2 4.6), 0
+        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2 4.6), 0
         /// redoes a page when it is first used, and the rest beside transactions.
         full_restart: u32 = 0, 0 to 1, "(0 or 1)";
         /// 1: a thread of the partition's own makes log objects durable behind transactions. 0, and in

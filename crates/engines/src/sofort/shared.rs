@@ -1,4 +1,4 @@
-//! What the sessions of a partition have in common, and the work that is put off: building indexes after
+//! The things that sessions of a partition have in common, and work that is put off: building indexes after
 //! opening, and freeing rows of versions that nobody sees any more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ const GARBAGE: usize = 64;
 /// Bytes of the entry of a statement.
 const ENTRY_BYTES: u64 = 32;
 
-/// What the sessions of a partition share.
+/// The part of a partition that its sessions share.
 #[derive(Debug)]
 pub(super) struct Shared<E: Environment> {
     pub(super) store: Store<E::Durable>,

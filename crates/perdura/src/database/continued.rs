@@ -113,7 +113,7 @@ impl<E: Environment> Database<E> {
     /// whoever runs it again that it was done.
     ///
     /// # Errors
-    /// What `work` returned; as [`Self::begin_named`] and [`Self::write`].
+    /// The error that `work` returned; as [`Self::begin_named`] and [`Self::write`].
     pub fn write_named<R, X: From<Error>>(
         &self,
         name: &[u8],

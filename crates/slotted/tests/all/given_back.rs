@@ -1,4 +1,4 @@
-//! What a log has taken for large transactions goes back to the heap when a store is settled, but for a bound,
+//! Room that a log has taken for large transactions goes back to the heap when a store is settled, but for a bound,
 //! and for what the deletion of a row needs in a full memory.
 
 use heap::{Heap, HeapError};

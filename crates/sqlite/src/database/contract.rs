@@ -155,7 +155,7 @@ pub struct How {
     pub domain: Option<String>,
 }
 
-/// What opening a main database has led to.
+/// The outcome of opening a main database.
 #[derive(Debug)]
 pub enum Opened {
     /// It is ours.
@@ -166,7 +166,7 @@ pub enum Opened {
     Failed(Failure),
 }
 
-/// What opens main databases.
+/// A thing that opens main databases.
 pub trait Opener: Send + Sync + Debug {
     /// Opens one.
     fn open(&self, path: &Path, how: &How) -> Opened;

@@ -17,7 +17,7 @@ use crate::store::mode::Mode;
 use crate::store::page1::is_marked;
 use crate::store::region::Region;
 
-/// What the name of a side file ends with.
+/// The end of the name of a side file.
 pub const SIDE_SUFFIX: &str = "-perdura";
 /// Addresses that are reserved for a database.
 const DATABASE_ADDRESSES: u64 = 64 << 30;

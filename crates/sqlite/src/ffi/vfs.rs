@@ -17,7 +17,7 @@ use crate::database::{How, Opened, Opener};
 /// The name of the VFS.
 pub const NAME: &CStr = c"perdura";
 
-/// What the VFS keeps.
+/// The state of the VFS.
 #[derive(Debug)]
 struct State {
     below: *mut Vfs,

@@ -1,6 +1,6 @@
 //! Lines that need not be flushed yet, because the next commit's log has their bytes again.
 //!
-//! What a commit has stored behind its mark is flushed by the next one, before that one's log takes
+//! The bytes that a commit has stored behind its mark are flushed by the next one, before that one's log takes
 //! the place of the log that would store it again. If the next one stores to the same line, its log
 //! can have those bytes too: it costs nothing while they fit in the log's last line, and the line
 //! stays unflushed for a commit more. Inserts in ascending order change the same lines each time.

@@ -15,7 +15,7 @@
 //! begun and is not in place has the database to himself, since its owner is dead, and replays.
 //!
 //! *Page 1's change counter* is stored with 3 and not logged: only caches of live connections compare it.
-//! What is durable of it is some value that it had. Who replays raises it.
+//! Some value that it had is durable. Who replays raises it.
 //!
 //! *A transaction that fits into no slot* is logged behind both. There is one such place, so what is there
 //! is made durable where it belongs first, and no slot counts any more.
@@ -247,7 +247,7 @@ impl<M: Memory> Store<M> {
         self.marked
     }
 
-    /// What of a changed page is logged.
+    /// The part of a changed page that is logged.
     pub fn mode(&self) -> Mode {
         self.mode
     }

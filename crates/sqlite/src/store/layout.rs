@@ -52,7 +52,7 @@ pub(crate) const COUNTERS: [std::ops::Range<usize>; 2] = [24..28, 92..100];
 pub(crate) const DATABASE_TAG: std::ops::Range<usize> = 72..80;
 /// Bytes of the header of page 1.
 pub(crate) const HEADER_BYTES: u64 = 100;
-/// What a database of SQLite begins with.
+/// The first bytes of a database of SQLite.
 pub(crate) const DATABASE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 const _: () =

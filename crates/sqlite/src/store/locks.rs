@@ -18,7 +18,7 @@
 //!    looked at. Each turn of a writer has a number, and each owner of a slot another one, so that it
 //!    is not taken for an older one that looked the same.
 //!
-//! Who lives is asked through [`Liveness`], since process numbers are used again and mean nothing in
+//! Whether one lives is asked through [`Liveness`], since process numbers are used again and mean nothing in
 //! another namespace.
 
 /// The words that all connections see. All calls have one order, the same for all.

@@ -51,9 +51,9 @@ pub fn survivors(old: &Page, new: &Page) -> Vec<Option<usize>> {
 /// A page that a commit changes.
 #[derive(Debug)]
 pub struct Touched<'a> {
-    /// What is in its frame, if that is a page of a b-tree.
+    /// The page in its frame, if that is one of a b-tree.
     pub old: Option<&'a Page<'a>>,
-    /// What it will be, if that is a page of a b-tree.
+    /// The page that it will be, if that is one of a b-tree.
     pub new: Option<&'a Page<'a>>,
     /// Whether it has to keep its frame, as page 1 has to.
     pub stays: bool,

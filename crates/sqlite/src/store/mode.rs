@@ -1,6 +1,6 @@
-//! What of a changed page is logged.
+//! The part of a changed page that is logged.
 
-/// What of a changed page is logged.
+/// The part of a changed page that is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
     /// The runs of bytes that differ, with one fence a commit.

@@ -1,6 +1,6 @@
 //! Page 1: the marker that keeps stock SQLite out, and what SQLite is shown instead of it.
 //!
-//! The read version of a file that only we can read is [`MARKER`], and a word that SQLite keeps zero has the
+//! The read version of a file that only we can read is `MARKER`, and a word that SQLite keeps zero has the
 //! tag of the side file. SQLite, above us, never sees either.
 
 use std::ops::Range;

@@ -30,7 +30,7 @@ const PATCHED_BYTES_MAX: usize = 24;
 const PATCHES_TRIED: usize = 64;
 /// Unchanged bytes between two changed ones that are logged with them: a run of its own costs more.
 const JOINED_BYTES: usize = 4;
-/// What a changed free block costs: a line, and a run of the log.
+/// The price of a changed free block: a line, and a run of the log.
 const BLOCK_COST: usize = LINE_BYTES + 2 * FREE_BLOCK_HEADER_BYTES;
 /// The most bytes before the commit in a line that is stored behind it too, for which the line is
 /// not flushed twice but logged.
@@ -126,9 +126,9 @@ struct Places<'p, 'a> {
     old: &'p Page<'a>,
     new: &'p Page<'a>,
     at: Vec<Option<usize>>,
-    /// What the new image uses so far.
+    /// The bytes that the new image uses so far.
     used: Bytes,
-    /// What means something in the frame now, and can be stored behind the commit only.
+    /// The bytes that mean something in the frame now, and can be stored behind the commit only.
     live: Bytes,
     /// Lines, by their numbers, that are stored before the commit, as far as is known.
     lines_before: Bytes,

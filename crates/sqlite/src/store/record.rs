@@ -26,7 +26,7 @@ const RUN_MAX: usize = 256;
 /// The most runs of one kind in a part.
 const RUNS_MAX: usize = 255;
 
-/// What a commit does to one frame.
+/// The changes that a commit makes to one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The frame's number.

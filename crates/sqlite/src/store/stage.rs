@@ -1,4 +1,4 @@
-//! What SQLite has written and not committed yet.
+//! The bytes that SQLite has written and not committed yet.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const MOST_SPARE: usize = 64;
 pub(crate) struct Stage {
     pub(crate) granules: BTreeMap<u64, Granule>,
     pub(crate) size: Option<u64>,
-    /// What is committed behind it has been cut off.
+    /// The committed bytes behind it have been cut off.
     pub(crate) floor: u64,
     spare: Vec<Granule>,
 }

@@ -137,7 +137,7 @@ fn statements() -> Vec<String> {
     all
 }
 
-/// What was recorded, and the rows behind each statement.
+/// The record, and the rows behind each statement.
 fn recorded(name: &str, mode: Mode, page_bytes: u32, vacuum: &str) -> (Trace, Vec<Rows>) {
     let memory = Recording::new(SIDE + DATA).unwrap();
     memory.grow(SIDE + 4096).unwrap();

@@ -88,7 +88,7 @@ fn read(store: &Store<Recording>) -> Vec<u8> {
     page
 }
 
-/// What `work` does to a memory.
+/// The record of what `work` does to a memory.
 fn trace(memory: &Recording, work: impl FnOnce()) -> Trace {
     memory.start();
     work();

@@ -7,7 +7,7 @@ use std::sync::Once;
 use perdura_sqlite::ffi::entry::{perdura_register, register_opener};
 use rusqlite::{Connection, OpenFlags};
 
-/// What SQLite calls with its functions when a connection is opened.
+/// The function that SQLite calls with its own when a connection is opened.
 unsafe extern "C" fn begin(
     _: *mut libsqlite3_sys::sqlite3,
     _: *mut *mut c_char,

@@ -15,7 +15,7 @@ use rand::rngs::SmallRng;
 
 const LINE_BYTES: usize = 64;
 
-/// What a wrong store would do.
+/// The wrong things that a store would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Nothing,
