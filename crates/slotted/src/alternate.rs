@@ -225,7 +225,7 @@ impl<M: Memory> Alternate<M> {
         self.replace(lane, both_logs(frames))
     }
 
-    /// Gives room of the logs back to the heap: what is beyond [`Kept::bytes`]. A memory without room for
+    /// Gives room of the logs back to the heap: what is beyond `Kept::bytes`. A memory without room for
     /// smaller ones keeps the larger ones.
     ///
     /// # Errors

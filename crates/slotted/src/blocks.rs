@@ -141,7 +141,7 @@ impl<M: Memory> Blocks<M> {
         Ok(())
     }
 
-    /// Gives blocks of the log, which is empty, back to the heap: those beyond [`Kept::bytes`], the last one
+    /// Gives blocks of the log, which is empty, back to the heap: those beyond `Kept::bytes`, the last one
     /// first, so that the chain is whole after each.
     ///
     /// # Errors

@@ -232,7 +232,7 @@ impl<M: Memory> Log<M> {
         self.replace(lane, bytes.next_power_of_two())
     }
 
-    /// Gives room of the log, which is empty, back to the heap: what is beyond [`Kept::bytes`]. A memory
+    /// Gives room of the log, which is empty, back to the heap: what is beyond `Kept::bytes`. A memory
     /// without room for the smaller one keeps the larger one.
     ///
     /// # Errors
