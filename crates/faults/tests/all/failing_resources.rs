@@ -217,9 +217,7 @@ fn each_call_that_changes_a_file_fails(each: usize, each_of_paged: usize) {
     calls_fail_in_turn(EngineKind::Inp, each, &[SEAL]);
     calls_fail_in_turn(EngineKind::Cow, each, &[AHEAD]);
     calls_fail_in_turn(EngineKind::Log, each, &[SEAL, INPUT]);
-    for engine in [EngineKind::NvDisk, EngineKind::NvLoggingFoi, EngineKind::NvLoggingFoc] {
-        calls_fail_in_turn(engine, each_of_paged, &[]);
-    }
+    calls_fail_in_turn(EngineKind::NvDisk, each_of_paged, &[]);
 }
 
 #[test]
