@@ -14,13 +14,14 @@ use crate::session::Session;
 use crate::store::Shared;
 use crate::table::Table;
 use crate::value::Field;
+use crate::version::Rest;
 
 /// Keys that are taken from an index at a time.
 const BATCH: usize = 64;
 
 impl<M: Memory> Shared<M> {
     /// The newest versions of a range of keys among the rows that are not in the index yet.
-    fn rest(
+    pub(crate) fn rest(
         &self,
         table: &Table<M>,
         index: usize,
@@ -141,11 +142,11 @@ impl<M: Memory> Session<M> {
             return Err(crate::ColumnError::Unfit { what: "an index of this number" });
         }
         let _stay = self.stay();
-        let sight = self.sight();
+        let (sight, mut rest) = (self.sight(), Rest::default());
         self.shared.for_each_key(table, index, range, |key, hint| {
             let seen = match index {
                 0 => self.shared.seen(table, hint, &sight)?,
-                _ => self.shared.seen_by_index(table, (index, key, hint), &sight)?,
+                _ => self.shared.seen_by_index(table, (index, key, hint), &sight, &mut rest)?,
             };
             Ok(match seen {
                 Some(row) => visit(table.fields(row, columns)?),

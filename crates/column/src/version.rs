@@ -4,6 +4,7 @@
 //! was not. Marks of open transactions do not count for others, nor do those of transactions that are
 //! over without a stamp.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -40,6 +41,11 @@ enum Meaning {
     /// A commit's.
     At(u64),
 }
+
+/// The newest versions of primary keys among the rows that the primary index has not yet. A scan of a
+/// secondary index gathers them once, when it needs them first.
+#[derive(Default, Debug)]
+pub(crate) struct Rest(Option<BTreeMap<Vec<u8>, u64>>);
 
 /// The newest version of a key, for whoever wants to replace it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +88,10 @@ impl<M: Memory> Shared<M> {
             return Ok(hit);
         }
         if !table.keys.is_exact(table.number) {
-            return self.newest_of(table, &key.bytes);
+            return self.newest_with_rest(table, (hit, unbuilt), |row| {
+                // A row that does not count may be torn.
+                Ok(self.counts(table, row)? && table.key(row, 0)?.bytes == *key.bytes)
+            });
         }
         let mut ids = Vec::with_capacity(key.values.len());
         for (column, value) in table.key_columns().iter().zip(&*key.values) {
@@ -97,11 +106,22 @@ impl<M: Memory> Shared<M> {
     }
 
     /// The newest version of a primary key that was found in a secondary index.
-    fn newest_of(&self, table: &Table<M>, primary: &[u8]) -> Result<u64> {
-        self.newest_with_rest(table, Self::hit(table, primary), |row| {
-            // A row that does not count may be torn.
-            Ok(self.counts(table, row)? && table.key(row, 0)?.bytes == primary)
-        })
+    fn newest_of(&self, table: &Table<M>, primary: &[u8], rest: &mut Rest) -> Result<u64> {
+        let (hit, unbuilt) = Self::hit(table, primary);
+        if unbuilt <= 1 || hit != 0 && self.is_last(table, hit)? {
+            return Ok(hit);
+        }
+        let rest = match &mut rest.0 {
+            Some(rest) => rest,
+            none => none.insert(self.rest(table, 0, &KeyRange::ALL)?),
+        };
+        // Behind the rest: what has come into the index meanwhile is in both.
+        let (hit, _) = Self::hit(table, primary);
+        match rest.get(primary) {
+            Some(row) if hit != 0 => self.newer(table, *row, hit),
+            Some(row) => Ok(*row),
+            None => Ok(hit),
+        }
     }
 
     /// The version that the primary index has of a key, or zero; and how many rows are not built yet.
@@ -186,18 +206,19 @@ impl<M: Memory> Shared<M> {
     }
 
     /// The version that the transaction sees of the row with this key in a secondary index, if it has
-    /// the key; `hint` is a version that has it.
+    /// the key; `hint` is a version that has it. `rest` is the scan's.
     pub(crate) fn seen_by_index(
         &self,
         table: &Table<M>,
         (index, key, hint): (usize, &[u8], u64),
         sight: &Sight<'_>,
+        rest: &mut Rest,
     ) -> Result<Option<u64>> {
         // Of a row's versions a transaction sees one at most.
         let mut found = self.seen(table, hint, sight)?;
         if found.is_none() {
             let primary = table.keys.primary(table.number, index, key);
-            found = self.seen(table, self.newest_of(table, &primary)?, sight)?;
+            found = self.seen(table, self.newest_of(table, &primary, rest)?, sight)?;
         }
         match found {
             Some(row) if row != hint && table.key(row, index)?.bytes != key => Ok(None),
@@ -217,13 +238,13 @@ impl<M: Memory> Shared<M> {
         let Some(unique) = key.unique else { return Ok(()) };
         let same = &key.bytes[..unique];
         let own = table.keys.primary(table.number, index, &key.bytes);
-        let range = KeyRange::starting_with(same);
+        let (range, mut rest) = (KeyRange::starting_with(same), Rest::default());
         self.for_each_key(table, index, range, |other, _| {
             let primary = table.keys.primary(table.number, index, other);
             if primary == own {
                 return Ok(ControlFlow::Continue(()));
             }
-            let (mut row, mut passed) = (self.newest_of(table, &primary)?, 0);
+            let (mut row, mut passed) = (self.newest_of(table, &primary, &mut rest)?, 0);
             while row != 0 {
                 match self.meaning(table.place(row)?.begin(), sight.mark)? {
                     Meaning::At(number) if number <= sight.snapshot => break,

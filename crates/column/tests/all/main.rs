@@ -8,4 +8,5 @@ mod crowd;
 mod keyed;
 mod killed;
 mod model;
+mod unbuilt;
 mod work;
