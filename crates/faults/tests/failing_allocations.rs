@@ -269,7 +269,7 @@ fn allocations_of_every_engine_fail_in_turn() {
 }
 
 #[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_allocations_of_every_engine_fail_in_turn() {
+#[ignore = "takes a minute or two"]
+fn long_allocations_of_every_engine_fail_in_turn() {
     in_two_processes(1);
 }

@@ -201,12 +201,12 @@ fn nvwal_survives_a_power_cut_after_a_kill() {
 
 #[test]
 fn journal_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Journal, 5);
+    kills_then_power_cuts(EngineKind::Journal, 7);
 }
 
 #[test]
 fn wal_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Wal, 5);
+    kills_then_power_cuts(EngineKind::Wal, 11);
 }
 
 /// Leaves out in turn each flush and fence of an engine's recovery and its master record: each is

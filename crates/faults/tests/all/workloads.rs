@@ -58,7 +58,9 @@ fn every_engine_survives(workload: Workload) {
             DurableIn::Pool => {
                 survives_in_part(&name, &run_in_pool(&plot), workload, one_in(engine));
             }
-            DurableIn::Both => survives(&name, &run_on::<BothMedium>(&plot), workload),
+            DurableIn::Both => {
+                survives_in_part(&name, &run_on::<BothMedium>(&plot), workload, one_in(engine));
+            }
         }
     }
 }

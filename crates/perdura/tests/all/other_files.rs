@@ -1,7 +1,7 @@
 //! A single file of another moment, or of another database, in the place of the one that belongs
 //! there: opening refuses it, or what is read is what was acknowledged.
 
-use crate::support::{copy_file, small_logs};
+use crate::support::{copy_file, few, small_logs, the_others};
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -244,13 +244,16 @@ fn a_single_file_is_refused(engines: impl Iterator<Item = EngineKind>, moments: 
 
 #[test]
 fn a_single_file_of_another_moment_or_database_is_refused() {
-    a_single_file_is_refused(with_files(), &[(false, true), (true, false)]);
+    let engines = few().filter(|engine| engine.traits().needs_files());
+    a_single_file_is_refused(engines, &[(false, true), (true, false)]);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_a_single_file_of_another_moment_is_refused() {
     a_single_file_is_refused(with_files(), &[(true, true)]);
+    let others = the_others().filter(|engine| engine.traits().needs_files());
+    a_single_file_is_refused(others, &[(false, true), (true, false)]);
     a_single_file_is_refused(with_files().filter(|engine| !is_logged(*engine)), &[(false, false)]);
 }
 

@@ -17,7 +17,7 @@ use workloads::tpcc::{self, Kind, Spec, Terminal, Workload};
 
 const LIMIT: u64 = 8 << 20;
 /// Places at which the power is cut, spread over all there are.
-const POINTS: usize = 40;
+const POINTS: usize = 24;
 /// States that are looked at where the power is cut.
 const STATES: u64 = 4;
 

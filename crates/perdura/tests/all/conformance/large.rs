@@ -2,13 +2,13 @@
 //! back, change their size, are aborted and deleted, and leave nothing behind. Small chunks, so that
 //! nearly all of them take several.
 
-use crate::support::small_pages;
+use crate::support::{few, small_pages, the_others};
 use perdura::{
     Backup, ColumnType, Database, DurableIn, EngineKind, Error, LoadOptions, Schema, TableSchema,
     Value,
 };
 
-use super::{Own, Store, Tuple, each_known, holds, small, values};
+use super::{Own, Store, Tuple, holds, small, values};
 
 /// The largest value that a column can hold.
 const MOST: usize = 16 << 20;
@@ -67,41 +67,49 @@ fn check(db: &Database, expected: &[Tuple]) {
 
 #[test]
 fn values_of_several_chunks_come_back_change_and_go() {
-    each_known(|engine| {
-        let mut store = Store::new(&blobs(), small(engine));
-        let table = store.db().table("blob").unwrap();
-        let mut expected: Vec<Tuple> = Vec::new();
-        for (id, size) in SIZES.into_iter().enumerate() {
-            let tuple = blob(id as u64, size, SIZES[SIZES.len() - 1 - id] / 2);
-            store.db().write(|tx| tx.insert(&table, &values(&tuple))).unwrap();
-            expected.push(tuple);
+    few().for_each(values_of_several_chunks);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_values_of_several_chunks_come_back_change_and_go() {
+    the_others().for_each(values_of_several_chunks);
+}
+
+fn values_of_several_chunks(engine: EngineKind) {
+    let mut store = Store::new(&blobs(), small(engine));
+    let table = store.db().table("blob").unwrap();
+    let mut expected: Vec<Tuple> = Vec::new();
+    for (id, size) in SIZES.into_iter().enumerate() {
+        let tuple = blob(id as u64, size, SIZES[SIZES.len() - 1 - id] / 2);
+        store.db().write(|tx| tx.insert(&table, &values(&tuple))).unwrap();
+        expected.push(tuple);
+    }
+    check(store.db(), &expected);
+    store.thrice(|db| check(db, &expected));
+    let table = store.db().table("blob").unwrap();
+    for (id, tuple) in expected.iter_mut().enumerate() {
+        let size = SIZES[id * 5 % SIZES.len()];
+        let new = blob(id as u64 + 50, size, 0);
+        let change = [(1, new[1].value())];
+        if id % 4 == 3 {
+            let mut tx = store.db().begin().unwrap();
+            tx.update(&table, &[Value::U64(id as u64)], &change).unwrap();
+            tx.abort().unwrap();
+            continue;
         }
-        check(store.db(), &expected);
-        store.thrice(|db| check(db, &expected));
-        let table = store.db().table("blob").unwrap();
-        for (id, tuple) in expected.iter_mut().enumerate() {
-            let size = SIZES[id * 5 % SIZES.len()];
-            let new = blob(id as u64 + 50, size, 0);
-            let change = [(1, new[1].value())];
-            if id % 4 == 3 {
-                let mut tx = store.db().begin().unwrap();
-                tx.update(&table, &[Value::U64(id as u64)], &change).unwrap();
-                tx.abort().unwrap();
-                continue;
-            }
-            store.db().update(&table, &[Value::U64(id as u64)], &change).unwrap();
-            tuple[1] = new[1].clone();
-        }
-        check(store.db(), &expected);
-        store.thrice(|db| check(db, &expected));
-        copies(engine, &store, &expected);
-        let table = store.db().table("blob").unwrap();
-        for tuple in expected.drain(3..) {
-            store.db().write(|tx| tx.delete(&table, &[tuple[0].value()])).unwrap();
-        }
-        check(store.db(), &expected);
-        store.thrice(|db| check(db, &expected));
-    });
+        store.db().update(&table, &[Value::U64(id as u64)], &change).unwrap();
+        tuple[1] = new[1].clone();
+    }
+    check(store.db(), &expected);
+    store.thrice(|db| check(db, &expected));
+    copies(engine, &store, &expected);
+    let table = store.db().table("blob").unwrap();
+    for tuple in expected.drain(3..) {
+        store.db().write(|tx| tx.delete(&table, &[tuple[0].value()])).unwrap();
+    }
+    check(store.db(), &expected);
+    store.thrice(|db| check(db, &expected));
 }
 
 /// As a backup and as lines, into the engine that has other limits.
@@ -136,33 +144,41 @@ fn copies(engine: EngineKind, store: &Store, expected: &[Tuple]) {
 /// More than a MemTable, a log buffer or a cache of pages holds; in chunks of the default size.
 #[test]
 fn the_largest_values_in_one_transaction() {
-    each_known(|engine| {
-        let options = small_pages().engine(engine).domain(perdura::Domain::Process);
-        let options = options
-            .tune("memtable_bytes", 1 << 20)
-            .tune("cache_bytes", 1 << 20)
-            .tune("checkpoint_bytes", 4 << 20);
-        // A transaction has half of a log in the pool at most, and an entry for each line. A log has one for
-        // each 512 bytes at most.
-        let options = match engine.traits().durable_in {
-            DurableIn::Both => options.tune("log_bytes", 512 << 20).tune("log_entries", 2 << 20),
-            _ => options,
-        };
-        let mut store = Store::new(&blobs(), options);
-        let table = store.db().table("blob").unwrap();
-        let expected = vec![blob(1, MOST, 1_000_000), blob(2, MOST - 1, 0), blob(3, 5, 3_000_000)];
-        let put = || {
-            let mut tx = store.db().begin().unwrap();
-            expected.iter().try_for_each(|tuple| tx.insert(&table, &values(tuple))).unwrap();
-            tx
-        };
-        put().abort().unwrap();
-        check(store.db(), &[]);
-        assert!(put().commit().unwrap().is_durable());
-        check(store.db(), &expected);
-        store.reopen();
-        check(store.db(), &expected);
-    });
+    few().for_each(the_largest_values);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_the_largest_values_in_one_transaction() {
+    the_others().for_each(the_largest_values);
+}
+
+fn the_largest_values(engine: EngineKind) {
+    let options = small_pages().engine(engine).domain(perdura::Domain::Process);
+    let options = options
+        .tune("memtable_bytes", 1 << 20)
+        .tune("cache_bytes", 1 << 20)
+        .tune("checkpoint_bytes", 4 << 20);
+    // A transaction has half of a log in the pool at most, and an entry for each line. A log has one for
+    // each 512 bytes at most.
+    let options = match engine.traits().durable_in {
+        DurableIn::Both => options.tune("log_bytes", 512 << 20).tune("log_entries", 2 << 20),
+        _ => options,
+    };
+    let mut store = Store::new(&blobs(), options);
+    let table = store.db().table("blob").unwrap();
+    let expected = vec![blob(1, MOST, 1_000_000), blob(2, MOST - 1, 0), blob(3, 5, 3_000_000)];
+    let put = || {
+        let mut tx = store.db().begin().unwrap();
+        expected.iter().try_for_each(|tuple| tx.insert(&table, &values(tuple))).unwrap();
+        tx
+    };
+    put().abort().unwrap();
+    check(store.db(), &[]);
+    assert!(put().commit().unwrap().is_durable());
+    check(store.db(), &expected);
+    store.reopen();
+    check(store.db(), &expected);
 }
 
 /// Wherever the room ends, the transaction can go on or abort, and nothing is left of what did not

@@ -125,22 +125,22 @@ fn few_keys() {
 
 #[test]
 fn hundreds_of_keys() {
-    Run { seed: 1, rounds: 14, keys: 400, group: 1 }.same_in_every_engine();
+    Run { seed: 1, rounds: 8, keys: 400, group: 1 }.same_in_every_engine();
 }
 
 #[test]
 fn thousands_of_keys() {
-    Run { seed: 2, rounds: 14, keys: 3000, group: 1 }.same_in_every_engine();
+    Run { seed: 2, rounds: 8, keys: 3000, group: 1 }.same_in_every_engine();
 }
 
 #[test]
 fn groups_of_a_few() {
-    Run { seed: 3, rounds: 14, keys: 200, group: 7 }.same_in_every_engine();
+    Run { seed: 3, rounds: 8, keys: 200, group: 7 }.same_in_every_engine();
 }
 
 #[test]
 fn groups_that_only_a_sync_ends() {
-    Run { seed: 4, rounds: 14, keys: 100, group: 100_000 }.same_in_every_engine();
+    Run { seed: 4, rounds: 8, keys: 100, group: 100_000 }.same_in_every_engine();
 }
 
 /// One seed after the other, with keys and groups of their own, for `PERDURA_MODEL_SECONDS` seconds

@@ -116,7 +116,7 @@ impl Left {
         let step = match (thorough(), self.engine) {
             (true, _) => 1,
             (false, EngineKind::NvDisk) => 29 * self.one_in,
-            (false, _) => 5,
+            (false, _) => 11,
         };
         for (name, bytes) in &self.files {
             let used = |at: usize| {
@@ -138,7 +138,7 @@ impl Left {
         let step = match (thorough(), self.engine) {
             (true, _) => 1,
             (false, EngineKind::NvDisk) => 397 * self.one_in,
-            (false, _) => 29,
+            (false, _) => 61,
         };
         for (name, bytes) in &self.files {
             for len in (0..bytes.len()).step_by(step).chain([1, 512, bytes.len().saturating_sub(1)])

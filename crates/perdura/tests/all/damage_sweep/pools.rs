@@ -99,8 +99,8 @@ fn sweep(name: &str, engine: EngineKind, images: &[Vec<u8>], shift: usize) {
     let mut sweep = Sweep::new(format!("{engine}, {name}"));
     let words = words(images);
     let mut random = SmallRng::seed_from_u64(shift as u64);
-    let per_place = if thorough() { VALUES } else { 1 };
-    for (number, at) in words.iter().copied().enumerate() {
+    let (per_place, step) = if thorough() { (VALUES, 1) } else { (1, 2) };
+    for (number, at) in words.iter().copied().enumerate().skip(shift % step).step_by(step) {
         for kind in (0..per_place).map(|kind| (number + number / VALUES + shift + kind) % VALUES) {
             let image = &images[random.random_range(0..images.len())];
             let from = words[random.random_range(0..words.len())];
