@@ -291,7 +291,7 @@ fn lanes_at_once() {
 
 #[test]
 fn lanes_that_take_and_give_back_chunks_at_once_keep_theirs() {
-    let schedules = interleave(60, lanes_at_once);
+    let schedules = interleave(40, lanes_at_once);
     println!("{schedules} schedules");
 }
 

@@ -48,11 +48,9 @@ fn the_same_seed_gives_the_same_counts_and_another_one_others() {
         assert_eq!(format!("{one:?}"), two);
     }
     assert_eq!(one.len(), two.lines().count());
-    let of_the_first = |point: &&Point| point.experiment == COUNTED[0];
-    let first: Vec<Point> = one.iter().filter(of_the_first).cloned().collect();
     let another = counts(&COUNTED[..1], 8);
-    assert_eq!(first.len(), another.len());
-    assert_ne!(first, another);
+    let differ = another.iter().filter(|point| !one.contains(point)).count();
+    assert!(differ > 10, "{differ} of {}", another.len());
     let some = |metric: &str| one.iter().any(|point| point.metric == metric && point.value > 0.0);
     let lines = ["nvm loads", "nvm stores", "flushed lines", "fences"];
     let bytes = ["footprint", "measured", "space for a byte of user data", "stored"];

@@ -8,17 +8,15 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
+use crate::support::{
+    Driver, Model, Tables, compare, contents, few, schema, small_logs, the_others,
+};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Options, Scan, Schema, Table, TableSchema, Tx,
     Value, examine_parts, salvage,
 };
 
 const PAGE: usize = 4096;
-
-fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files())
-}
 
 fn options(engine: EngineKind) -> Options {
     small_logs()
@@ -88,19 +86,21 @@ const CACHED: [EngineKind; 3] = [EngineKind::Nvwal, EngineKind::Journal, EngineK
 
 #[test]
 fn what_a_medium_loses_is_lost_as_in_a_kill() {
-    // `wal` has the log and the cache of `nvwal`.
-    for engine in engines().filter(|engine| *engine != EngineKind::Wal) {
-        match CACHED.contains(&engine) {
-            true => stores_are_lost(engine, &roomy(engine), 8),
-            false => stores_are_lost(engine, &options(engine), 4),
-        }
-    }
+    few().for_each(lost_as_in_a_kill);
 }
 
 #[test]
 #[ignore = "takes seconds; CI runs it"]
-fn whole_what_a_medium_loses_under_whole_pages_in_the_log_is_lost_as_in_a_kill() {
-    stores_are_lost(EngineKind::Wal, &roomy(EngineKind::Wal), 8);
+fn whole_what_a_medium_loses_is_lost_as_in_a_kill() {
+    the_others().for_each(lost_as_in_a_kill);
+}
+
+fn lost_as_in_a_kill(engine: EngineKind) {
+    match engine.traits().needs_files() {
+        true => {}
+        false if CACHED.contains(&engine) => stores_are_lost(engine, &roomy(engine), 8),
+        false => stores_are_lost(engine, &options(engine), 4),
+    }
 }
 
 const MARK: u64 = 0x7a31_9d42_c865_f017;

@@ -165,7 +165,7 @@ fn the_check_fails_where_any_sync_of_the_log_is_left_out() {
     let mut caught = 0;
     for site in sites {
         let faulty = trace.without_syncs_of(site);
-        let explored = explore(&faulty, 300, |image, noted| check(image, noted, RECORDS));
+        let explored = explore(&faulty, 100, |image, noted| check(image, noted, RECORDS));
         println!("{site}: {:?}", explored.first);
         caught += u64::from(explored.failures > 0);
     }

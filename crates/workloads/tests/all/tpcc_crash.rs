@@ -335,7 +335,7 @@ fn every_condition_holds_after_a_power_cut() {
         let points = story.trace.points();
         // Files have few points with many states each, and a restart of paged engines makes a buffer pool.
         let wanted = match engine {
-            EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => POINTS / 6,
+            EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => POINTS / 4,
             EngineKind::Log | EngineKind::NvmCow => POINTS / 4,
             // Their crate looks at each store.
             engine if EngineKind::P3.contains(&engine) => POINTS / 5,
