@@ -5,9 +5,9 @@ use faults::medium::Part;
 use perdura::EngineKind;
 
 /// A build looks at one crash point in so many, and crashes again as often in all.
-const ONE_IN: u64 = 6;
+const ONE_IN: u64 = 10;
 /// It kills at one store or call in so many.
-const KILLS: u64 = 3;
+const KILLS: u64 = 5;
 
 /// The least that is expected of all crash points, or of those that a build looks at.
 pub(crate) fn at_least(all: u64, some: u64) -> u64 {
@@ -48,9 +48,9 @@ pub(crate) fn thinned(effort: Effort, one_in: u64) -> Effort {
     Effort { part, again, ..effort }
 }
 
-/// The first half of what there is to look at, rounded up; or all with `PERDURA_POINTS=all`.
+/// The first quarter of what there is to look at, rounded up; or all with `PERDURA_POINTS=all`.
 pub(crate) fn some_of<T>(of: &[T]) -> &[T] {
-    if at_all() { of } else { &of[..of.len().div_ceil(2)] }
+    if at_all() { of } else { &of[..of.len().div_ceil(4)] }
 }
 
 /// Whether a long run looks at all crash points.
