@@ -20,7 +20,7 @@
 //! [`StoreOptions::room_wait`]: super::StoreOptions::room_wait
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -50,13 +50,36 @@ pub(super) struct Claim {
     /// [`HOLDS`] and [`STARVES`], or neither.
     state: AtomicU8,
     wait: Arc<RoomWait>,
-    is_victim: AtomicBool,
+    /// The number of its wait.
+    turn: AtomicU64,
+    /// The wait in which it was the last time the victim. Whoever picks a victim may come late, when that
+    /// has found room: the waits behind it are not meant.
+    victim_in: AtomicU64,
 }
 
 impl Claim {
     /// Says whether the transaction of the session may hold room, or is about to get some.
     pub(super) fn set_holds(&self, holds: bool) {
         self.state.store(if holds { HOLDS } else { 0 }, Ordering::SeqCst);
+    }
+
+    fn begin_wait(&self) {
+        self.turn.fetch_add(1, Ordering::SeqCst);
+        self.wait.begin();
+    }
+
+    fn end_wait(&self) {
+        self.turn.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Makes the session the victim in one of its waits. Returns false if it is already.
+    fn pick(&self, turn: u64) -> bool {
+        self.victim_in.fetch_max(turn, Ordering::SeqCst) < turn
+    }
+
+    /// Returns whether it is the victim in the wait that is under way.
+    fn is_victim(&self) -> bool {
+        self.victim_in.load(Ordering::SeqCst) == self.turn.load(Ordering::SeqCst)
     }
 
     fn set_starves(&self, holds: bool) {
@@ -83,8 +106,9 @@ pub(super) struct Claims {
 
 impl Claims {
     pub(super) fn add(&self, party: Arc<Party>) -> Arc<Claim> {
-        let (state, is_victim) = (AtomicU8::new(0), AtomicBool::new(false));
-        let claim = Arc::new(Claim { party, state, wait: Arc::default(), is_victim });
+        let (state, wait) = (AtomicU8::new(0), Arc::default());
+        let (turn, victim_in) = (AtomicU64::new(1), AtomicU64::new(0));
+        let claim = Arc::new(Claim { party, state, wait, turn, victim_in });
         self.claims.lock().push(Arc::clone(&claim));
         claim
     }
@@ -102,19 +126,24 @@ impl Claims {
         !self.claims.lock().iter().any(|claim| !Arc::ptr_eq(claim, own) && claim.holds())
     }
 
-    /// Finds the session whose transaction has to end, if nobody who holds room can go on.
-    fn victim<T: Threads>(&self, locks: &LockTable<T>) -> Option<Arc<Claim>> {
+    /// Finds the session whose transaction has to end, and its wait, if nobody who holds room can go on.
+    fn victim<T: Threads>(&self, locks: &LockTable<T>) -> Option<Starving> {
         let claims = self.claims.lock().clone();
         let (ends, edges) = circle(&claims, locks)?;
         let again = circle(&claims, locks)?;
         let same = again.1 == edges && same_claims(&ends, &again.0);
-        let age = |claim: &&Arc<Claim>| (claim.party.age(), claim.party.id);
-        ends.iter().max_by_key(age).filter(|_| same).map(Arc::clone)
+        let age = |(claim, _): &Starving| (claim.party.age(), claim.party.id);
+        ends.into_iter().max_by_key(age).filter(|_| same)
     }
 }
 
-fn same_claims(one: &[Arc<Claim>], other: &[Arc<Claim>]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
+/// A session that starves, and the number of its wait.
+type Starving = (Arc<Claim>, u64);
+
+fn same_claims(one: &[Starving], other: &[Starving]) -> bool {
+    let is_same =
+        |(one, other): (&Starving, &Starving)| Arc::ptr_eq(&one.0, &other.0) && one.1 == other.1;
+    one.len() == other.len() && one.iter().zip(other).all(is_same)
 }
 
 /// Waits for locks: who waits, and the number of its wait.
@@ -125,7 +154,7 @@ type Edges = Vec<(u64, u64)>;
 fn circle<T: Threads>(
     claims: &[Arc<Claim>],
     locks: &LockTable<T>,
-) -> Option<(Vec<Arc<Claim>>, Edges)> {
+) -> Option<(Vec<Starving>, Edges)> {
     let (mut ends, mut edges) = (Vec::new(), Edges::new());
     for holder in claims.iter().filter(|claim| claim.holds()) {
         ends.push(leads_to(holder, claims, locks, &mut edges)?);
@@ -139,15 +168,20 @@ fn leads_to<T: Threads>(
     claims: &[Arc<Claim>],
     locks: &LockTable<T>,
     edges: &mut Edges,
-) -> Option<Arc<Claim>> {
-    if from.starves() {
-        return Some(Arc::clone(from));
+) -> Option<Starving> {
+    // The number comes first: it is not that of a later wait.
+    let starving = |claim: &Arc<Claim>| {
+        let turn = claim.turn.load(Ordering::SeqCst);
+        claim.starves().then(|| (Arc::clone(claim), turn))
+    };
+    if let Some(own) = starving(from) {
+        return Some(own);
     }
     let (mut seen, mut next) = (vec![from.party.id], vec![Arc::clone(&from.party)]);
     while let Some(party) = next.pop() {
         let own = claims.iter().find(|claim| Arc::ptr_eq(&claim.party, &party));
-        if let Some(own) = own.filter(|claim| claim.starves()) {
-            return Some(Arc::clone(own));
+        if let Some(own) = own.and_then(starving) {
+            return Some(own);
         }
         let Some((number, blockers)) = locks.blockers(&party) else { continue };
         edges.push((party.id, number));
@@ -199,7 +233,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         if !wanting.is_registered || claim.wait.is_over() {
             wanting.is_registered = true;
             self.log().forget_wait(&claim.wait);
-            claim.wait.begin();
+            claim.begin_wait();
             self.log().await_room(&claim.wait);
             return Ok(self.outcome(claim));
         }
@@ -213,7 +247,7 @@ impl<F: Files, T: Latched> Store<F, T> {
     }
 
     fn outcome(&self, claim: &Claim) -> Room {
-        if !claim.is_victim.swap(false, Ordering::SeqCst) {
+        if !claim.is_victim() {
             return Room::Perhaps;
         }
         self.claims.victims.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +258,7 @@ impl<F: Files, T: Latched> Store<F, T> {
     pub(super) fn end_wanting(&self, claim: &Arc<Claim>, wanting: &Wanting, holds: bool) {
         if wanting.is_registered {
             self.log().forget_wait(&claim.wait);
-            claim.is_victim.store(false, Ordering::SeqCst);
+            claim.end_wait();
         }
         claim.set_holds(holds);
     }
@@ -235,8 +269,8 @@ impl<F: Files, T: Latched> Store<F, T> {
         if self.upkeep.unfinished() > 0 {
             return false;
         }
-        let Some(victim) = self.claims.victim(&self.locks) else { return false };
-        if victim.is_victim.swap(true, Ordering::SeqCst) {
+        let Some((victim, turn)) = self.claims.victim(&self.locks) else { return false };
+        if !victim.pick(turn) {
             return false;
         }
         victim.wait.end(&*self.threads);
@@ -261,5 +295,33 @@ impl<F: Files, T: Latched> Store<F, T> {
         let until = wanting.until.map_or(look, |until| until.min(look));
         wanting.tries += 1;
         self.threads.park(&claim.wait.waiter, Some(until));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::LockOptions;
+    use crate::threads::Host;
+
+    #[test]
+    fn a_victim_that_has_found_room_meanwhile_is_none_later() {
+        let locks = LockTable::<Host>::new(Arc::default(), LockOptions::default());
+        let (claims, session) = (Claims::default(), locks.session());
+        let claim = claims.add(session.party());
+        claim.begin_wait();
+        claim.set_starves(true);
+        let (victim, turn) = claims.victim(&locks).expect("nobody else can end");
+        claim.set_holds(true);
+        claim.end_wait();
+        assert!(victim.pick(turn) && !claim.is_victim(), "whoever has picked it comes late");
+        claim.begin_wait();
+        assert!(!claim.is_victim(), "its next operation may wait");
+        claim.set_starves(true);
+        let (victim, turn) = claims.victim(&locks).expect("nobody else can end");
+        assert!(victim.pick(turn) && claim.is_victim());
+        assert!(!victim.pick(turn), "it is already");
+        claim.end_wait();
+        assert!(!claim.is_victim(), "it has given up");
     }
 }
