@@ -111,9 +111,12 @@ pub enum PagedError {
     /// The log in persistent memory is full, since records that an open transaction may need cannot be
     /// put by.
     #[error(
-        "the log is full of what an open transaction may need, and there is no space to put that by; nothing is lost: let the disk have room or end the transaction, and writers go on"
+        "the log is full of what an open transaction may need, and that cannot be put by in a file ({why}); nothing is lost: let the disk have room or end the transaction, and writers go on"
     )]
-    NoSpaceForCold,
+    NoSpaceForCold {
+        /// The error of the last attempt.
+        why: String,
+    },
     /// The medium refuses or has failed.
     #[error("{doing}: {source}")]
     Io {

@@ -130,6 +130,7 @@ impl PagedCounts {
             log: LogCounts {
                 appended: self.log.appended - log.appended,
                 groups: self.log.groups - log.groups,
+                failures: self.log.failures - log.failures,
             },
             page_bytes: self.page_bytes,
         }

@@ -539,6 +539,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
         EngineStats {
             user_bytes: self.shared.user_bytes.load(Ordering::Relaxed),
             logged_bytes: counts.log.appended,
+            failures: counts.log.failures,
             own,
             ..EngineStats::from(own.kind())
         }

@@ -139,6 +139,8 @@ pub struct LogCounts {
     pub appended: u64,
     /// Groups of records that were made durable with one write and one sync.
     pub groups: u64,
+    /// Attempts to free space of the log that have failed. It stays in use, and they are made again.
+    pub failures: u64,
 }
 
 /// A log manager; see the module's comment. One serves all threads of a partition.

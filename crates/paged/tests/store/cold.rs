@@ -1,7 +1,7 @@
 //! A store over the NV log with a transaction that stays open while others use the ring many times: what
 //! it may need to be undone moves to a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use paged::log::LogManager;
@@ -135,7 +135,10 @@ fn a_full_disk_that_takes_no_cold_records_refuses_writers_until_it_has_room() {
                 Ok(()) => {
                     assert!(store.log().end().0 < 3 * FORM.entries, "{persist:?}: never full");
                 }
-                Err(PagedError::NoSpaceForCold) => refused += 1,
+                Err(error @ PagedError::NoSpaceForCold { .. }) => {
+                    assert!(error.to_string().contains("space"), "{persist:?}: {error}");
+                    refused += 1;
+                }
                 Err(error) => panic!("{persist:?}: {error}"),
             }
         }
@@ -162,6 +165,41 @@ fn a_full_disk_that_takes_no_cold_records_refuses_writers_until_it_has_room() {
         drop((old, store));
         check(&open(&memory, &files, persist).unwrap(), &models).unwrap();
     }
+}
+
+/// The file takes nothing once, or for some time: the ring keeps what it has and that is tried again, and
+/// each attempt that failed is counted, though nobody else has to know.
+#[test]
+fn each_call_that_fails_while_records_are_put_by_is_counted_and_loses_nothing() {
+    let (mut of_cold, mut counted) = (BTreeSet::new(), 0);
+    for (persist, point) in [Persist::OnInsert, Persist::OnCommit]
+        .into_iter()
+        .flat_map(|of| (0..40).map(move |at| (of, at)))
+    {
+        let files = RecordingFiles::new();
+        let (memory, store) = create(&files, persist);
+        let (old, mut models) = with_old(&store);
+        files.fail_once_after(point);
+        let mut done = true;
+        while done && files.refused().is_none() {
+            done = busy(&store, &mut models, 1).is_ok();
+        }
+        let site = files.refused().expect("one call has failed");
+        // Whoever did it beside a transaction that went well has stopped the store.
+        let goes_on = done && busy(&store, &mut models, 1).is_ok();
+        let is_retried = site.file().ends_with("nv/cold.rs") && goes_on;
+        assert_eq!(store.log().counts().failures, u64::from(is_retried), "{persist:?}: {site}");
+        if is_retried {
+            busy(&store, &mut models, 300).unwrap();
+            assert_eq!(store.log().counts().failures, 1, "{persist:?}: {site}");
+            of_cold.insert((site.line(), site.column()));
+            counted += 1;
+        }
+        drop((old, store));
+        files.fail_after(None);
+        check(&open(&memory, &files, persist).unwrap(), &models).unwrap();
+    }
+    assert!(of_cold.len() >= 4 && counted >= 8, "{of_cold:?}, {counted}");
 }
 
 /// The bytes of files by their names.

@@ -405,7 +405,11 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     }
 
     fn counts(&self) -> LogCounts {
-        LogCounts { appended: self.appended.load(Ordering::Acquire), groups: self.groups() }
+        LogCounts {
+            appended: self.appended.load(Ordering::Acquire),
+            groups: self.groups(),
+            failures: 0,
+        }
     }
 
     fn largest(&self) -> usize {

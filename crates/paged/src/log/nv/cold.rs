@@ -22,7 +22,7 @@ use pm::{File, Files, Memory};
 
 use super::super::record::{self, ALIGN, HEADER_BYTES};
 use super::super::{LogManager, Logged, OpenRecords};
-use super::{NvLog, Unfreed, unsound};
+use super::{NvLog, Refused, Unfreed, unsound};
 use crate::ids::Lsn;
 use crate::threads::Threads;
 use crate::{PagedError, Result};
@@ -36,8 +36,8 @@ pub(super) trait Cold: Send + Sync + Debug {
     /// Returns whether a record is there.
     fn has(&self, lsn: Lsn) -> bool;
 
-    /// Adds records, durably. Returns false, and has changed nothing, if there is no space for them.
-    fn add(&mut self, records: &[Vec<u8>]) -> Result<bool>;
+    /// Adds records, durably; or returns why that cannot be, and has changed nothing.
+    fn add(&mut self, records: &[Vec<u8>]) -> Result<Option<io::Error>>;
 
     /// Reads a record, if it is there.
     fn read(&self, lsn: Lsn) -> Result<Option<Logged>>;
@@ -107,8 +107,8 @@ impl<F: Files> ColdFile<F> {
         Ok(())
     }
 
-    /// Creates the file if it is not there. Returns whether there is one, with its name durable.
-    fn has_file(&mut self) -> Result<bool> {
+    /// Creates the file if it is not there, with a name that is durable; or returns why that cannot be.
+    fn make(&mut self) -> Result<Option<io::Error>> {
         if self.file.is_none() {
             let made = match self.files.create(&self.name) {
                 // An attempt before this one has created it, and could not say so durably.
@@ -117,11 +117,15 @@ impl<F: Files> ColdFile<F> {
                 }
                 made => made,
             };
-            let Ok(file) = made else { return Ok(false) };
-            self.files.sync_directory().map_err(failed)?;
-            self.file = Some(file);
+            match made {
+                Ok(file) => {
+                    self.files.sync_directory().map_err(failed)?;
+                    self.file = Some(file);
+                }
+                Err(error) => return Ok(Some(error)),
+            }
         }
-        Ok(true)
+        Ok(None)
     }
 }
 
@@ -147,7 +151,7 @@ impl<F: Files> Cold for ColdFile<F> {
         self.places.contains_key(&lsn)
     }
 
-    fn add(&mut self, records: &[Vec<u8>]) -> Result<bool> {
+    fn add(&mut self, records: &[Vec<u8>]) -> Result<Option<io::Error>> {
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
         for one in records {
             let read = record::decode(one).expect("a record that the log has read");
@@ -155,21 +159,21 @@ impl<F: Files> Cold for ColdFile<F> {
             bytes.extend_from_slice(one);
             bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
         }
-        if !self.has_file()? {
-            return Ok(false);
+        if let Some(error) = self.make()? {
+            return Ok(Some(error));
         }
         let file = self.file.as_ref().expect("there is one");
         let written = file
             .reserve(self.end + bytes.len() as u64)
             .and_then(|()| file.write_at(0, &self.header()))
             .and_then(|()| file.write_at(self.end, &bytes));
-        if written.is_err() {
-            return Ok(false);
+        if let Err(error) = written {
+            return Ok(Some(error));
         }
         file.sync().map_err(failed)?;
         self.places.extend(places);
         self.end += bytes.len() as u64;
-        Ok(true)
+        Ok(None)
     }
 
     fn read(&self, lsn: Lsn) -> Result<Option<Logged>> {
@@ -235,7 +239,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         Ok(unfreed.is_none())
     }
 
-    /// Puts the records of open transactions before `redo` by. Returns whether they are all there.
+    /// Puts the records of open transactions before `redo` by. Returns whether they are all there: else the
+    /// ring keeps them, and the attempt counts as one that failed.
     pub(super) fn put_by(&self, redo: Lsn, open: &[OpenRecords]) -> Result<bool> {
         let old = open.iter().filter(|open| open.first < redo);
         old.clone().try_for_each(|open| self.force(open.last))?;
@@ -253,6 +258,12 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 at = found.read.placed.prev;
             }
         }
-        if records.is_empty() { Ok(true) } else { cold.add(&records) }
+        if records.is_empty() {
+            return Ok(true);
+        }
+        let Some(error) = cold.add(&records)? else { return Ok(true) };
+        let mut refused = self.refused.lock();
+        *refused = Refused { times: refused.times + 1, why: error.to_string() };
+        Ok(false)
     }
 }

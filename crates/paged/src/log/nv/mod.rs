@@ -96,6 +96,14 @@ pub struct NvCounts {
 /// A truncation: where analysis begins, what no page needs, and the open transactions.
 type Unfreed = (Lsn, Lsn, Vec<OpenRecords>);
 
+/// The attempts to put cold records by that have failed.
+#[derive(Debug, Default)]
+struct Refused {
+    times: u64,
+    /// The error of the last one.
+    why: String,
+}
+
 /// An NV log in a memory.
 #[derive(Debug)]
 pub struct NvLog<M: Memory, T: Threads> {
@@ -132,7 +140,8 @@ pub struct NvLog<M: Memory, T: Threads> {
     checkpointer: Mutex<Option<Arc<Waiter>>>,
     /// Records that the head has passed and that an open transaction may still need.
     cold: Mutex<Option<Box<dyn Cold>>>,
-    /// The place that the last checkpoint could not free, since there was no space for cold records.
+    refused: Mutex<Refused>,
+    /// The place that the last checkpoint could not free, since cold records could not be put by.
     /// Locked by whoever frees something, so that one comes after the other.
     unfreed: Mutex<Option<Unfreed>>,
     /// Objects that the persister has made durable, and that others have, with flush-on-commit.
@@ -295,6 +304,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             room: RoomWaits::default(),
             checkpointer: Mutex::new(None),
             cold: Mutex::new(None),
+            refused: Mutex::default(),
             unfreed: Mutex::new(None),
             by_persister: AtomicU64::new(0),
             by_commits: AtomicU64::new(0),
@@ -549,7 +559,8 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn counts(&self) -> LogCounts {
-        LogCounts { appended: self.segments.appended(), groups: 0 }
+        let failures = self.refused.lock().times;
+        LogCounts { appended: self.segments.appended(), groups: 0, failures }
     }
 
     fn is_due(&self) -> bool {
@@ -594,7 +605,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
 
     fn hindrance(&self) -> Option<PagedError> {
         let is_hindered = self.unfreed.lock().is_some() && self.cold.lock().is_some();
-        is_hindered.then_some(PagedError::NoSpaceForCold)
+        is_hindered.then(|| PagedError::NoSpaceForCold { why: self.refused.lock().why.clone() })
     }
 
     fn adopt(&self, chain: &mut Chain) {
