@@ -149,9 +149,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 }
             } else if lsn >= self.again {
                 holes.push(Lsn(lsn));
-            } else if self.ring.is_hole(Lsn(lsn)) {
-                self.ring.flush(Lsn(lsn));
-            } else if written.is_some() {
+            } else if !self.ring.is_hole(Lsn(lsn)) && written.is_some() {
+                // A mark was durable before `again` moved past it.
                 return Err(damaged(lsn));
             }
         }
