@@ -598,6 +598,25 @@ pub trait Engine: Write + Send + Sync {
         Err(EngineError::Unsupported { what: "archive of its log" })
     }
 
+    /// Looks for all that can be read of a partition that is damaged, in engines that can: damage hides
+    /// nothing else from then on, but for what it has hit. Nobody changes anything any more. Returns the
+    /// errors of places that cannot be read.
+    fn find_rest(&mut self) -> Vec<EngineError> {
+        Vec::new()
+    }
+
+    /// Reads the first tuple of a table behind a primary key, or of all, that can be read, past what cannot;
+    /// returns whether there is one. `None` in engines that do not know, or before
+    /// [`Engine::find_rest`].
+    fn next_readable(
+        &self,
+        _table: u16,
+        _after: Option<&[Value<'_>]>,
+        _row: &mut Row,
+    ) -> Option<bool> {
+        None
+    }
+
     /// Returns whether the engine ever puts work off.
     fn puts_off_work(&self) -> bool {
         true

@@ -244,7 +244,8 @@ impl<E: Environment, L: PagedLog<E>> Method<E> for Paged<E, L> {
         if setup.salvage {
             let log = L::open(&resources, options, of.page_bytes);
             let log = log.or_else(|_| L::replace(&resources, options, of.page_bytes))?;
-            let store = Store::open_past_damage(&files, &prefix, log.manager(), of)?;
+            let stamp = stamp(&files, catalog, resources.partition);
+            let store = Store::open_past_damage(&files, &prefix, stamp, log.manager(), of)?;
             let root = Self::root(&resources, setup, tables, (files, prefix), store, log);
             return Ok((root, RecoveryReport::default()));
         }

@@ -21,6 +21,7 @@ mod check;
 mod errors;
 mod inspect;
 mod method;
+mod rest;
 mod scan;
 mod tables;
 
@@ -117,6 +118,8 @@ pub struct Paged<E: Environment, L> {
     open: Mutex<Open<E::Files>>,
     number: u64,
     new: Vec<u8>,
+    /// All leaves that can be read are known.
+    knows_rest: bool,
 }
 
 impl<E: Environment, L> Paged<E, L> {
@@ -153,7 +156,7 @@ impl<E: Environment, L> Paged<E, L> {
         let session = shared.store.session();
         let open = Open { session, savepoints: Savepoints::default(), number: 0, statements: 0 };
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        Self { shared, open: Mutex::new(open), number, new: Vec::new() }
+        Self { shared, open: Mutex::new(open), number, new: Vec::new(), knows_rest: false }
     }
 
     fn open_mut(&mut self) -> &mut Open<E::Files> {
@@ -188,7 +191,7 @@ impl<E: Environment, L> Paged<E, L> {
                 Err(_) => open.session.abort()?,
             }
         }
-        read
+        read.map_err(|error| self.shared.named(error))
     }
 
     fn lock(&self) -> MutexGuard<'_, Open<E::Files>> {
@@ -214,7 +217,7 @@ impl<E: Environment, L> Paged<E, L> {
         self.new = new;
         match failed {
             Some(error) => Err(shared.stop(error)),
-            None => done,
+            None => done.map_err(|error| shared.named(error)),
         }
     }
 }
@@ -499,6 +502,19 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
         archive::copy_base(&self.shared.store, self.shared.archives, visit)
     }
 
+    fn find_rest(&mut self) -> Vec<EngineError> {
+        self.look_for_rest()
+    }
+
+    fn next_readable(
+        &self,
+        table: u16,
+        after: Option<&[Value<'_>]>,
+        row: &mut Row,
+    ) -> Option<bool> {
+        self.row_behind(table, after, row)
+    }
+
     /// The thread of the store does it.
     fn puts_off_work(&self) -> bool {
         false
@@ -548,7 +564,8 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {
         self.shared.usable()?;
         self.shared.log.check(reachable);
-        let checked = self.shared.store.check()?;
+        let checked = self.shared.store.check();
+        let checked = checked.map_err(|error| self.shared.named(error.into()))?;
         if checked.lost > 0 {
             return Err(errors::lost_pages(checked.lost));
         }

@@ -3,6 +3,7 @@
 use std::ops::Bound;
 
 use index::Direction;
+use paged::PagedError;
 use paged::store::{RowBound, RowRange, Session};
 use pm::{Bytes, Environment};
 use storage::{PrimaryBytes, TableKey};
@@ -48,13 +49,19 @@ impl<E: Environment, L> Paged<E, L> {
             Direction::Forward => paged::tree::Direction::Forward,
             Direction::Backward => paged::tree::Direction::Backward,
         };
-        session.scan(tables.tree(table, index), range, direction, &mut |key, row| {
+        let scanned = session.scan(tables.tree(table, index), range, direction, &mut |key, row| {
             if index == 0 {
                 copied.rows.push(row.to_vec());
             }
             keys.push(key.to_vec());
             Ok(keys.len() < SCAN_ROWS)
-        })?;
+        });
+        let is_whole = scanned.is_ok() && keys.len() < SCAN_ROWS;
+        match scanned {
+            // What comes before is shown first: the next rows begin with the damage.
+            Err(PagedError::DamagedPage { .. }) if !keys.is_empty() => {}
+            other => other?,
+        }
         if index > 0 {
             let mut primary = PrimaryBytes::default();
             for key in &keys {
@@ -63,7 +70,7 @@ impl<E: Environment, L> Paged<E, L> {
                 copied.rows.push(row);
             }
         }
-        copied.last = if keys.len() < SCAN_ROWS { None } else { keys.pop() };
+        copied.last = if is_whole { None } else { keys.pop() };
         Ok(copied)
     }
 }

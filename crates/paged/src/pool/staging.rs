@@ -17,7 +17,7 @@ use std::io;
 use pm::{File, Files};
 
 use crate::PagedError;
-use crate::file;
+use crate::file::{self, NewFile, Noted};
 use crate::ids::{Lsn, PageNo};
 use crate::page::Page;
 
@@ -65,6 +65,36 @@ pub(crate) fn check<F: Files>(files: &F, prefix: &str, end: Lsn) -> crate::Resul
         "it, or `{prefix}{NAME}`, is of another moment than the log, or the log has lost its end: pages have changes up to {newest}, and the log ends at {end}"
     );
     Err(PagedError::WrongPages { name: format!("{prefix}{}", file::NAME), what })
+}
+
+/// Gives the files a header and a staging file if they have none that can be read, for whoever reads what
+/// can be read.
+///
+/// # Errors
+/// The file of pages is missing, or the medium refuses.
+pub(crate) fn make_whole<F: Files>(
+    files: &F,
+    prefix: &str,
+    new: &NewFile,
+    start: Lsn,
+) -> crate::Result<()> {
+    let io = |source| PagedError::Io { doing: "opening the file of pages", source };
+    let new = match file::open(files, prefix) {
+        Ok((_, found, _)) => found,
+        Err(error) => {
+            let noted = Noted { start, pages: 0, newest: Lsn::NONE };
+            let pages = file::open_named(files, prefix, file::NAME)?;
+            if pages.len().map_err(io)? < 2 * new.page_bytes as u64 {
+                return Err(error);
+            }
+            file::note(&pages, new, &noted).map_err(io)?;
+            *new
+        }
+    };
+    if Staging::open(files, prefix, new.stamp, new.page_bytes).is_err() {
+        Staging::create(files, prefix, new.stamp, new.page_bytes).map_err(io)?;
+    }
+    Ok(())
 }
 
 /// The staging file, and the batch that is being collected: 64 pages of memory at most.

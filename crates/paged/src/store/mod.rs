@@ -21,8 +21,8 @@ mod room;
 mod session;
 mod upkeep;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -37,6 +37,7 @@ use crate::log::LogManager;
 use crate::pool::{Pool, PoolStats};
 use crate::recovery::{self, Restarted, Transactions};
 use crate::threads::Host;
+use crate::tree::{Leaves, Tree};
 use crate::{PagedError, Result};
 
 pub use session::{RowBound, RowRange, Session, Visit};
@@ -102,6 +103,8 @@ pub struct Store<F: Files, T: Latched = Host> {
     next_tx: AtomicU64,
     threads: Arc<T>,
     worker: Mutex<Option<Worker<T>>>,
+    /// The leaves of damaged pages: see [`Self::find_leaves`].
+    leaves: OnceLock<Leaves>,
     options: StoreOptions,
 }
 
@@ -153,16 +156,20 @@ impl<F: Files> Store<F> {
     }
 
     /// Opens a store of which a part is damaged, in files that nobody needs afterwards, for whoever
-    /// reads what can be read.
+    /// reads what can be read. Where the header is damaged its pages have the size that `options` say, and
+    /// this stamp.
     ///
     /// # Errors
-    /// The header of the file of pages is damaged, a file is missing, or the medium refuses.
+    /// The file of pages is missing, or the medium refuses.
     pub fn open_past_damage(
         files: &F,
         prefix: &str,
+        stamp: u64,
         log: Arc<dyn LogManager>,
         options: StoreOptions,
     ) -> Result<Arc<Self>> {
+        let new = NewFile { page_bytes: options.page_bytes, stamp };
+        crate::pool::staging::make_whole(files, prefix, &new, log.start())?;
         let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
         let transactions = Transactions::new();
         let restarted = recovery::restart_past_damage(&*log, &transactions, &pool);
@@ -253,6 +260,7 @@ impl<F: Files, T: Latched> Store<F, T> {
             next_tx: AtomicU64::new(next.0),
             threads,
             worker: Mutex::new(None),
+            leaves: OnceLock::new(),
             options,
         })
     }
@@ -346,6 +354,20 @@ impl<F: Files, T: Latched> Store<F, T> {
         self.upkeep.pool.check()
     }
 
+    /// Looks at every page, for whoever saves what can be read and changes nothing any more: from now on a
+    /// damaged page hides no other. Returns the errors of those that cannot be read.
+    pub fn find_leaves(&self) -> Vec<PagedError> {
+        let (leaves, damaged) = Leaves::find(&self.upkeep.pool);
+        let _ = self.leaves.set(leaves);
+        damaged
+    }
+
+    /// Returns key and row of the first row of a tree behind a key, or of all, that can be read; `None` if
+    /// there is none, or [`Self::find_leaves`] was not called.
+    pub fn next_readable(&self, tree: TreeNo, after: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
+        self.tree(tree).ok()?.next_readable(after)
+    }
+
     /// Checks that nothing has failed that works beside transactions.
     ///
     /// # Errors
@@ -406,7 +428,10 @@ impl<F: Files, T: Latched> Store<F, T> {
         self.upkeep.pool.forget_batch()
     }
 
-    fn tree(&self, number: TreeNo) -> Result<crate::tree::Tree<'_, F, T::Latching>> {
+    fn tree(&self, number: TreeNo) -> Result<Tree<'_, F, T::Latching>> {
+        if let Some(leaves) = self.leaves.get() {
+            return Ok(leaves.tree(&self.upkeep.pool, number));
+        }
         self.upkeep.pool.tree(number)?.ok_or(PagedError::NoTree { tree: number })
     }
 }

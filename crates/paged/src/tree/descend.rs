@@ -115,6 +115,11 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     pub(super) fn read_page(&self, target: Target<'_>, level: u8) -> Result<ReadPage<'a, T>> {
+        if level == 0
+            && let Some(leaf) = self.noted_leaf(target)
+        {
+            return leaf;
+        }
         let pool = self.pool;
         self.walk(target, level, &mut None, |at| pool.read(at))
     }

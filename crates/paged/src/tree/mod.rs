@@ -29,6 +29,7 @@ mod descend;
 mod ghost;
 mod insert;
 mod merge;
+mod rest;
 mod scan;
 mod split;
 mod undo;
@@ -37,6 +38,7 @@ mod update;
 use pm::Files;
 
 pub use insert::Inserted;
+pub(crate) use rest::Leaves;
 pub use scan::{BATCH_ROWS, Batch, Bound, Direction};
 
 use crate::change::{Body, Change};
@@ -59,6 +61,8 @@ pub struct Tree<'a, F: Files, T: Latching = Native> {
     pub number: TreeNo,
     /// Its root, which stays where it is.
     pub root: PageNo,
+    /// The leaves of all trees, where the pages above them may be damaged.
+    leaves: Option<&'a Leaves>,
 }
 
 impl<F: Files, T: Latching> Clone for Tree<'_, F, T> {
@@ -73,7 +77,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     /// The tree of a number with its root at a page.
     #[must_use]
     pub fn new(pool: &'a Pool<F, T>, number: TreeNo, root: PageNo) -> Self {
-        Self { pool, number, root }
+        Self { pool, number, root, leaves: None }
     }
 
     pub(crate) fn body<'c>(&self, change: Change<'c>) -> Body<'c> {

@@ -78,7 +78,7 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
     /// Fills a batch with the next rows: 64 at most, and none only at the end, or if the first one was
     /// refused. `permit` is asked with each key, a ghost's or not, and at the end with none. After a
     /// refusal the scan goes on behind the last key that was permitted: what came before the refused
-    /// one meanwhile is asked for, too.
+    /// one meanwhile is asked for, too. Rows before an error come first.
     ///
     /// # Errors
     /// A page is damaged, the medium refuses, or all frames are in use.
@@ -86,10 +86,12 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
         batch.rows.clear();
         batch.refused = None;
         while batch.rows.is_empty() && batch.refused.is_none() && !matches!(self.next, Next::Done) {
-            match self.direction {
-                Direction::Forward => self.forward(batch, permit)?,
-                Direction::Backward => self.backward(batch, permit)?,
-            }
+            let done = match self.direction {
+                Direction::Forward => self.forward(batch, permit),
+                Direction::Backward => self.backward(batch, permit),
+            };
+            // The next batch begins with it.
+            done.or_else(|error| if batch.rows.is_empty() { Err(error) } else { Ok(()) })?;
         }
         Ok(())
     }
@@ -164,7 +166,7 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
         permit: Permit<'_>,
         left: &mut Vec<ReadPage<'a, T>>,
     ) -> Result<bool> {
-        let (mut last, mut is_end) = (None, true);
+        let (mut last, mut is_end, mut unread) = (None, true, None);
         for slot in slots {
             let entry = leaf.entry(slot);
             if batch.rows.len() == BATCH_ROWS {
@@ -178,14 +180,20 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
             }
             left.clear();
             if !entry.is_ghost() {
-                batch.rows.push((entry.key.to_vec(), self.tree.copy_row(&entry)?));
+                match self.tree.copy_row(&entry) {
+                    Ok(row) => batch.rows.push((entry.key.to_vec(), row)),
+                    Err(error) => {
+                        unread = Some(error);
+                        break;
+                    }
+                }
             }
             last = Some(slot);
         }
         if let Some(last) = last {
             self.next = Next::Behind(leaf.key(last).to_vec());
         }
-        Ok(is_end)
+        unread.map_or(Ok(is_end), Err)
     }
 }
 

@@ -14,6 +14,7 @@ mod history;
 mod lost_end;
 mod model;
 mod moments;
+mod rest;
 mod restart;
 mod room;
 mod seen;

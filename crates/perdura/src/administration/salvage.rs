@@ -36,6 +36,8 @@ const CUT: &str = "the transactions from there on";
 /// The loss where the log leads to damage.
 const UNDONE: &str =
     "what stood there before the last transaction; what that one has changed may be among the rest";
+/// The loss where a place cannot be read that may have anything.
+const PLACE: &str = "the tuples that it has, if it has any: they are told below";
 /// The loss where nothing helps.
 const PARTITION: &str = "the whole partition";
 
@@ -167,7 +169,10 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
                 setup.clone(),
                 |error, lost| done.findings.of_partition(partition, error, lost),
             )?;
-            if let Some(engine) = opened {
+            if let Some(mut engine) = opened {
+                for error in engine.find_rest() {
+                    done.findings.of_partition(partition, error, PLACE);
+                }
                 // Damage that was passed over ends a partition elsewhere, too.
                 let whole = ends.as_ref().filter(|_| done.findings.total() == told);
                 let ended = whole.map(|ends| ends.check(partition, engine.durable()));

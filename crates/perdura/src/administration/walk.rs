@@ -2,8 +2,9 @@
 //!
 //! 1. Scan forward. Where that fails, look at the next key alone: if it can be read, one tuple is
 //!    damaged; go on behind it.
-//! 2. Else a part of the index is. If keys begin with an integer, look for a larger one from which
-//!    on a scan works, ever further ahead, then by halves back; go on there.
+//! 2. Else a part of the index is. Some engines know the next tuple that can be read. Else, if keys begin
+//!    with an integer, look for a larger one from which on a scan works, ever further ahead, then by
+//!    halves back; go on there.
 //! 3. Else scan backward, from the end down to the same place.
 //!
 //! What is found comes in no particular order. Keys of a walk forward ascend, whatever the index
@@ -130,6 +131,12 @@ impl<'a> Walk<'a> {
                 last = Some(key);
                 continue;
             }
+            if let Some(next) = self.next_readable(last.as_deref()) {
+                sink.gap(Gap::Between(last.clone(), next.clone()), &error.to_string());
+                let Some(next) = next else { return };
+                from = Bound::Included(next);
+                continue;
+            }
             match self.ahead(last.as_deref()) {
                 Some((start, next)) => {
                     sink.gap(Gap::Between(last.clone(), next), &error.to_string());
@@ -200,6 +207,21 @@ impl<'a> Walk<'a> {
             },
         )?;
         Ok(first)
+    }
+
+    /// The next key that can be read, if there is one, where the engine knows.
+    fn next_readable(&self, last: Option<&[Owned]>) -> Option<Option<Key>> {
+        let (after, mut row, mut shown) = (last.map(values), Row::new(), Row::new());
+        if self.index.is_some()
+            || !self.engine.next_readable(self.table, after.as_deref(), &mut row)?
+        {
+            return self.index.is_none().then_some(None);
+        }
+        self.layout.declare_copy(None, &row, &mut shown);
+        let next = self.key_of(&shown);
+        // Whatever the medium says, the walk goes forward.
+        let is_ahead = last.is_none_or(|last| compare(last, &next).is_lt());
+        is_ahead.then_some(Some(next))
     }
 
     /// An integer behind `last` from which on a scan works, and the key that it begins with.
