@@ -46,10 +46,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         let drafts = std::mem::take(&mut self.work.drafts);
         let gathered = drafts.iter().try_for_each(|(page, draft)| match draft.fresh {
             true => self.finish_page(*page, draft, &mut change),
-            false => {
-                Self::gather(*page, draft, &mut change);
-                Ok(())
-            }
+            false => self.gather(*page, draft, &mut change),
         });
         self.work.drafts = drafts;
         gathered?;
@@ -104,15 +101,26 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(())
     }
 
-    /// Gathers what a committed page changes: its header, and single children.
-    fn gather(page: u64, draft: &Draft, change: &mut Change) {
+    /// Gathers what a committed page changes: its header, and single children. In a record that this
+    /// transaction has written the child is changed at once, where the log has a checksum of the record: a
+    /// crash amid the checkpoint of a frame would leave bytes that do not match.
+    fn gather(&self, page: u64, draft: &Draft, change: &mut Change) -> Result<()> {
         if draft.changes_slots() {
             let runs = if S::WHOLE_HEADERS { vec![draft.header()] } else { draft.changed_header() };
             change.offsets_stay &= draft.offsets_stay();
             change.headers.extend(runs.into_iter().map(|(at, bytes)| (page, at, bytes)));
         }
-        let children = draft.children().iter();
-        change.words.extend(children.map(|(at, child)| (page, usize::from(*at), *child)));
+        for (at, child) in draft.children() {
+            let at = usize::from(*at);
+            let is_new = || self.work.written.iter().any(|run| (run.0, run.1) == (page, at));
+            if S::RECORDS == Records::Checked && is_new() {
+                let place = self.scheme.place(page)? + at as u64;
+                self.scheme.pages().copy(Off::new(place), &child.to_le_bytes());
+            } else {
+                change.words.push((page, at, *child));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 //! their own beside this one.
 
 mod catalogue;
+mod checksummed;
 mod common;
 mod examined;
 mod examiner;
