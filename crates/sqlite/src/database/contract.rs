@@ -149,6 +149,8 @@ pub struct How {
     pub create: bool,
     /// It is only to be read.
     pub read_only: bool,
+    /// SQLite overwrites what is deleted, unless a pragma says otherwise.
+    pub secure_delete: bool,
     /// The parameter `perdura_mode` of the URI.
     pub mode: Option<String>,
     /// The parameter `perdura_domain` of the URI.

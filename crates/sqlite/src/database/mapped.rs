@@ -68,6 +68,11 @@ fn chosen_mode(how: &How) -> Result<Mode, Failure> {
     how.mode.as_ref().map_or(Ok(Mode::default()), parse)
 }
 
+/// Returns whether SQLite takes a word for no.
+fn is_no(word: &str) -> bool {
+    ["0", "off", "no", "false"].iter().any(|no| word.eq_ignore_ascii_case(no))
+}
+
 fn no_mode(word: &str) -> String {
     format!("`{word}` is no mode; there are fash1 and full, and stock in a URI")
 }
@@ -133,6 +138,7 @@ impl Mapped {
             }
             let mut store = Self::store(&data, &side, ours.is_alone()?)?;
             store.set_mode(mode);
+            store.set_erases(how.secure_delete);
             ours.live()?;
             ours.open_door()?;
             let (path, read_only) = (path.to_owned(), how.read_only);
@@ -152,6 +158,9 @@ impl Mapped {
         if !alone {
             return Ok(Store::attach(media, size)?);
         }
+        // Whoever made them longer may have died before that was durable.
+        data.sync()?;
+        side.sync()?;
         let random = random_uuid();
         let tag = u64::from_le_bytes(random[..8].try_into().expect("eight of sixteen bytes"));
         let store = Store::open(media, size, tag | 1, SLOT_BYTES)?;
@@ -162,10 +171,23 @@ impl Mapped {
     /// Looks at the file as it is now. Returns false if somebody died at a commit.
     fn look(&mut self) -> Result<bool, Failure> {
         let data = &self.data;
-        self.store.refresh(|| {
+        let whole = self.store.refresh(|| {
             data.see()?;
             Ok::<_, Failure>(data.len())
-        })
+        })?;
+        if self.store.is_marked() && self.store.side_bytes() > self.side.len() {
+            self.side.see()?;
+        }
+        Ok(whole)
+    }
+
+    /// Recovers what somebody has left who died at a commit. The caller has the file to himself.
+    fn recover(&mut self) -> Result<(), Failure> {
+        self.side.see()?;
+        // Whoever made them longer may have died before that was durable.
+        self.data.sync()?;
+        self.side.sync()?;
+        Ok(self.store.recover()?)
     }
 
     /// Looks at what others have committed since it was locked last.
@@ -173,8 +195,7 @@ impl Mapped {
         if !self.look()? {
             // Whoever has died had the file to himself, so nobody else reads.
             self.ours.lock(Level::Exclusive)?;
-            self.side.see()?;
-            self.store.recover()?;
+            self.recover()?;
             self.ours.unlock(Level::Shared)?;
         }
         if !self.store.is_marked() {
@@ -200,10 +221,11 @@ impl Mapped {
     /// Makes the file a plain one: the caller has it to himself.
     fn make_plain(&mut self) -> Result<(), Failure> {
         if !self.look()? {
-            self.side.see()?;
-            self.store.recover()?;
+            self.recover()?;
         }
         if self.store.is_marked() {
+            self.side.see()?;
+            self.store.bring_home()?;
             self.store.settle()?;
             self.data.cut(self.store.size())?;
             self.data.sync()?;
@@ -267,6 +289,11 @@ impl MainFile for Mapped {
         }
         // The last commit may have been another's, and so large that the side file has grown.
         self.side.see()?;
+        if !self.store.is_marked() {
+            // Until the marker is there, nobody finds out that somebody died while a file grew.
+            self.data.sync()?;
+            self.side.sync()?;
+        }
         Ok(self.store.commit()?)
     }
 
@@ -347,6 +374,11 @@ impl MainFile for Mapped {
                 Err(format!("`{word}` is not possible: connections of this VFS share it"))
             }
             ("perdura_stats", _) => Ok(self.store.stats().json()),
+            // SQLite does what it says, and we do, too.
+            ("secure_delete", Some(word)) => {
+                self.store.set_erases(!is_no(word));
+                return None;
+            }
             // In exclusive mode SQLite would not ask whether there is shared memory for it.
             ("journal_mode", Some(word)) if word.eq_ignore_ascii_case("wal") => Ok("delete".into()),
             _ => return None,

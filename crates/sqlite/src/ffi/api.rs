@@ -18,6 +18,7 @@ type Malloc = unsafe extern "C" fn(u64) -> *mut c_void;
 type Find = unsafe extern "C" fn(*const c_char) -> *mut Vfs;
 type Register = unsafe extern "C" fn(*mut Vfs, c_int) -> c_int;
 type Version = unsafe extern "C" fn() -> c_int;
+type OptionUsed = unsafe extern "C" fn(*const c_char) -> c_int;
 type MainFile = unsafe extern "C" fn(*const c_char) -> *mut File;
 type Parameter = unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
 
@@ -29,12 +30,15 @@ pub struct Api {
     vfs_register: Register,
     uri_parameter: Parameter,
     database_file_object: MainFile,
+    /// Not there where SQLite was built without it.
+    option_used: Option<OptionUsed>,
 }
 
 // The places of the functions in the table.
 const LIBVERSION_NUMBER: usize = 67;
 const VFS_FIND: usize = 141;
 const VFS_REGISTER: usize = 142;
+const COMPILEOPTION_USED: usize = 161;
 const URI_PARAMETER: usize = 189;
 const MALLOC64: usize = 197;
 const DATABASE_FILE_OBJECT: usize = 251;
@@ -62,6 +66,9 @@ impl Api {
                 )),
                 database_file_object: std::mem::transmute::<*const c_void, MainFile>(place(
                     DATABASE_FILE_OBJECT,
+                )),
+                option_used: std::mem::transmute::<*const c_void, Option<OptionUsed>>(place(
+                    COMPILEOPTION_USED,
                 )),
             })
         }
@@ -106,6 +113,15 @@ impl Api {
             (!value.is_null())
                 .then(|| std::ffi::CStr::from_ptr(value).to_string_lossy().into_owned())
         }
+    }
+
+    /// Returns whether SQLite was built so that it overwrites what is deleted.
+    pub(crate) fn deletes_securely(&self) -> bool {
+        let used = |option: &std::ffi::CStr| {
+            // SAFETY: it looks for the name in a list.
+            self.option_used.is_some_and(|used| unsafe { used(option.as_ptr()) != 0 })
+        };
+        used(c"SECURE_DELETE") || used(c"FAST_SECURE_DELETE")
     }
 
     /// A copy of a text that SQLite will free; null if there is no memory.

@@ -103,6 +103,7 @@ unsafe extern "C" fn open(
                 let how = How {
                     create: flags & flag::CREATE != 0,
                     read_only: flags & flag::READONLY != 0,
+                    secure_delete: state.api.deletes_securely(),
                     mode: state.api.parameter(name, c"perdura_mode"),
                     domain: state.api.parameter(name, c"perdura_domain"),
                 };

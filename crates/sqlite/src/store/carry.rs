@@ -75,6 +75,16 @@ impl Unflushed {
         carried
     }
 
+    /// Takes lines out that are to be flushed whatever the next commit stores.
+    pub fn take(&mut self, which: impl Fn(FrameLine) -> bool) -> Vec<FrameLine> {
+        let taken: Vec<FrameLine> =
+            self.lines.keys().copied().filter(|line| which(*line)).collect();
+        for line in &taken {
+            self.lines.remove(line);
+        }
+        taken
+    }
+
     /// Lines that are to be flushed if no commit follows; none are unflushed then.
     pub fn flush(&mut self) -> Vec<FrameLine> {
         std::mem::take(&mut self.lines).into_keys().collect()

@@ -2,35 +2,44 @@
 //!
 //! A commit, by whoever has the database to himself:
 //!
-//! 1. Find the runs of bytes that differ from what is in place; make room.
-//! 2. Write them as frames into the slot whose turn it is. Flush it, and what the commit before has stored
-//!    in 3; **fence**. *Committed.*
-//! 3. Store the frames where they belong. The next commit flushes that.
+//! 1. Lay each changed page out for the frame that it will be in ([`crate::store::pages`]); make room.
+//! 2. Store what goes where nothing is, *directly*. Write the rest into the slot whose turn it is, with a
+//!    checksum over both. Flush that, and what the commit before has stored in 3; **fence**. *Committed.*
+//! 3. Store the rest where it belongs, the table's entries of pages that took another frame among it. The
+//!    next commit flushes that, or has it in its slot again ([`crate::store::carry`]).
 //!
-//! Opening replays the slot with the smaller number, then the other one: what the first had put in place may
-//! not be durable while the second is being written. A slot that does not match its checksum is that of a
-//! commit that was cut off, and is emptied.
+//! Opening replays the slot with the smaller number, then the other one ([`crate::store::recovery`]).
 //!
 //! *Several processes:* who begins a commit says so, and who has put it in place. Whoever finds one that was
-//! begun and is not in place has the database to himself, since its owner is dead, and replays.
+//! begun and is not in place has the database to himself, since its owner is dead, and replays. A commit
+//! begins before the files grow: whoever replays makes their lengths durable.
 //!
 //! *Page 1's change counter* is stored with 3 and not logged: only caches of live connections compare it.
 //! Some value that it had is durable. Who replays raises it.
 //!
-//! *A transaction that fits into no slot* is logged behind both. There is one such place, so what is there
+//! *A transaction that fits into no slot* is logged behind the table. There is one such place, so what is there
 //! is made durable where it belongs first, and no slot counts any more.
+//!
+//! *A transaction after which pages have another size*, or none, goes by bytes: all pages are taken home first.
 
 use pm::{LineSet, Memory};
 
+use crate::store::carry::Unflushed;
 use crate::store::error::{Result, StoreError};
 use crate::store::frames::{Frames, changed};
-use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, VERSIONS_AT, WRITE_VERSION};
+use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, VERSIONS_AT};
 use crate::store::mode::Mode;
 use crate::store::page1;
+use crate::store::pages::{Counters, Plan};
+use crate::store::parse::Shape;
 use crate::store::region::Region;
-use crate::store::side::{Logged, Side};
-use crate::store::stage::{Granule, Stage};
+use crate::store::side::{Side, Table};
+use crate::store::slot::{Body, Entry};
+use crate::store::stage::Stage;
 use crate::store::stats::Stats;
+
+/// A slot's number has its lower half only: what is settled is not so far behind it.
+const UNSETTLED_MAX: u64 = 1 << 30;
 
 /// Where a store keeps things.
 #[derive(Clone, Debug)]
@@ -46,27 +55,41 @@ pub struct Media<M> {
 /// The store under one connection.
 #[derive(Debug)]
 pub struct Store<M> {
-    data: Region<M>,
-    side: Side<M>,
+    pub(super) data: Region<M>,
+    pub(super) side: Side<M>,
     fenced_apart: bool,
     mode: Mode,
+    /// No byte that nothing means is left in a page that is laid out.
+    pub(super) erases: bool,
     /// Bytes of the database, as committed.
-    size: u64,
-    marked: bool,
+    pub(super) size: u64,
+    pub(super) marked: bool,
     /// This connection has made the marker durable: who has set it may have died before that.
-    marker_is_durable: bool,
-    stage: Stage,
-    /// The commit whose lines are in `stored` and may not be durable.
-    last: u64,
-    stored: Lines,
-    stats: Stats,
+    pub(super) marker_is_durable: bool,
+    pub(super) stage: Stage,
+    /// The commit whose lines are in `stored` and `unflushed`, and may not be durable.
+    pub(super) last: u64,
+    /// Its slot counts, and it goes by pages; or by bytes.
+    pub(super) last_by_pages: Option<bool>,
+    pub(super) stored: Lines,
+    /// Lines of frames, but for those of page 1.
+    pub(super) unflushed: Unflushed,
+    pub(super) stats: Stats,
 }
 
 /// Lines of both media.
 #[derive(Debug, Default)]
-struct Lines {
-    data: LineSet,
-    side: LineSet,
+pub(super) struct Lines {
+    pub(super) data: LineSet,
+    pub(super) side: LineSet,
+}
+
+/// What a transaction comes to.
+enum Work {
+    /// Nothing, or page 1's counters alone.
+    Counters(Option<Counters>),
+    Pages(Plan),
+    Bytes(Frames, Option<Counters>),
 }
 
 impl<M: Memory> Store<M> {
@@ -119,19 +142,22 @@ impl<M: Memory> Store<M> {
             side,
             fenced_apart,
             mode: Mode::default(),
+            erases: false,
             size,
             marked: false,
             marker_is_durable: false,
             stage: Stage::default(),
             last: 0,
+            last_by_pages: None,
             stored: Lines::default(),
+            unflushed: Unflushed::new(),
             stats: Stats::default(),
         }
     }
 
     /// Flushes lines, and waits until they are durable.
     #[track_caller]
-    fn fence(&mut self, lines: &mut Lines) {
+    pub(super) fn fence(&mut self, lines: &mut Lines) {
         self.stats.lines += (lines.data.len() + lines.side.len()) as u64;
         self.stats.fences += 1;
         let apart = self.fenced_apart && !lines.data.is_empty();
@@ -141,68 +167,6 @@ impl<M: Memory> Store<M> {
             self.data.memory().fence();
         }
         self.side.region.memory().fence();
-    }
-
-    /// Replays what is committed. The caller has the database to himself.
-    ///
-    /// # Errors
-    /// The medium fails, or the file is shorter than what is committed.
-    pub fn recover(&mut self) -> Result<()> {
-        let mut lines = Lines::default();
-        self.note_marker(&mut lines);
-        let mut found: Vec<Logged> = Vec::new();
-        for number in 0..2 {
-            match self.side.read(number)? {
-                Some(logged) => {
-                    self.side.note(&logged, &mut lines.side);
-                    found.push(logged);
-                }
-                None => self.side.empty(number, &mut lines.side),
-            }
-        }
-        found.sort_unstable_by_key(|logged| logged.number);
-        if let [older, newer] = &found[..]
-            && older.number + 1 != newer.number
-        {
-            return Err(StoreError::SideDamaged("the numbers of its slots do not follow"));
-        }
-        // A killed process may have stored all of it, and nothing of it be durable.
-        self.fence(&mut lines);
-        let size = found.last().map_or(self.side.size()?, |logged| logged.size);
-        if size > self.data.len() {
-            return Err(StoreError::Cut { found: self.data.len(), wanted: size });
-        }
-        for logged in &found {
-            self.put(&logged.frames, &mut lines.data);
-        }
-        if !found.is_empty() && size >= HEADER_BYTES {
-            page1::raise_counters(&self.data, &mut lines.data)?;
-        }
-        self.side.set_size(size, &mut lines.side);
-        self.fence(&mut lines);
-        // Numbers only grow: others remember the last one that they have seen.
-        let (begun, _) = self.side.progress()?;
-        let before = begun.max(self.side.settled()?);
-        let last = found.last().map_or(before, |logged| logged.number);
-        self.side.begin(last);
-        self.side.applied(last);
-        (self.last, self.size, self.marked) = (last, size, true);
-        self.marker_is_durable = true;
-        self.stored = Lines::default();
-        self.stats.recoveries += 1;
-        self.healthy()
-    }
-
-    /// Stores frames where they belong.
-    #[track_caller]
-    fn put(&self, frames: &[u8], lines: &mut LineSet) {
-        let whole = Frames::each(frames, |at, bytes| {
-            for part in page1::all_but_counters(at, bytes.len()) {
-                self.data.copy(at + part.start as u64, &bytes[part]);
-            }
-            self.data.note(lines, at, bytes.len() as u64);
-        });
-        assert!(whole, "they have been checked, or made here");
     }
 
     /// Returns an error if the medium has failed, or the process was forked.
@@ -234,6 +198,7 @@ impl<M: Memory> Store<M> {
             return Ok(true);
         }
         let (begun, applied) = self.side.progress().map_err(E::from)?;
+        self.side.look()?;
         self.size = self.side.size()?;
         let found = file_bytes()?;
         if begun == applied && self.size > found {
@@ -257,124 +222,19 @@ impl<M: Memory> Store<M> {
         self.mode = mode;
     }
 
+    /// Says whether bytes that nothing means any more are zeroed, as SQLite's `secure_delete` wants it.
+    pub fn set_erases(&mut self, erases: bool) {
+        self.erases = erases;
+    }
+
+    /// Bytes of the side file that a reader needs: it may be longer than when it was looked at last.
+    pub fn side_bytes(&self) -> u64 {
+        self.side.behind()
+    }
+
     /// The counts of this connection.
     pub fn stats(&self) -> Stats {
         self.stats
-    }
-
-    /// Bytes of the database as SQLite, above this connection, sees it.
-    pub fn size(&self) -> u64 {
-        self.stage.size.unwrap_or(self.size)
-    }
-
-    /// Bytes of what is committed that this transaction has not cut off.
-    fn kept(&self) -> u64 {
-        self.size.min(self.stage.floor)
-    }
-
-    /// Copies bytes from `at` on, and returns how many there are; the rest of `out` is zero.
-    ///
-    /// # Errors
-    /// The medium fails.
-    pub fn read(&self, at: u64, out: &mut [u8]) -> Result<usize> {
-        self.healthy()?;
-        let there = self.size().saturating_sub(at).min(out.len() as u64) as usize;
-        let (wanted, rest) = out.split_at_mut(there);
-        rest.fill(0);
-        self.committed(at, wanted)?;
-        if !self.stage.granules.is_empty() {
-            self.overlay(at, wanted);
-        }
-        if at < HEADER_BYTES && there > 0 && self.marked {
-            let mut version = [0];
-            self.committed(WRITE_VERSION as u64, &mut version)?;
-            self.overlay(WRITE_VERSION as u64, &mut version);
-            page1::show(at, wanted, version[0]);
-        }
-        self.healthy()?;
-        Ok(there)
-    }
-
-    /// Copies bytes as committed, and zeros behind their end.
-    fn committed(&self, at: u64, out: &mut [u8]) -> Result<()> {
-        let there = self.kept().saturating_sub(at).min(out.len() as u64) as usize;
-        let (wanted, rest) = out.split_at_mut(there);
-        rest.fill(0);
-        if wanted.is_empty() { Ok(()) } else { Ok(self.data.read_into(at, wanted)?) }
-    }
-
-    /// Puts what is staged over bytes from `at` on.
-    fn overlay(&self, at: u64, out: &mut [u8]) {
-        let mut done = 0;
-        while done < out.len() {
-            let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
-            let len = (GRANULE - within).min((out.len() - done) as u64) as usize;
-            if let Some(granule) = self.stage.granules.get(&number) {
-                let within = within as usize;
-                out[done..done + len].copy_from_slice(&granule[within..within + len]);
-            }
-            done += len;
-        }
-    }
-
-    /// Stages bytes at `at`.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        self.healthy()?;
-        let size = self.size();
-        let mut done = 0;
-        while done < bytes.len() {
-            let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
-            let len = (GRANULE - within).min((bytes.len() - done) as u64) as usize;
-            let within = within as usize;
-            let granule = self.granule(number, len)?;
-            granule[within..within + len].copy_from_slice(&bytes[done..done + len]);
-            if number == 0 {
-                page1::refuse_wal(granule);
-            }
-            done += len;
-        }
-        self.stage.size = Some(size.max(at + bytes.len() as u64));
-        Ok(())
-    }
-
-    /// The staged granule of a number; one that is not staged yet has what is committed, if not all of it is
-    /// to be written.
-    fn granule(&mut self, number: u64, written: usize) -> Result<&mut Granule> {
-        if !self.stage.granules.contains_key(&number) {
-            let mut granule = self.stage.buffer().ok_or(StoreError::Memory)?;
-            if written < GRANULE as usize {
-                self.committed(number * GRANULE, &mut granule[..])?;
-                if number == 0 && self.marked {
-                    let version = granule[WRITE_VERSION];
-                    page1::show(0, &mut granule[..], version);
-                }
-            }
-            self.stage.granules.insert(number, granule);
-        }
-        Ok(self.stage.granules.get_mut(&number).expect("it was just put there"))
-    }
-
-    /// Stages another size: cuts the database off, or lets it end with zeros.
-    pub fn truncate(&mut self, to: u64) {
-        let size = self.size();
-        if to < size {
-            self.stage.cut(to);
-        } else if to > size {
-            self.stage.size = Some(to);
-        }
-    }
-
-    /// Forgets what is staged.
-    pub fn discard(&mut self) {
-        self.stage.clear();
-    }
-
-    /// Returns whether all that is staged is another size.
-    pub fn has_size_only(&self) -> bool {
-        self.stage.granules.is_empty() && self.stage.size.is_some_and(|size| size != self.size)
     }
 
     /// Commits what is staged. The caller has the database to himself, stock SQLite included if the marker
@@ -387,55 +247,145 @@ impl<M: Memory> Store<M> {
             return Ok(());
         }
         self.healthy()?;
-        let size = self.size();
-        if !self.marked {
-            // Before the file grows: stock SQLite may take its length for that of the database.
-            self.data.grow(HEADER_BYTES)?;
-            self.mark()?;
-        }
-        self.data.grow(size.max(HEADER_BYTES))?;
-        self.cover(size)?;
-        let (frames, counters) = self.frames(size)?;
-        if frames.bytes.is_empty() && size == self.size {
-            self.put_counters(&counters);
-            self.stage.clear();
-            return Ok(());
-        }
-        let bytes = frames.bytes.len() as u64;
-        if !self.side.fits(bytes) {
-            self.side.grow(bytes)?;
-        }
         self.learn()?;
-        if !self.side.fits(bytes) {
-            self.settle()?;
+        // Whoever finds that it was not put in place makes durable how long the files are.
+        self.side.begin(self.last + 1);
+        let size = self.size();
+        let work = self.prepare(size).inspect_err(|error| {
+            // Any other failure may have left something.
+            if matches!(error, StoreError::Full(_) | StoreError::Memory) {
+                self.side.begin(self.last);
+            }
+        });
+        match work? {
+            Work::Counters(counters) => {
+                self.put_counters(&counters);
+                self.side.begin(self.last);
+                self.stage.clear();
+                return Ok(());
+            }
+            Work::Pages(plan) => {
+                self.stats.placed += plan.placed;
+                self.stats.exact += plan.exact;
+                self.log_pages(size, &plan)?;
+            }
+            Work::Bytes(frames, counters) => {
+                self.stats.bytewise += 1;
+                self.log_bytes(size, &frames, &counters)?;
+            }
         }
-        self.log_and_put(size, &frames, &counters)?;
         self.stage.clear();
         self.stats.commits += 1;
-        self.stats.frames += frames.count;
-        self.stats.bytes += bytes;
         self.healthy()
     }
 
-    /// Steps 2 and 3.
-    fn log_and_put(
-        &mut self,
-        size: u64,
-        frames: &Frames,
-        counters: &Option<Counters>,
-    ) -> Result<()> {
+    /// Finds out what is to be committed, and makes room for it.
+    fn prepare(&mut self, size: u64) -> Result<Work> {
+        let shape = self.shape(size)?;
+        let page_bytes = shape.map_or(0, |(shape, _)| shape.page_bytes() as u32);
+        if !self.marked {
+            // Before the file grows: stock SQLite may take its length for that of the database.
+            self.data.grow(HEADER_BYTES)?;
+            self.mark(page_bytes)?;
+        }
+        self.data.grow(size.max(HEADER_BYTES))?;
+        let by_pages = shape.is_some_and(|(_, by_pages)| by_pages);
+        let table = self.side.table;
+        if table.page_bytes != page_bytes || !by_pages && table.entries > 0 {
+            self.reshape(page_bytes)?;
+        }
+        if self.last_by_pages.is_some_and(|last| last != by_pages)
+            || self.last.saturating_sub(self.side.settled()?) > UNSETTLED_MAX
+        {
+            self.settle()?;
+        }
+        self.cover(size)?;
+        if let Some((shape, true)) = shape {
+            return self.prepare_pages(size, shape);
+        }
+        let (frames, counters) = self.frames(size)?;
+        if frames.bytes.is_empty() && size == self.size {
+            return Ok(Work::Counters(counters));
+        }
+        self.make_room(frames.bytes.len() as u64)?;
+        Ok(Work::Bytes(frames, counters))
+    }
+
+    fn prepare_pages(&mut self, size: u64, shape: Shape) -> Result<Work> {
+        let plan = self.plan(size, shape)?;
+        if plan.parts.is_empty() && size == self.size {
+            return Ok(Work::Counters(plan.counters));
+        }
+        if let Some(last) = plan.moves().map(|step| step.page).max() {
+            self.widen_table(last)?;
+        }
+        self.make_room(plan.record_bytes())?;
+        Ok(Work::Pages(plan))
+    }
+
+    /// The shape of pages behind the transaction, and whether it is the one before, too: then the transaction
+    /// goes by pages. `None` if page 1 has none.
+    fn shape(&self, size: u64) -> Result<Option<(Shape, bool)>> {
+        if size < HEADER_BYTES {
+            return Ok(None);
+        }
+        let (mut old, mut new) = ([0; HEADER_BYTES as usize], [0; HEADER_BYTES as usize]);
+        self.staged(0, &mut new)?;
+        let Some(shape) = Shape::of_file(&new) else { return Ok(None) };
+        let whole = |size: u64| size.is_multiple_of(shape.page_bytes() as u64);
+        let same = self.size == 0 || {
+            self.data.read_into(0, &mut old[..HEADER_BYTES.min(self.size) as usize])?;
+            Shape::of_file(&old) == Some(shape)
+        };
+        Ok(Some((shape, same && whole(size) && whole(self.size))))
+    }
+
+    /// Makes room in the log.
+    fn make_room(&mut self, bytes: u64) -> Result<()> {
+        if !self.side.fits(bytes) {
+            self.side.grow(bytes)?;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Steps 2 and 3, by bytes.
+    fn log_bytes(&mut self, size: u64, frames: &Frames, counters: &Option<Counters>) -> Result<()> {
         let number = self.last + 1;
         self.side.begin(number);
         let mut lines = std::mem::take(&mut self.stored);
-        self.side.log(number, size, frames, &mut lines.side);
+        let sized = (size != self.size).then_some(size);
+        let (pages, bytes) = (false, &frames.bytes[..]);
+        self.side.log(&Entry { number, size: sized, pages, bytes, direct: 0 }, &mut lines.side);
+        self.acknowledge(&mut lines)?;
+        self.put_frames(&frames.bytes, &mut lines.data);
+        self.stats.frames += frames.count;
+        self.stats.bytes += frames.bytes.len() as u64;
+        self.in_its_place(number, size, counters, lines);
+        self.last_by_pages = Some(false);
+        Ok(())
+    }
+
+    /// The end of step 2.
+    pub(super) fn acknowledge(&mut self, lines: &mut Lines) -> Result<()> {
         if !self.marker_is_durable {
-            self.note_marker(&mut lines);
+            self.note_marker(lines);
         }
-        self.fence(&mut lines);
+        self.fence(lines);
         // A sync that failed has been noticed by now: nothing is promised.
         self.healthy()?;
         self.marker_is_durable = true;
-        self.put(&frames.bytes, &mut lines.data);
+        Ok(())
+    }
+
+    /// The end of step 3.
+    pub(super) fn in_its_place(
+        &mut self,
+        number: u64,
+        size: u64,
+        counters: &Option<Counters>,
+        mut lines: Lines,
+    ) {
         if size != self.size {
             self.side.set_size(size, &mut lines.side);
         }
@@ -443,35 +393,42 @@ impl<M: Memory> Store<M> {
         self.put_counters(counters);
         self.side.applied(number);
         (self.stored, self.last, self.size) = (lines, number, size);
-        Ok(())
     }
 
     /// Finds the lines of the last commit, if somebody else made it.
-    fn learn(&mut self) -> Result<()> {
+    pub(super) fn learn(&mut self) -> Result<()> {
         let (_, applied) = self.side.progress()?;
         if applied == self.last {
             return Ok(());
         }
-        self.stored = Lines::default();
+        (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
+        (self.last, self.last_by_pages) = (applied, None);
         // A slot that is empty has been settled.
-        if let Some(logged) = self.side.read(applied)?
-            && logged.number == applied
-        {
-            let Self { data, stored, side, .. } = self;
-            Frames::each(&logged.frames, |at, bytes| {
-                data.note(&mut stored.data, at, bytes.len() as u64);
-            });
-            let size = side.size()?;
-            side.set_size(size, &mut stored.side);
+        let Some(logged) = self.side.read(applied)?.filter(|logged| logged.number == applied)
+        else {
+            return Ok(());
+        };
+        self.last_by_pages = Some(matches!(logged.body, Body::Pages(_)));
+        match &logged.body {
+            Body::Pages(parts) => self.note_parts(parts),
+            Body::Bytes(frames) => {
+                let Self { data, stored, .. } = self;
+                Frames::each(frames, |at, bytes| {
+                    data.note(&mut stored.data, at, bytes.len() as u64);
+                });
+            }
         }
-        self.last = applied;
+        if logged.size.is_some() {
+            self.side.note_header(&mut self.stored.side);
+        }
         Ok(())
     }
 
     /// Sets the marker, durably, and before it what it stands for.
-    fn mark(&mut self) -> Result<()> {
+    fn mark(&mut self, page_bytes: u32) -> Result<()> {
         let mut lines = Lines::default();
         self.side.set_size(self.size, &mut lines.side);
+        self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);
         self.side.note_header(&mut lines.side);
         page1::announce(&self.data, self.side.tag, self.size, &mut lines.data)?;
         self.fence(&mut lines);
@@ -481,7 +438,7 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    fn note_marker(&self, lines: &mut Lines) {
+    pub(super) fn note_marker(&self, lines: &mut Lines) {
         self.data.note(&mut lines.data, VERSIONS_AT, 8);
     }
 
@@ -493,6 +450,9 @@ impl<M: Memory> Store<M> {
     pub fn settle(&mut self) -> Result<()> {
         self.learn()?;
         let mut lines = std::mem::take(&mut self.stored);
+        for line in self.unflushed.flush() {
+            self.note_line(line, &mut lines.data);
+        }
         if self.size >= HEADER_BYTES {
             self.data.note(&mut lines.data, 0, HEADER_BYTES);
         }
@@ -500,6 +460,7 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.side.set_settled(self.last, &mut lines.side);
         self.fence(&mut lines);
+        self.last_by_pages = None;
         self.healthy()
     }
 
@@ -520,24 +481,6 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Stages zeros where the database grows and nothing was written, and the file has other bytes.
-    fn cover(&mut self, size: u64) -> Result<()> {
-        let kept = self.kept();
-        let mut there = Box::new([0; GRANULE as usize]);
-        for number in kept / GRANULE..size.div_ceil(GRANULE) {
-            if self.stage.granules.contains_key(&number) {
-                continue;
-            }
-            let (start, len) = (number * GRANULE, (size - number * GRANULE).min(GRANULE) as usize);
-            self.data.read_into(start, &mut there[..len])?;
-            let from = kept.saturating_sub(start).min(len as u64) as usize;
-            if there[from..len].iter().any(|byte| *byte != 0) {
-                self.granule(number, 0)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The frames of what is staged, and page 1's counters, which are not among them.
     fn frames(&self, size: u64) -> Result<(Frames, Option<Counters>)> {
         let (mut frames, mut counters) = (Frames::default(), None);
@@ -552,8 +495,8 @@ impl<M: Memory> Store<M> {
             let mut new = granule;
             if *number == 0 && len as u64 >= HEADER_BYTES {
                 *first = **granule;
-                page1::mark(&mut first, self.side.tag);
-                page1::mark(&mut old, self.side.tag);
+                page1::mark(&mut first[..], self.side.tag);
+                page1::mark(&mut old[..], self.side.tag);
                 counters = Some(COUNTERS.map(|range| {
                     let bytes = first[range.clone()].to_vec();
                     first[range.clone()].copy_from_slice(&old[range]);
@@ -578,6 +521,3 @@ impl<M: Memory> Store<M> {
         }
     }
 }
-
-/// The bytes at [`COUNTERS`].
-type Counters = [Vec<u8>; 2];

@@ -3,7 +3,7 @@
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
 /// The format's version.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;
@@ -23,17 +23,20 @@ pub(crate) const APPLIED_AT: u64 = 80;
 /// The number of the last commit that is durable where it belongs: no slot with it, or with a smaller one,
 /// counts.
 pub(crate) const SETTLED_AT: u64 = 88;
-/// The first of the two slots; behind the second one is room for a large transaction.
+/// The bytes of a page, and above its 32 bits the entries of the table; 0 if frames of pages mean nothing.
+pub(crate) const TABLE_AT: u64 = 96;
+/// The first of the two slots. Behind the second one is the table, and behind that room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 4096;
 
 // In a slot:
-pub(crate) const NUMBER_AT: u64 = 0;
-/// Checksum, bytes of frames, and 1; 0 if the slot is empty.
-pub(crate) const MARK_AT: u64 = 8;
-/// The size of the database, and above its 48 bits what of that of the frames the mark has no room for.
-pub(crate) const SIZES_AT: u64 = 16;
-/// Frames lie right behind three words: a small commit fits into two lines.
-pub(crate) const FRAMES_AT: u64 = 24;
+/// Checksum, and above it flags and the bytes of what is logged; 0 if the slot is empty.
+pub(crate) const MARK_AT: u64 = 0;
+/// The lower half of the number, and the checksum over what was stored directly.
+pub(crate) const NUMBER_AT: u64 = 8;
+/// First the words that the flags name, then what is logged: a small commit fits into one line or two.
+pub(crate) const LOGGED_AT: u64 = 16;
+/// The most words that flags name.
+pub(crate) const WORDS_MAX: u64 = 2;
 
 /// Bytes that are staged together.
 pub(crate) const GRANULE: u64 = 4096;
@@ -56,5 +59,5 @@ pub(crate) const HEADER_BYTES: u64 = 100;
 pub(crate) const DATABASE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 const _: () =
-    assert!(SIZE_AT.is_multiple_of(64) && SETTLED_AT < SIZE_AT + 64 && SLOTS_AT.is_multiple_of(64));
+    assert!(SIZE_AT.is_multiple_of(64) && TABLE_AT < SIZE_AT + 64 && SLOTS_AT.is_multiple_of(64));
 const _: () = assert!(MARKER != 1 && MARKER != 2 && DATABASE_TAG.start.is_multiple_of(8));

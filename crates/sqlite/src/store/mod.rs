@@ -1,9 +1,8 @@
 //! The store under a database. Safe, and generic over [`pm::Memory`].
 //!
-//! [`connection`] has the protocol, [`region`] what it runs on, [`page1`] the marker that keeps stock SQLite out.
-//!
-//! Parts that [`connection`] does not use yet, each without a memory, and with its own tests. Together they
-//! let a commit store less than the bytes that differ, above all with random keys:
+//! [`connection`] has the protocol, [`region`] what it runs on, [`page1`] the marker that keeps stock SQLite
+//! out. A commit stores less than the bytes that differ, above all with random keys, by these parts. Each is without
+//! a memory, and has its own tests:
 //!
 //! | module | its question |
 //! |---|---|
@@ -13,24 +12,31 @@
 //! | [`permutation`] | which frame is a page in, and how do all of them go home? |
 //! | [`record`], [`replay`] | what does the log have of such a commit, and what does recovery make of it? |
 //! | [`carry`] | which lines need not be flushed yet? |
-//! | [`locks`] | who reads and who writes, in shared words, whoever dies? |
+//!
+//! [`locks`] is not used yet: who reads and who writes, in shared words, whoever dies?
 
 pub mod carry;
 pub mod connection;
 pub mod error;
 mod frames;
+mod home;
 mod layout;
 pub mod locks;
+mod log;
 pub mod matching;
 pub mod mode;
 pub mod page1;
+mod pages;
 pub mod parse;
 pub mod permutation;
 pub mod place;
 pub mod record;
+mod recovery;
 pub mod region;
 pub mod replay;
 mod side;
+mod slot;
 pub mod span;
 mod stage;
+mod staging;
 pub mod stats;

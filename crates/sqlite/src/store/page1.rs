@@ -63,10 +63,10 @@ pub(crate) fn show(at: u64, bytes: &mut [u8], write_version: u8) {
     DATABASE_TAG.for_each(|place| put(place, 0));
 }
 
-/// The first granule as it is stored while the marker is set.
-pub(crate) fn mark(granule: &mut [u8; GRANULE as usize], tag: u64) {
-    granule[READ_VERSION] = MARKER;
-    granule[DATABASE_TAG].copy_from_slice(&tag.to_le_bytes());
+/// Page 1 as it is stored while the marker is set.
+pub(crate) fn mark(page: &mut [u8], tag: u64) {
+    page[READ_VERSION] = MARKER;
+    page[DATABASE_TAG].copy_from_slice(&tag.to_le_bytes());
 }
 
 /// The write-ahead log of SQLite's is not for files of ours: a page 1 that asks for it, as a copy of

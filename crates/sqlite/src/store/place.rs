@@ -9,6 +9,8 @@
 //! - A [direct](Placed::direct) byte means nothing in what the frame holds now. Storing it before
 //!   the commit changes nothing, whether the commit comes or not: the chain of free blocks stays
 //!   whole too.
+//! - A direct byte of a page of a b-tree means something in the new image. So the next commit stores
+//!   nothing there before it is one itself, and the checksum over direct bytes holds that long.
 //! - A [logged](Placed::logged) byte is stored after the commit, and again by recovery.
 //!
 //! 1. Match cells by content; a cell may take the place of one of its length, if little differs.
@@ -71,8 +73,10 @@ pub fn place(new: &Page, frame: Frame, erase: bool) -> Placed {
             let live =
                 Page::parse(&placed.image, new.shape(), new.is_first()).map(|page| page.live());
             let live = live.expect("a page that was laid out is one");
-            placed.direct =
-                if erase { vec![Span::new(0, page_bytes)] } else { runs(&live, page_bytes) };
+            placed.direct = runs(&live, page_bytes);
+            if erase {
+                placed.erased = live.holes(Span::new(0, page_bytes));
+            }
             placed
         }
         Frame::Holds(held) => match Page::parse(held, new.shape(), new.is_first()) {
@@ -94,7 +98,7 @@ pub fn exact(image: &[u8], frame: Frame) -> Placed {
     };
     match frame {
         Frame::Fresh => placed.direct = vec![Span::new(0, image.len())],
-        Frame::Holds(held) => placed.logged = changes(held, image, &nothing, &nothing).1,
+        Frame::Holds(held) => placed.logged = changes(held, image, &nothing, &nothing, &nothing).1,
     }
     placed
 }
@@ -114,7 +118,9 @@ fn over(old: &Page, new: &Page, erase: bool) -> Placed {
     for span in &erased {
         skipped.add(*span);
     }
-    let (direct, logged) = changes(old.image(), &image, &means_nothing, &skipped);
+    let live = Page::parse(&image, new.shape(), new.is_first()).map(|page| page.live());
+    let live = live.expect("a page that was laid out is one");
+    let (direct, logged) = changes(old.image(), &image, &means_nothing, &skipped, &live);
     Placed { image, direct, logged, erased }
 }
 
@@ -371,19 +377,21 @@ fn erase_dead(new: &Page, image: &mut [u8], held: &[u8]) -> Vec<Span> {
     let nothing = Bytes::none(image.len());
     dead.iter()
         .flat_map(|hole| {
-            let changed = changes(hole.of(held), hole.of(image), &nothing, &nothing).1;
+            let (held, image) = (hole.of(held), hole.of(image));
+            let changed = changes(held, image, &nothing, &nothing, &nothing).1;
             changed.into_iter().map(|run| Span::new(hole.at + run.at, run.bytes))
         })
         .collect()
 }
 
 /// The runs in which two images differ: those that lie in what meant nothing, and all others. Bytes
-/// of `skipped` are in neither.
+/// of `skipped` are in neither; `live` means something in the new image.
 fn changes(
     before: &[u8],
     after: &[u8],
     means_nothing: &Bytes,
     skipped: &Bytes,
+    live: &Bytes,
 ) -> (Vec<Span>, Vec<Span>) {
     let (mut direct, mut logged) = (Vec::new(), Vec::new());
     for at in differences(before, after) {
@@ -392,9 +400,11 @@ fn changes(
             extend(runs, at);
         }
     }
-    // Bytes between two runs, unchanged, are stored with them if they mean nothing either.
+    // Bytes between two runs, unchanged, are stored with them if they mean nothing either, but will.
     join(&mut direct, |between| {
-        means_nothing.holes(between).is_empty() && !skipped.has_any(between)
+        let becomes_live =
+            means_nothing.holes(between).is_empty() && live.holes(between).is_empty();
+        becomes_live && !skipped.has_any(between)
     });
     share_lines(&mut direct, &mut logged);
     join(&mut logged, |between| !skipped.has_any(between));

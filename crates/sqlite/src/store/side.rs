@@ -1,29 +1,39 @@
-//! The side file: its header, and the two slots that commits are logged in by turns.
-//!
-//! A commit is there if its slot matches its checksum: frames, number and size become durable with one
-//! fence, in whatever order their lines do.
+//! The side file: its header, and the table that says in which frames pages are. `slot.rs` has the log.
 
 use pm::{LineSet, Memory};
 
 use crate::store::error::{Result, StoreError};
-use crate::store::frames::Frames;
 use crate::store::layout::{
-    APPLIED_AT, BEGUN_AT, FRAMES_AT, HEADER_CHECK_AT, MAGIC, MAGIC_AT, MARK_AT, NUMBER_AT,
-    SETTLED_AT, SIZE_AT, SIZES_AT, SLOT_BYTES_AT, SLOTS_AT, TAG_AT, VERSION, VERSION_AT,
+    APPLIED_AT, BEGUN_AT, HEADER_CHECK_AT, LOGGED_AT, MAGIC, MAGIC_AT, SETTLED_AT, SIZE_AT,
+    SLOT_BYTES_AT, SLOTS_AT, TABLE_AT, TAG_AT, VERSION, VERSION_AT, WORDS_MAX,
 };
+use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
 use crate::store::region::Region;
 
-/// Bits of the size of a database, in the word that has the higher bits of that of the frames, too.
-const SIZE_BITS: u32 = 48;
-/// The bits of the size of the frames that are in the mark.
-const LOW_BITS: u64 = (1 << 31) - 1;
+const ENTRY: u64 = ENTRY_BYTES as u64;
 
-/// A commit that a slot has.
-#[derive(Debug)]
-pub(crate) struct Logged {
-    pub(crate) number: u64,
-    pub(crate) size: u64,
-    pub(crate) frames: Vec<u8>,
+/// The table of frames: how many entries it has, and the bytes of the pages that it is about.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Table {
+    /// Pages from 1 on that have an entry; all others are in their own frames.
+    pub(crate) entries: u32,
+    /// 0 if commits do not go by pages.
+    pub(crate) page_bytes: u32,
+}
+
+impl Table {
+    fn word(self) -> u64 {
+        u64::from(self.entries) << 32 | u64::from(self.page_bytes)
+    }
+
+    fn of(word: u64) -> Self {
+        Self { entries: (word >> 32) as u32, page_bytes: word as u32 }
+    }
+
+    /// Bytes of the table, in whole lines.
+    fn bytes(self) -> u64 {
+        (u64::from(self.entries) * ENTRY).next_multiple_of(pm::LINE_BYTES)
+    }
 }
 
 /// The side file of one database.
@@ -31,13 +41,15 @@ pub(crate) struct Logged {
 pub(crate) struct Side<M> {
     pub(crate) region: Region<M>,
     pub(crate) tag: u64,
-    slot_bytes: u64,
+    pub(crate) slot_bytes: u64,
+    pub(crate) table: Table,
 }
 
-fn check(words: &[u64], frames: &[u8]) -> u32 {
+/// The checksum over words and bytes.
+pub(crate) fn check(words: &[u64], bytes: &[u8]) -> u32 {
     let first =
         words.iter().fold(0, |check, word| crc32c::crc32c_append(check, &word.to_le_bytes()));
-    crc32c::crc32c_append(first, frames)
+    crc32c::crc32c_append(first, bytes)
 }
 
 impl<M: Memory> Side<M> {
@@ -47,7 +59,7 @@ impl<M: Memory> Side<M> {
     /// There is no room.
     pub(crate) fn format(region: Region<M>, tag: u64, slot_bytes: u64) -> Result<Self> {
         region.grow(SLOTS_AT + 2 * slot_bytes)?;
-        let side = Self { region, tag, slot_bytes };
+        let side = Self { region, tag, slot_bytes, table: Table::default() };
         let header = [MAGIC, VERSION, tag, slot_bytes];
         for (at, word) in [MAGIC_AT, VERSION_AT, TAG_AT, SLOT_BYTES_AT].into_iter().zip(header) {
             side.region.store(at, word);
@@ -56,12 +68,13 @@ impl<M: Memory> Side<M> {
         side.region.store(BEGUN_AT, 0);
         side.region.store(APPLIED_AT, 0);
         side.region.store(SETTLED_AT, 0);
+        side.region.store(TABLE_AT, 0);
         Ok(side)
     }
 
     /// Adds the lines of the header to `lines`.
     pub(crate) fn note_header(&self, lines: &mut LineSet) {
-        self.region.note(lines, 0, SETTLED_AT + 8);
+        self.region.note(lines, 0, TABLE_AT + 8);
     }
 
     /// Reads the header.
@@ -89,97 +102,96 @@ impl<M: Memory> Side<M> {
             return Err(damaged("its header does not match its checksum"));
         }
         let needed = slot_bytes.checked_mul(2).and_then(|slots| slots.checked_add(SLOTS_AT));
-        if needed.is_none_or(|needed| needed > region.len()) || !slot_bytes.is_multiple_of(64) {
+        let fits = needed.is_some_and(|needed| needed <= region.len());
+        let least = LOGGED_AT + 8 * WORDS_MAX;
+        if !fits || !slot_bytes.is_multiple_of(pm::LINE_BYTES) || slot_bytes < least {
             return Err(damaged("its slots do not fit"));
         }
-        Ok(Self { region, tag, slot_bytes })
+        let mut side = Self { region, tag, slot_bytes, table: Table::default() };
+        side.look()?;
+        Ok(side)
     }
 
-    fn slot(&self, number: u64) -> u64 {
-        SLOTS_AT + number % 2 * self.slot_bytes
-    }
-
-    /// The place behind both slots.
-    fn behind(&self) -> u64 {
-        SLOTS_AT + 2 * self.slot_bytes
-    }
-
-    /// Returns whether so many bytes of frames fit into a slot.
-    pub(crate) fn fits(&self, frames: u64) -> bool {
-        frames <= self.slot_bytes - FRAMES_AT
-    }
-
-    /// Makes room for frames that do not fit into a slot.
-    ///
-    /// # Errors
-    /// There is none.
-    pub(crate) fn grow(&self, frames: u64) -> Result<()> {
-        Ok(self.region.grow(self.behind() + frames)?)
-    }
-
-    /// Empties the slot of a number.
-    #[track_caller]
-    pub(crate) fn empty(&self, number: u64, lines: &mut LineSet) {
-        let at = self.slot(number) + MARK_AT;
-        self.region.store(at, 0);
-        self.region.note(lines, at, 8);
-    }
-
-    fn mark(&self, number: u64, sizes: u64, frames: &[u8]) -> u64 {
-        let check = check(&[self.tag, number, sizes], frames);
-        u64::from(check) << 32 | (frames.len() as u64 & LOW_BITS) << 1 | 1
-    }
-
-    /// Writes a commit into its slot.
-    pub(crate) fn log(&self, number: u64, size: u64, frames: &Frames, lines: &mut LineSet) {
-        let (slot, frames) = (self.slot(number), &frames.bytes[..]);
-        let bytes = frames.len() as u64;
-        assert!(size < 1 << SIZE_BITS, "SQLite's databases are not so large");
-        let sizes = (bytes / (LOW_BITS + 1)) << SIZE_BITS | size;
-        let at = if self.fits(bytes) { slot + FRAMES_AT } else { self.behind() };
-        self.region.copy(at, frames);
-        self.region.store(slot + NUMBER_AT, number);
-        self.region.store(slot + SIZES_AT, sizes);
-        self.region.store(slot + MARK_AT, self.mark(number, sizes, frames));
-        self.region.note(lines, slot, FRAMES_AT);
-        self.region.note(lines, at, bytes);
-    }
-
-    /// Adds the lines of a commit that was logged to `lines`.
-    pub(crate) fn note(&self, logged: &Logged, lines: &mut LineSet) {
-        let (slot, bytes) = (self.slot(logged.number), logged.frames.len() as u64);
-        let at = if self.fits(bytes) { slot + FRAMES_AT } else { self.behind() };
-        self.region.note(lines, slot, FRAMES_AT);
-        self.region.note(lines, at, bytes);
-    }
-
-    /// The commit in the slot of a number, if it matches its checksum and is needed.
+    /// Looks at how large the table is.
     ///
     /// # Errors
     /// The medium fails.
-    pub(crate) fn read(&self, number: u64) -> Result<Option<Logged>> {
-        let slot = self.slot(number);
-        let word = |at| self.region.load(slot + at);
-        let (found, mark) = (word(NUMBER_AT)?, word(MARK_AT)?);
-        let sizes = word(SIZES_AT)?;
-        let size = sizes & ((1 << SIZE_BITS) - 1);
-        let bytes = (sizes >> SIZE_BITS) * (LOW_BITS + 1) + (mark >> 1 & LOW_BITS);
-        let (at, room) = match self.fits(bytes) {
-            true => (slot + FRAMES_AT, self.slot_bytes - FRAMES_AT),
-            false => (self.behind(), self.region.len() - self.behind()),
-        };
-        if mark & 1 == 0 || found % 2 != number % 2 || bytes > room || found <= self.settled()? {
-            return Ok(None);
+    pub(crate) fn look(&mut self) -> Result<()> {
+        self.table = Table::of(self.region.load(TABLE_AT)?);
+        Ok(())
+    }
+
+    /// The place behind both slots.
+    fn table_at(&self) -> u64 {
+        SLOTS_AT + 2 * self.slot_bytes
+    }
+
+    /// The place behind the table, for a commit that fits into no slot.
+    pub(crate) fn behind(&self) -> u64 {
+        self.table_at() + self.table.bytes()
+    }
+
+    /// The frame that a page is in.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(crate) fn frame(&self, page: u32) -> Result<u32> {
+        if page == 0 || page > self.table.entries {
+            return Ok(page);
         }
-        let mut frames = vec![0; bytes as usize];
-        self.region.read_into(at, &mut frames)?;
-        let within = |at: u64, bytes: &[u8]| {
-            at.checked_add(bytes.len() as u64).is_some_and(|end| end <= size)
-        };
-        let mut inside = true;
-        let whole = self.mark(found, sizes, &frames) == mark
-            && Frames::each(&frames, |at, bytes| inside &= within(at, bytes));
-        Ok((whole && inside).then_some(Logged { number: found, size, frames }))
+        let mut entry = [0; ENTRY_BYTES];
+        self.region.read_into(self.table_at() + (u64::from(page) - 1) * ENTRY, &mut entry)?;
+        Ok(match u32::from_le_bytes(entry) {
+            0 => page,
+            frame => frame,
+        })
+    }
+
+    /// All pages that are not in their own frames.
+    ///
+    /// # Errors
+    /// The medium fails, or two pages are in one frame.
+    pub(crate) fn permutation(&self) -> Result<Permutation> {
+        if self.behind() > self.region.len() {
+            return Err(StoreError::SideDamaged("its table is not all there"));
+        }
+        let mut table = vec![0; self.table.entries as usize * ENTRY_BYTES];
+        self.region.read_into(self.table_at(), &mut table)?;
+        Permutation::read(&table)
+            .map_err(|_| StoreError::SideDamaged("its table has two pages in one frame"))
+    }
+
+    /// Stores where a page is.
+    #[track_caller]
+    pub(crate) fn put_page(&self, step: Move, lines: &mut LineSet) {
+        let at = self.table_at() + step.at();
+        self.region.copy(at, &step.entry());
+        self.region.note(lines, at, ENTRY);
+    }
+
+    /// Adds the line of a page's entry to `lines`.
+    pub(crate) fn note_page(&self, step: Move, lines: &mut LineSet) {
+        self.region.note(lines, self.table_at() + step.at(), ENTRY);
+    }
+
+    /// Stores zeros where the table will have entries more than now: nothing else is there.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(crate) fn clear_table(&self, table: Table, lines: &mut LineSet) -> Result<()> {
+        let (at, bytes) = (self.behind(), table.bytes() - self.table.bytes());
+        self.region.grow(at + bytes)?;
+        self.region.copy(at, &vec![0; bytes as usize]);
+        self.region.note(lines, at, bytes);
+        Ok(())
+    }
+
+    /// Stores how large the table is, of pages of so many bytes.
+    #[track_caller]
+    pub(crate) fn set_table(&mut self, table: Table, lines: &mut LineSet) {
+        self.region.store(TABLE_AT, table.word());
+        self.region.note(lines, TABLE_AT, 8);
+        self.table = table;
     }
 
     /// Stores the size of the database.

@@ -9,20 +9,48 @@ pub struct Stats {
     pub lines: u64,
     /// Fences.
     pub fences: u64,
-    /// Frames that were logged.
+    /// Changes of frames, or runs of bytes, that were logged.
     pub frames: u64,
-    /// Their bytes, with their places.
+    /// Bytes that were logged.
     pub bytes: u64,
     /// Times that the logs were replayed.
     pub recoveries: u64,
+    /// Bytes that were stored before the commit, and not logged.
+    pub direct: u64,
+    /// Pages of B-trees that were laid out for their frames.
+    pub placed: u64,
+    /// Pages that were logged as SQLite wrote them: those that are none of a B-tree, and all in mode `full`.
+    pub exact: u64,
+    /// Commits that went by bytes and not by pages.
+    pub bytewise: u64,
+    /// Pages that took another frame.
+    pub moved: u64,
+    /// Pages that were taken home.
+    pub home: u64,
+    /// Commits that recoveries stored again.
+    pub replayed: u64,
 }
 
 impl Stats {
     /// The counts as a line of JSON.
     pub fn json(&self) -> String {
-        let Self { commits, lines, fences, frames, bytes, recoveries } = self;
-        format!(
-            "{{\"commits\":{commits},\"lines\":{lines},\"fences\":{fences},\"frames\":{frames},\"bytes\":{bytes},\"recoveries\":{recoveries}}}"
-        )
+        let counts = [
+            ("commits", self.commits),
+            ("lines", self.lines),
+            ("fences", self.fences),
+            ("frames", self.frames),
+            ("bytes", self.bytes),
+            ("recoveries", self.recoveries),
+            ("direct", self.direct),
+            ("placed", self.placed),
+            ("exact", self.exact),
+            ("bytewise", self.bytewise),
+            ("moved", self.moved),
+            ("home", self.home),
+            ("replayed", self.replayed),
+        ];
+        let all: Vec<String> =
+            counts.iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();
+        format!("{{{}}}", all.join(","))
     }
 }

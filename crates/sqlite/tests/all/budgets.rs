@@ -29,9 +29,11 @@ fn cost(key: impl Fn(&mut SmallRng, i64) -> i64) -> (u64, u64) {
 }
 
 #[test]
-fn an_insert_takes_one_fence_and_no_more_lines_than_today() {
+fn an_insert_takes_one_fence_and_few_lines() {
     let (lines, fences) = cost(|_, number| number);
-    assert!(lines <= 600 && fences == 100, "ascending: {lines} hundredths of a line, {fences}");
+    println!("ascending: {lines} hundredths of a line");
+    assert!(lines <= 450 && fences == 100, "ascending: {lines} hundredths of a line, {fences}");
     let (lines, fences) = cost(|random, _| random.random_range(0..1 << 40));
-    assert!(lines <= 3600 && fences == 100, "random: {lines} hundredths of a line, {fences}");
+    println!("random: {lines} hundredths of a line");
+    assert!(lines <= 1350 && fences == 100, "random: {lines} hundredths of a line, {fences}");
 }

@@ -188,3 +188,77 @@ fn a_marker_that_is_cleared_stays_so_once_there_is_another_side_file() {
     let states = cut_power_after_kills(&closing, next, check);
     assert!(states > 50, "{states}");
 }
+
+#[test]
+fn who_dies_while_the_file_grows_has_begun_a_commit() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    commit(&mut one, &page(1, 7));
+    let before = file_bytes(&memory);
+    let trace = trace(&memory, || {
+        one.write(PAGE as u64, &[1; 30 * PAGE]).unwrap();
+        one.commit().unwrap();
+    });
+    let mut grown = 0;
+    trace.process_states(|events, image| {
+        let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+        let mut other = Store::attach(media(&memory), file_bytes(&memory)).unwrap();
+        let whole = refresh(&mut other, || file_bytes(&memory));
+        // Nobody would make its length durable before it counts on it.
+        if file_bytes(&memory) > before && whole {
+            assert_eq!(other.size(), 31 * PAGE as u64, "behind event {events}");
+        } else if file_bytes(&memory) > before {
+            grown += 1;
+        }
+    });
+    assert!(grown > 3, "{grown}");
+}
+
+/// The files that stock SQLite makes of inserts in random order.
+fn files_of_inserts() -> Vec<Vec<u8>> {
+    let directory = crate::sql::folder();
+    let path = directory.path().join("db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute_batch("PRAGMA page_size = 512; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
+        .unwrap();
+    let insert = |number: i64| {
+        let sql = format!("INSERT INTO t VALUES({}, hex(zeroblob(20)))", number * 7919 % 1009);
+        connection.execute_batch(&sql).unwrap();
+        std::fs::read(&path).unwrap()
+    };
+    (0..300).map(insert).collect()
+}
+
+#[test]
+fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
+    let files = files_of_inserts();
+    let last = files.last().unwrap();
+    for spare in [0, 512, 4096] {
+        let memory = new();
+        let limited = perdura_sqlite::store::connection::Media {
+            data: perdura_sqlite::store::region::Region::new(
+                memory.clone(),
+                SIDE,
+                last.len() as u64 + spare,
+            ),
+            ..media(&memory)
+        };
+        let mut store = Store::open(limited, 0, 1, SLOT).unwrap();
+        for file in &files {
+            store.write(0, file).unwrap();
+            store.commit().unwrap();
+        }
+        assert!(store.stats().moved > 10, "{:?}", store.stats());
+        store.bring_home().unwrap();
+        store.settle().unwrap();
+        assert!(store.stats().home > 10, "{:?}", store.stats());
+        store.make_plain().unwrap();
+        let mut plain = vec![0; last.len()];
+        media(&memory).data.read_into(0, &mut plain).unwrap();
+        let directory = crate::sql::folder();
+        let path = directory.path().join("db");
+        std::fs::write(&path, plain).unwrap();
+        assert_eq!(crate::sql::rows(&crate::sql::stock(&path)).len(), 300);
+    }
+}

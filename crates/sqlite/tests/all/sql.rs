@@ -266,6 +266,7 @@ fn pragmas_answer_and_refuse_what_is_not_built() {
     }
     connection.execute_batch("CREATE TABLE t(a, b)").unwrap();
     assert_eq!(stats(&connection, "commits"), 1);
+    assert!(stats(&connection, "exact") > 0, "in mode full");
     assert!(ask("perdura_stats").unwrap().starts_with('{'));
 }
 
@@ -297,8 +298,9 @@ fn who_commits_next_makes_durable_what_another_one_has_put_in_place() {
     let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
     one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(0, 'x')").unwrap();
     other.execute_batch("INSERT INTO t VALUES(1, 'y')").unwrap();
-    // More than a slot has room for.
+    // More than a slot has room for, in pages that there are already.
     one.execute_batch("INSERT INTO t VALUES(2, hex(randomblob(400000)))").unwrap();
+    one.execute_batch("UPDATE t SET b = hex(randomblob(400000)) WHERE a = 2").unwrap();
     let before = stats(&other, "lines");
     other.execute_batch("INSERT INTO t VALUES(3, 'z')").unwrap();
     let lines = stats(&other, "lines") - before;
@@ -339,4 +341,61 @@ fn opening_while_the_last_one_closes_is_never_refused() {
         }
     });
     assert_eq!(rows(&stock(&path)).len(), 180);
+}
+
+#[test]
+fn connections_read_pages_that_others_have_moved() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let connections = [open(&path).unwrap(), open(&path).unwrap(), open(&path).unwrap()];
+    let model = Connection::open_in_memory().unwrap();
+    for one in [&model, &connections[0]] {
+        one.execute_batch("PRAGMA page_size = 512; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
+            .unwrap();
+    }
+    let mut random = SmallRng::seed_from_u64(11);
+    for step in 0..900 {
+        let (key, many) = (random.random_range(0..100_000), random.random_range(5..60));
+        let sql = match step % 7 {
+            6 => format!("DELETE FROM t WHERE a BETWEEN {key} AND {key} + 400"),
+            _ => format!("INSERT OR IGNORE INTO t VALUES({key}, hex(zeroblob({many})))"),
+        };
+        let writer = &connections[random.random_range(0..3)];
+        for one in [&model, writer] {
+            one.execute_batch(&sql).unwrap();
+        }
+        if step % 50 == 0 {
+            let reader = &connections[random.random_range(0..3)];
+            assert_eq!(rows(reader), rows(&model), "step {step}");
+            check(reader);
+        }
+    }
+    let moved: u64 = connections.iter().map(|one| stats(one, "moved")).sum();
+    assert!(moved > 20, "{moved}");
+    connections.into_iter().for_each(|one| one.close().unwrap());
+    assert_eq!(rows(&stock(&path)), rows(&model));
+}
+
+#[test]
+fn what_is_deleted_is_zeroed_if_sqlite_deletes_securely() {
+    let directory = folder();
+    for secure in [true, false] {
+        let path = directory.path().join(format!("{secure}"));
+        let connection = open(&path).unwrap();
+        connection
+            .execute_batch(&format!(
+                "PRAGMA secure_delete = {secure}; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)"
+            ))
+            .unwrap();
+        for number in 0..200 {
+            let sql = format!("INSERT INTO t VALUES({}, 'secret{number}')", number * 7919 % 1000);
+            connection.execute_batch(&sql).unwrap();
+        }
+        connection.execute_batch("DELETE FROM t WHERE b LIKE 'secret%'").unwrap();
+        let found = std::fs::read(&path).unwrap().windows(6).any(|bytes| bytes == b"secret");
+        assert_eq!(found, !secure);
+        connection.close().unwrap();
+        let found = std::fs::read(&path).unwrap().windows(6).any(|bytes| bytes == b"secret");
+        assert_eq!(found, !secure);
+    }
 }

@@ -1,0 +1,177 @@
+//! Steps 2 and 3 of a commit that goes by pages ([`crate::store::connection`]).
+
+use std::collections::BTreeSet;
+
+use pm::{LineSet, Memory};
+
+use crate::store::carry::{FrameLine, Unflushed};
+use crate::store::connection::{Lines, Store};
+use crate::store::error::Result;
+use crate::store::layout::LOGGED_AT;
+use crate::store::page1;
+use crate::store::pages::{Plan, moves, place_of};
+use crate::store::record::{Part, RUN_BYTES};
+use crate::store::replay::{Restored, replay};
+use crate::store::slot::Entry;
+use crate::store::span::{LINE_BYTES, Span};
+
+const LINE: u64 = LINE_BYTES as u64;
+
+impl<M: Memory> Store<M> {
+    fn page_bytes(&self) -> u64 {
+        u64::from(self.side.table.page_bytes)
+    }
+
+    /// Logs a plan, and puts it in place.
+    pub(super) fn log_pages(&mut self, size: u64, plan: &Plan) -> Result<()> {
+        let number = self.last + 1;
+        self.side.begin(number);
+        let sized = (size != self.size).then_some(size);
+        let mut flushed = BTreeSet::new();
+        let direct = self.put_direct(plan, &mut flushed);
+        let parts = self.carry(plan, sized.is_some(), &mut flushed);
+        let mut record = Vec::new();
+        parts.iter().for_each(|part| part.encode(&mut record));
+        let mut lines = std::mem::take(&mut self.stored);
+        let entry = Entry { number, size: sized, pages: true, bytes: &record, direct };
+        self.side.log(&entry, &mut lines.side);
+        for line in flushed {
+            self.note_line(line, &mut lines.data);
+        }
+        self.acknowledge(&mut lines)?;
+        self.put_parts(&replay(&plan.parts, None, self.page_bytes() as usize), &mut lines.data);
+        for step in plan.moves() {
+            self.side.put_page(step, &mut lines.side);
+        }
+        self.stats.moved += plan.moves().count() as u64;
+        self.stats.frames += plan.parts.len() as u64;
+        self.stats.bytes += record.len() as u64;
+        self.in_its_place(number, size, &plan.counters, lines);
+        self.last_by_pages = Some(true);
+        Ok(())
+    }
+
+    /// Stores what goes where nothing is; returns the checksum over it.
+    fn put_direct(&mut self, plan: &Plan, flushed: &mut BTreeSet<FrameLine>) -> u32 {
+        let mut check = 0;
+        for (part, image) in plan.parts.iter().zip(&plan.images) {
+            for run in &part.direct {
+                let bytes = run.of(image);
+                check = crc32c::crc32c_append(check, bytes);
+                self.data.copy(place_of(part.frame, self.page_bytes()) + run.at as u64, bytes);
+                flushed.extend(lines_of(part.frame, *run));
+                self.stats.direct += bytes.len() as u64;
+            }
+        }
+        check
+    }
+
+    /// The parts that are logged: those of the plan, with what is carried on of the commit before. What is
+    /// not carried on is flushed.
+    fn carry(&mut self, plan: &Plan, sized: bool, flushed: &mut BTreeSet<FrameLine>) -> Vec<Part> {
+        let mut parts = plan.parts.clone();
+        // A line that is flushed anyway needs nothing. In a frame that nobody had, an image is not all there is.
+        let (direct, carries) = (&*flushed, |frame| {
+            parts.iter().any(|part| part.frame == frame && !part.logged.is_empty())
+        });
+        let taken = self.unflushed.take(|line| direct.contains(&line) || !carries(line.frame));
+        let stored: Vec<(u32, Span)> =
+            parts.iter().filter(|part| part.frame != 1).flat_map(behind).collect();
+        let bytes = plan.record_bytes();
+        let head = LOGGED_AT + if sized { 8 } else { 0 };
+        let room = match self.side.fits(bytes + 2 * LINE) {
+            true => (head + bytes).next_multiple_of(LINE) - head - bytes,
+            false => 0,
+        };
+        let carried = self.unflushed.commit(&stored, room as usize, RUN_BYTES);
+        flushed.extend(taken.into_iter().chain(carried.flush));
+        for (frame, run) in carried.logged {
+            let at = parts.iter().position(|part| part.frame == frame);
+            let at = at.expect("only what this commit stores to is carried on");
+            parts[at].logged.push(run);
+            parts[at].bytes.extend_from_slice(run.of(&plan.images[at]));
+        }
+        parts
+    }
+
+    /// Adds a line of a frame to `lines`.
+    pub(super) fn note_line(&self, line: FrameLine, lines: &mut LineSet) {
+        let at = place_of(line.frame, self.page_bytes()) + line.line as u64 * LINE;
+        self.data.note(lines, at, LINE);
+    }
+
+    /// Makes stores of recovery, or of step 3. The lines of page 1 are added to `lines`.
+    #[track_caller]
+    pub(super) fn put_parts(&self, stores: &[Restored], lines: &mut LineSet) {
+        for store in stores {
+            let zeros;
+            let bytes = match store.bytes {
+                Some(bytes) => bytes,
+                None => {
+                    zeros = vec![0; store.len];
+                    &zeros[..]
+                }
+            };
+            let at = place_of(store.frame, self.page_bytes()) + store.at as u64;
+            for part in page1::all_but_counters(at, store.len) {
+                self.data.copy(at + part.start as u64, &bytes[part]);
+            }
+            if store.frame == 1 {
+                self.data.note(lines, at, store.len as u64);
+            }
+        }
+    }
+
+    /// Takes over what another connection has stored in step 3.
+    pub(super) fn note_parts(&mut self, parts: &[Part]) {
+        let stored: Vec<(u32, Span)> = parts.iter().flat_map(behind).collect();
+        let (first, others): (Vec<_>, Vec<_>) = stored.into_iter().partition(|run| run.0 == 1);
+        self.unflushed = Unflushed::new();
+        self.unflushed.commit(&others, 0, RUN_BYTES);
+        for (frame, run) in first {
+            for line in lines_of(frame, run) {
+                let at = line.line as u64 * LINE;
+                self.data.note(&mut self.stored.data, at, LINE);
+            }
+        }
+        for step in moves(parts) {
+            self.side.note_page(step, &mut self.stored.side);
+        }
+    }
+
+    /// Adds the lines of all direct stores to `lines`.
+    pub(super) fn note_direct(&self, parts: &[Part], lines: &mut Lines) {
+        for part in parts {
+            for line in part.direct.iter().flat_map(|run| lines_of(part.frame, *run)) {
+                self.note_line(line, &mut lines.data);
+            }
+        }
+    }
+
+    /// The checksum over what is where direct stores were made.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(super) fn check_direct(&self, parts: &[Part]) -> Result<u32> {
+        let (mut check, mut bytes) = (0, Vec::new());
+        for part in parts {
+            for run in &part.direct {
+                bytes.resize(run.bytes, 0);
+                let at = place_of(part.frame, self.page_bytes()) + run.at as u64;
+                self.data.read_into(at, &mut bytes)?;
+                check = crc32c::crc32c_append(check, &bytes);
+            }
+        }
+        Ok(check)
+    }
+}
+
+/// The runs of a part that are stored behind the commit, with the frame.
+fn behind(part: &Part) -> impl Iterator<Item = (u32, Span)> + '_ {
+    part.logged.iter().chain(&part.erased).map(|run| (part.frame, *run))
+}
+
+/// The lines of a frame that a run is in.
+fn lines_of(frame: u32, run: Span) -> impl Iterator<Item = FrameLine> {
+    (run.at / LINE_BYTES..=(run.end() - 1) / LINE_BYTES).map(move |line| FrameLine { frame, line })
+}

@@ -1,0 +1,209 @@
+//! The changes that a commit makes, page by page: a page is laid out for the frame that it will be in.
+//!
+//! A page takes the frame that has most of it ([`crate::store::matching`]); cells that the frame has
+//! stay where they are, and new ones go where nothing is ([`crate::store::place`]). A page that is none of a B-tree
+//! is logged as SQLite wrote it, as far as its frame has other bytes.
+
+use std::collections::BTreeSet;
+
+use pm::Memory;
+
+use crate::store::connection::Store;
+use crate::store::error::Result;
+use crate::store::layout::{COUNTERS, GRANULE};
+use crate::store::matching::{Touched, assign};
+use crate::store::mode::Mode;
+use crate::store::page1;
+use crate::store::parse::{PAGES_MAX, Page, Shape};
+use crate::store::permutation::Move;
+use crate::store::place::{Frame, Placed, exact, place};
+use crate::store::record::Part;
+use crate::store::span::Span;
+
+/// In a commit of more pages none takes another frame: most of it is new, or all of it is rewritten.
+const MOVERS_MAX: usize = 256;
+
+/// The bytes at [`COUNTERS`].
+pub(crate) type Counters = [Vec<u8>; 2];
+
+/// All changes of a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) parts: Vec<Part>,
+    /// The frames' bytes behind the commit, in the order of the parts, as far as it stores any.
+    pub(crate) images: Vec<Vec<u8>>,
+    /// Page 1's, which are not among the changes.
+    pub(crate) counters: Option<Counters>,
+    /// Pages that were laid out for their frames.
+    pub(crate) placed: u64,
+    /// Pages that are logged as SQLite wrote them.
+    pub(crate) exact: u64,
+}
+
+impl Plan {
+    /// The pages that take another frame.
+    pub(crate) fn moves(&self) -> impl Iterator<Item = Move> + '_ {
+        moves(&self.parts)
+    }
+
+    /// Bytes of the record, without what is carried on.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.record_bytes() as u64).sum()
+    }
+}
+
+/// The pages that take another frame.
+pub(crate) fn moves(parts: &[Part]) -> impl Iterator<Item = Move> + '_ {
+    let step = |part: &Part| part.moved.map(|page| Move { page, frame: part.frame });
+    parts.iter().filter_map(step)
+}
+
+/// A page that a transaction has written.
+struct Written {
+    page: u32,
+    image: Vec<u8>,
+    /// The frame that the page is in, and its bytes.
+    frame: u32,
+    held: Vec<u8>,
+    /// The database had no such page.
+    fresh: bool,
+}
+
+/// The place of a frame in the database's file.
+pub(crate) fn place_of(frame: u32, page_bytes: u64) -> u64 {
+    (u64::from(frame) - 1) * page_bytes
+}
+
+impl<M: Memory> Store<M> {
+    /// The changes that make pages what is staged.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(crate) fn plan(&self, size: u64, shape: Shape) -> Result<Plan> {
+        let mut plan = Plan::default();
+        let written = self.written(size, shape, &mut plan)?;
+        let kinds = Kinds {
+            shape,
+            free: shape.usable() == shape.page_bytes()
+                && size.max(self.size) / (shape.page_bytes() as u64) < u64::from(PAGES_MAX),
+        };
+        let takes = self.takes(&written, kinds);
+        for (now, from) in written.iter().zip(takes) {
+            let from = &written[from];
+            let held = if from.fresh { Frame::Fresh } else { Frame::Holds(&from.held) };
+            let placed = self.placed(now, held, &from.held, kinds, &mut plan);
+            let moved = (now.frame != from.frame).then_some(now.page);
+            let Placed { image, direct, logged, erased } = placed;
+            if moved.is_some() || !(direct.is_empty() && logged.is_empty() && erased.is_empty()) {
+                let bytes = logged.iter().flat_map(|run| run.of(&image)).copied().collect();
+                let part = Part { frame: from.frame, moved, direct, logged, erased, bytes };
+                plan.parts.push(part);
+                plan.images.push(image);
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The pages that are other ones than in their frames.
+    fn written(&self, size: u64, shape: Shape, plan: &mut Plan) -> Result<Vec<Written>> {
+        let bytes = shape.page_bytes() as u64;
+        let staged = self.stage.granules.keys();
+        let pages: BTreeSet<u64> = staged
+            .flat_map(|number| {
+                let end = ((number + 1) * GRANULE).min(size);
+                number * GRANULE / bytes..end.div_ceil(bytes)
+            })
+            .collect();
+        let mut written = Vec::new();
+        for at in pages.into_iter().map(|page| page * bytes) {
+            let page = (at / bytes) as u32 + 1;
+            let frame = self.side.frame(page)?;
+            let (mut image, mut held) = (vec![0; bytes as usize], vec![0; bytes as usize]);
+            self.staged(at, &mut image)?;
+            self.data.read_into(place_of(frame, bytes), &mut held)?;
+            if page == 1 {
+                page1::mark(&mut image, self.side.tag);
+                plan.counters = Some(COUNTERS.map(|range| {
+                    let bytes = image[range.clone()].to_vec();
+                    image[range.clone()].copy_from_slice(&held[range]);
+                    bytes
+                }));
+            }
+            // Page 1 has counters that are stored by themselves: nothing of its header is stored directly.
+            let fresh = page > 1 && at >= self.size;
+            if fresh || image != held {
+                written.push(Written { page, image, frame, held, fresh });
+            }
+        }
+        Ok(written)
+    }
+
+    /// Returns for each page the one whose frame it takes, by their places in `written`.
+    fn takes(&self, written: &[Written], kinds: Kinds) -> Vec<usize> {
+        if self.mode() == Mode::Full || written.len() > MOVERS_MAX {
+            return (0..written.len()).collect();
+        }
+        let parsed: Vec<[Option<Page>; 2]> = written
+            .iter()
+            .map(|page| {
+                let old = kinds.parse(page.page, &page.held).filter(|_| !page.fresh);
+                [old, kinds.parse(page.page, &page.image)]
+            })
+            .collect();
+        let touched: Vec<Touched> = written
+            .iter()
+            .zip(&parsed)
+            .map(|(page, [old, new])| Touched {
+                old: old.as_ref(),
+                new: new.as_ref(),
+                stays: page.page == 1,
+                fresh: page.fresh,
+            })
+            .collect();
+        assign(&touched)
+    }
+
+    /// A page in the form in which it will be in a frame that has `there`.
+    fn placed(
+        &self,
+        now: &Written,
+        held: Frame,
+        there: &[u8],
+        kinds: Kinds,
+        plan: &mut Plan,
+    ) -> Placed {
+        if self.mode() == Mode::Full {
+            plan.exact += 1;
+            let logged = vec![Span::new(0, now.image.len())];
+            let image = now.image.clone();
+            return Placed { image, direct: Vec::new(), logged, erased: Vec::new() };
+        }
+        let Some(new) = kinds.parse(now.page, &now.image) else {
+            plan.exact += 1;
+            return exact(&now.image, held);
+        };
+        plan.placed += 1;
+        let mut placed = place(&new, held, self.erases);
+        if matches!(held, Frame::Fresh) {
+            placed.erased.retain(|run| run.of(there).iter().any(|byte| *byte != 0));
+        }
+        placed
+    }
+}
+
+/// How pages are told from each other.
+#[derive(Clone, Copy)]
+struct Kinds {
+    shape: Shape,
+    /// Pages of B-trees may be laid out anew: extensions have no bytes of a page, and the database has so few
+    /// pages that no other one looks like one.
+    free: bool,
+}
+
+impl Kinds {
+    /// The page of a B-tree that `image` is.
+    fn parse(self, page: u32, image: &[u8]) -> Option<Page<'_>> {
+        let may_be = self.free && !self.shape.is_pointer_map(page);
+        may_be.then(|| Page::parse(image, self.shape, page == 1)).flatten()
+    }
+}

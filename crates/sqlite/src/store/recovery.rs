@@ -1,0 +1,164 @@
+//! Recovery: what the slots have is stored again, and nothing of it counts any more.
+//!
+//! 1. The slot with the smaller number counts if its record is whole; the other one if what it has stored
+//!    directly is there, too. That the newer one was begun says that all of the older one was durable.
+//! 2. Flush both, and what they have stored directly: a killed process may have stored all of it, and
+//!    nothing of it be durable. **Fence.**
+//! 3. Store the rest of the older one, but for the bytes that the newer one has stored directly, then that of the
+//!    newer one. **Fence.**
+//! 4. Settle: both are durable where they belong. From now on others store where they have stored directly.
+//!    **Fence.**
+
+use pm::{LineSet, Memory};
+
+use crate::store::carry::Unflushed;
+use crate::store::connection::{Lines, Store};
+use crate::store::error::{Result, StoreError};
+use crate::store::frames::Frames;
+use crate::store::layout::HEADER_BYTES;
+use crate::store::page1;
+use crate::store::pages::{moves, place_of};
+use crate::store::record::Part;
+use crate::store::replay::replay;
+use crate::store::slot::{Body, Logged};
+
+impl<M: Memory> Store<M> {
+    /// Replays what is committed. The caller has the database to himself.
+    ///
+    /// # Errors
+    /// The medium fails, or the file is shorter than what is committed.
+    pub fn recover(&mut self) -> Result<()> {
+        self.side.look()?;
+        let mut lines = Lines::default();
+        self.note_marker(&mut lines);
+        let found = self.counting(&mut lines)?;
+        self.fence(&mut lines);
+        let size = found.iter().rev().find_map(|logged| logged.size);
+        let size = size.map_or_else(|| self.side.size(), Ok)?;
+        self.has_bytes(size)?;
+        self.replay(&found, &mut lines);
+        if !found.is_empty() && size >= HEADER_BYTES {
+            page1::raise_counters(&self.data, &mut lines.data)?;
+        }
+        self.side.set_size(size, &mut lines.side);
+        self.fence(&mut lines);
+        // Numbers only grow: others remember the last one that they have seen.
+        let (begun, _) = self.side.progress()?;
+        let before = begun.max(self.side.settled()?);
+        let last = found.last().map_or(before, |logged| logged.number);
+        self.side.set_settled(last, &mut lines.side);
+        self.fence(&mut lines);
+        self.side.begin(last);
+        self.side.applied(last);
+        (self.last, self.size, self.marked) = (last, size, true);
+        (self.marker_is_durable, self.last_by_pages) = (true, None);
+        (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
+        self.stats.recoveries += 1;
+        self.stats.replayed += found.len() as u64;
+        self.healthy()
+    }
+
+    /// The commits that count, the older one first; the other slots are emptied.
+    fn counting(&self, lines: &mut Lines) -> Result<Vec<Logged>> {
+        let mut found: Vec<Logged> = Vec::new();
+        for number in 0..2 {
+            match self.side.read(number)? {
+                Some(logged) => found.push(logged),
+                None => self.side.empty(number, &mut lines.side),
+            }
+        }
+        found.sort_unstable_by_key(|logged| logged.number);
+        if let [older, newer] = &found[..] {
+            if older.number + 1 != newer.number {
+                return Err(StoreError::SideDamaged("the numbers of its slots do not follow"));
+            }
+            if matches!(older.body, Body::Pages(_)) != matches!(newer.body, Body::Pages(_)) {
+                return Err(StoreError::SideDamaged("one of its slots goes by pages"));
+            }
+        }
+        for logged in &found {
+            self.fits(logged)?;
+        }
+        if let Some(newest) = found.pop_if(|newest| self.is_cut_off(newest)) {
+            self.side.empty(newest.number, &mut lines.side);
+            if found.last().is_some_and(|older| self.is_cut_off(older)) {
+                let why = "a commit has lost what it stored directly";
+                return Err(StoreError::SideDamaged(why));
+            }
+        }
+        for logged in &found {
+            self.side.note(logged, &mut lines.side);
+            if let Body::Pages(parts) = &logged.body {
+                self.note_direct(parts, lines);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns whether the file is shorter than what a commit has stored, or the table.
+    fn fits(&self, logged: &Logged) -> Result<()> {
+        match &logged.body {
+            Body::Pages(parts) => {
+                let page_bytes = u64::from(self.side.table.page_bytes);
+                let last = parts.iter().map(|part| part.frame).max().unwrap_or(1);
+                if moves(parts).any(|step| step.page > self.side.table.entries) {
+                    return Err(StoreError::SideDamaged("its table has no entry for a page"));
+                }
+                self.has_bytes(place_of(last, page_bytes) + page_bytes)
+            }
+            Body::Bytes(frames) => {
+                let mut last = 0;
+                Frames::each(frames, |at, bytes| last = last.max(at + bytes.len() as u64));
+                self.has_bytes(last)
+            }
+        }
+    }
+
+    fn has_bytes(&self, wanted: u64) -> Result<()> {
+        let found = self.data.len();
+        if wanted > found { Err(StoreError::Cut { found, wanted }) } else { Ok(()) }
+    }
+
+    /// Returns whether something is not there that the newest commit has stored directly.
+    fn is_cut_off(&self, logged: &Logged) -> bool {
+        match &logged.body {
+            // Where it cannot be read, nothing is.
+            Body::Pages(parts) => self.check_direct(parts).ok() != Some(logged.direct),
+            Body::Bytes(_) => false,
+        }
+    }
+
+    /// Step 3.
+    fn replay(&self, found: &[Logged], lines: &mut Lines) {
+        let mut records: Vec<&[Part]> = Vec::new();
+        for logged in found {
+            match &logged.body {
+                Body::Pages(parts) => records.push(parts),
+                Body::Bytes(frames) => self.put_frames(frames, &mut lines.data),
+            }
+        }
+        let Some((older, newer)) = records.split_first() else { return };
+        let stores = replay(older, newer.first().copied(), self.side.table.page_bytes as usize);
+        self.put_parts(&stores, &mut lines.data);
+        let page_bytes = u64::from(self.side.table.page_bytes);
+        for store in &stores {
+            let at = place_of(store.frame, page_bytes) + store.at as u64;
+            self.data.note(&mut lines.data, at, store.len as u64);
+        }
+        for step in records.iter().flat_map(|parts| moves(parts)) {
+            self.side.put_page(step, &mut lines.side);
+        }
+    }
+
+    /// Stores frames where they belong.
+    #[track_caller]
+    pub(super) fn put_frames(&self, frames: &[u8], lines: &mut LineSet) {
+        let whole = Frames::each(frames, |at, bytes| {
+            for part in page1::all_but_counters(at, bytes.len()) {
+                self.data.copy(at + part.start as u64, &bytes[part]);
+            }
+            self.data.note(lines, at, bytes.len() as u64);
+        });
+        assert!(whole, "they have been checked, or made here");
+    }
+}

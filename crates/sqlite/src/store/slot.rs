@@ -1,0 +1,191 @@
+//! The log: the two slots of a side file, in which commits are logged by turns.
+//!
+//! A commit is there if its slot matches its checksum, and what it has stored directly another one: all
+//! of that becomes durable with one fence, in whatever order its lines do.
+//!
+//! What a commit logs is [pages](Body::Pages), a record for frames of pages, or, where there are no
+//! such, [bytes](Body::Bytes) of the database. Two slots that count have the same of the two.
+
+use pm::{LineSet, Memory};
+
+use crate::store::error::Result;
+use crate::store::frames::Frames;
+use crate::store::layout::{LOGGED_AT, MARK_AT, NUMBER_AT, SLOTS_AT, WORDS_MAX};
+use crate::store::record::{Part, decode};
+use crate::store::side::{Side, check};
+
+/// The slot is not empty.
+const THERE: u32 = 1;
+/// A word has the new size of the database.
+const SIZED: u32 = 2;
+/// A word has the bytes of what is logged, which is behind the table.
+const FAR: u32 = 4;
+/// What is logged is a record of pages.
+const PAGES: u32 = 8;
+/// The bits of the flags; above them are the bytes of what the slot has.
+const FLAG_BITS: u32 = 4;
+
+/// A commit as it is logged.
+#[derive(Debug)]
+pub(crate) struct Entry<'e> {
+    pub(crate) number: u64,
+    /// The size of the database, if it is another one than before.
+    pub(crate) size: Option<u64>,
+    /// What is logged is a record of pages.
+    pub(crate) pages: bool,
+    pub(crate) bytes: &'e [u8],
+    /// The checksum over what was stored directly.
+    pub(crate) direct: u32,
+}
+
+/// What a slot has logged.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Changes of frames.
+    Pages(Vec<Part>),
+    /// Runs of bytes of the database.
+    Bytes(Vec<u8>),
+}
+
+/// A commit that a slot has.
+#[derive(Debug)]
+pub(crate) struct Logged {
+    pub(crate) number: u64,
+    /// The size of the database, if it is another one than before.
+    pub(crate) size: Option<u64>,
+    pub(crate) body: Body,
+    /// The checksum over what was stored directly.
+    pub(crate) direct: u32,
+    /// The bytes of the slot that are used.
+    used: u64,
+    /// The bytes of what is logged behind the table.
+    far: u64,
+}
+
+impl<M: Memory> Side<M> {
+    fn slot(&self, number: u64) -> u64 {
+        SLOTS_AT + number % 2 * self.slot_bytes
+    }
+
+    /// Returns whether so many bytes fit into a slot.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        bytes <= self.slot_bytes - LOGGED_AT - 8 * WORDS_MAX && bytes < 1 << (u32::BITS - FLAG_BITS)
+    }
+
+    /// Makes room for what does not fit into a slot.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn grow(&self, bytes: u64) -> Result<()> {
+        Ok(self.region.grow(self.behind() + bytes)?)
+    }
+
+    /// Empties the slot of a number.
+    #[track_caller]
+    pub(crate) fn empty(&self, number: u64, lines: &mut LineSet) {
+        let at = self.slot(number) + MARK_AT;
+        self.region.store(at, 0);
+        self.region.note(lines, at, 8);
+    }
+
+    /// Writes a commit into its slot.
+    pub(crate) fn log(&self, entry: &Entry, lines: &mut LineSet) {
+        let (slot, bytes) = (self.slot(entry.number), entry.bytes.len() as u64);
+        let far = !self.fits(bytes);
+        let mut words = Vec::new();
+        let mut flags = THERE;
+        if let Some(size) = entry.size {
+            flags |= SIZED;
+            words.push(size);
+        }
+        if entry.pages {
+            flags |= PAGES;
+        }
+        if far {
+            flags |= FAR;
+            words.push(bytes);
+            self.region.copy(self.behind(), entry.bytes);
+            self.region.note(lines, self.behind(), bytes);
+        } else {
+            flags |= (bytes as u32) << FLAG_BITS;
+        }
+        let mut at = slot + LOGGED_AT;
+        for word in &words {
+            self.region.store(at, *word);
+            at += 8;
+        }
+        if !far {
+            self.region.copy(at, entry.bytes);
+            at += bytes;
+        }
+        self.region.store(slot + NUMBER_AT, number_word(entry.number, entry.direct));
+        let mark = self.mark(flags, entry.number, entry.direct, &words, entry.bytes);
+        self.region.store(slot + MARK_AT, mark);
+        self.region.note(lines, slot, at - slot);
+    }
+
+    fn mark(&self, flags: u32, number: u64, direct: u32, words: &[u64], bytes: &[u8]) -> u64 {
+        let mut all = vec![self.tag, number, u64::from(direct), u64::from(flags)];
+        all.extend(words);
+        u64::from(check(&all, bytes)) << 32 | u64::from(flags)
+    }
+
+    /// Adds the lines of a commit that was logged to `lines`.
+    pub(crate) fn note(&self, logged: &Logged, lines: &mut LineSet) {
+        self.region.note(lines, self.slot(logged.number), logged.used);
+        self.region.note(lines, self.behind(), logged.far);
+    }
+
+    /// The commit in the slot of a number, if it matches its checksum and is not settled. What it has
+    /// stored directly is another question.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(crate) fn read(&self, number: u64) -> Result<Option<Logged>> {
+        let slot = self.slot(number);
+        let (mark, word) = (self.region.load(slot + MARK_AT)?, self.region.load(slot + NUMBER_AT)?);
+        let (flags, direct) = (mark as u32, (word >> 32) as u32);
+        let settled = self.settled()?;
+        // A slot that counts is one of the last two, and they are not far behind what is settled.
+        let ahead = (word as u32).wrapping_sub(settled as u32).cast_signed();
+        if flags & THERE == 0 || ahead <= 0 {
+            return Ok(None);
+        }
+        let found = settled + u64::from(ahead.cast_unsigned());
+        let mut words = Vec::new();
+        for _ in 0..(flags & (SIZED | FAR)).count_ones() {
+            words.push(self.region.load(slot + LOGGED_AT + 8 * words.len() as u64)?);
+        }
+        let behind_words = LOGGED_AT + 8 * words.len() as u64;
+        let far = if flags & FAR == 0 { 0 } else { *words.last().expect("it has that word") };
+        let near = u64::from(flags >> FLAG_BITS);
+        let (at, bytes, room) = match flags & FAR {
+            0 => (slot + behind_words, near, self.slot_bytes - behind_words),
+            _ => (self.behind(), far, self.region.len().saturating_sub(self.behind())),
+        };
+        if found % 2 != number % 2 || bytes > room {
+            return Ok(None);
+        }
+        let mut logged = vec![0; bytes as usize];
+        self.region.read_into(at, &mut logged)?;
+        if self.mark(flags, found, direct, &words, &logged) != mark {
+            return Ok(None);
+        }
+        let size = if flags & SIZED == 0 { None } else { Some(words[0]) };
+        let pages = flags & PAGES != 0;
+        let Some(body) = self.body(pages, logged) else { return Ok(None) };
+        let used = behind_words + if flags & FAR == 0 { bytes } else { 0 };
+        Ok(Some(Logged { number: found, size, body, direct, used, far }))
+    }
+
+    fn body(&self, pages: bool, logged: Vec<u8>) -> Option<Body> {
+        if pages {
+            return decode(&logged, self.table.page_bytes as usize).map(Body::Pages);
+        }
+        Frames::each(&logged, |_, _| {}).then_some(Body::Bytes(logged))
+    }
+}
+
+fn number_word(number: u64, direct: u32) -> u64 {
+    u64::from(direct) << 32 | u64::from(number as u32)
+}

@@ -1,0 +1,172 @@
+//! Bytes that SQLite has written and not committed, over those that are committed, page by page where its pages
+//! are.
+
+use pm::Memory;
+
+use crate::store::connection::Store;
+use crate::store::error::{Result, StoreError};
+use crate::store::layout::{GRANULE, HEADER_BYTES, WRITE_VERSION};
+use crate::store::page1;
+use crate::store::pages::place_of;
+use crate::store::stage::Granule;
+
+impl<M: Memory> Store<M> {
+    /// Bytes of the database as SQLite, above this connection, sees it.
+    pub fn size(&self) -> u64 {
+        self.stage.size.unwrap_or(self.size)
+    }
+
+    /// Bytes of what is committed that this transaction has not cut off.
+    fn kept(&self) -> u64 {
+        self.size.min(self.stage.floor)
+    }
+
+    /// Copies bytes from `at` on, and returns how many there are; the rest of `out` is zero.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub fn read(&self, at: u64, out: &mut [u8]) -> Result<usize> {
+        self.healthy()?;
+        let there = self.size().saturating_sub(at).min(out.len() as u64) as usize;
+        let (wanted, rest) = out.split_at_mut(there);
+        rest.fill(0);
+        self.committed(at, wanted)?;
+        if !self.stage.granules.is_empty() {
+            self.overlay(at, wanted);
+        }
+        if at < HEADER_BYTES && there > 0 && self.marked {
+            let mut version = [0];
+            self.committed(WRITE_VERSION as u64, &mut version)?;
+            self.overlay(WRITE_VERSION as u64, &mut version);
+            page1::show(at, wanted, version[0]);
+        }
+        self.healthy()?;
+        Ok(there)
+    }
+
+    /// Copies bytes as committed, and zeros behind their end.
+    fn committed(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        let there = self.kept().saturating_sub(at).min(out.len() as u64) as usize;
+        let (wanted, rest) = out.split_at_mut(there);
+        rest.fill(0);
+        if wanted.is_empty() { Ok(()) } else { self.in_place(at, wanted) }
+    }
+
+    /// Copies bytes from `at` on out of the frames that they are in, committed or not.
+    pub(crate) fn in_place(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        if self.side.table.entries == 0 {
+            return Ok(self.data.read_into(at, out)?);
+        }
+        let page_bytes = u64::from(self.side.table.page_bytes);
+        let mut done = 0;
+        while done < out.len() {
+            let (page, within) =
+                ((at + done as u64) / page_bytes + 1, (at + done as u64) % page_bytes);
+            let len = (page_bytes - within).min((out.len() - done) as u64) as usize;
+            let frame = self.side.frame(page as u32)?;
+            self.data
+                .read_into(place_of(frame, page_bytes) + within, &mut out[done..done + len])?;
+            done += len;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes from `at` on as they will be behind the commit.
+    pub(crate) fn staged(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        self.committed(at, out)?;
+        self.overlay(at, out);
+        Ok(())
+    }
+
+    /// Puts what is staged over bytes from `at` on.
+    fn overlay(&self, at: u64, out: &mut [u8]) {
+        let mut done = 0;
+        while done < out.len() {
+            let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
+            let len = (GRANULE - within).min((out.len() - done) as u64) as usize;
+            if let Some(granule) = self.stage.granules.get(&number) {
+                let within = within as usize;
+                out[done..done + len].copy_from_slice(&granule[within..within + len]);
+            }
+            done += len;
+        }
+    }
+
+    /// Stages bytes at `at`.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.healthy()?;
+        let size = self.size();
+        let mut done = 0;
+        while done < bytes.len() {
+            let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
+            let len = (GRANULE - within).min((bytes.len() - done) as u64) as usize;
+            let within = within as usize;
+            let granule = self.granule(number, len)?;
+            granule[within..within + len].copy_from_slice(&bytes[done..done + len]);
+            if number == 0 {
+                page1::refuse_wal(granule);
+            }
+            done += len;
+        }
+        self.stage.size = Some(size.max(at + bytes.len() as u64));
+        Ok(())
+    }
+
+    /// The staged granule of a number; one that is not staged yet has what is committed, if not all of it is
+    /// to be written.
+    pub(crate) fn granule(&mut self, number: u64, written: usize) -> Result<&mut Granule> {
+        if !self.stage.granules.contains_key(&number) {
+            let mut granule = self.stage.buffer().ok_or(StoreError::Memory)?;
+            if written < GRANULE as usize {
+                self.committed(number * GRANULE, &mut granule[..])?;
+                if number == 0 && self.marked {
+                    let version = granule[WRITE_VERSION];
+                    page1::show(0, &mut granule[..], version);
+                }
+            }
+            self.stage.granules.insert(number, granule);
+        }
+        Ok(self.stage.granules.get_mut(&number).expect("it was just put there"))
+    }
+
+    /// Stages another size: cuts the database off, or lets it end with zeros.
+    pub fn truncate(&mut self, to: u64) {
+        let size = self.size();
+        if to < size {
+            self.stage.cut(to);
+        } else if to > size {
+            self.stage.size = Some(to);
+        }
+    }
+
+    /// Forgets what is staged.
+    pub fn discard(&mut self) {
+        self.stage.clear();
+    }
+
+    /// Returns whether all that is staged is another size.
+    pub fn has_size_only(&self) -> bool {
+        self.stage.granules.is_empty() && self.stage.size.is_some_and(|size| size != self.size)
+    }
+
+    /// Stages zeros where the database grows and nothing was written, and the file has other bytes.
+    pub(crate) fn cover(&mut self, size: u64) -> Result<()> {
+        let kept = self.kept();
+        let mut there = Box::new([0; GRANULE as usize]);
+        for number in kept / GRANULE..size.div_ceil(GRANULE) {
+            if self.stage.granules.contains_key(&number) {
+                continue;
+            }
+            let (start, len) = (number * GRANULE, (size - number * GRANULE).min(GRANULE) as usize);
+            self.in_place(start, &mut there[..len])?;
+            let from = kept.saturating_sub(start).min(len as u64) as usize;
+            if there[from..len].iter().any(|byte| *byte != 0) {
+                self.granule(number, 0)?;
+            }
+        }
+        Ok(())
+    }
+}
