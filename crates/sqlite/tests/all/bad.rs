@@ -57,6 +57,32 @@ fn a_side_file_that_is_missing_or_not_its_own_or_damaged_is_refused() {
 }
 
 #[test]
+fn a_side_file_has_the_bytes_that_its_format_says_and_another_version_is_refused() {
+    let directory = folder();
+    let path = killed(directory.path(), "db", 1);
+    let (data, mut side) = (std::fs::read(&path).unwrap(), std::fs::read(side_of(&path)).unwrap());
+    let word = |at: usize| u64::from_le_bytes(side[at..at + 8].try_into().unwrap());
+    assert_eq!((&side[..8], word(8), word(24)), (&b"PerduraS"[..], 2, 256 << 10));
+    assert_eq!(word(32), u64::from(crc32c::crc32c(&side[..32])));
+    assert_eq!((data[19], &data[72..80]), (80, &side[16..24]));
+    // Two pages; two commits, both in place, none settled; no page has moved.
+    assert_eq!([64, 72, 80, 88, 96].map(word), [8192, 2, 2, 0, 4096]);
+    let (first, second) = (4096 + (256 << 10), 4096);
+    // There, with a size, by pages; and without one.
+    assert_eq!((word(first) & 15, word(first + 16), word(second) & 15), (11, 8192, 9));
+    let (low, number) = (word(second) & 0xffff_ffff, word(second + 8));
+    let record = &side[second + 16..second + 16 + (low >> 4) as usize];
+    let words = [word(16), 2, number >> 32, low].map(u64::to_le_bytes).concat();
+    let check = crc32c::crc32c_append(crc32c::crc32c(&words), record);
+    assert_eq!((number & 0xffff_ffff, word(second) >> 32), (2, u64::from(check)));
+    side[8] = 1;
+    let check = u64::from(crc32c::crc32c(&side[..32]));
+    side[32..40].copy_from_slice(&check.to_le_bytes());
+    std::fs::write(side_of(&path), side).unwrap();
+    refused(&path);
+}
+
+#[test]
 fn what_is_no_database_is_refused_as_by_stock_sqlite_and_not_changed() {
     let directory = folder();
     let path = directory.path().join("text");
