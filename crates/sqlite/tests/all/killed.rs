@@ -1,10 +1,11 @@
 //! A connection that is killed behind any store, and what the others find: those that live, and the next one.
 
-use perdura_sqlite::store::connection::Store;
+use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::error::StoreError;
-use pm::{Memory, Recording, Trace};
+use perdura_sqlite::store::region::Region;
+use pm::{Memory, Recording, Replay, Trace};
 
-use crate::explored::{DATA, SIDE, SLOT, media, recover};
+use crate::explored::{DATA, SIDE, SLOT, line_behind, media, recover};
 
 const PAGE: usize = 1024;
 /// The bytes that SQLite compares before it uses what it has read before.
@@ -236,12 +237,8 @@ fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
     let last = files.last().unwrap();
     for spare in [0, 512, 4096] {
         let memory = new();
-        let limited = perdura_sqlite::store::connection::Media {
-            data: perdura_sqlite::store::region::Region::new(
-                memory.clone(),
-                SIDE,
-                last.len() as u64 + spare,
-            ),
+        let limited = Media {
+            data: Region::new(memory.clone(), SIDE, last.len() as u64 + spare),
             ..media(&memory)
         };
         let mut store = Store::open(limited, 0, 1, SLOT).unwrap();
@@ -260,5 +257,43 @@ fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
         let path = directory.path().join("db");
         std::fs::write(&path, plain).unwrap();
         assert_eq!(crate::sql::rows(&crate::sql::stock(&path)).len(), 300);
+    }
+}
+
+#[test]
+fn the_size_of_pages_is_durable_before_a_commit_that_goes_by_them() {
+    let memory = new();
+    let limited = Media { side: Region::new(memory.clone(), 0, 4096 + 2 * SLOT), ..media(&memory) };
+    let mut one = Store::open(limited, file_bytes(&memory), 1, SLOT).unwrap();
+    commit(&mut one, &[page(1, 7), vec![8; 3 * PAGE]].concat());
+    let trace = trace(&memory, || {
+        // Pages twice as large; there is no room for it in the log.
+        let mut larger = [page(2, 7), vec![9; 11 * PAGE]].concat();
+        larger[16] = 8;
+        one.write(0, &larger).unwrap();
+        assert!(matches!(one.commit(), Err(StoreError::Full(_))));
+        one.discard();
+        one.write(PAGE as u64, &[5; PAGE]).unwrap();
+        one.commit().unwrap();
+        memory.note(1);
+        media(&memory).side.store(SIDE - 8, 1);
+    });
+    let explored = |trace: &Trace| {
+        let explored = Replay::new(trace).explore(200, 1, |image, noted| {
+            let plain = recover(&Recording::from_image(image, SIDE + DATA).unwrap())?;
+            let second = if plain[PAGE] == 5 || noted == 1 { 5 } else { 8 };
+            let wanted = [[second; PAGE], [8; PAGE], [8; PAGE]].concat();
+            if plain[PAGE..] == wanted { Ok(()) } else { Err(format!("told {noted}")) }
+        });
+        explored.failed
+    };
+    assert_eq!(explored(&trace), None);
+    let home = include_str!("../../src/store/home.rs");
+    let place = format!("home.rs{}", line_behind(home, "set_table(Table { entries: 0"));
+    let at_it = |one: &pm::Instruction| one.to_string().ends_with(&place);
+    let instructions: Vec<_> = trace.instructions().into_iter().filter(at_it).collect();
+    assert_eq!(instructions.len(), 2, "a flush and a fence");
+    for one in instructions {
+        assert_ne!(explored(&trace.without(one)), None, "{one}");
     }
 }
