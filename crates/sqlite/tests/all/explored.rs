@@ -294,7 +294,7 @@ fn explore_and_count(
 #[test]
 fn every_crash_state_is_a_whole_number_of_transactions_to_stock_sqlite() {
     for (name, mode, page_bytes, bound) in
-        [("diffs", Mode::Fash1, 1024, 24), ("full", Mode::Full, 512, 8)]
+        [("diffs", Mode::Fash1, 1024, 16), ("full", Mode::Full, 512, 6)]
     {
         let (trace, models) = recorded(name, mode, page_bytes, "incremental");
         let (explored, recovered) = explore_and_count(&trace, &models, bound, 40);
@@ -361,7 +361,7 @@ fn an_instruction_that_is_left_out_is_noticed() {
     // That one is needed behind a commit that has failed: `killed.rs` has the story.
     let home = include_str!("../../src/store/home.rs");
     live.push(format!("home.rs{}", line_behind(home, "set_table(Table { entries: 0")));
-    assert_eq!(explore(&trace, &models, 150, u64::MAX).failed, None, "with all of them");
+    assert_eq!(explore(&trace, &models, 16, u64::MAX).failed, None, "with all of them");
     let mut unnoticed = Vec::new();
     for one in trace.instructions() {
         let (name, without) = (one.to_string(), trace.without(one));
