@@ -10,9 +10,9 @@ use pm::Memory;
 
 use crate::store::connection::{Lines, Store};
 use crate::store::error::{Result, StoreError};
-use crate::store::pages::{Plan, place_of};
 use crate::store::parse::Shape;
 use crate::store::permutation::{Chunk, Move, Permutation};
+use crate::store::plan::{Plan, place_of};
 use crate::store::record::Part;
 use crate::store::side::Table;
 use crate::store::span::Span;

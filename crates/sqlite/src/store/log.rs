@@ -9,7 +9,7 @@ use crate::store::connection::{Lines, Store};
 use crate::store::error::Result;
 use crate::store::layout::LOGGED_AT;
 use crate::store::page1;
-use crate::store::pages::{Plan, moves, place_of};
+use crate::store::plan::{Plan, moves, place_of};
 use crate::store::record::{Part, RUN_BYTES};
 use crate::store::replay::{Restored, replay};
 use crate::store::slot::Entry;

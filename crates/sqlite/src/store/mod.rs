@@ -30,6 +30,7 @@ mod pages;
 pub mod parse;
 pub mod permutation;
 pub mod place;
+mod plan;
 pub mod record;
 mod recovery;
 pub mod region;

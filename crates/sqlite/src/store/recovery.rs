@@ -17,7 +17,7 @@ use crate::store::error::{Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::layout::HEADER_BYTES;
 use crate::store::page1;
-use crate::store::pages::{moves, place_of};
+use crate::store::plan::{moves, place_of};
 use crate::store::record::Part;
 use crate::store::replay::replay;
 use crate::store::slot::{Body, Logged};

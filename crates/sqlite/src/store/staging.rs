@@ -7,7 +7,7 @@ use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
 use crate::store::layout::{GRANULE, HEADER_BYTES, WRITE_VERSION};
 use crate::store::page1;
-use crate::store::pages::place_of;
+use crate::store::plan::place_of;
 use crate::store::stage::Granule;
 
 impl<M: Memory> Store<M> {

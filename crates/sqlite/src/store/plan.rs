@@ -1,0 +1,44 @@
+//! The changes of a commit that goes by pages.
+
+use crate::store::permutation::Move;
+use crate::store::record::Part;
+
+/// The bytes at [`crate::store::layout::COUNTERS`].
+pub(crate) type Counters = [Vec<u8>; 2];
+
+/// All changes of a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) parts: Vec<Part>,
+    /// The frames' bytes behind the commit, in the order of the parts, as far as it stores any.
+    pub(crate) images: Vec<Vec<u8>>,
+    /// Page 1's, which are not among the changes.
+    pub(crate) counters: Option<Counters>,
+    /// Pages that were laid out for their frames.
+    pub(crate) placed: u64,
+    /// Pages that are logged as SQLite wrote them.
+    pub(crate) exact: u64,
+}
+
+impl Plan {
+    /// The pages that take another frame.
+    pub(crate) fn moves(&self) -> impl Iterator<Item = Move> + '_ {
+        moves(&self.parts)
+    }
+
+    /// Bytes of the record, without what is carried on.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.record_bytes() as u64).sum()
+    }
+}
+
+/// The pages that take another frame.
+pub(crate) fn moves(parts: &[Part]) -> impl Iterator<Item = Move> + '_ {
+    let step = |part: &Part| part.moved.map(|page| Move { page, frame: part.frame });
+    parts.iter().filter_map(step)
+}
+
+/// The place of a frame in the database's file.
+pub(crate) fn place_of(frame: u32, page_bytes: u64) -> u64 {
+    (u64::from(frame) - 1) * page_bytes
+}
