@@ -181,6 +181,22 @@ pub(crate) fn open<F: Files>(files: &F, prefix: &str) -> Result<(F::File, NewFil
     Ok((file, NewFile { page_bytes, stamp: header.stamp() }, noted))
 }
 
+/// Finds the size of the pages of a file whose header is damaged: one with which its first page behind the
+/// header, or the one behind that, is sound.
+pub(crate) fn find_page_bytes<R: File>(file: &R, stamp: u64) -> io::Result<Option<usize>> {
+    let sizes = (0..usize::BITS).map(|bits| 1 << bits).filter(|bytes| is_page_size(*bytes));
+    for page_bytes in sizes {
+        let mut page = Page::blank(page_bytes);
+        for number in [FIRST_MAP, CATALOG_ROOT] {
+            let read = file.read_at(number.0 * page_bytes as u64, page.bytes_mut())?;
+            if read == page_bytes && page.check(number, stamp).is_ok() {
+                return Ok(Some(page_bytes));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Refuses a log that begins elsewhere than the file says, or ends before it.
 pub(crate) fn check_noted(prefix: &str, noted: &Noted, start: Lsn, end: Lsn) -> Result<()> {
     if (start..=end).contains(&noted.start) {

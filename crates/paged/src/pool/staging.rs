@@ -84,11 +84,13 @@ pub(crate) fn make_whole<F: Files>(
         Err(error) => {
             let noted = Noted { start, pages: 0, newest: Lsn::NONE };
             let pages = file::open_named(files, prefix, file::NAME)?;
+            let found = file::find_page_bytes(&pages, new.stamp).map_err(io)?;
+            let new = NewFile { page_bytes: found.unwrap_or(new.page_bytes), ..*new };
             if pages.len().map_err(io)? < 2 * new.page_bytes as u64 {
                 return Err(error);
             }
-            file::note(&pages, new, &noted).map_err(io)?;
-            *new
+            file::note(&pages, &new, &noted).map_err(io)?;
+            new
         }
     };
     if Staging::open(files, prefix, new.stamp, new.page_bytes).is_err() {

@@ -156,8 +156,8 @@ impl<F: Files> Store<F> {
     }
 
     /// Opens a store of which a part is damaged, in files that nobody needs afterwards, for whoever
-    /// reads what can be read. Where the header is damaged its pages have the size that `options` say, and
-    /// this stamp.
+    /// reads what can be read. Where the header is damaged its pages have this stamp, and the size that
+    /// they show, or else that of `options`.
     ///
     /// # Errors
     /// The file of pages is missing, or the medium refuses.
