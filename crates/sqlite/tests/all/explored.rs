@@ -21,7 +21,7 @@ pub(crate) const SLOT: u64 = 4 << 10;
 pub(crate) const SIDE: u64 = 192 << 10;
 pub(crate) const DATA: u64 = 256 << 10;
 
-type Rows = Vec<(i64, Option<String>)>;
+pub(crate) type Rows = Vec<(i64, Option<String>)>;
 
 /// Stands for the rows of a database that has no table.
 fn no_table() -> Rows {
@@ -178,17 +178,17 @@ fn recorded(name: &str, mode: Mode, page_bytes: u32, vacuum: &str) -> (Trace, Ve
 }
 
 /// Reads plain databases with stock SQLite.
-struct Reader {
+pub(crate) struct Reader {
     directory: tempfile::TempDir,
     known: HashMap<Vec<u8>, Result<Rows, String>>,
 }
 
 impl Reader {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { directory: crate::sql::folder(), known: HashMap::new() }
     }
 
-    fn read(&mut self, plain: Vec<u8>) -> Result<Rows, String> {
+    pub(crate) fn read(&mut self, plain: Vec<u8>) -> Result<Rows, String> {
         let path = self.directory.path().join("db");
         let known = self.known.entry(plain);
         let plain = known.key().clone();

@@ -5,7 +5,7 @@ use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::region::Region;
 use pm::{Memory, Recording, Replay, Trace};
 
-use crate::explored::{DATA, SIDE, SLOT, line_behind, media, recover};
+use crate::explored::{DATA, Reader, SIDE, SLOT, line_behind, media, recover};
 
 const PAGE: usize = 1024;
 /// The bytes that SQLite compares before it uses what it has read before.
@@ -229,6 +229,34 @@ fn files_of_inserts() -> Vec<Vec<u8>> {
         std::fs::read(&path).unwrap()
     };
     (0..300).map(insert).collect()
+}
+
+#[test]
+fn what_one_has_put_in_place_is_durable_with_the_commit_of_another() {
+    let files = files_of_inserts();
+    let memory = new();
+    let mut one = open(&memory, 1);
+    commit(&mut one, &files[0]);
+    let mut both = [live(&memory), one];
+    let trace = trace(&memory, || {
+        for (number, file) in (1..).zip(&files[1..140]) {
+            let store = &mut both[number % 3 % 2];
+            assert!(refresh(store, || file_bytes(&memory)));
+            commit(store, file);
+            memory.note(number as u64);
+        }
+    });
+    let moved = both.each_ref().map(|store| store.stats().moved);
+    assert!(moved.iter().all(|moved| *moved > 2), "{moved:?}");
+    let mut reader = Reader::new();
+    let explored = Replay::new(&trace).explore(12, 1, |image, noted| {
+        let plain = recover(&Recording::from_image(image, SIDE + DATA).unwrap())?;
+        let found = reader.read(plain)?.len() as u64;
+        let wanted = [noted + 1, noted + 2];
+        if wanted.contains(&found) { Ok(()) } else { Err(format!("{found} rows, told {noted}")) }
+    });
+    assert_eq!(explored.failed, None);
+    assert!(explored.states > 900, "{explored:?}");
 }
 
 #[test]
