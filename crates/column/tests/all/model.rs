@@ -165,10 +165,10 @@ fn slots_are_a_bound_and_come_back() {
     sessions[4].commit().unwrap();
     drop(sessions);
     assert_eq!(contents(&store.session()).unwrap().len(), 1);
-    // All four were given back; a session that finds none settles its last transaction.
-    let mut sessions: Vec<_> = (0..4).map(|_| store.session()).collect();
+    // All four were given back; a session that finds none settles the last transactions of others.
+    let mut sessions: Vec<_> = (0..7).map(|_| store.session()).collect();
     for number in 10..30 {
-        let session = &mut sessions[number as usize % 4];
+        let session = &mut sessions[number as usize % 7];
         session.begin().unwrap();
         session.insert(0, &[Value::Word(number), Value::Null, Value::Null]).unwrap();
         session.commit().unwrap();
