@@ -4,10 +4,15 @@
 //! needs two options to see is refused before any work is done.
 
 mod demo;
+mod extension;
 mod forms;
 mod lab;
+mod measure;
+mod peer;
 mod pool;
 mod slotted;
+mod sqlite;
+mod tour;
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -22,15 +27,20 @@ use workloads::Form;
 use workloads::ycsb::{Mix, Skew};
 
 pub(crate) use self::demo::DemoArgs;
+pub(crate) use self::extension::{FileArgs, InstallArgs, SqliteCommand};
 pub(crate) use self::forms::{BackgroundForm, CommitForm};
 pub(crate) use self::lab::{
     CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
 };
+pub(crate) use self::measure::MeasureArgs;
+pub(crate) use self::peer::PeerArgs;
 pub(crate) use self::pool::{
     ArchiveArgs, BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, OptionValue, OptionsArgs,
     PoolCommand, RestoreArgs,
 };
 pub(crate) use self::slotted::{MixName, SlottedArgs};
+pub(crate) use self::sqlite::SqliteBenchArgs;
+pub(crate) use self::tour::TourArgs;
 use crate::output::JsonTarget;
 use crate::units::{parse_number, parse_positive, parse_u32};
 
@@ -53,7 +63,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show in under a minute what Perdura does: measure every engine beside SQLite and LMDB, kill,
     /// reopen, verify.
-    #[command(after_help = TOUR_HELP)]
+    #[command(after_help = tour::HELP)]
     Tour(TourArgs),
     /// Measure engines, and what a user would pick instead.
     #[command(
@@ -74,6 +84,16 @@ pub(crate) enum Command {
         /// The command for it.
         #[command(subcommand)]
         pool: PoolCommand,
+    },
+    /// Use SQLite with Perdura's extension, and look after databases under it.
+    #[command(
+        arg_required_else_help = true,
+        after_help = "Example:\n  perdura sqlite check /dev/shm/my.db"
+    )]
+    Sqlite {
+        /// The command.
+        #[command(subcommand)]
+        sqlite: SqliteCommand,
     },
     /// Explore what a crash can leave behind, and whether every engine recovers from each state.
     #[command(
@@ -105,32 +125,6 @@ pub(crate) enum Command {
     },
 }
 
-const TOUR_HELP: &str = "Each engine gets a database in the domain adr, modelled unless the medium is persistent memory, and one in process. \
-SQLite and LMDB get one each, at their durable settings. All have 50,000 tuples of 1 KB and run 100,000 transactions \
-of YCSB, half of them updates, each durable by itself, on one thread: three times in turns, of which the median counts. \
-Flushes and fences are counted apart. Then a process with another database of each is killed with SIGKILL in the \
-middle of its work, and a fresh process looks for every acknowledged transaction. Nothing is left behind.
-
-Exit code 1: a store failed, or lost what it had acknowledged.
-
-Example:
-  perdura tour";
-
-/// `perdura tour`; the sizes are for tests.
-#[derive(Debug, Args)]
-pub(crate) struct TourArgs {
-    /// Directory to make the pools in [default: /dev/shm if it has room for them, else the directory
-    /// for temporary files].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) path: Option<PathBuf>,
-    /// Tuples in each pool.
-    #[arg(long, hide = true, default_value = "50k", value_parser = parse_positive)]
-    pub(crate) tuples: u64,
-    /// Transactions of each run.
-    #[arg(long, hide = true, default_value = "100k", value_parser = parse_positive)]
-    pub(crate) txns: u64,
-}
-
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
@@ -159,6 +153,9 @@ pub(crate) enum Bench {
         after_help = "Each scheme does the same work, in turns, in a pool of its own that is loaded off the clock; afterwards its pages are checked, and all must have the same contents. Lines and fences are counted in a further run; --steps adds one that says where the time goes, by the parts of P3's figures 6 to 8.\n\nExample:\n  perdura bench slotted --domain adr --repeat 3 --steps\n  perdura bench slotted --engine p3 --record 16,64,256,1024 --domain adr\n  perdura bench slotted --engine fash,nvwal --per-txn 1,8,64,512 --txns 2000\n  perdura bench slotted --mix all --reads 90 --json slotted.json"
     )]
     Slotted(SlottedArgs),
+    /// SQLite: Mobibench's inserts, updates and deletes (P3), through Perdura's VFS and without it.
+    #[command(after_help = sqlite::HELP)]
+    Sqlite(SqliteBenchArgs),
     /// Recovery: how soon data is there again after SIGKILL, and whether all of it is.
     #[command(
         after_help = "A child process loads --tuples, runs --txns and goes on until it is killed with SIGKILL. A fresh process reopens, reads, commits, and verifies every acknowledged transaction.\n\nExample:\n  perdura bench recovery --engine all --peer lmdb --tuples 10k,100k \\\n      --txns 10k,100k\n  perdura bench recovery --workload tpcc --engine all --warehouses 1,2 \\\n      --txns 20k\n  perdura bench recovery --workload tpcb --engine all --branches 1,2 --workers 4"
@@ -209,17 +206,6 @@ pub(crate) struct CommonArgs {
     /// Write the results as JSON to a file, or to standard output with `-`.
     #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
     pub(crate) json: Option<JsonTarget>,
-}
-
-/// The peers that engines are compared with.
-#[derive(Debug, Args)]
-pub(crate) struct PeerArgs {
-    /// Peers to compare with, by comma: lmdb, sqlite, redb, fjall, rocksdb (in builds with
-    /// `--features rocksdb`), hashmap, btreemap, floor-undo, floor-redo, floor-copy; peers alone
-    /// with `--engine none`.
-    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
-          value_parser = peer_list)]
-    pub(crate) peer: List<PeerKind>,
 }
 
 /// `perdura bench ycsb`.
@@ -344,7 +330,7 @@ pub(crate) struct TpcbArgs {
     /// server of its own is started, and pgbench runs the transactions); they have one partition, and
     /// commits that are durable. Peers alone with `--engine none`.
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
-          value_parser = tpcb_peers)]
+          value_parser = peer::tpcb_peers)]
     pub(crate) peer: List<PeerKind>,
     /// The rest.
     #[command(flatten)]
@@ -543,25 +529,6 @@ fn some_engines(text: &str) -> Result<List<EngineKind>, String> {
 
 fn domains(text: &str) -> Result<List<Domain>, String> {
     list(text, None).and_then(not_empty)
-}
-
-fn peer_list(text: &str) -> Result<List<PeerKind>, String> {
-    let peers: List<PeerKind> = list(text, None)?;
-    match peers.0.iter().find(|peer| !PeerKind::ALL.contains(peer)) {
-        Some(peer) => Err(format!("{peer} runs TPC-B alone: perdura bench tpcb --peer {peer}")),
-        None => Ok(peers),
-    }
-}
-
-fn tpcb_peers(text: &str) -> Result<List<PeerKind>, String> {
-    let peers: List<PeerKind> = list(text, None)?;
-    match peers.0.iter().find(|peer| !PeerKind::TPCB.contains(peer)) {
-        Some(peer) => {
-            let all = PeerKind::TPCB.map(PeerKind::name).join(", ");
-            Err(format!("{peer} does not run TPC-B: use one of {all}"))
-        }
-        None => Ok(peers),
-    }
 }
 
 fn mixes(text: &str) -> Result<List<Mix>, String> {

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use common::{perdura, run};
 
 /// All commands that have a help text.
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 33] = [
     &[],
     &["tour"],
     &["bench"],
@@ -16,6 +16,7 @@ const COMMANDS: [&[&str]; 28] = [
     &["bench", "tpcc"],
     &["bench", "tatp"],
     &["bench", "slotted"],
+    &["bench", "sqlite"],
     &["bench", "recovery"],
     &["pool"],
     &["pool", "info"],
@@ -27,6 +28,10 @@ const COMMANDS: [&[&str]; 28] = [
     &["pool", "dump"],
     &["pool", "load"],
     &["pool", "options"],
+    &["sqlite"],
+    &["sqlite", "install"],
+    &["sqlite", "check"],
+    &["sqlite", "plain"],
     &["crash"],
     &["demo"],
     &["lab"],

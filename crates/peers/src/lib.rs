@@ -10,10 +10,14 @@
 //! - *Floors*: the least that each way of being durable on NVM can cost. An index in DRAM, one flat
 //!   file, and flushes and fences that are really executed.
 //!
+//! [`extension`] is not a peer but Perdura's own VFS under the SQLite that is linked here, with P3's workload
+//! on both.
+//!
 //! [`with_store`] opens a peer by its name and hands it to a [`Visitor`], which is compiled once for
 //! each peer: no dynamic dispatch in a measured loop.
 
 mod acknowledged;
+pub mod extension;
 mod fjall;
 mod floor;
 mod flush;

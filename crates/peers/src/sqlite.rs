@@ -99,7 +99,13 @@ pub(crate) fn connect(
     Ok(connection)
 }
 
-fn set(connection: &Connection, pragma: &str, value: &str, is: &str) -> Result<(), StoreError> {
+/// Sets what has to be so; what is there then is read back.
+pub(crate) fn set(
+    connection: &Connection,
+    pragma: &str,
+    value: &str,
+    is: &str,
+) -> Result<(), StoreError> {
     let set = format!("PRAGMA {pragma} = {value}");
     connection.execute_batch(&set).map_err(StoreError::engine)?;
     let found = setting(connection, pragma)?;

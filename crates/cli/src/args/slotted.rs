@@ -1,12 +1,9 @@
 //! The options of `perdura bench slotted`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use workloads::slotted::{self as workload, SchemeKind};
 
-use super::{DomainChoice, List, domain, list, not_empty};
-use crate::output::JsonTarget;
+use super::{List, MeasureArgs, list, not_empty};
 use crate::units::{parse_number, parse_positive, parse_u32};
 
 /// `perdura bench slotted`.
@@ -49,26 +46,9 @@ pub(crate) struct SlottedArgs {
     /// Take the time of search, page update and commit, and of their parts, in a run of its own.
     #[arg(long)]
     pub(crate) steps: bool,
-    /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr,
-    /// disk. One that is stronger than the medium's is modelled.
-    #[arg(long, value_name = "DOMAIN", default_value = "auto", value_parser = domain)]
-    pub(crate) domain: DomainChoice,
-    /// Directory to make the pools in [default: /dev/shm, else the directory for temporary files].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) path: Option<PathBuf>,
-    /// Leave the pools where they are.
-    #[arg(long)]
-    pub(crate) keep: bool,
-    /// Seed of keys and values: the same seed gives the same work.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Do it so often and report the median.
-    #[arg(long, value_name = "R", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) repeat: u32,
-    /// Write the results as JSON to a file, or to standard output with `-`.
-    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
-    pub(crate) json: Option<JsonTarget>,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
 }
 
 /// The operations of a workload.

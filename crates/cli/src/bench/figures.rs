@@ -103,7 +103,7 @@ pub(crate) struct PerTxn {
     pub(crate) fences: Option<f64>,
     bytes_persisted: Option<f64>,
     /// Records that were appended to a log, wherever that lies.
-    bytes_logged: Option<f64>,
+    pub(crate) bytes_logged: Option<f64>,
     file_bytes: Option<f64>,
     syncs: Option<f64>,
 }
@@ -120,6 +120,17 @@ impl PerTxn {
             bytes_logged: each(*logged_bytes),
             file_bytes: each(counters.file_bytes),
             syncs: each(counters.syncs),
+        }
+    }
+
+    /// Divides what the VFS under SQLite has counted.
+    pub(crate) fn of_vfs(stats: &peers::extension::Stats, txns: u64) -> Self {
+        let each = |total: u64| Some(total as f64 / txns.max(1) as f64);
+        Self {
+            flushed_lines: each(stats.lines),
+            fences: each(stats.fences),
+            bytes_logged: each(stats.bytes),
+            ..Self::default()
         }
     }
 }

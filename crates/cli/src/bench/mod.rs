@@ -8,6 +8,8 @@ mod growth;
 pub(crate) mod recovery;
 pub(crate) mod slotted;
 mod slotted_run;
+pub(crate) mod sqlite;
+mod sqlite_run;
 pub(crate) mod tatp;
 pub(crate) mod terminals;
 mod terminals_run;

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &SlottedArgs) -> Result<(), Failure> {
         None if schemes.contains(&SchemeKind::Nvwal) => SchemeKind::Nvwal,
         None => schemes[0],
     };
-    check_target(args.json.as_ref(), &[])?;
+    check_target(args.measure.json.as_ref(), &[])?;
     let mut cells = Vec::new();
     for &mix in &args.mix.0 {
         for &record_bytes in &args.record {
@@ -62,14 +62,14 @@ pub(crate) fn run(args: &SlottedArgs) -> Result<(), Failure> {
                     per_txn,
                     record_bytes,
                     page_bytes: args.page,
-                    seed: args.seed,
+                    seed: args.measure.seed,
                 };
                 let workload = Workload::generate(&spec);
                 cells.push((mix, workload.map_err(|why| Failure::Usage(why.to_string()))?));
             }
         }
     }
-    let scratch = Scratch::new(args.path.as_deref(), args.keep)?;
+    let scratch = Scratch::new(args.measure.path.as_deref(), args.measure.keep)?;
     let most = cells.iter().map(|(_, workload)| needs(workload.spec())).max().unwrap_or(0);
     scratch.require(most, Some("fewer --tuples or --txns"))?;
     let host = Host::new(scratch.medium());
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &SlottedArgs) -> Result<(), Failure> {
     }
     drop(bench.bar);
     let text = host.line() + &people(args, &runs);
-    report(&text, &Report::new(&host, &runs), args.json.as_ref())
+    report(&text, &Report::new(&host, &runs), args.measure.json.as_ref())
 }
 
 /// Bytes that a pool takes at most.
@@ -121,7 +121,7 @@ impl Bench<'_> {
     fn cell(&mut self, mix: MixName, workload: &Workload) -> Result<Vec<Run>, Failure> {
         let schemes = &self.args.engine.0;
         let mut rounds: Vec<Vec<Found>> = schemes.iter().map(|_| Vec::new()).collect();
-        for _ in 0..self.args.repeat {
+        for _ in 0..self.args.measure.repeat {
             for (scheme, rounds) in schemes.iter().zip(&mut rounds) {
                 rounds.push(self.once(*scheme, workload, Look::Time)?);
             }
@@ -158,8 +158,11 @@ impl Bench<'_> {
         let spec = workload.spec();
         let directory = self.scratch.directory(&format!("{scheme}.{}", self.pools))?;
         self.pools += 1;
-        let options =
-            PoolOptions { domain: self.args.domain.0, model: true, ..PoolOptions::default() };
+        let options = PoolOptions {
+            domain: self.args.measure.domain.0,
+            model: true,
+            ..PoolOptions::default()
+        };
         let pool = Pool::create(&pool_path(&directory), &options)
             .map_err(|error| Failure::about(scheme, error))?;
         let what = match look {
@@ -302,7 +305,7 @@ fn people(args: &SlottedArgs, runs: &[Run]) -> String {
         grouped(first.tuples),
         grouped(first.txns),
         first.keys,
-        args.repeat,
+        args.measure.repeat,
     );
     text += &table(&head.collect::<Vec<_>>(), &rows, words.len());
     text.push('\n');

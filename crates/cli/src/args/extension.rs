@@ -1,0 +1,55 @@
+//! The options of `perdura sqlite`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::output::JsonTarget;
+use crate::sqlite::Language;
+
+/// The commands of `perdura sqlite`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SqliteCommand {
+    /// Say where the extension is, and how to load it from each language.
+    #[command(
+        after_help = "The extension is one file, libperdura_sqlite.so. It is looked for beside this command, and in ../lib. SQLite 3.34 and newer load it. Without a language, all of them are shown.\n\nExample:\n  perdura sqlite install\n  perdura sqlite install python django\n  perdura sqlite install --to ~/.local/lib shell"
+    )]
+    Install(InstallArgs),
+    /// Say whether a database is whole, who has it open, and what its next open will do.
+    #[command(
+        after_help = "Nothing is changed: what a kill has left is copied, and recovered there. A database that is open is read beside whoever has it open.\n\nExit code 1: the database is not whole, or cannot be looked at.\n\nExample:\n  perdura sqlite check /dev/shm/my.db\n  perdura sqlite check /dev/shm/my.db --json -"
+    )]
+    Check(FileArgs),
+    /// Make a database that was not closed a plain file, which SQLite opens without the extension.
+    #[command(
+        after_help = "What was committed is replayed, the marker is cleared, and the side file goes: as at a clean close. It is done whole, whatever ends it; after a kill, run it again. A database that another process has open is refused.\n\nExample:\n  perdura sqlite plain /dev/shm/my.db && sqlite3 /dev/shm/my.db .schema"
+    )]
+    Plain(FileArgs),
+}
+
+/// `perdura sqlite install`.
+#[derive(Debug, Args)]
+pub(crate) struct InstallArgs {
+    /// Languages to show.
+    #[arg(value_enum, value_name = "LANGUAGE")]
+    pub(crate) languages: Vec<Language>,
+    /// Copy the extension into this directory first.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+    /// The extension, if it is not where it is looked for.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) library: Option<PathBuf>,
+    /// Write what is found as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}
+
+/// `perdura sqlite check` and `plain`.
+#[derive(Debug, Args)]
+pub(crate) struct FileArgs {
+    /// The database.
+    pub(crate) file: PathBuf,
+    /// Write what is found as JSON to a file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
+    pub(crate) json: Option<JsonTarget>,
+}

@@ -1,0 +1,72 @@
+//! The options of `perdura bench sqlite`.
+
+use clap::Args;
+use peers::extension::{Keys, Operation, SqliteMode};
+
+use super::{List, MeasureArgs, list, not_empty};
+use crate::units::{parse_number, parse_positive, parse_u32};
+
+pub(super) const HELP: &str = "Each mode does the same work through the same SQLite, in turns, in a database of its own that is loaded off the clock. A transaction is BEGIN, its statements, COMMIT. Afterwards each database is closed, and SQLite without the VFS checks and reads it: all must have the same contents. Lines, fences and logged bytes are those that the VFS counts; it must have seen every transaction, or the run fails. The modes fast, fash and nvwal are not built yet.
+
+Example:
+  perdura bench sqlite --domain adr --repeat 3
+  perdura bench sqlite --mode fash1,stock-wal --mix insert --keys random \\
+      --record 64,1024 --txns 100k --json sqlite.json";
+
+/// `perdura bench sqlite`.
+#[derive(Debug, Args)]
+pub(crate) struct SqliteBenchArgs {
+    /// Ways in which SQLite commits, by comma: fash1, full (through the VFS), stock-wal,
+    /// stock-journal (without it, synchronous FULL); `all` of these.
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = modes)]
+    pub(crate) mode: List<SqliteMode>,
+    /// Operations, by comma: insert, update, delete; `all`.
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = operations)]
+    pub(crate) mix: List<Operation>,
+    /// Order of the keys of new rows, and of rows that are changed, by comma: ascending, random;
+    /// `all`.
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = orders)]
+    pub(crate) keys: List<Keys>,
+    /// Bytes of a row's text, by comma. Mobibench has 100.
+    #[arg(long, value_name = "BYTES", default_value = "100", value_delimiter = ',',
+          value_parser = parse_u32)]
+    pub(crate) record: Vec<u32>,
+    /// Operations of a transaction, by comma.
+    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',',
+          value_parser = parse_u32)]
+    pub(crate) per_txn: Vec<u32>,
+    /// Rows that are there before.
+    #[arg(long, visible_alias = "tuples", value_name = "N", default_value = "20k",
+          value_parser = parse_number)]
+    pub(crate) records: u64,
+    /// Transactions of a run.
+    #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_positive)]
+    pub(crate) txns: u64,
+    /// Bytes of a page of SQLite's: a power of two from 512 to 64 KiB.
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = parse_u32)]
+    pub(crate) page: u32,
+    /// Prepare statements once. Mobibench has each transaction as a text, which SQLite parses.
+    #[arg(long)]
+    pub(crate) prepared: bool,
+    /// Keep the lock between transactions (`locking_mode = EXCLUSIVE`), in all modes.
+    #[arg(long)]
+    pub(crate) exclusive: bool,
+    /// Mode that the others are divided by [default: stock-wal if it runs, else the first].
+    #[arg(long, value_name = "MODE")]
+    pub(crate) baseline: Option<SqliteMode>,
+    /// The rest.
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+}
+
+fn modes(text: &str) -> Result<List<SqliteMode>, String> {
+    list(text, Some(&SqliteMode::ALL)).and_then(not_empty)
+}
+
+fn operations(text: &str) -> Result<List<Operation>, String> {
+    list(text, Some(&Operation::ALL)).and_then(not_empty)
+}
+
+fn orders(text: &str) -> Result<List<Keys>, String> {
+    list(text, Some(&Keys::ALL)).and_then(not_empty)
+}

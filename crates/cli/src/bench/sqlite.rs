@@ -1,0 +1,273 @@
+//! `perdura bench sqlite`: Mobibench's part of P3 through the real SQLite, with the VFS and without.
+//!
+//! 1. For every operation, order of keys, size of rows and of transactions the rounds go around the modes, so
+//!    that a drift of the machine hits all of them alike, and a ratio compares neighbours in time. Each round
+//!    has a database of its own, which is loaded off the clock.
+//! 2. The VFS counts while it is timed: it does so at every commit of every program.
+//! 3. SQLite without the VFS checks what a run leaves, which has to be the same for all modes.
+
+use peers::extension::{Keys, Operation, Ran, Spec, SqliteMode, Workload, run as run_sqlite};
+use perdura::{Domain, Footprint};
+use workloads::Progress;
+
+use super::Report;
+use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use super::sqlite_run::Run;
+use crate::args::SqliteBenchArgs;
+use crate::contestant::Promise;
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::output::{check_target, report, table};
+use crate::progress::Bar;
+use crate::scratch::Scratch;
+use crate::units::grouped;
+
+/// Bytes on the medium for a byte of rows: pages half full, those of a log, and the database again in it.
+const SPACE: u64 = 6;
+/// The same for a database with nothing in it.
+const DATABASE_BYTES: u64 = 16 << 20;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Options that contradict each other, a mode that failed, or modes that end with different contents.
+pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
+    let modes = &args.mode.0;
+    let baseline = match args.baseline {
+        Some(named) if !modes.contains(&named) => {
+            let why = format!("--baseline {named}: it does not run; name it with --mode, too");
+            return Err(Failure::Usage(why));
+        }
+        Some(named) => named,
+        None if modes.contains(&SqliteMode::StockWal) => SqliteMode::StockWal,
+        None => modes[0],
+    };
+    check_target(args.measure.json.as_ref(), &[])?;
+    let specs = specs(args);
+    // All are looked at before the first one runs; the keys of all at once might be too many.
+    for spec in &specs {
+        Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
+    }
+    let scratch = Scratch::new(args.measure.path.as_deref(), args.measure.keep)?;
+    let most = specs.iter().map(needs).max().unwrap_or(0);
+    scratch.require(most, Some("fewer --records or --txns"))?;
+    let host = Host::new(scratch.medium());
+    let mut bench = Bench { args, baseline, scratch: &scratch, bar: Bar::new(), databases: 0 };
+    let mut runs = Vec::new();
+    for spec in &specs {
+        runs.extend(bench.cell(spec)?);
+    }
+    drop(bench.bar);
+    let text = host.line() + &people(args, &runs);
+    report(&text, &Report::new(&host, &runs), args.measure.json.as_ref())
+}
+
+/// The cells of the report.
+fn specs(args: &SqliteBenchArgs) -> Vec<Spec> {
+    let spec = |operation: Operation, keys: Keys, record_bytes, per_txn| Spec {
+        operation,
+        keys,
+        records: args.records,
+        transactions: args.txns,
+        per_txn,
+        record_bytes,
+        page_bytes: args.page,
+        prepared: args.prepared,
+        exclusive: args.exclusive,
+        seed: args.measure.seed,
+    };
+    let mut specs = Vec::new();
+    for &operation in &args.mix.0 {
+        for &keys in &args.keys.0 {
+            for &record_bytes in &args.record {
+                specs.extend(args.per_txn.iter().map(|n| spec(operation, keys, record_bytes, *n)));
+            }
+        }
+    }
+    specs
+}
+
+/// Bytes that a database takes at most.
+fn needs(spec: &Spec) -> u64 {
+    let records = match spec.operation {
+        Operation::Insert => spec.transactions.saturating_mul(spec.per_txn.into()),
+        _ => 0,
+    };
+    let records = records.saturating_add(spec.records);
+    records
+        .saturating_mul(SPACE * (u64::from(spec.record_bytes) + 16))
+        .saturating_add(DATABASE_BYTES)
+}
+
+/// The settings that all runs share.
+struct Bench<'a> {
+    args: &'a SqliteBenchArgs,
+    baseline: SqliteMode,
+    scratch: &'a Scratch,
+    bar: Bar,
+    /// The number of the next database.
+    databases: u64,
+}
+
+impl Bench<'_> {
+    /// Runs all modes on one workload.
+    fn cell(&mut self, spec: &Spec) -> Result<Vec<Run>, Failure> {
+        let workload = Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
+        let modes = &self.args.mode.0;
+        let mut rounds: Vec<Vec<Ran>> = modes.iter().map(|_| Vec::new()).collect();
+        for _ in 0..self.args.measure.repeat {
+            for (mode, rounds) in modes.iter().zip(&mut rounds) {
+                rounds.push(self.once(*mode, &workload)?);
+            }
+        }
+        let mut runs = Vec::new();
+        for (mode, rounds) in modes.iter().zip(rounds) {
+            runs.push(self.summary(*mode, spec, &rounds)?);
+        }
+        let of = runs.iter().find(|run| run.engine == self.baseline.name());
+        let rate = of.map_or(1.0, |run| run.throughput_txn_s.max(1e-9));
+        for run in &mut runs {
+            run.throughput_over_baseline = run.throughput_txn_s / rate;
+        }
+        match runs.iter().find(|run| run.digest != runs[0].digest) {
+            None => Ok(runs),
+            Some(other) => Err(Failure::Failed(format!(
+                "{} and {} end with different rows: a bug of Perdura, please report it",
+                runs[0].engine, other.engine
+            ))),
+        }
+    }
+
+    /// Runs a mode once in a database of its own.
+    fn once(&mut self, mode: SqliteMode, workload: &Workload) -> Result<Ran, Failure> {
+        let spec = workload.spec();
+        let directory = self.scratch.directory(&format!("{mode}.{}", self.databases))?;
+        self.databases += 1;
+        let (what, order) = (spec.operation.name(), spec.keys.name());
+        self.bar.phase(format!("{mode}: {what}, {order}"), spec.records + spec.transactions);
+        let progress = Progress::new(1);
+        let domain = self.args.measure.domain.0.map(Domain::name);
+        let work = || {
+            peers::pin_to_core(0);
+            run_sqlite(mode, &directory, domain, workload, &progress)
+        };
+        let ran = self.bar.watch(|| progress.total(), work);
+        let ran = ran.map_err(|error| Failure::about(mode, error))?;
+        self.scratch.discard(&directory);
+        Ok(ran)
+    }
+
+    fn summary(&self, mode: SqliteMode, spec: &Spec, rounds: &[Ran]) -> Result<Run, Failure> {
+        let all: Vec<f64> = rounds.iter().map(|ran| ran.measured.throughput_txn_s()).collect();
+        let (throughput_txn_s, throughput_spread, median) = Spread::of(&all);
+        let ran = &rounds[median];
+        let promise = self.promise(ran)?;
+        let (table, log) = (ran.database_bytes, ran.log_bytes);
+        let footprint = Footprint { table, index: 0, log, checkpoint: 0, other: 0 };
+        let per_txn = ran.stats.map(|stats| PerTxn::of_vfs(&stats, spec.transactions));
+        Ok(Run {
+            engine: mode.name(),
+            workload: "sqlite",
+            mix: spec.operation.name(),
+            skew: "uniform",
+            keys: spec.keys.name(),
+            record_bytes: spec.record_bytes,
+            page_bytes: spec.page_bytes,
+            operations_per_txn: spec.per_txn,
+            tuples: spec.records,
+            txns: spec.transactions,
+            partitions: 1,
+            domain: promise.domain.map(Domain::name),
+            modelled: promise.modelled,
+            commit: "durable",
+            group: None,
+            seed: spec.seed,
+            emulated: None,
+            seconds: ran.measured.seconds,
+            throughput_txn_s,
+            throughput_spread,
+            latency_us: LatencyUs::of(rounds.iter().map(|ran| &ran.measured.latency_ns)),
+            per_txn: per_txn.unwrap_or_default(),
+            footprint_bytes: footprint.into(),
+            user_bytes: ran.contents.user_bytes,
+            aborted: ran.measured.aborted,
+            sqlite: rusqlite::version(),
+            prepared: spec.prepared,
+            exclusive: spec.exclusive,
+            vfs_commits: ran.stats.map(|stats| stats.commits),
+            baseline: self.baseline.name(),
+            throughput_over_baseline: 1.0,
+            digest: format!("{:016x}", ran.contents.digest),
+            promise,
+        })
+    }
+
+    /// Returns what a commit survives: with the VFS in the domain that it names; without it what a sync gives
+    /// on the medium.
+    fn promise(&self, ran: &Ran) -> Result<Promise, Failure> {
+        let natural = self.scratch.medium().natural;
+        let Some(named) = &ran.domain else {
+            return Ok(Promise { domain: Some(natural), modelled: false });
+        };
+        let domain = named.parse::<Domain>().map_err(|error| Failure::about("the VFS", error))?;
+        Ok(Promise { domain: Some(domain), modelled: !domain.is_given_by(natural) })
+    }
+}
+
+/// The table, and what has to be known to read it.
+fn people(args: &SqliteBenchArgs, runs: &[Run]) -> String {
+    let first = &runs[0];
+    let words = ["mode", "operation", "keys", "domain"];
+    let numbers = [
+        "record",
+        "per txn",
+        "txn/s",
+        "min - max",
+        "p50 us",
+        "p95 us",
+        "p99 us",
+        "lines/txn",
+        "fences/txn",
+        "logged B/txn",
+    ];
+    let over = format!("x {}", first.baseline);
+    let head = words.iter().chain(&numbers).map(ToString::to_string).chain([over]);
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
+    let mut text = format!(
+        "SQLite {}, pages of {} bytes: {} rows, {} transactions, {}, commits durable, median of {}\n\n",
+        first.sqlite,
+        first.page_bytes,
+        grouped(first.tuples),
+        grouped(first.txns),
+        if first.prepared { "prepared statements" } else { "each a text that is parsed" },
+        args.measure.repeat,
+    );
+    text += &table(&head.collect::<Vec<_>>(), &rows, words.len());
+    text.push('\n');
+    if runs.iter().any(|run| run.promise.modelled) {
+        text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
+    }
+    text += &format!(
+        "x {}: throughput divided by that mode's in the same cell of this run. Lines and fences are the VFS's; without it nobody counts. All modes end with the same rows, which SQLite without the VFS has checked.\n",
+        first.baseline
+    );
+    text
+}
+
+fn row(run: &Run) -> Vec<String> {
+    let mut cells = [run.engine, run.mix, run.keys].map(str::to_owned).to_vec();
+    cells.push(run.promise.text());
+    cells.extend([run.record_bytes, run.operations_per_txn].map(|number| number.to_string()));
+    cells.extend([
+        whole(run.throughput_txn_s),
+        run.throughput_spread.text(),
+        fine(Some(run.latency_us.p50)),
+        fine(Some(run.latency_us.p95)),
+        fine(Some(run.latency_us.p99)),
+        fine(run.per_txn.flushed_lines),
+        fine(run.per_txn.fences),
+        fine(run.per_txn.bytes_logged),
+        fine(Some(run.throughput_over_baseline)),
+    ]);
+    cells
+}

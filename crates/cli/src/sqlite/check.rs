@@ -1,0 +1,283 @@
+//! `perdura sqlite check`: is a database whole, who has it open, and what will its next open do?
+//!
+//! Invariant: nothing is changed.
+//!
+//! - A plain file is read by SQLite without the extension.
+//! - One that somebody has open is read beside him, through the VFS.
+//! - One that was not closed is copied with all that lies beside it, and recovered there; so is one with a
+//!   journal that SQLite would have to roll back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use peers::extension::{Parameters, answer, open, open_stock};
+use perdura_sqlite::database::{How, Mapped};
+use rusqlite::{Connection, OpenFlags};
+use serde::Serialize;
+
+use super::look::{Look, STOCK_SUFFIXES, State, reason, with_suffix};
+use crate::args::FileArgs;
+use crate::failure::Failure;
+use crate::output::{check_target, report};
+use crate::progress::timed;
+use crate::scratch::Scratch;
+use crate::units::grouped;
+
+/// Problems of one database that are told.
+const MOST_PROBLEMS: usize = 20;
+/// Bytes that are compared together: no page of SQLite's is smaller.
+const COMPARED_BYTES: usize = 512;
+/// Bytes of page 1 that differ between a database that is live and one that is plain, or with every commit: the
+/// read version, the tag, and the counters that only caches compare.
+const HEADER_ALONE: [std::ops::Range<usize>; 4] = [19..20, 24..28, 72..80, 92..100];
+
+/// The JSON of `sqlite check`.
+#[derive(Debug, Serialize)]
+struct Checked {
+    perdura: &'static str,
+    file: String,
+    state: State,
+    /// SQLite finds nothing wrong, and what is committed can be had.
+    whole: bool,
+    problems: Vec<String>,
+    /// The way in which it commits: `perdura`, or SQLite's `wal` or `rollback`.
+    journal: &'static str,
+    /// The domain in which it is open; `None` if nobody has it open through the VFS.
+    domain: Option<String>,
+    page_bytes: Option<u64>,
+    pages: Option<u64>,
+    side_file_bytes: Option<u64>,
+    /// SQLite has left a journal, or a log, that its next open brings home.
+    stock_journal: bool,
+    /// The next open's stores; `None` if it has nothing to replay.
+    replay: Option<Replay>,
+}
+
+/// The stores with which a recovery changes a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Replay {
+    /// Parts of 512 bytes that change.
+    blocks: u64,
+    /// Bytes that change.
+    bytes: u64,
+}
+
+/// Checks a database.
+///
+/// # Errors
+/// It cannot be looked at; [`Failure::Found`] if it is not whole.
+pub(super) fn run(args: &FileArgs) -> Result<(), Failure> {
+    let look = Look::at(&args.file)?;
+    check_target(args.json.as_ref(), &[&look.path, &look.side])?;
+    let checked = Checked::of(&look)?;
+    let printed = report(&checked.people(), &checked, args.json.as_ref());
+    Failure::or_verdict(printed, || if checked.whole { Ok(()) } else { Err(Failure::Found) })
+}
+
+impl Checked {
+    fn new(look: &Look) -> Self {
+        let wal = look.header.get(18..20) == Some(&[2, 2][..]);
+        let ours = look.is_marked() || look.is_open;
+        Self {
+            perdura: env!("CARGO_PKG_VERSION"),
+            file: look.path.display().to_string(),
+            state: look.state(),
+            whole: false,
+            problems: Vec::new(),
+            journal: if ours {
+                "perdura"
+            } else if wal {
+                "wal"
+            } else {
+                "rollback"
+            },
+            domain: None,
+            page_bytes: None,
+            pages: None,
+            side_file_bytes: look.side_bytes,
+            stock_journal: look.has_stock_journal(),
+            replay: None,
+        }
+    }
+
+    fn of(look: &Look) -> Result<Self, Failure> {
+        let mut checked = Self::new(look);
+        if !look.is_database() {
+            checked.problems.push("it begins like no database of SQLite's".into());
+        } else if checked.state == State::Live {
+            checked.read(open(&look.path, Parameters::default(), READ));
+        } else if checked.state == State::Killed || checked.stock_journal {
+            checked.recover(look)?;
+        } else {
+            checked.read(open_stock(&look.path, READ));
+        }
+        checked.whole = checked.problems.is_empty();
+        Ok(checked)
+    }
+
+    /// Lets SQLite look at all of it.
+    fn read(&mut self, opened: rusqlite::Result<Connection>) {
+        let found = timed("checking", || opened.and_then(|connection| Found::of(&connection)));
+        match found {
+            Err(error) => self.problems.push(error.to_string()),
+            Ok(found) => {
+                self.problems.extend(found.problems);
+                (self.page_bytes, self.pages) = (Some(found.page_bytes), Some(found.pages));
+                self.domain = found.domain;
+            }
+        }
+    }
+
+    /// Recovers a copy.
+    fn recover(&mut self, look: &Look) -> Result<(), Failure> {
+        let scratch = Scratch::with_room(None, look.bytes + look.side_bytes.unwrap_or(0))?;
+        let copy = timed("copying", || copy(look, scratch.path()))?;
+        // Somebody who has come meanwhile may have changed it under the copy.
+        if Look::at(&look.path)?.is_open {
+            self.state = State::Live;
+            self.read(open(&look.path, Parameters::default(), READ));
+            return Ok(());
+        }
+        if !look.is_marked() {
+            self.read(open_stock(&copy, OpenFlags::SQLITE_OPEN_READ_WRITE));
+            return Ok(());
+        }
+        let before = read(&copy)?;
+        match Mapped::open(&copy, &How::default()) {
+            Err(refusal) => {
+                self.problems.push(reason(refusal));
+                return Ok(());
+            }
+            Ok(None) => {
+                self.problems.push("the extension does not take it".into());
+                return Ok(());
+            }
+            // Without closing it: the copy stays as recovery leaves it.
+            Ok(Some(mapped)) => drop(mapped),
+        }
+        self.replay = Replay::between(&before, &read(&copy)?);
+        self.read(open(&copy, Parameters::default(), OpenFlags::SQLITE_OPEN_READ_WRITE));
+        // That of the copy, which may lie on another medium.
+        self.domain = None;
+        Ok(())
+    }
+
+    fn people(&self) -> String {
+        let verdict = if self.whole { "whole" } else { "not whole" };
+        let mut text = format!("{}: {verdict}\n", self.file);
+        let mut line = |name: &str, what: &str| text += &format!("  {name:<9} {what}\n");
+        line("state", self.state.text());
+        line(
+            "commits",
+            match self.journal {
+                "perdura" => "through the extension",
+                "wal" => "SQLite's write-ahead log",
+                _ => "SQLite's rollback journal",
+            },
+        );
+        if let Some(domain) = &self.domain {
+            line("domain", domain);
+        }
+        if let (Some(pages), Some(bytes)) = (self.pages, self.page_bytes) {
+            line("pages", &format!("{} of {bytes} bytes", grouped(pages)));
+        }
+        if self.state == State::Plain && self.side_file_bytes.is_some() {
+            line("beside it", "a side file that means nothing, since the database is plain");
+        }
+        match (self.replay, self.state) {
+            (Some(Replay { blocks, bytes }), _) => {
+                let (bytes, blocks) = (grouped(bytes), grouped(blocks));
+                line("next open", &format!("replays {bytes} bytes, in {blocks} blocks of 512"));
+            }
+            (None, State::Killed) if self.whole => line("next open", "has nothing to replay"),
+            _ if self.stock_journal => line("next open", "SQLite brings home what it has left"),
+            _ => {}
+        }
+        for problem in &self.problems {
+            line("problem", problem);
+        }
+        text
+    }
+}
+
+const READ: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+
+/// The answers of SQLite about a database.
+struct Found {
+    problems: Vec<String>,
+    page_bytes: u64,
+    pages: u64,
+    domain: Option<String>,
+}
+
+impl Found {
+    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let check = format!("PRAGMA integrity_check({MOST_PROBLEMS})");
+        let mut statement = connection.prepare(&check)?;
+        let lines: rusqlite::Result<Vec<String>> =
+            statement.query_map([], |row| row.get(0))?.collect();
+        let number = |pragma: &str| {
+            let found: i64 = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
+            Ok::<_, rusqlite::Error>(found.unsigned_abs())
+        };
+        Ok(Self {
+            problems: lines?.into_iter().filter(|line| line != "ok").collect(),
+            page_bytes: number("page_size")?,
+            pages: number("page_count")?,
+            domain: answer(connection, "perdura_domain")?,
+        })
+    }
+}
+
+/// Copies a database, and all that lies beside it, into a directory.
+fn copy(look: &Look, directory: &Path) -> Result<PathBuf, Failure> {
+    let to = directory.join("database");
+    let side = look.side_bytes.map(|_| (look.side.clone(), perdura_sqlite::database::SIDE_SUFFIX));
+    let stock = STOCK_SUFFIXES.map(|suffix| (with_suffix(&look.path, suffix), suffix));
+    let beside = side.into_iter().chain(stock.into_iter().filter(|(path, _)| path.exists()));
+    for (from, suffix) in [(look.path.clone(), "")].into_iter().chain(beside) {
+        fs::copy(&from, with_suffix(&to, suffix))
+            .map_err(|error| Failure::about(from.display(), error))?;
+    }
+    Ok(to)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::about(path.display(), error))
+}
+
+impl Replay {
+    /// Returns in how many bytes a database behind recovery differs from before; those that say that it is live,
+    /// or which caches are valid, aside.
+    fn between(before: &[u8], after: &[u8]) -> Option<Self> {
+        let (mut blocks, mut bytes) = (0, 0);
+        let header = |at: usize| HEADER_ALONE.iter().any(|range| range.contains(&at));
+        for (number, part) in after.chunks(COMPARED_BYTES).enumerate() {
+            let start = number * COMPARED_BYTES;
+            let old = before.get(start..).unwrap_or_default();
+            let differs = |(at, byte): (usize, &u8)| {
+                !header(start + at) && old.get(at).copied().unwrap_or(0) != *byte
+            };
+            let count = part.iter().enumerate().filter(|one| differs(*one)).count() as u64;
+            (blocks, bytes) = (blocks + u64::from(count > 0), bytes + count);
+        }
+        (bytes > 0).then_some(Self { blocks, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_is_counted_without_what_every_open_changes() {
+        let before = vec![0; 2048];
+        let mut after = before.clone();
+        (after[19], after[25], after[75], after[99]) = (1, 1, 1, 1);
+        assert_eq!(Replay::between(&before, &after), None);
+        (after[100], after[511], after[2047]) = (1, 2, 3);
+        assert_eq!(Replay::between(&before, &after), Some(Replay { blocks: 2, bytes: 3 }));
+        after.extend([7; 10]);
+        assert_eq!(Replay::between(&before, &after), Some(Replay { blocks: 3, bytes: 13 }));
+    }
+}

@@ -1,0 +1,144 @@
+//! A database of SQLite's and the files beside it, seen from outside.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use perdura_sqlite::database::{Failure as Refusal, SIDE_SUFFIX};
+use perdura_sqlite::store::page1::is_marked;
+use pm::{Plain, PlainOptions, Range};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// The first bytes of a database of SQLite's.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// Bytes of the header of page 1.
+const HEADER_BYTES: u64 = 100;
+/// Every byte that somebody may lock.
+const ALL: Range = Range::new(0, 1 << 62);
+/// Addresses for a side file that is only asked for locks.
+const ADDRESSES: u64 = 16 << 30;
+
+/// The state of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    /// A file of SQLite's own.
+    Plain,
+    /// Somebody has it open through the VFS.
+    Live,
+    /// It was not closed, and nobody has it open.
+    Killed,
+}
+
+impl State {
+    /// Returns it as people read it.
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Plain => "plain: SQLite opens it without the extension",
+            Self::Live => "live: a process has it open through the extension",
+            Self::Killed => "killed: it was not closed, and no process has it open",
+        }
+    }
+}
+
+/// The files of a database.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// The database.
+    pub(super) path: PathBuf,
+    /// The side file's path, whether it is there or not.
+    pub(super) side: PathBuf,
+    /// The first bytes, as many as there are.
+    pub(super) header: Vec<u8>,
+    /// Bytes of the database.
+    pub(super) bytes: u64,
+    /// Bytes of the side file, if there is one.
+    pub(super) side_bytes: Option<u64>,
+    /// Somebody has the side file locked.
+    pub(super) is_open: bool,
+}
+
+impl Look {
+    /// Looks at a database.
+    ///
+    /// # Errors
+    /// It is not there, no file, or cannot be read.
+    pub(super) fn at(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| Failure::about(path.display(), error);
+        // As SQLite does: the files beside it are where a link leads to.
+        let path = fs::canonicalize(path).map_err(failed)?;
+        let mut file = File::open(&path).map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        if !meta.is_file() {
+            return Err(Failure::about(path.display(), "this is no file"));
+        }
+        let mut header = Vec::new();
+        (&mut file).take(HEADER_BYTES).read_to_end(&mut header).map_err(failed)?;
+        let side = with_suffix(&path, SIDE_SUFFIX);
+        let side_bytes = fs::metadata(&side).ok().map(|meta| meta.len());
+        let is_open = side_bytes.is_some() && is_locked(&side)?;
+        Ok(Self { bytes: meta.len(), path, side, header, side_bytes, is_open })
+    }
+
+    /// Returns whether only the extension reads it.
+    pub(super) fn is_marked(&self) -> bool {
+        is_marked(&self.header)
+    }
+
+    /// Returns whether it may be a database: a file with nothing in it is an empty one.
+    pub(super) fn is_database(&self) -> bool {
+        self.bytes == 0 || self.is_marked() || self.header.starts_with(MAGIC)
+    }
+
+    /// Its state.
+    pub(super) fn state(&self) -> State {
+        match (self.is_open, self.is_marked()) {
+            (true, _) => State::Live,
+            (false, true) => State::Killed,
+            (false, false) => State::Plain,
+        }
+    }
+
+    /// Returns whether SQLite itself has left something to do: a journal, or a log that is not in the database
+    /// yet.
+    pub(super) fn has_stock_journal(&self) -> bool {
+        STOCK_SUFFIXES.iter().any(|suffix| {
+            fs::metadata(with_suffix(&self.path, suffix)).is_ok_and(|meta| meta.len() > 0)
+        })
+    }
+}
+
+/// The ends of the names of files that SQLite itself leaves beside a database.
+pub(super) const STOCK_SUFFIXES: [&str; 2] = ["-journal", "-wal"];
+
+/// A path with something behind its name.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Returns whether somebody has any byte of a side file locked, as every connection has.
+fn is_locked(side: &Path) -> Result<bool, Failure> {
+    let options = PlainOptions { reserved_bytes: ADDRESSES, ..PlainOptions::default() };
+    let locked = Plain::open(side, &options).and_then(|file| file.is_locked_by_others(ALL));
+    match locked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        locked => locked.map_err(|error| Failure::about(side.display(), error)),
+    }
+}
+
+/// The reason why the VFS does not take a database.
+pub(super) fn reason(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Busy => "another process is in the way".into(),
+        Refusal::Memory => "there is no memory for it".into(),
+        Refusal::ReadOnly => "it may not be written to".into(),
+        Refusal::Full(why)
+        | Refusal::CannotOpen(why)
+        | Refusal::Corrupt(why)
+        | Refusal::Io(why) => why,
+    }
+}

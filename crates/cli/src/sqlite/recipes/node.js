@@ -1,0 +1,6 @@
+// better-sqlite3 takes no URIs: the VFS becomes the default one.
+const Database = require("better-sqlite3");
+new Database(":memory:").loadExtension("@LIBRARY@", "sqlite3_perduradefault_init");
+const db = new Database("@DATABASE@");
+db.exec("CREATE TABLE IF NOT EXISTS t(a); INSERT INTO t VALUES(1)");
+console.log(db.pragma("perdura_stats", { simple: true }));

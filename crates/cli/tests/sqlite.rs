@@ -1,0 +1,140 @@
+//! `perdura bench sqlite`, as programs read it.
+
+mod common;
+#[path = "common/report.rs"]
+mod report;
+
+use common::{Ran, run};
+use report::{keys, runs};
+use serde_json::Value;
+
+const KEYS: [&str; 32] = [
+    "engine",
+    "workload",
+    "mix",
+    "skew",
+    "keys",
+    "record_bytes",
+    "page_bytes",
+    "operations_per_txn",
+    "tuples",
+    "txns",
+    "partitions",
+    "domain",
+    "modelled",
+    "commit",
+    "group",
+    "seed",
+    "emulated",
+    "seconds",
+    "throughput_txn_s",
+    "throughput_spread",
+    "latency_us",
+    "per_txn",
+    "footprint_bytes",
+    "user_bytes",
+    "aborted",
+    "sqlite",
+    "prepared",
+    "exclusive",
+    "vfs_commits",
+    "baseline",
+    "throughput_over_baseline",
+    "digest",
+];
+
+fn bench(arguments: &[&str]) -> Ran {
+    run(&[&["bench", "sqlite", "--records", "100", "--txns", "50"], arguments].concat())
+}
+
+#[test]
+fn each_mode_operation_and_order_is_a_run_with_the_documented_keys() {
+    let found = runs(&bench(&["--domain", "adr", "--repeat", "2", "--json", "-"]));
+    assert_eq!(found.len(), 4 * 3 * 2);
+    for cell in found.chunks(4) {
+        let names: Vec<&Value> = cell.iter().map(|run| &run["engine"]).collect();
+        assert_eq!(names, ["fash1", "full", "stock-wal", "stock-journal"]);
+        for run in cell {
+            assert_eq!(keys(run), KEYS.into_iter().collect());
+            assert_eq!(run["workload"], "sqlite");
+            for same in ["digest", "mix", "keys", "user_bytes", "sqlite"] {
+                assert_eq!(run[same], cell[0][same], "{same}");
+            }
+            let rows = match run["mix"].as_str() {
+                Some("insert") => 150,
+                Some("update") => 100,
+                _ => 50,
+            };
+            assert_eq!(run["user_bytes"], rows * 108);
+            assert_eq!(run["throughput_spread"]["n"], 2);
+            assert_eq!(run["baseline"], "stock-wal");
+            let ours = ["fash1", "full"].contains(&run["engine"].as_str().expect("a name"));
+            assert_eq!(run["modelled"], ours);
+            assert_eq!(run["domain"], if ours { "adr" } else { "process" });
+            assert_eq!(run["vfs_commits"], if ours { 50.into() } else { Value::Null });
+            let counts = ["flushed_lines", "fences", "bytes_logged"];
+            for count in counts.map(|count| &run["per_txn"][count]) {
+                assert_eq!(count.as_f64().is_some_and(|count| count >= 1.0), ours, "{run}");
+            }
+            for none in ["bytes_persisted", "file_bytes", "syncs"] {
+                assert!(run["per_txn"][none].is_null(), "nobody counts {none}");
+            }
+        }
+        assert_eq!(cell[2]["throughput_over_baseline"], 1.0);
+    }
+}
+
+#[test]
+fn sizes_and_forms_of_transactions_are_cells() {
+    let cells = ["--mode", "fash1,stock-journal", "--mix", "update", "--keys", "random"];
+    let sizes = ["--record", "16,1000", "--per-txn", "1,8", "--page", "1024", "--prepared"];
+    let found = runs(&bench(&[&cells[..], &sizes, &["--exclusive", "--json", "-"]].concat()));
+    assert_eq!(found.len(), 2 * 2 * 2);
+    for run in &found {
+        assert_eq!((&run["prepared"], &run["exclusive"]), (&true.into(), &true.into()));
+        assert_eq!(run["baseline"], "fash1");
+    }
+    let table = bench(&["--mode", "full", "--mix", "insert", "--keys", "ascending"]);
+    assert_eq!(table.code, Some(0), "{table:?}");
+    for word in ["x full", "lines/txn", "ascending", "p99 us"] {
+        assert!(table.out.contains(word), "{word}: {}", table.out);
+    }
+}
+
+#[test]
+fn what_is_impossible_is_refused() {
+    for (arguments, says) in [
+        (&["--mode", "fast"][..], "the mode fast is not built yet"),
+        (&["--mode", "fash1,nvwal"], "the mode nvwal is not built yet"),
+        (&["--mode", "wal"], "`wal` is no mode"),
+        (&["--mix", "read"], "`read` is no operation"),
+        (&["--keys", "descending"], "`descending` is no order of keys"),
+        (&["--mode", "full", "--baseline", "fash1"], "--baseline fash1: it does not run"),
+        (&["--mix", "delete", "--per-txn", "3"], "load more with --records"),
+        (&["--page", "1000"], "a power of two"),
+    ] {
+        let ran = bench(arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(says), "{arguments:?}: {}", ran.err);
+    }
+}
+
+/// On a disk the VFS leaves databases to SQLite, unless it is told otherwise.
+#[test]
+fn a_run_that_the_vfs_does_not_see_is_an_error() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = directory.path().to_str().expect("text");
+    let few = |options: &[&str]| {
+        let cell = ["--records", "10", "--txns", "3", "--mix", "insert", "--keys", "random"];
+        let place = ["--path", path, "--json", "-"];
+        run(&[&["bench", "sqlite"], &cell[..], &place, options].concat())
+    };
+    let natural = runs(&few(&["--mode", "stock-wal"]));
+    if natural[0]["domain"] == "disk" {
+        let ran = few(&["--mode", "fash1"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("--domain disk"), "{}", ran.err);
+        let found = runs(&few(&["--mode", "fash1", "--domain", "disk"]));
+        assert_eq!((&found[0]["domain"], &found[0]["modelled"]), (&"disk".into(), &false.into()));
+    }
+}

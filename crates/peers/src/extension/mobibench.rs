@@ -1,0 +1,386 @@
+//! Mobibench's part of P3 (5.5): one table, and transactions that insert, update or delete one row each.
+//!
+//! Each mode does the same work through the same SQLite, in a database of its own:
+//!
+//! 1. The table is made, and loaded off the clock.
+//! 2. Each transaction is `BEGIN`, its statements, `COMMIT`: a text that SQLite parses, as Mobibench has it, or
+//!    statements that are prepared once. Keys and texts are made off the clock.
+//! 3. The database is closed, and SQLite without the VFS reads and checks what is left.
+//!
+//! In a mode of the VFS its counts have to show a commit for each transaction, or the run is an error: that
+//! SQLite wrote past it would not show in anything else.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Instant;
+
+use rusqlite::{Connection, OpenFlags, Statement};
+use workloads::{Measurement, Observer, Progress, StoreError};
+
+use super::connection::{Parameters, Stats, answer, open, open_stock, stats};
+use super::contents::Contents;
+use super::inputs::{Operation, Workload};
+use crate::sqlite::set;
+
+/// Rows that are loaded in a transaction.
+const LOADED_TOGETHER: u64 = 1000;
+
+/// The way in which SQLite commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SqliteMode {
+    /// Through the VFS: the bytes that differ are logged, one fence.
+    Fash1,
+    /// Through the VFS: changed pages are logged whole, one fence.
+    Full,
+    /// Without the VFS: write-ahead log, synchronous FULL.
+    StockWal,
+    /// Without the VFS: rollback journal, synchronous FULL.
+    StockJournal,
+}
+
+/// A name that is that of no mode.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseModeError(String);
+
+impl SqliteMode {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::Fash1, Self::Full, Self::StockWal, Self::StockJournal];
+    /// Modes that have a name, and cannot be chosen yet.
+    pub const NOT_BUILT: [&str; 3] = ["fast", "fash", "nvwal"];
+
+    /// The name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fash1 => "fash1",
+            Self::Full => "full",
+            Self::StockWal => "stock-wal",
+            Self::StockJournal => "stock-journal",
+        }
+    }
+
+    /// Returns whether it is one of the VFS.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::Fash1 | Self::Full)
+    }
+
+    /// SQLite's journal mode, in its words.
+    const fn journal(self) -> &'static str {
+        match self {
+            Self::StockWal => "wal",
+            _ => "delete",
+        }
+    }
+}
+
+impl FromStr for SqliteMode {
+    type Err = ParseModeError;
+
+    fn from_str(text: &str) -> Result<Self, ParseModeError> {
+        if let Some(found) = Self::ALL.into_iter().find(|mode| mode.name() == text) {
+            return Ok(found);
+        }
+        let all = Self::ALL.map(Self::name).join(", ");
+        Err(ParseModeError(match Self::NOT_BUILT.contains(&text) {
+            true => format!("the mode {text} is not built yet; there are {all}"),
+            false => format!("`{text}` is no mode; choose one of {all}, or all"),
+        }))
+    }
+}
+
+impl std::fmt::Display for SqliteMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The result of a run.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    /// Time, transactions and latencies.
+    pub measured: Measurement,
+    /// The VFS's counts of the transactions; `None` without it.
+    pub stats: Option<Stats>,
+    /// The domain that the VFS commits in; `None` without it.
+    pub domain: Option<String>,
+    /// The rows behind it.
+    pub contents: Contents,
+    /// Bytes of the database file behind the last transaction.
+    pub database_bytes: u64,
+    /// Bytes of the files beside it: journal, write-ahead log or side file.
+    pub log_bytes: u64,
+}
+
+/// Makes a database in an empty directory, loads it, and runs a workload on it in `mode`. `domain` is that of
+/// the VFS's commits.
+///
+/// # Errors
+/// SQLite's; a setting that it does not take; a mode of the VFS through which SQLite did not commit; a database
+/// that is not whole behind the run.
+pub fn run(
+    mode: SqliteMode,
+    directory: &Path,
+    domain: Option<&str>,
+    workload: &Workload,
+    progress: &Progress,
+) -> Result<Ran, StoreError> {
+    let path = directory.join("database");
+    let connection = connect(mode, &path, domain, workload)?;
+    load(&connection, workload, progress).map_err(StoreError::engine)?;
+    if mode == SqliteMode::StockWal {
+        // What was loaded goes home off the clock.
+        let checkpoint = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        checkpoint.map_err(StoreError::engine)?;
+    }
+    let before = counts(mode, &connection)?;
+    let measured = transactions(&connection, workload, progress)?;
+    let stats = counts(mode, &connection)?.zip(before).map(|(after, before)| after.since(&before));
+    if let Some(stats) = stats
+        && stats.commits < workload.spec().transactions
+    {
+        let (found, wanted) = (stats.commits, workload.spec().transactions);
+        let why = format!("the VFS has seen {found} commits of {wanted} transactions");
+        return Err(StoreError::engine(why));
+    }
+    let domain = answer(&connection, "perdura_domain").map_err(StoreError::engine)?;
+    let (database_bytes, log_bytes) = file_bytes(directory, &path)?;
+    connection.close().map_err(|(_, error)| StoreError::engine(error))?;
+    let contents = Contents::of_plain_file(&path)?;
+    Ok(Ran { measured, stats, domain, contents, database_bytes, log_bytes })
+}
+
+/// Opens a new database, with all settings, each of which is read back.
+fn connect(
+    mode: SqliteMode,
+    path: &Path,
+    domain: Option<&str>,
+    workload: &Workload,
+) -> Result<Connection, StoreError> {
+    let spec = workload.spec();
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let opened = match mode.is_ours() {
+        true => open(path, Parameters { mode: Some(mode.name()), domain }, flags),
+        false => open_stock(path, flags),
+    };
+    let connection = opened.map_err(StoreError::engine)?;
+    set(&connection, "page_size", &spec.page_bytes.to_string(), &spec.page_bytes.to_string())?;
+    if spec.exclusive {
+        set(&connection, "locking_mode", "EXCLUSIVE", "exclusive")?;
+    }
+    set(&connection, "journal_mode", mode.journal(), mode.journal())?;
+    set(&connection, "synchronous", "FULL", "2")?;
+    let table = "CREATE TABLE tblMyList0 \
+                 (id INTEGER PRIMARY KEY, Value TEXT NOT NULL, creation_date LONG)";
+    connection.execute_batch(table).map_err(StoreError::engine)?;
+    Ok(connection)
+}
+
+/// The counts of the VFS, which has to have the database in its own modes, and in no other.
+fn counts(mode: SqliteMode, connection: &Connection) -> Result<Option<Stats>, StoreError> {
+    let found = stats(connection).map_err(StoreError::engine)?;
+    match (mode.is_ours(), &found) {
+        (true, None) => Err(StoreError::Unsupported(
+            "the VFS has handed the database to SQLite's own, as it does on an ordinary disk: \
+             ask for --domain disk, or for a directory in memory with --path"
+                .into(),
+        )),
+        (false, Some(_)) => Err(StoreError::engine("a stock database is one of the VFS")),
+        _ => Ok(found),
+    }
+}
+
+fn load(connection: &Connection, workload: &Workload, progress: &Progress) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare("INSERT INTO tblMyList0(id, Value) VALUES(?1, ?2)")?;
+    let mut text = String::new();
+    let records = workload.spec().records;
+    for first in (0..records).step_by(LOADED_TOGETHER as usize) {
+        connection.execute_batch("BEGIN")?;
+        for row in first..records.min(first + LOADED_TOGETHER) {
+            text.clear();
+            workload.text(row, 0, &mut text);
+            insert.execute((workload.key(row), &text))?;
+        }
+        connection.execute_batch("COMMIT")?;
+        progress.completed(0, first);
+    }
+    Ok(())
+}
+
+/// The statements of a workload, prepared once.
+struct Prepared<'c> {
+    begin: Statement<'c>,
+    change: Statement<'c>,
+    commit: Statement<'c>,
+}
+
+impl<'c> Prepared<'c> {
+    fn new(connection: &'c Connection, operation: Operation) -> rusqlite::Result<Self> {
+        let change = match operation {
+            Operation::Insert => "INSERT INTO tblMyList0(id, Value) VALUES(?1, ?2)",
+            Operation::Update => "UPDATE tblMyList0 SET Value = ?2 WHERE id = ?1",
+            Operation::Delete => "DELETE FROM tblMyList0 WHERE id = ?1",
+        };
+        Ok(Self {
+            begin: connection.prepare("BEGIN")?,
+            change: connection.prepare(change)?,
+            commit: connection.prepare("COMMIT")?,
+        })
+    }
+
+    fn run(&mut self, rows: &[(i64, String)]) -> rusqlite::Result<()> {
+        self.begin.execute([])?;
+        for (key, text) in rows {
+            match self.change.parameter_count() {
+                1 => self.change.execute([key])?,
+                _ => self.change.execute((key, text))?,
+            };
+        }
+        self.commit.execute([])?;
+        Ok(())
+    }
+}
+
+/// The text of a transaction, as Mobibench has it.
+fn statements(operation: Operation, rows: &[(i64, String)], out: &mut String) {
+    out.clear();
+    out.push_str("BEGIN;");
+    for (key, text) in rows {
+        let written = match operation {
+            Operation::Insert => {
+                write!(out, "INSERT INTO tblMyList0(id, Value) VALUES({key}, '{text}');")
+            }
+            Operation::Update => {
+                write!(out, "UPDATE tblMyList0 SET Value = '{text}' WHERE id = {key};")
+            }
+            Operation::Delete => write!(out, "DELETE FROM tblMyList0 WHERE id = {key};"),
+        };
+        written.expect("a text takes all");
+    }
+    out.push_str("COMMIT;");
+}
+
+fn transactions(
+    connection: &Connection,
+    workload: &Workload,
+    progress: &Progress,
+) -> Result<Measurement, StoreError> {
+    let spec = workload.spec();
+    let mut prepared = Prepared::new(connection, spec.operation).map_err(StoreError::engine)?;
+    let mut measured = Measurement::nothing();
+    let (mut text, mut rows) = (String::new(), Vec::new());
+    let mut total_ns = 0;
+    for (number, transaction) in (1..).zip(workload.transactions()) {
+        rows.clear();
+        for row in transaction {
+            let mut text = String::new();
+            workload.text(u64::from(*row), number, &mut text);
+            rows.push((workload.key(u64::from(*row)), text));
+        }
+        statements(spec.operation, &rows, &mut text);
+        let changes = connection.total_changes();
+        let begun = Instant::now();
+        let done = match spec.prepared {
+            true => prepared.run(&rows),
+            false => connection.execute_batch(&text),
+        };
+        let took_ns = begun.elapsed().as_nanos() as u64;
+        done.map_err(StoreError::engine)?;
+        let changed = connection.total_changes() - changes;
+        if changed != rows.len() as u64 {
+            let why = format!("transaction {number} has changed {changed} of {} rows", rows.len());
+            return Err(StoreError::engine(why));
+        }
+        total_ns += took_ns;
+        measured.latency_ns.saturating_record(took_ns);
+        if number.is_multiple_of(Progress::EVERY) {
+            progress.completed(0, spec.records + number);
+        }
+    }
+    measured.transactions = spec.transactions;
+    measured.seconds = total_ns as f64 / 1e9;
+    Ok(measured)
+}
+
+/// Bytes of the database, and of all files beside it.
+fn file_bytes(directory: &Path, path: &Path) -> Result<(u64, u64), StoreError> {
+    let (mut database, mut beside) = (0, 0);
+    for entry in std::fs::read_dir(directory).map_err(StoreError::engine)? {
+        let entry = entry.map_err(StoreError::engine)?;
+        let bytes = entry.metadata().map_err(StoreError::engine)?.len();
+        match entry.path() == path {
+            true => database = bytes,
+            false => beside += bytes,
+        }
+    }
+    Ok((database, beside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extension::{Keys, Spec};
+
+    fn workload(operation: Operation, keys: Keys, prepared: bool) -> Workload {
+        let spec = Spec {
+            operation,
+            keys,
+            records: 120,
+            transactions: 40,
+            per_txn: 3,
+            record_bytes: 100,
+            page_bytes: 1024,
+            prepared,
+            exclusive: prepared,
+            seed: 1,
+        };
+        Workload::generate(&spec).expect("possible")
+    }
+
+    fn ran(mode: SqliteMode, workload: &Workload) -> Ran {
+        let directory = tempfile::Builder::new().tempdir_in("/dev/shm").expect("a directory");
+        run(mode, directory.path(), None, workload, &Progress::new(1)).expect("runs")
+    }
+
+    #[test]
+    fn all_modes_end_with_the_same_contents_and_only_ours_are_counted() {
+        for operation in Operation::ALL {
+            for (keys, prepared) in [(Keys::Ascending, false), (Keys::Random, true)] {
+                let workload = workload(operation, keys, prepared);
+                let all = SqliteMode::ALL.map(|mode| ran(mode, &workload));
+                let rows = [240, 120, 0][operation as usize];
+                for (mode, ran) in SqliteMode::ALL.into_iter().zip(&all) {
+                    assert_eq!(ran.contents, all[0].contents, "{mode}, {operation:?}, {keys:?}");
+                    assert_eq!(ran.contents.rows, rows);
+                    assert_eq!(ran.measured.latency_ns.len(), 40);
+                    let commits = ran.stats.map(|stats| stats.commits);
+                    assert_eq!(commits, mode.is_ours().then_some(40), "{mode}");
+                    if let Some(stats) = ran.stats {
+                        assert!(stats.fences >= 40 && stats.lines > 40 && stats.recoveries == 0);
+                    }
+                    assert!(ran.database_bytes > 0 && ran.database_bytes.is_multiple_of(1024));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_pages_log_more_than_what_differs() {
+        let workload = workload(Operation::Update, Keys::Random, false);
+        let [some, whole] = [SqliteMode::Fash1, SqliteMode::Full].map(|mode| ran(mode, &workload));
+        let bytes = |ran: &Ran| ran.stats.expect("counted").bytes;
+        assert!(bytes(&whole) > 2 * bytes(&some), "{some:?}, {whole:?}");
+    }
+
+    #[test]
+    fn a_mode_that_is_not_built_says_so() {
+        for name in SqliteMode::NOT_BUILT {
+            let why = name.parse::<SqliteMode>().expect_err("not built").to_string();
+            assert!(why.contains("not built yet"), "{why}");
+        }
+        let why = "fats".parse::<SqliteMode>().expect_err("no mode").to_string();
+        assert!(why.contains("is no mode"), "{why}");
+    }
+}
