@@ -11,6 +11,7 @@ mod measure;
 mod peer;
 mod pool;
 mod slotted;
+mod sql;
 mod sqlite;
 mod tour;
 
@@ -39,6 +40,7 @@ pub(crate) use self::pool::{
     PoolCommand, RestoreArgs,
 };
 pub(crate) use self::slotted::{MixName, SlottedArgs};
+pub(crate) use self::sql::SqlArgs;
 pub(crate) use self::sqlite::SqliteBenchArgs;
 pub(crate) use self::tour::TourArgs;
 use crate::output::JsonTarget;
@@ -85,6 +87,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         pool: PoolCommand,
     },
+    /// Run SQL: a shell for SQLite with Perdura's extension in it.
+    #[command(after_help = sql::HELP)]
+    Sql(SqlArgs),
     /// Use SQLite with Perdura's extension, and look after databases under it.
     #[command(
         arg_required_else_help = true,

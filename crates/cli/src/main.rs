@@ -8,7 +8,7 @@
 //! | module | its question |
 //! |---|---|
 //! | `args` | what can be asked? |
-//! | `tour`, `bench`, `pool`, `sqlite`, `crash`, `demo`, `laboratory` | the commands |
+//! | `tour`, `bench`, `pool`, `sql`, `sqlite`, `crash`, `demo`, `laboratory` | the commands |
 //! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
 //! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
 //! | `attendant`, `signals` | who does what is left when a command has ended, or is ended? |
@@ -35,6 +35,7 @@ mod progress;
 mod racer;
 mod scratch;
 mod signals;
+mod sql;
 mod sqlite;
 mod tour;
 mod units;
@@ -68,6 +69,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Sqlite(args) } => bench::sqlite::run(args),
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
+        Command::Sql(args) => sql::run(args),
         Command::Sqlite { sqlite } => sqlite::run(sqlite),
         Command::Crash(args) => crash::run(args),
         Command::Demo(args) => demo::run(args),

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use common::{perdura, run};
 
 /// All commands that have a help text.
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 34] = [
     &[],
     &["tour"],
     &["bench"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 33] = [
     &["pool", "dump"],
     &["pool", "load"],
     &["pool", "options"],
+    &["sql"],
     &["sqlite"],
     &["sqlite", "install"],
     &["sqlite", "check"],
