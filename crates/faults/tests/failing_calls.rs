@@ -7,7 +7,7 @@
 //! that reads its files again, and spares the disk.
 //!
 //! One in nine points is visited; all of them, which takes minutes, with
-//! `cargo test -p perdura-faults -- --ignored whole`.
+//! `cargo test -p perdura-faults -- --ignored long`.
 //!
 //! Each point is visited in several ways: it fails, once; it has no room, and neither has anything
 //! after it until the error has been borne; a signal interrupts it; it does half of what it was asked
