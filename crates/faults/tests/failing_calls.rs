@@ -6,7 +6,7 @@
 //! that nobody could act upon are left alone: close, munmap, madvise, and those of the allocator. Syncs are not done, which makes no difference to a process
 //! that reads its files again, and spares the disk.
 //!
-//! One in nine points is visited; all of them, which takes minutes, with
+//! One in 17 points is visited; all of them, which takes minutes, with
 //! `cargo test -p perdura-faults -- --ignored long`.
 //!
 //! Each point is visited in several ways: it fails, once; it has no room, and neither has anything
