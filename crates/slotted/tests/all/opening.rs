@@ -14,7 +14,7 @@ where
     S: Scheme<Arena>,
     O: Scheme<Emulated<Arena>>,
 {
-    let arena = Arena::new(1 << 20, 256 << 20).unwrap();
+    let arena = Arena::new(1 << 20, 1 << 30).unwrap();
     let heap =
         Heap::format(arena.clone(), HeapOptions { chunk_bytes: 64 << 10, lanes: 1 }).unwrap();
     let mut store = Store::<Arena, S>::create(heap.lane(0), Options::default()).unwrap();
