@@ -260,6 +260,36 @@ fn what_one_has_put_in_place_is_durable_with_the_commit_of_another() {
 }
 
 #[test]
+fn what_a_killed_process_has_stored_is_durable_once_another_one_has_read_it() {
+    let files = files_of_inserts();
+    let memory = new();
+    let mut one = open(&memory, 1);
+    files[..40].iter().for_each(|file| commit(&mut one, file));
+    let trace = trace(&memory, || files[40..43].iter().for_each(|file| commit(&mut one, file)));
+    let (mut reader, mut states) = (Reader::new(), 0);
+    trace.kills(1, |killed| {
+        let memory = Recording::from_image(killed.visible(), SIDE + DATA).unwrap();
+        memory.start();
+        let next = live(&memory);
+        let mut bytes = vec![0; next.size() as usize];
+        next.read(0, &mut bytes).unwrap();
+        let rows = reader.read(bytes).unwrap().len() as u64;
+        assert!((40..=43).contains(&rows), "{rows}");
+        memory.note(rows);
+        media(&memory).side.store(SIDE - 8, 1);
+        let then = memory.stop();
+        let explored = killed.replay(&then).explore(12, 1, |image, noted| {
+            let plain = recover(&Recording::from_image(image, SIDE + DATA).unwrap())?;
+            let found = reader.read(plain)?.len() as u64;
+            if noted == 0 || found == noted { Ok(()) } else { Err(format!("{found}, not {noted}")) }
+        });
+        assert_eq!(explored.failed, None, "killed at {}", killed.position());
+        states += explored.states;
+    });
+    assert!(states > 500, "{states}");
+}
+
+#[test]
 fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
     let files = files_of_inserts();
     let last = files.last().unwrap();
