@@ -30,17 +30,17 @@ const DEEPER: u64 = 37;
 
 /// A state, and what was promised.
 #[derive(Clone, Copy, Debug)]
-struct Spot<'a> {
-    position: usize,
+pub(super) struct Spot<'a> {
+    pub(super) position: usize,
     /// The history's time of the last acknowledgement.
-    acknowledged: u64,
-    image: &'a BothImage,
+    pub(super) acknowledged: u64,
+    pub(super) image: &'a BothImage,
     /// A number that two have in common only if they are alike and the same was promised.
-    number: u64,
+    pub(super) number: u64,
 }
 
 /// Calls `visit` with the states of the crash points that the effort asks for, until it breaks.
-fn for_each_spot(
+pub(super) fn for_each_spot(
     trace: &BothTrace,
     effort: Effort,
     visit: &mut dyn FnMut(Spot<'_>) -> ControlFlow<()>,
@@ -143,7 +143,7 @@ impl Story {
     }
 
     /// Recovers from a state and judges what is there. `deep` goes on with it.
-    fn judge(&self, spot: &Spot<'_>, deep: bool) -> Result<Contents, String> {
+    pub(super) fn judge(&self, spot: &Spot<'_>, deep: bool) -> Result<Contents, String> {
         let (media, open) = self.open(spot.image)?;
         let found = contents(&self.stage, &open)?;
         let order = self.history.recovered(Serializable, spot.acknowledged, &found);
@@ -248,7 +248,7 @@ impl Story {
         done.map(|()| explored)
     }
 
-    fn find_again(&self, image: &BothImage, wanted: &Contents) -> Result<(), String> {
+    pub(super) fn find_again(&self, image: &BothImage, wanted: &Contents) -> Result<(), String> {
         let (_, open) = self.open(image)?;
         if contents(&self.stage, &open)? != *wanted {
             return Err("recovers other contents".into());

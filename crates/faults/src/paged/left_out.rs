@@ -1,63 +1,123 @@
-//! Each flush, fence and sync of the store and its logs left out in turn, in what threads do and in the
-//! recoveries from it: either a state is wrong, or the stories are blind there, or it is superfluous.
+//! Each flush, fence and sync of the store and its logs left out in turn, in what threads do, in the
+//! recoveries from it and in those from kills: either a state is wrong, or the stories are blind there, or
+//! it is superfluous.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
-use pm::Site;
+use pm::{BothTrace, Site};
 
 use super::catalogue::efforts;
+use super::killed::Kill;
 use super::stage::LogKind;
 use super::tell::{Plan, Story};
+use crate::explorer::{Effort, Known};
 use crate::mutation::{How, Mutation, Where};
 use crate::sweep::{Swept, sweep_with};
 use crate::workers::in_parallel;
 
 /// Seeds of the stories whose places are looked for.
-const PLACES: u64 = 3;
+const PLACES: usize = 3;
 
-fn stories(log: LogKind, seeds: u64) -> Vec<Story> {
-    in_parallel(seeds as usize, |index| {
-        let seed = index as u64 + 1;
-        let told = Plan::new(log, seed).tell();
-        told.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()))
-    })
+/// The stories over a log, with the ways in which they are looked at.
+#[derive(Debug)]
+pub struct Looks {
+    log: LogKind,
+    stories: Vec<Story>,
+    /// The process is killed at one in so many fences and syncs.
+    one_in: usize,
+    /// The kills of each story, found when they are needed.
+    kills: Vec<OnceLock<Vec<Kill>>>,
+    /// The number of a story, an effort, and the states without a fault, found when they are needed.
+    efforts: Vec<(usize, Effort, OnceLock<Known>)>,
 }
 
-/// The places where stories and the recoveries from them flush, fence or sync, in their order and perhaps
-/// more than once.
-fn places(stories: &[Story], how: How) -> Vec<Site> {
-    let mut sites = Vec::new();
-    for story in stories.iter().take(PLACES as usize) {
-        let recoveries = story.recoveries(50).expect("it recovers");
-        for trace in recoveries.iter().chain([&story.trace]) {
+impl Looks {
+    /// Those of the stories with the first few seeds, where the process is killed at one in so many fences
+    /// and syncs.
+    ///
+    /// # Panics
+    /// One goes wrong though nothing is left out.
+    pub fn new(log: LogKind, seeds: u64, one_in: usize) -> Self {
+        let stories = in_parallel(seeds as usize, |index| {
+            let seed = index as u64 + 1;
+            let told = Plan::new(log, seed).tell();
+            told.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()))
+        });
+        let kills = stories.iter().map(|_| OnceLock::new()).collect();
+        let efforts = efforts().into_iter();
+        let efforts = efforts.flat_map(|effort| {
+            (0..stories.len()).map(move |story| (story, effort, OnceLock::new()))
+        });
+        Self { log, one_in, kills, efforts: efforts.collect(), stories }
+    }
+
+    /// The kills of a story.
+    ///
+    /// # Panics
+    /// A power cut behind one goes wrong though nothing is left out.
+    fn kills(&self, story: usize) -> &[Kill] {
+        self.kills[story].get_or_init(|| {
+            let kills = self.stories[story].kills(self.one_in);
+            kills.unwrap_or_else(|why| panic!("{}, seed {}: {why}", self.log.name(), story + 1))
+        })
+    }
+
+    /// Looks for a fault at crashes of the stories; returns how it shows.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn notice(&self, fault: &Mutation) -> Option<String> {
+        let found = self.efforts.iter().find_map(|(story, effort, known)| {
+            let story = &self.stories[*story];
+            let known = known.get_or_init(|| story.known(*effort));
+            story.explore_beyond(known, fault, *effort).violation
+        });
+        found.map(|violation| violation.what)
+    }
+
+    /// Looks for a fault of recoveries at power cuts behind kills; returns how it shows.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn notice_behind_kills(&self, fault: &Mutation) -> Option<String> {
+        let all = self.stories.iter().enumerate();
+        let mut all = all
+            .flat_map(|(number, story)| self.kills(number).iter().map(move |kill| (story, kill)));
+        let found = all.find_map(|(story, kill)| story.explore_kill(kill, Some(fault)).violation);
+        found.map(|violation| violation.what)
+    }
+
+    /// The places where the first stories, and what comes behind them, flush, fence or sync, in their order
+    /// and perhaps more than once.
+    fn places(&self, how: How) -> Vec<Site> {
+        let mut sites = Vec::new();
+        let mut add = |trace: &BothTrace| {
             sites.extend(match how {
                 How::NoSync => Mutation::sites_in_files(how, &trace.files),
                 _ => Mutation::sites_in_memory(how, &trace.memory),
             });
+        };
+        for (number, story) in self.stories.iter().enumerate().take(PLACES) {
+            story.recoveries(50).expect("it recovers").iter().for_each(&mut add);
+            self.kills(number).iter().for_each(|kill| add(&kill.next));
+            add(&story.trace);
         }
+        sites
     }
-    sites
-}
 
-/// Leaves out what is flushed, fenced or synced in each place in turn, in the stories with the first few
-/// seeds.
-///
-/// # Panics
-/// A story goes wrong without that.
-pub fn sweep(log: LogKind, how: How, seeds: u64) -> Swept {
-    let stories = stories(log, seeds.max(PLACES));
-    let looks: Vec<_> = efforts()
-        .into_iter()
-        .flat_map(|effort| stories.iter().map(move |story| (story, effort)))
-        .collect();
-    let known = in_parallel(looks.len(), |index| looks[index].0.known(looks[index].1));
-    sweep_with(places(&stories, how), |site| {
-        let (fault, begun) = (Mutation { how, at: Where::Site(site) }, Instant::now());
-        let noticed = looks.iter().zip(&known).position(|((story, effort), known)| {
-            story.explore_beyond(known, &fault, *effort).violation.is_some()
-        });
-        let seconds = begun.elapsed().as_secs_f64();
-        println!("{}, {how:?} at {site}: look {noticed:?}, {seconds:.1} s", log.name());
-        noticed.is_some()
-    })
+    /// Leaves out what is flushed, fenced or synced in each place in turn.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn sweep(&self, how: How) -> Swept {
+        sweep_with(self.places(how), |site| {
+            let (fault, begun) = (Mutation { how, at: Where::Site(site) }, Instant::now());
+            let found = self.notice_behind_kills(&fault).or_else(|| self.notice(&fault));
+            let (name, seconds) = (self.log.name(), begun.elapsed().as_secs_f64());
+            let said = found.as_deref().unwrap_or("NOT NOTICED");
+            println!("{name}, {how:?} at {site}, {seconds:.1} s: {said}");
+            found.is_some()
+        })
+    }
 }

@@ -13,12 +13,14 @@
 //! 2. All pages agree, and none is lost.
 //! 3. Further transactions work; a second and a third recovery change nothing.
 //! 4. A crash at any point of the recovery, and in the recovery after that, leads to the same contents.
+//! 5. What a process shows that comes after a kill stays, though the killed one had only stored it.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`stage`] | the store, its log and its media |
 //! | [`tell`] | what threads do before the crash |
 //! | [`explore`] | the walk over the states |
+//! | [`killed`] | kills, and power cuts in the recoveries from them and behind those |
 //! | [`examine`] | stories until there were states enough |
 //! | [`lies`] | log managers that do wrong |
 //! | [`catalogue`] | the faults that have to be noticed |
@@ -27,6 +29,7 @@
 pub mod catalogue;
 pub mod examine;
 pub mod explore;
+pub mod killed;
 pub mod left_out;
 pub mod lies;
 pub mod stage;

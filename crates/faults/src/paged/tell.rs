@@ -174,7 +174,7 @@ impl Plan {
 }
 
 /// Puts a note where the log lies, so that a fault can move it across the log's barriers.
-fn note(stage: &Stage, media: &Media, time: u64) {
+pub(super) fn note(stage: &Stage, media: &Media, time: u64) {
     if stage.log.is_nv() { media.memory.note(time) } else { media.files.note(time) }
 }
 

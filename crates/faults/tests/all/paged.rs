@@ -1,10 +1,13 @@
 //! The paged store over each of its logs: what threads, a crash, a crash in recovery leave of it. See
 //! `faults::paged`.
 
+use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
+use faults::mutation::{Code, How, Mutation, Where};
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
+use faults::paged::left_out::Looks;
 use faults::paged::stage::LogKind;
 use faults::paged::tell::{Plan, Told};
 
@@ -89,6 +92,112 @@ fn the_same_seed_tells_the_same_story() {
         };
         assert!(events() == events(), "{}", log.name());
     }
+}
+
+const fn left_out(
+    how: How,
+    file: &'static str,
+    function: &'static str,
+    text: &'static str,
+) -> Mutation {
+    Mutation { how, at: Where::Code(Code { file, function, text }) }
+}
+
+const INSERT: &str = "paged/src/log/nv/insert.rs";
+const COMMIT: &str = "paged/src/log/nv/commit.rs";
+const AGAIN: &str = "paged/src/log/nv/restart.rs";
+
+/// A flush, a fence and a sync of each log and of the pages, of those that [`Looks::sweep`] leaves out.
+#[test]
+fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
+    let sync = left_out(How::NoSync, "paged/src/log/central/flush.rs", "write_out", "file.sync");
+    let pages = left_out(How::NoSync, "paged/src/pool/cleaner.rs", "write_batch", "file.sync");
+    for (log, faults) in [
+        (LogKind::Central, [sync, pages]),
+        (
+            LogKind::OnInsert,
+            [
+                left_out(How::NoFlush, INSERT, "insert", "memory.flush"),
+                left_out(How::NoFence, INSERT, "insert", "memory.fence"),
+            ],
+        ),
+        (
+            LogKind::OnCommit,
+            [
+                left_out(How::NoFlush, COMMIT, "pass", "ring.set"),
+                left_out(How::NoFence, COMMIT, "pass", "memory.fence"),
+            ],
+        ),
+    ] {
+        let looks = Looks::new(log, 2, 41);
+        for fault in faults {
+            assert!(looks.notice(&fault).is_some(), "{}: {fault:?}", log.name());
+        }
+    }
+}
+
+/// The next process goes by what the killed one had only stored or written.
+#[test]
+fn what_is_seen_behind_a_kill_survives_a_power_cut() {
+    let end = left_out(How::NoSync, "paged/src/log/central/end.rs", "write_anew", "file.sync");
+    let object = left_out(How::NoFlush, AGAIN, "note", "memory.flush");
+    let entry = left_out(How::NoFlush, AGAIN, "note", "ring.flush");
+    for (log, faults) in [
+        (LogKind::Central, vec![end]),
+        (LogKind::OnInsert, vec![object, entry]),
+        (LogKind::OnCommit, vec![object, entry]),
+    ] {
+        let looks = Looks::new(log, 2, 41);
+        for fault in faults {
+            let found = looks.notice_behind_kills(&fault);
+            println!("{}: {fault:?}: {found:?}", log.name());
+            assert!(found.is_some(), "{}: {fault:?}", log.name());
+        }
+    }
+}
+
+/// The places that may be left out.
+const COPIED: Explained = (
+    "central/open.rs",
+    "open_at",
+    "files.sync_directory()",
+    "names are durable since the log was made; those of files that somebody has copied may not be",
+);
+const CLEARED: Explained = (
+    "nv/ring.rs",
+    "clear",
+    "self.memory.flush_word",
+    "an entry that is not cleared has the number of another round",
+);
+
+fn each_place(log: LogKind, explained: &[Explained]) {
+    let (looks, mut unnoticed) = (Looks::new(log, 6, 23), Vec::new());
+    for how in [How::NoFlush, How::NoFence, How::NoSync] {
+        let swept = looks.sweep(how);
+        println!("{}, {how:?}: {} places", log.name(), swept.places);
+        unnoticed.extend(swept.unnoticed);
+    }
+    let (open, stale) = unexplained(unnoticed, explained);
+    assert!(open.is_empty(), "superfluous, or the stories are blind: {open:#?}");
+    assert!(stale.is_empty(), "noticed now, or gone: {stale:?}");
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn long_each_flush_fence_and_sync_over_the_central_log_is_left_out() {
+    each_place(LogKind::Central, &[COPIED]);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn long_each_flush_fence_and_sync_over_flush_on_insert_is_left_out() {
+    each_place(LogKind::OnInsert, &[CLEARED]);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn long_each_flush_fence_and_sync_over_flush_on_commit_is_left_out() {
+    each_place(LogKind::OnCommit, &[CLEARED]);
 }
 
 #[test]
