@@ -218,6 +218,8 @@ fn each_call_that_changes_a_file_fails(each: usize, each_of_paged: usize) {
     calls_fail_in_turn(EngineKind::Cow, each, &[AHEAD]);
     calls_fail_in_turn(EngineKind::Log, each, &[SEAL, INPUT]);
     calls_fail_in_turn(EngineKind::NvDisk, each_of_paged, &[]);
+    calls_fail_in_turn(EngineKind::NvLoggingFoi, each_of_paged, &[]);
+    calls_fail_in_turn(EngineKind::NvLoggingFoc, each_of_paged, &[]);
 }
 
 #[test]
