@@ -8,6 +8,7 @@
 
 mod nv_logging;
 mod slotted;
+mod sofort;
 
 use perdura::EngineKind;
 
@@ -42,10 +43,11 @@ const fn code(file: &'static str, function: &'static str, text: &'static str) ->
 
 /// All of them.
 pub fn faults() -> impl Iterator<Item = &'static Fault> {
-    FAULTS.iter().chain(nv_logging::FAULTS).chain(slotted::FAULTS)
+    FAULTS.iter().chain(nv_logging::FAULTS).chain(slotted::FAULTS).chain(sofort::FAULTS)
 }
 
-/// Those of all engines but the ones on slotted pages and with a log in persistent memory beside files.
+/// Those of all engines but the ones on slotted pages, with a log in persistent memory beside files, and in
+/// columns.
 static FAULTS: &[Fault] = &[
     fault(
         "nvm-inp/insert-without-flush",

@@ -407,7 +407,7 @@ impl Driver {
     }
 }
 
-fn expect(done: &Result<(), Error>, should: bool) -> Result<(), Error> {
+pub(crate) fn expect(done: &Result<(), Error>, should: bool) -> Result<(), Error> {
     match done {
         Ok(()) if should => Ok(()),
         Ok(()) => Err(Error::user("an operation succeeded that must fail")),

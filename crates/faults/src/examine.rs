@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use perdura::{DurableIn, EngineKind};
+use perdura::{DurableIn, EngineKind, Unfinished};
 use serde::Serialize;
 
 use crate::both::BothMedium;
@@ -12,6 +12,7 @@ use crate::catalogue::Fault;
 use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
 use crate::medium::{Medium, Part};
 use crate::plot::{Plot, STANDARD, Workload};
+use crate::promise;
 use crate::script;
 use crate::short_stories::statements;
 use crate::story::{inserts_with_updates, two_operations_on_one_tuple};
@@ -124,10 +125,15 @@ pub struct Found {
 /// Examines an engine. `done` counts states, for whoever shows the progress.
 pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let started = Instant::now();
+    let continues = settings.engine.traits().unfinished == Unfinished::Continued;
     let mut report = match (settings.workload, settings.engine.traits().durable_in) {
         (Workload::Story, DurableIn::Files) => {
             let short = |number| short_file_story(settings.engine, number);
             run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
+        }
+        (Workload::Story, DurableIn::Pool) if continues => {
+            let short = |number| promise::short(settings.engine, number);
+            run(settings, done, &promise::run_in_pool, &short)
         }
         (Workload::Story, DurableIn::Pool) => {
             let short = |number| short_pool_story(settings.engine, number);

@@ -304,8 +304,7 @@ impl<M: Medium, W: Work> Story<M, W> {
     /// The contents, if they are what they may be.
     fn found(&self, db: &Database<Recorded>, acknowledged: usize) -> Result<&W::Model, String> {
         let unreadable = |error| format!("cannot be read: {error}");
-        let end = self.models.len().min(acknowledged + self.in_flight + 1);
-        let possible = &self.models[acknowledged..end];
+        let possible = self.possible(acknowledged);
         let Some(number) = self.work.which(db, possible).map_err(unreadable)? else {
             let found = self.work.contents(db).map_err(unreadable)?;
             let earlier = self.models.iter().rposition(|model| *model == found);
@@ -320,6 +319,12 @@ impl<M: Medium, W: Work> Story<M, W> {
         };
         self.work.reads_differ(db, &possible[number])?;
         Ok(&possible[number])
+    }
+
+    /// The contents that there may be when so many transactions are acknowledged.
+    fn possible(&self, acknowledged: usize) -> &[W::Model] {
+        let end = self.models.len().min(acknowledged + self.in_flight + 1);
+        &self.models[acknowledged..end]
     }
 
     /// Crashes again at every point of the recovery and of the first transactions after it. What
@@ -373,8 +378,12 @@ impl<M: Medium, W: Work> Story<M, W> {
         let (db, handle) = opened.map_err(|error| format!("does not open: {error}"))?;
         let db = Abandoned(Some(db));
         let mut more = self.work.more(state.position as u64);
-        let mut models = vec![self.work.contents(&db).map_err(|error| error.to_string())?];
         M::note(&handle, 0);
+        // Which of them it is, every later recovery has to find.
+        let possible = self.possible(state.acknowledged.unwrap_or(0) as usize);
+        let held = self.work.which(&db, possible).map_err(|error| error.to_string())?;
+        let held = held.ok_or("recovers to something else another time")?;
+        let mut models = vec![possible[held].clone()];
         for operations in 1..=transactions {
             let mut model = models[models.len() - 1].clone();
             // In a thread of its own: it must not make recovery's fences.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use perdura::{
-    CheckReport, ColumnType, Database, Environment, Error, Partition, ReadTx, Row, Scan, Schema,
+    CheckReport, ColumnType, Database, Environment, Error, Partition, Read, Row, Scan, Schema,
     Table, TableSchema, Tx, Value,
 };
 
@@ -254,18 +254,24 @@ pub fn contents_in<E: Environment>(
     partition: &Partition<'_, E>,
     tables: &Tables,
 ) -> Result<Model, Error> {
+    partition.read(|tx| view(tx, tables))
+}
+
+/// Everything that a transaction sees.
+///
+/// # Errors
+/// As [`contents`].
+pub fn view(from: &impl Read, tables: &Tables) -> Result<Model, Error> {
     let (mut model, mut twice) = (Model::default(), false);
-    partition.read(|tx| {
-        tx.scan(&tables.item, &Scan::all(), |row| {
-            let (key, item) = item_of(row);
-            twice |= model.items.insert(key, item).is_some();
-            ControlFlow::Continue(())
-        })?;
-        tx.scan(&tables.pair, &Scan::all(), |row| {
-            let key = (row.text(0).to_owned(), row.i64(1));
-            twice |= model.pairs.insert(key, bytes(row, 2).to_vec()).is_some();
-            ControlFlow::Continue(())
-        })
+    from.scan(&tables.item, &Scan::all(), &mut |row| {
+        let (key, item) = item_of(row);
+        twice |= model.items.insert(key, item).is_some();
+        ControlFlow::Continue(())
+    })?;
+    from.scan(&tables.pair, &Scan::all(), &mut |row| {
+        let key = (row.text(0).to_owned(), row.i64(1));
+        twice |= model.pairs.insert(key, bytes(row, 2).to_vec()).is_some();
+        ControlFlow::Continue(())
     })?;
     if twice { Err(Error::user("a scan shows a key twice")) } else { Ok(model) }
 }
@@ -279,12 +285,18 @@ pub fn holds_in<E: Environment>(
     tables: &Tables,
     model: &Model,
 ) -> Result<bool, Error> {
-    partition.read(|tx| {
-        let all = Scan::all();
-        let (items, pairs) = (model.items.iter(), model.pairs.iter());
-        let same = shows(tx, &tables.item, &all, items, |row, one| is_item(row, *one.0, one.1))?;
-        Ok(same && shows(tx, &tables.pair, &all, pairs, |row, one| is_pair(row, one.0, one.1))?)
-    })
+    partition.read(|tx| view_is(tx, tables, model))
+}
+
+/// Returns true if a transaction sees what the model says.
+///
+/// # Errors
+/// It cannot be read.
+pub fn view_is(from: &impl Read, tables: &Tables, model: &Model) -> Result<bool, Error> {
+    let all = Scan::all();
+    let (items, pairs) = (model.items.iter(), model.pairs.iter());
+    let same = shows(from, &tables.item, &all, items, |row, one| is_item(row, *one.0, one.1))?;
+    Ok(same && shows(from, &tables.pair, &all, pairs, |row, one| is_pair(row, one.0, one.1))?)
 }
 
 /// The first of these models that a partition holds, if it holds one of them.
@@ -305,15 +317,15 @@ pub fn which_in<E: Environment>(
 }
 
 /// Returns true if a scan shows these rows, in this order, and nothing else.
-fn shows<E: Environment, T>(
-    tx: &ReadTx<'_, E>,
+fn shows<T>(
+    from: &impl Read,
     table: &Table,
     scan: &Scan<'_>,
     mut wanted: impl Iterator<Item = T>,
     is: impl Fn(&Row, &T) -> bool,
 ) -> Result<bool, Error> {
     let mut same = true;
-    tx.scan(table, scan, |row| {
+    from.scan(table, scan, &mut |row| {
         same = same && wanted.next().is_some_and(|one| is(row, &one));
         if same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
@@ -382,54 +394,63 @@ fn reads_differ_in<E: Environment>(
     tables: &Tables,
     model: &Model,
 ) -> Result<(), String> {
+    let wrong = partition.read(|tx| view_differs(tx, tables, model));
+    match wrong.map_err(|error| unreadable(&error))? {
+        Some(wrong) => Err(wrong.into()),
+        None => Ok(()),
+    }
+}
+
+/// Returns what differs between the model and what a transaction sees by its indexes, backward and by
+/// keys, if anything does.
+///
+/// # Errors
+/// It cannot be read.
+pub fn view_differs(
+    from: &impl Read,
+    tables: &Tables,
+    model: &Model,
+) -> Result<Option<&'static str>, Error> {
     let (items, pairs) = (&model.items, &model.pairs);
     let mut names: Vec<_> = items.iter().map(|(key, item)| (item.name.as_str(), *key)).collect();
     names.sort_unstable();
     let mut counts: Vec<_> =
         items.iter().map(|(key, item)| (item.count, item.flag.as_slice(), *key)).collect();
     counts.sort_unstable();
-    let wrong = partition.read(|tx| {
-        let mut row = Row::new();
-        let backward = || Scan::all().backward();
-        let (item, pair) = (&tables.item, &tables.pair);
-        let keys = items.keys().rev();
-        if !shows(tx, item, &backward().columns(&[0]), keys, |row, key| row.u64(0) == **key)? {
-            return Ok(Some("shows other items backward"));
-        }
-        let keys = pairs.keys().rev();
-        let is = |row: &Row, key: &&(String, i64)| (row.text(0), row.i64(1)) == (&*key.0, key.1);
-        if !shows(tx, pair, &backward().columns(&[0, 1]), keys, is)? {
-            return Ok(Some("shows other pairs backward"));
-        }
-        let by_name = Scan::all().by("by_name").columns(&[1, 0]);
-        if !shows(tx, item, &by_name, names.iter(), |row, one| (text(row, 0), row.u64(1)) == **one)?
-        {
-            return Ok(Some("has other names in their index"));
-        }
-        let by_count_flag = Scan::all().by("by_count_flag").columns(&[3, 4, 0]);
-        let is = |row: &Row, one: &&(i64, &[u8], u64)| {
-            (integer(row, 0), bytes(row, 1), row.u64(2)) == **one
-        };
-        if !shows(tx, item, &by_count_flag, counts.iter(), is)? {
-            return Ok(Some("has other tuples of a count and a flag in their index"));
-        }
-        for (key, one) in items.iter().take(5) {
-            if !tx.get_into(item, &[Value::U64(*key)], &mut row)? || !is_item(&row, *key, one) {
-                return Ok(Some("has another item when asked for it"));
-            }
-        }
-        for (key, value) in pairs.iter().take(5) {
-            let (left, right) = (Value::Text(&key.0), Value::I64(key.1));
-            if !tx.get_into(pair, &[left, right], &mut row)? || !is_pair(&row, key, value) {
-                return Ok(Some("has another pair when asked for it"));
-            }
-        }
-        Ok(None)
-    });
-    match wrong.map_err(|error| unreadable(&error))? {
-        Some(wrong) => Err(wrong.into()),
-        None => Ok(()),
+    let mut row = Row::new();
+    let backward = || Scan::all().backward();
+    let (item, pair) = (&tables.item, &tables.pair);
+    let keys = items.keys().rev();
+    if !shows(from, item, &backward().columns(&[0]), keys, |row, key| row.u64(0) == **key)? {
+        return Ok(Some("shows other items backward"));
     }
+    let keys = pairs.keys().rev();
+    let is = |row: &Row, key: &&(String, i64)| (row.text(0), row.i64(1)) == (&*key.0, key.1);
+    if !shows(from, pair, &backward().columns(&[0, 1]), keys, is)? {
+        return Ok(Some("shows other pairs backward"));
+    }
+    let by_name = Scan::all().by("by_name").columns(&[1, 0]);
+    if !shows(from, item, &by_name, names.iter(), |row, one| (text(row, 0), row.u64(1)) == **one)? {
+        return Ok(Some("has other names in their index"));
+    }
+    let by_count_flag = Scan::all().by("by_count_flag").columns(&[3, 4, 0]);
+    let is =
+        |row: &Row, one: &&(i64, &[u8], u64)| (integer(row, 0), bytes(row, 1), row.u64(2)) == **one;
+    if !shows(from, item, &by_count_flag, counts.iter(), is)? {
+        return Ok(Some("has other tuples of a count and a flag in their index"));
+    }
+    for (key, one) in items.iter().take(5) {
+        if !from.get_into(item, &[Value::U64(*key)], &mut row)? || !is_item(&row, *key, one) {
+            return Ok(Some("has another item when asked for it"));
+        }
+    }
+    for (key, value) in pairs.iter().take(5) {
+        let (left, right) = (Value::Text(&key.0), Value::I64(key.1));
+        if !from.get_into(pair, &[left, right], &mut row)? || !is_pair(&row, key, value) {
+            return Ok(Some("has another pair when asked for it"));
+        }
+    }
+    Ok(None)
 }
 
 /// The database's own check, which has to find neither damage nor space that leaked or is missing.

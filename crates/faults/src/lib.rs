@@ -24,6 +24,7 @@
 //! | [`sharing`], [`shared`] | threads in one partition, whose transactions interleave |
 //! | [`racing`] | threads in one partition that run when the machine lets them |
 //! | [`paged`] | threads, files and memory in one record: the paged store under crashes |
+//! | [`promise`] | transactions that go on after a crash, and the oracle that continues them |
 //! | [`examine`] | as many stories as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
@@ -51,6 +52,7 @@ pub mod mutation;
 pub mod paged;
 pub mod plot;
 pub mod pool;
+pub mod promise;
 mod quiet;
 pub mod racing;
 pub mod scheduler;

@@ -100,6 +100,12 @@ macro_rules! sources {
 
 /// The files that the catalogue speaks of.
 const SOURCES: &[(&str, &str)] = sources![
+    "column/src/collect.rs",
+    "column/src/ids.rs",
+    "column/src/recover.rs",
+    "column/src/session.rs",
+    "column/src/slots.rs",
+    "column/src/statement.rs",
     "engines/src/cow.rs",
     "engines/src/nvm_cow.rs",
     "engines/src/nvm_inp.rs",

@@ -118,6 +118,9 @@ pub fn options(engine: EngineKind) -> Options {
             .tune("tree_node_bytes", 128)
             .tune("page_bytes", 512)
             .tune("checkpoint_frames", 100)
+            .tune("most_rows", 128)
+            .tune("reserve", 16)
+            .tune("slots", 8)
     }
 }
 
@@ -138,7 +141,8 @@ impl Plot {
         let traits = engine.traits();
         let large = match (traits.concurrency, traits.needs_files()) {
             // Half of the log is not enough for more.
-            (Concurrency::Shared, _) => 10,
+            (Concurrency::Shared, true) => 10,
+            (Concurrency::Shared, false) => 40,
             (Concurrency::Serial, true) => 40,
             (Concurrency::Serial, false) => 150,
         };

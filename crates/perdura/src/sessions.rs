@@ -225,10 +225,13 @@ impl<E> Drop for Lent<'_, E> {
             session.abort_open();
             (!session.is_stopped()).then_some(session)
         };
-        let session = self.session.take().and_then(usable);
+        let mut session = self.session.take().and_then(usable);
         let mut state = self.pool.state();
-        state.free.extend(session);
         state.lent -= 1;
+        // One that was resumed was none of them before.
+        if state.lent + state.free.len() < MOST {
+            state.free.extend(session.take());
+        }
         drop(state);
         held::leave(Hold::shared(self.pool));
         self.pool.changed.notify_all();

@@ -100,6 +100,11 @@ fn faults_of_wal_are_caught() {
 }
 
 #[test]
+fn faults_of_sofort_are_caught() {
+    caught(EngineKind::Sofort);
+}
+
+#[test]
 fn there_are_faults_enough_with_names_of_their_own() {
     let names: HashSet<_> = faults().map(|fault| fault.name).collect();
     assert_eq!(names.len(), faults().count());

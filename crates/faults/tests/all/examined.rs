@@ -26,7 +26,8 @@ fn examined_again(engine: EngineKind, states: u64, nested: u64) {
 
 #[test]
 fn the_first_transactions() {
-    for engine in EngineKind::P1.into_iter().chain(EngineKind::P3) {
+    let engines = EngineKind::P1.into_iter().chain(EngineKind::P3).chain([EngineKind::Sofort]);
+    for engine in engines {
         let settings = Settings {
             states: 1000,
             nested: 300,
@@ -139,4 +140,11 @@ fn whole_journal() {
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_wal() {
     examined_again(EngineKind::Wal, 20_000, 2_000);
+}
+
+/// Transactions that are open go on after each crash, and after the next one.
+#[test]
+#[ignore = "takes half a minute; CI runs it"]
+fn whole_sofort() {
+    examined_again(EngineKind::Sofort, 20_000, 2_000);
 }

@@ -27,6 +27,9 @@ fn options(engine: EngineKind) -> Options {
         .tune("growth", 2)
         .chunk_bytes(16 << 10)
         .tune("tree_node_bytes", 128)
+        .tune("most_rows", 128)
+        .tune("reserve", 16)
+        .tune("slots", 4)
 }
 
 fn open(memory: Recording) -> Result<Database<Recorded>, Error> {
@@ -207,6 +210,11 @@ fn journal_survives_a_power_cut_after_a_kill() {
 #[test]
 fn wal_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::Wal, 11);
+}
+
+#[test]
+fn sofort_survives_a_power_cut_after_a_kill() {
+    kills_then_power_cuts(EngineKind::Sofort, 13);
 }
 
 /// Leaves out in turn each flush and fence of an engine's recovery and its master record: each is

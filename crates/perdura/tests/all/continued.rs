@@ -168,6 +168,24 @@ fn a_closure_that_a_kill_has_cut_off_is_run_again_and_nothing_is_done_twice() {
     }
 }
 
+/// Whoever continues a transaction has a session of its own, which then has the slot of that transaction
+/// until its stamps are durable.
+#[test]
+fn a_few_slots_are_enough_for_many_that_are_carried_on() {
+    let memory = Recording::pool(64 << 10, LIMIT).unwrap();
+    let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
+    let options = options().set("slots", 2);
+    let db = Database::create_on(media(&memory), &Schema::new().table(table), &options).unwrap();
+    let table = db.table("t").unwrap();
+    for id in 0..20 {
+        let mut tx = db.begin_named(b"request").unwrap();
+        tx.insert(&table, &[Value::U64(id)]).unwrap();
+        let id = tx.detach().unwrap();
+        let _ticket = db.resume(id).unwrap().commit().unwrap();
+    }
+    assert_eq!(db.check().unwrap().tuples, 20);
+}
+
 #[test]
 fn other_engines_refuse_names() {
     for engine in [EngineKind::NvmInp, EngineKind::Fast] {
