@@ -187,18 +187,4 @@ pub(super) static FAULTS: &[Fault] = &[
         How::NoFlush,
         code("column/src/ids.rs", "take", "memory.flush_word(self.at)"),
     ),
-    fault(
-        "sofort/rows-freed-early",
-        ENGINE,
-        "a row is used again before a slot has durably forgotten it",
-        How::NoFence,
-        code("column/src/collect.rs", "free_some", "self.memory.fence()"),
-    ),
-    fault(
-        "sofort/begin-not-cleared",
-        ENGINE,
-        "a row that is used again keeps the begin of its last version",
-        How::NoStore,
-        code("column/src/collect.rs", "free_some", "self.memory.store(begin, 0)"),
-    ),
 ];

@@ -100,7 +100,8 @@ fn faults_of_wal_are_caught() {
 }
 
 #[test]
-fn faults_of_sofort_are_caught() {
+#[ignore = "takes minutes"]
+fn long_faults_of_sofort_are_caught() {
     caught(EngineKind::Sofort);
 }
 
