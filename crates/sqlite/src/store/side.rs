@@ -7,10 +7,14 @@ use crate::store::layout::{
     APPLIED_AT, BEGUN_AT, HEADER_CHECK_AT, LOGGED_AT, MAGIC, MAGIC_AT, SETTLED_AT, SIZE_AT,
     SLOT_BYTES_AT, SLOTS_AT, TABLE_AT, TAG_AT, VERSION, VERSION_AT, WORDS_MAX,
 };
+use crate::store::parse::Shape;
 use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
 use crate::store::region::Region;
 
 const ENTRY: u64 = ENTRY_BYTES as u64;
+
+/// No commit has this number, or a larger one.
+const NUMBERS_END: u64 = 1 << 62;
 
 /// The table of frames: how many entries it has, and the bytes of the pages that it is about.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -115,9 +119,25 @@ impl<M: Memory> Side<M> {
     /// Looks at how large the table is.
     ///
     /// # Errors
-    /// The medium fails.
+    /// The medium fails, or there are no such pages.
     pub(crate) fn look(&mut self) -> Result<()> {
-        self.table = Table::of(self.region.load(TABLE_AT)?);
+        let table = Table::of(self.region.load(TABLE_AT)?);
+        let is_size = Shape::new(table.page_bytes as usize, 0, false).is_some();
+        if !is_size && table != Table::default() {
+            return Err(StoreError::SideDamaged("its table is of no pages"));
+        }
+        self.table = table;
+        Ok(())
+    }
+
+    /// Returns an error if the table is not all there. Who has not seen how long the file is may not ask.
+    ///
+    /// # Errors
+    /// As it says.
+    pub(crate) fn has_table(&self) -> Result<()> {
+        if self.behind() > self.region.len() {
+            return Err(StoreError::SideDamaged("its table is not all there"));
+        }
         Ok(())
     }
 
@@ -152,9 +172,7 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// The medium fails, or two pages are in one frame.
     pub(crate) fn permutation(&self) -> Result<Permutation> {
-        if self.behind() > self.region.len() {
-            return Err(StoreError::SideDamaged("its table is not all there"));
-        }
+        self.has_table()?;
         let mut table = vec![0; self.table.entries as usize * ENTRY_BYTES];
         self.region.read_into(self.table_at(), &mut table)?;
         Permutation::read(&table)
@@ -213,9 +231,16 @@ impl<M: Memory> Side<M> {
     /// from the slots.
     ///
     /// # Errors
-    /// The medium fails.
+    /// The medium fails, or no commits have such numbers.
     pub(crate) fn progress(&self) -> Result<(u64, u64)> {
-        Ok((self.region.load(BEGUN_AT)?, self.region.load(APPLIED_AT)?))
+        Ok((self.number(BEGUN_AT)?, self.number(APPLIED_AT)?))
+    }
+
+    /// The number of a commit.
+    fn number(&self, at: u64) -> Result<u64> {
+        let number = self.region.load(at)?;
+        let damaged = StoreError::SideDamaged("no commit has such a number");
+        if number < NUMBERS_END { Ok(number) } else { Err(damaged) }
     }
 
     /// Stores the number of the last commit that is durable where it belongs: one store empties both slots.
@@ -228,9 +253,9 @@ impl<M: Memory> Side<M> {
     /// The number of the last commit that is durable where it belongs.
     ///
     /// # Errors
-    /// The medium fails.
+    /// The medium fails, or no commit has such a number.
     pub(crate) fn settled(&self) -> Result<u64> {
-        Ok(self.region.load(SETTLED_AT)?)
+        self.number(SETTLED_AT)
     }
 
     /// Says that a commit begins.

@@ -8,7 +8,7 @@
 
 use pm::{LineSet, Memory};
 
-use crate::store::error::Result;
+use crate::store::error::{Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::layout::{LOGGED_AT, MARK_AT, NUMBER_AT, SLOTS_AT, WORDS_MAX};
 use crate::store::record::{Part, decode};
@@ -140,7 +140,7 @@ impl<M: Memory> Side<M> {
     /// stored directly is another question.
     ///
     /// # Errors
-    /// The medium fails.
+    /// The medium fails, or the slot has another size of pages than the table.
     pub(crate) fn read(&self, number: u64) -> Result<Option<Logged>> {
         let slot = self.slot(number);
         let (mark, word) = (self.region.load(slot + MARK_AT)?, self.region.load(slot + NUMBER_AT)?);
@@ -173,7 +173,9 @@ impl<M: Memory> Side<M> {
         }
         let size = if flags & SIZED == 0 { None } else { Some(words[0]) };
         let pages = flags & PAGES != 0;
-        let Some(body) = self.body(pages, logged) else { return Ok(None) };
+        // It is what was logged: so the size of pages is not.
+        let damaged = StoreError::SideDamaged("its table is of pages that a slot does not have");
+        let body = self.body(pages, logged).ok_or(damaged)?;
         let used = behind_words + if flags & FAR == 0 { bytes } else { 0 };
         Ok(Some(Logged { number: found, size, body, direct, used, far }))
     }
