@@ -1,9 +1,13 @@
 //! Recovery: what the slots have is stored again, and nothing of it counts any more.
 //!
+//! 0. Flush the number that is settled: a killed process may have stored it, and nothing of it be durable. Of two
+//!    settled slots only one could be emptied at a power cut, and the other one would count again. **Fence.**
 //! 1. The slot with the smaller number counts if its record is whole; the other one if what it has stored
 //!    directly is there, too. That the newer one was begun says that all of the older one was durable.
 //! 2. Flush both, and what they have stored directly: a killed process may have stored all of it, and
-//!    nothing of it be durable. **Fence.**
+//!    nothing of it be durable. A commit that has begun and does not count may have stored directly, too,
+//!    nobody knows where: then the whole database is flushed. Else the next commit could leave out bytes that
+//!    are there already, and that no checksum would miss after a power cut. **Fence.**
 //! 3. Store the rest of the older one, but for the bytes that the newer one has stored directly, then that of the
 //!    newer one. **Fence.**
 //! 4. Settle: both are durable where they belong. From now on others store where they have stored directly.
@@ -29,9 +33,16 @@ impl<M: Memory> Store<M> {
     /// The medium fails, or the file is shorter than what is committed.
     pub fn recover(&mut self) -> Result<()> {
         self.side.look()?;
+        self.side.has_table()?;
         let mut lines = Lines::default();
         self.note_marker(&mut lines);
+        self.side.note_header(&mut lines.side);
+        self.fence(&mut lines);
         let found = self.counting(&mut lines)?;
+        let ((begun, _), settled) = (self.side.progress()?, self.side.settled()?);
+        if found.last().map_or(settled, |newest| newest.number) < begun {
+            self.flush_data();
+        }
         self.fence(&mut lines);
         let size = found.iter().rev().find_map(|logged| logged.size);
         let size = size.map_or_else(|| self.side.size(), Ok)?;
@@ -43,9 +54,7 @@ impl<M: Memory> Store<M> {
         self.side.set_size(size, &mut lines.side);
         self.fence(&mut lines);
         // Numbers only grow: others remember the last one that they have seen.
-        let (begun, _) = self.side.progress()?;
-        let before = begun.max(self.side.settled()?);
-        let last = found.last().map_or(before, |logged| logged.number);
+        let last = found.last().map_or(begun.max(settled), |logged| logged.number);
         self.side.set_settled(last, &mut lines.side);
         self.fence(&mut lines);
         self.side.begin(last);
@@ -56,6 +65,14 @@ impl<M: Memory> Store<M> {
         self.stats.recoveries += 1;
         self.stats.replayed += found.len() as u64;
         self.healthy()
+    }
+
+    /// Flushes the whole database.
+    fn flush_data(&mut self) {
+        if M::DURABLE {
+            self.stats.lines += self.data.len().div_ceil(pm::LINE_BYTES);
+            self.data.flush_all();
+        }
     }
 
     /// The commits that count, the older one first; the other slots are emptied.

@@ -83,6 +83,12 @@ impl<M: Memory> Region<M> {
         self.memory.copy(Off::new(self.base + at), bytes);
     }
 
+    /// Flushes all that may be used now.
+    #[track_caller]
+    pub fn flush_all(&self) {
+        self.memory.flush(Range::new(self.base, self.len()));
+    }
+
     /// Adds the lines of a part to a set, to be flushed.
     pub fn note(&self, lines: &mut LineSet, at: u64, len: u64) {
         lines.add(Range::new(self.base + at, len));
