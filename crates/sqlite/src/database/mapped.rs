@@ -226,7 +226,6 @@ impl Mapped {
         if self.store.is_marked() {
             self.side.see()?;
             self.store.bring_home()?;
-            self.store.settle()?;
             self.data.cut(self.store.size())?;
             self.data.sync()?;
             self.store.make_plain()?;

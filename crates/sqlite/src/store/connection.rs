@@ -267,7 +267,7 @@ impl<M: Memory> Store<M> {
             Work::Pages(plan) => {
                 self.stats.placed += plan.placed;
                 self.stats.exact += plan.exact;
-                self.log_pages(size, &plan)?;
+                self.log_pages(size, &plan, false)?;
             }
             Work::Bytes(frames, counters) => {
                 self.stats.bytewise += 1;
@@ -398,7 +398,8 @@ impl<M: Memory> Store<M> {
     /// Finds the lines of the last commit, if somebody else made it.
     pub(super) fn learn(&mut self) -> Result<()> {
         let (_, applied) = self.side.progress()?;
-        if applied == self.last {
+        // What another one has settled is durable, and pages may have another size since.
+        if applied == self.last && self.side.settled()? < applied {
             return Ok(());
         }
         (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());

@@ -25,11 +25,22 @@ const COPIES_MAX: u64 = 256;
 const RECORD_BYTES: [u64; 2] = [4, 48];
 
 impl<M: Memory> Store<M> {
-    /// Takes all pages home. The caller has the database to himself, and settles it then.
+    /// Takes all pages home, and settles that. Then no page is away, not even one that the database does not
+    /// have any more: the file may be cut. The caller has the database to himself.
     ///
     /// # Errors
     /// The medium fails: the next one goes on.
     pub fn bring_home(&mut self) -> Result<()> {
+        self.learn()?;
+        self.side.begin(self.last + 1);
+        self.reshape(self.side.table.page_bytes)?;
+        self.side.begin(self.last);
+        Ok(())
+    }
+
+    /// Takes the database's pages home. Until that is settled, a commit has begun that is not in place: some of
+    /// what was stored directly means nothing, and another commit would store there.
+    fn go_home(&mut self) -> Result<()> {
         self.learn()?;
         let mut away = self.side.permutation()?;
         if away.away() == 0 {
@@ -60,7 +71,7 @@ impl<M: Memory> Store<M> {
                     (plan, moves, 1)
                 }
             };
-            self.log_pages(self.size, &plan)?;
+            self.log_pages(self.size, &plan, true)?;
             self.stats.home += copied as u64;
             let damaged = |_| StoreError::SideDamaged("its table has two pages in one frame");
             away.apply(&moves).map_err(damaged)?;
@@ -119,7 +130,7 @@ impl<M: Memory> Store<M> {
 
     /// Lets all pages be in their own frames from now on, of so many bytes.
     pub(super) fn reshape(&mut self, page_bytes: u32) -> Result<()> {
-        self.bring_home()?;
+        self.go_home()?;
         self.settle()?;
         let mut lines = Lines::default();
         self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);

@@ -22,8 +22,9 @@ impl<M: Memory> Store<M> {
         u64::from(self.side.table.page_bytes)
     }
 
-    /// Logs a plan, and puts it in place.
-    pub(super) fn log_pages(&mut self, size: u64, plan: &Plan) -> Result<()> {
+    /// Logs a plan, and puts it in place. If it `goes_on`, that is not the end: at no moment all that was begun
+    /// is in place.
+    pub(super) fn log_pages(&mut self, size: u64, plan: &Plan, goes_on: bool) -> Result<()> {
         let number = self.last + 1;
         self.side.begin(number);
         let sized = (size != self.size).then_some(size);
@@ -46,6 +47,9 @@ impl<M: Memory> Store<M> {
         self.stats.moved += plan.moves().count() as u64;
         self.stats.frames += plan.parts.len() as u64;
         self.stats.bytes += record.len() as u64;
+        if goes_on {
+            self.side.begin(number + 1);
+        }
         self.in_its_place(number, size, &plan.counters, lines);
         self.last_by_pages = Some(true);
         Ok(())
