@@ -37,7 +37,7 @@ fn shell(path: &Path, options: &[&str], input: &str) -> Ran {
     ran
 }
 
-/// What is printed by a shell that ends well.
+/// Returns the output of a shell that ends well.
 fn printed(path: &Path, options: &[&str], input: &str) -> String {
     let ran = shell(path, options, input);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
@@ -167,7 +167,7 @@ fn an_import_is_whole_or_nothing() {
     assert!(ran.err.contains("line 2: 1 values for 2 columns"), "{}", ran.err);
 }
 
-/// What the shell has answered is there after a kill, and nothing of the transaction that was open.
+/// Answered statements are there after a kill, and nothing of the transaction that was open.
 #[test]
 fn a_killed_shell_loses_nothing_that_it_has_answered() {
     let directory = folder();

@@ -112,7 +112,7 @@ pub struct Promise {
     open: BTreeMap<Vec<u8>, Begun>,
 }
 
-/// What a database shows of it is the same.
+/// A database shows the same of it.
 impl PartialEq for Promise {
     fn eq(&self, other: &Self) -> bool {
         let shown =

@@ -20,7 +20,7 @@ const HISTORY: usize = 10_000;
 pub(super) enum Line {
     /// One, without its end.
     Of(String),
-    /// What was typed is not wanted any more.
+    /// The line that was typed is not wanted any more.
     Dropped,
     /// There are no more.
     End,

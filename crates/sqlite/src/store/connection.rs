@@ -2,13 +2,13 @@
 //!
 //! A commit, by whoever has the database to himself:
 //!
-//! 1. Lay each changed page out for the frame that it will be in ([`crate::store::pages`]); make room.
+//! 1. Lay each changed page out for the frame that it will be in (`store::pages`); make room.
 //! 2. Store what goes where nothing is, *directly*. Write the rest into the slot whose turn it is, with a
 //!    checksum over both. Flush that, and what the commit before has stored in 3; **fence**. *Committed.*
 //! 3. Store the rest where it belongs, the table's entries of pages that took another frame among it. The
 //!    next commit flushes that, or has it in its slot again ([`crate::store::carry`]).
 //!
-//! Opening replays the slot with the smaller number, then the other one ([`crate::store::recovery`]).
+//! Opening replays the slot with the smaller number, then the other one (`store::recovery`).
 //!
 //! *Several processes:* who begins a commit says so, and who has put it in place. Whoever finds one that was
 //! begun and is not in place has the database to himself, since its owner is dead, and replays. A commit
@@ -84,7 +84,7 @@ pub(super) struct Lines {
     pub(super) side: LineSet,
 }
 
-/// What a transaction comes to.
+/// The outcome of a transaction's changes.
 enum Work {
     /// Nothing, or page 1's counters alone.
     Counters(Option<Counters>),

@@ -3,7 +3,7 @@
 //! A commit is there if its slot matches its checksum, and what it has stored directly another one: all
 //! of that becomes durable with one fence, in whatever order its lines do.
 //!
-//! What a commit logs is [pages](Body::Pages), a record for frames of pages, or, where there are no
+//! A commit logs [pages](Body::Pages), a record for frames of pages, or, where there are no
 //! such, [bytes](Body::Bytes) of the database. Two slots that count have the same of the two.
 
 use pm::{LineSet, Memory};
@@ -20,7 +20,7 @@ const THERE: u32 = 1;
 const SIZED: u32 = 2;
 /// A word has the bytes of what is logged, which is behind the table.
 const FAR: u32 = 4;
-/// What is logged is a record of pages.
+/// Marks a log that is a record of pages.
 const PAGES: u32 = 8;
 /// The bits of the flags; above them are the bytes of what the slot has.
 const FLAG_BITS: u32 = 4;
@@ -31,14 +31,14 @@ pub(crate) struct Entry<'e> {
     pub(crate) number: u64,
     /// The size of the database, if it is another one than before.
     pub(crate) size: Option<u64>,
-    /// What is logged is a record of pages.
+    /// Marks a log that is a record of pages.
     pub(crate) pages: bool,
     pub(crate) bytes: &'e [u8],
     /// The checksum over what was stored directly.
     pub(crate) direct: u32,
 }
 
-/// What a slot has logged.
+/// The log of a slot.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// Changes of frames.
