@@ -55,7 +55,7 @@ pub(super) struct State<'a> {
 /// The reason why a statement or command has ended early.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// An object of SQLite's.
+    /// An error of SQLite's.
     Sql(rusqlite::Error),
     /// In words.
     Said(String),
