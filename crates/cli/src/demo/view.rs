@@ -25,7 +25,7 @@ pub(super) enum Status {
     Failed,
 }
 
-/// What was measured in a tick.
+/// The measurements of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Point {
     /// Tenths of a second since the page was first served.
