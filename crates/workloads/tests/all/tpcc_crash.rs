@@ -16,8 +16,10 @@ use workloads::contents;
 use workloads::tpcc::{self, Kind, Spec, Terminal, Workload};
 
 const LIMIT: u64 = 8 << 20;
-/// Places at which the power is cut, spread over all there are.
-const POINTS: usize = 24;
+/// Returns at how many places the power is cut, spread over all there are: 24, or 40 with `PERDURA_POINTS=all`.
+fn places() -> usize {
+    if std::env::var("PERDURA_POINTS").is_ok_and(|all| all == "all") { 40 } else { 24 }
+}
 /// States that are looked at where the power is cut.
 const STATES: u64 = 4;
 
@@ -335,12 +337,14 @@ fn every_condition_holds_after_a_power_cut() {
         let points = story.trace.points();
         // Files have few points with many states each, and a restart of paged engines makes a buffer pool.
         let wanted = match engine {
-            EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => POINTS / 4,
-            EngineKind::Log | EngineKind::NvmCow => POINTS / 4,
+            EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => {
+                places() / 4
+            }
+            EngineKind::Log | EngineKind::NvmCow => places() / 4,
             // Their crate looks at each store.
-            engine if EngineKind::P3.contains(&engine) => POINTS / 5,
-            _ if engine.traits().needs_files() => POINTS / 2,
-            _ => POINTS,
+            engine if EngineKind::P3.contains(&engine) => places() / 5,
+            _ if engine.traits().needs_files() => places() / 2,
+            _ => places(),
         };
         let (wrong, states) = story.explore(&story.trace, (points / wanted).max(1), 13);
         println!("{engine}: {points} points, {states} states");
