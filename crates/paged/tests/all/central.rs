@@ -569,3 +569,44 @@ fn a_log_that_was_made_small_opens_with_the_options_of_a_large_one() {
     log.append(&mut chain, &change(&[1; 800])).unwrap();
     log.force(log.end()).unwrap();
 }
+
+/// Records that are as long, and end with the same bytes, so that each is whole with the other's end.
+#[test]
+fn a_torn_record_is_not_made_whole_by_its_successor() {
+    // The torn record begins within a sector, or with one.
+    for (before, bytes) in [(352, 34), (448, 450)] {
+        let payload = |byte: u8| [vec![byte; bytes - 2], vec![0; 2]].concat();
+        let files = RecordingFiles::new();
+        let log = create(&files);
+        log.append(&mut Chain::new(TxNo(1)), &change(&vec![1; before])).unwrap();
+        let torn = log.append(&mut Chain::new(TxNo(2)), &change(&payload(2))).unwrap();
+        log.force(torn).unwrap();
+        drop(log);
+        let at = (torn.0 & u64::from(u32::MAX)) as usize;
+        let (sector, end) = (at / 512 * 512, at + record_bytes(bytes));
+        assert!(sector + 512 < end && end < sector + 1024, "it ends in the next sector");
+        // A power cut loses that: there is what lay there before.
+        let mut image = files.image();
+        image.get_mut("log-1").unwrap()[sector + 512..sector + 1024].fill(0xaa);
+        let files = RecordingFiles::from_image(image);
+        let log = open(&files).unwrap();
+        assert_eq!(log.end(), torn);
+        let opened = files.image();
+        assert_eq!(log.append(&mut Chain::new(TxNo(3)), &change(&payload(3))).unwrap(), torn);
+        let last = log.append(&mut Chain::new(TxNo(3)), &change(b"behind")).unwrap();
+        log.force(last).unwrap();
+        drop(log);
+        // The next one loses the first sector of what was written.
+        let mut image = files.image();
+        let lost = sector..sector + 512;
+        image.get_mut("log-1").unwrap()[lost.clone()].copy_from_slice(&opened["log-1"][lost]);
+        let log = open(&RecordingFiles::from_image(image)).unwrap();
+        let mut found = Vec::new();
+        let mut collect = |read: paged::log::Logged| {
+            found.push(read.tx.0);
+            Ok(())
+        };
+        log.scan(log.start(), &mut collect).unwrap();
+        assert_eq!(found, [1], "at offset {at}");
+    }
+}

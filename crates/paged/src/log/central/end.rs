@@ -144,15 +144,22 @@ fn find_witness<R: File>(
 }
 
 /// Makes durable what a program that died may have left in the kernel's pages, also after a sync
-/// that failed: the last group, which is all that can be unsynced.
+/// that failed: the last group, which is all that can be unsynced. The rest of the sector where the log
+/// ends becomes zeros: a record that was torn there is never whole again, whatever is written behind that
+/// sector before a crash loses what is written into it.
 pub(super) fn write_anew<R: File>(files: &[R], end: &End) -> io::Result<()> {
     let (number, Range { start, end }) = end.last.clone();
     let file = &files[number as usize % files.len()];
+    let sector = SECTOR as u64;
     // A large group is written and synced in pieces.
     let start = start.max(end.saturating_sub(MOST_GROUP_BYTES as u64));
-    let from = start / SECTOR as u64 * SECTOR as u64;
+    let from = start / sector * sector;
     let mut bytes = vec![0; (end - from) as usize];
     let filled = file.read_at(from, &mut bytes)?;
-    file.write_at(from, &bytes[..filled])?;
+    bytes.truncate(filled);
+    // Behind the file's end is nothing that was torn.
+    let torn_to = file.len()?.min((end / sector + 1) * sector);
+    bytes.resize(bytes.len().max(torn_to.saturating_sub(from) as usize), 0);
+    file.write_at(from, &bytes)?;
     file.sync()
 }
