@@ -29,13 +29,13 @@ fn file_bytes(memory: &Recording) -> u64 {
 }
 
 /// A new file, as the kernel has made it.
-fn new() -> Recording {
+pub(crate) fn new() -> Recording {
     let memory = Recording::new(SIDE + DATA).unwrap();
     memory.grow(SIDE + 4096).unwrap();
     memory
 }
 
-fn open(memory: &Recording, tag: u64) -> Store<Recording> {
+pub(crate) fn open(memory: &Recording, tag: u64) -> Store<Recording> {
     Store::open(media(memory), file_bytes(memory), tag, SLOT).unwrap()
 }
 
@@ -77,7 +77,7 @@ fn refresh(store: &mut Store<Recording>, mut file_bytes: impl FnMut() -> u64) ->
     store.refresh(|| Ok::<_, StoreError>(file_bytes())).unwrap()
 }
 
-fn commit(store: &mut Store<Recording>, page: &[u8]) {
+pub(crate) fn commit(store: &mut Store<Recording>, page: &[u8]) {
     store.write(0, page).unwrap();
     store.commit().unwrap();
 }
@@ -90,7 +90,7 @@ fn read(store: &Store<Recording>) -> Vec<u8> {
 }
 
 /// The record of what `work` does to a memory.
-fn trace(memory: &Recording, work: impl FnOnce()) -> Trace {
+pub(crate) fn trace(memory: &Recording, work: impl FnOnce()) -> Trace {
     memory.start();
     work();
     memory.stop()
@@ -215,20 +215,26 @@ fn who_dies_while_the_file_grows_has_begun_a_commit() {
     assert!(grown > 3, "{grown}");
 }
 
-/// The files that stock SQLite makes of inserts in random order.
-fn files_of_inserts() -> Vec<Vec<u8>> {
+/// The files that stock SQLite makes of statements, one behind each.
+pub(crate) fn files_of(statements: impl Iterator<Item = String>) -> Vec<Vec<u8>> {
     let directory = crate::sql::folder();
     let path = directory.path().join("db");
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection
         .execute_batch("PRAGMA page_size = 512; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
         .unwrap();
-    let insert = |number: i64| {
-        let sql = format!("INSERT INTO t VALUES({}, hex(zeroblob(20)))", number * 7919 % 1009);
+    let file_behind = |sql: String| {
         connection.execute_batch(&sql).unwrap();
         std::fs::read(&path).unwrap()
     };
-    (0..300).map(insert).collect()
+    statements.map(file_behind).collect()
+}
+
+/// The files of inserts in random order.
+fn files_of_inserts() -> Vec<Vec<u8>> {
+    let insert =
+        |number: i64| format!("INSERT INTO t VALUES({}, hex(zeroblob(20)))", number * 7919 % 1009);
+    files_of((0..300).map(insert))
 }
 
 #[test]
