@@ -1,8 +1,8 @@
-//! What a commit has stored directly, and the checksum over it: which of the two slots count, and when.
+//! Bytes that commits store directly, and which of two slots counts by them.
 
 use pm::{Recording, Replay};
 
-use crate::explored::{DATA, Reader, SIDE, recover};
+use crate::explored::{DATA, Reader, SIDE, media, recover};
 use crate::killed::{commit, files_of, new, open, trace};
 
 #[test]
@@ -31,4 +31,69 @@ fn a_recovery_that_is_cut_off_and_begun_again_loses_nothing_of_the_older_commit(
     });
     assert_eq!(explored.failed, None);
     assert!(twice > 100, "{twice}");
+}
+
+fn insert(key: usize, text: &str, len: usize) -> String {
+    format!("INSERT INTO t VALUES({key}, '{}')", text.repeat(len))
+}
+
+/// The files of a table whose one page has 29 rows, one of them deleted: then two more rows, of which one goes
+/// into the gap behind the pointers and leaves three bytes of it, and the other one where the deleted one was.
+/// Both have their pointers in the page's second line, which nothing else changes.
+fn files_of_a_full_page() -> Vec<Vec<u8>> {
+    let mut statements: Vec<_> = (1..=29).map(|key| insert(key, "a", 9)).collect();
+    statements.push("DELETE FROM t WHERE a = 5".into());
+    statements.extend([insert(30, "b", 32), insert(31, "c", 9)]);
+    files_of(statements.into_iter())
+}
+
+/// Commits all but the last two files, then those under the eyes of the explorer: no state lacks a commit that was
+/// acknowledged. Returns the bytes that the second last one has stored directly.
+fn last_two(files: &[Vec<u8>], erases: bool) -> u64 {
+    let (before, last) = files.split_at(files.len() - 2);
+    let memory = new();
+    let mut one = open(&memory, 1);
+    before.iter().for_each(|file| commit(&mut one, file));
+    one.set_erases(erases);
+    let mut direct = vec![one.stats().direct];
+    let trace = trace(&memory, || {
+        for (number, file) in (1..).zip(last) {
+            commit(&mut one, file);
+            memory.note(number);
+            direct.push(one.stats().direct);
+        }
+        // Behind its last fence there is a point only if something follows.
+        media(&memory).side.store(SIDE - 8, 1);
+    });
+    let mut reader = Reader::new();
+    let rows: Vec<_> =
+        files[files.len() - 3..].iter().map(|file| reader.read(file.clone()).unwrap()).collect();
+    let explored = Replay::new(&trace).explore(400, 1, |image, noted| {
+        let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+        let found = reader.read(recover(&memory)?)?;
+        let right = rows[noted as usize..].iter().take(2).any(|rows| *rows == found);
+        if right { Ok(()) } else { Err(format!("{found:?}, told {noted}")) }
+    });
+    assert_eq!(explored.failed, None);
+    assert!(direct[2] > direct[1], "the last one stores directly, too: {direct:?}");
+    direct[1] - direct[0]
+}
+
+#[test]
+fn bytes_between_direct_ones_that_nothing_means_are_left_to_the_next_commit() {
+    // The pointer's lower byte, and the cell; the gap between them is the next one's.
+    assert_eq!(last_two(&files_of_a_full_page(), false), 1 + 37);
+}
+
+#[test]
+fn bytes_are_erased_behind_a_commit_and_so_left_to_the_next_one() {
+    let mut statements: Vec<_> = (1..=4).map(|key| insert(key, "a", 60)).collect();
+    // The bytes of deleted rows stay where they are, without meaning.
+    statements.extend([
+        "DELETE FROM t WHERE a > 1".into(),
+        insert(5, "b", 30),
+        insert(6, "c", 120),
+    ]);
+    // The cell.
+    assert_eq!(last_two(&files_of(statements.into_iter()), true), 35);
 }
