@@ -2,6 +2,8 @@
 
 use pm::{Bad, GrowError};
 
+use crate::store::layout::VERSION;
+
 /// A reason why the store refuses.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -25,8 +27,10 @@ pub enum StoreError {
     /// The side file cannot be read.
     #[error("the side file `-perdura` is damaged: {0}")]
     SideDamaged(&'static str),
-    /// The side file has a format of a newer build.
-    #[error("the side file `-perdura` has the format {0}, which this build does not know")]
+    /// The side file has the format of another build.
+    #[error(
+        "the side file `-perdura` has the format {0}, and this build knows {VERSION} alone; close the database with the build that made it"
+    )]
     Version(u64),
     /// The file is shorter than what is committed.
     #[error("the database file has been cut to {found} bytes; {wanted} are committed")]

@@ -18,7 +18,7 @@ use crate::store::side::Table;
 use crate::store::span::Span;
 
 /// The least entries of a table.
-const ENTRIES_MIN: u32 = 64;
+const ENTRIES_MIN: u64 = 64;
 /// The most pages that a chunk copies.
 const COPIES_MAX: u64 = 256;
 /// The bytes of a record that a copied page has at most for 256 of its own, and for itself.
@@ -141,10 +141,11 @@ impl<M: Memory> Store<M> {
     /// Makes the table so long that it has entries up to that of a page.
     pub(super) fn widen_table(&mut self, page: u32) -> Result<()> {
         let Table { entries, page_bytes } = self.side.table;
+        let page = u64::from(page);
         if page <= entries {
             return Ok(());
         }
-        let entries = page.checked_next_power_of_two().unwrap_or(u32::MAX).max(ENTRIES_MIN);
+        let entries = page.next_power_of_two().max(ENTRIES_MIN);
         let table = Table { entries, page_bytes };
         // What is behind the table may count until then.
         self.settle()?;

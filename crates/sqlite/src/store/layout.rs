@@ -3,7 +3,7 @@
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
 /// The format's version.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;
@@ -14,6 +14,7 @@ pub(crate) const SLOT_BYTES_AT: u64 = 24;
 /// Checksum over what is before it.
 pub(crate) const HEADER_CHECK_AT: u64 = 32;
 
+// Words that change, each with a checksum in it (`store::sealed`):
 /// Bytes of the database, as SQLite knows it.
 pub(crate) const SIZE_AT: u64 = 64;
 /// The number of the last commit that was begun.
@@ -23,7 +24,8 @@ pub(crate) const APPLIED_AT: u64 = 80;
 /// The number of the last commit that is durable where it belongs: no slot with it, or with a smaller one,
 /// counts.
 pub(crate) const SETTLED_AT: u64 = 88;
-/// The bytes of a page, and above its 32 bits the entries of the table; 0 if frames of pages mean nothing.
+/// The binary logarithms of a page's bytes, and above its 8 bits of the entries of the table; 0 if frames of
+/// pages mean nothing, or there is no entry.
 pub(crate) const TABLE_AT: u64 = 96;
 /// The first of the two slots. Behind the second one is the table, and behind that room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 4096;

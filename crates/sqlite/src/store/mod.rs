@@ -35,6 +35,7 @@ pub mod record;
 mod recovery;
 pub mod region;
 pub mod replay;
+mod sealed;
 mod side;
 mod slot;
 pub mod span;

@@ -118,7 +118,7 @@ impl<M: Memory> Store<M> {
             Body::Pages(parts) => {
                 let page_bytes = u64::from(self.side.table.page_bytes);
                 let last = parts.iter().map(|part| part.frame).max().unwrap_or(1);
-                if moves(parts).any(|step| step.page > self.side.table.entries) {
+                if moves(parts).any(|step| u64::from(step.page) > self.side.table.entries) {
                     return Err(StoreError::SideDamaged("its table has no entry for a page"));
                 }
                 self.has_bytes(place_of(last, page_bytes) + page_bytes)

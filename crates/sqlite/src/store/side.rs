@@ -10,33 +10,46 @@ use crate::store::layout::{
 use crate::store::parse::Shape;
 use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
 use crate::store::region::Region;
+use crate::store::sealed::{seal, unseal};
 
 const ENTRY: u64 = ENTRY_BYTES as u64;
 
-/// No commit has this number, or a larger one.
-const NUMBERS_END: u64 = 1 << 62;
+/// The most entries of a table: more than SQLite has pages.
+const ENTRIES_MAX: u64 = 1 << u32::BITS;
 
-/// The table of frames: how many entries it has, and the bytes of the pages that it is about.
+/// The table of frames: how many entries it has, and the bytes of the pages that it is about. Both are powers of
+/// two, or 0.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     /// Pages from 1 on that have an entry; all others are in their own frames.
-    pub(crate) entries: u32,
+    pub(crate) entries: u64,
     /// 0 if commits do not go by pages.
     pub(crate) page_bytes: u32,
 }
 
 impl Table {
-    fn word(self) -> u64 {
-        u64::from(self.entries) << 32 | u64::from(self.page_bytes)
+    /// Both powers' exponents, a byte each.
+    fn value(self) -> u64 {
+        let exponent = |number: u64| u64::from(number.checked_ilog2().unwrap_or(0));
+        exponent(self.entries) << 8 | exponent(self.page_bytes.into())
     }
 
-    fn of(word: u64) -> Self {
-        Self { entries: (word >> 32) as u32, page_bytes: word as u32 }
+    /// The table that a value says, if SQLite has such pages.
+    fn of(value: u64) -> Option<Self> {
+        let power = |exponent: u64| match exponent & 0xff {
+            0 => Some(0),
+            exponent => 1u64.checked_shl(exponent as u32),
+        };
+        let (entries, page_bytes) = (power(value >> 8)?, power(value)?);
+        let is_size = Shape::new(page_bytes as usize, 0, false).is_some();
+        let fits = value >> 16 == 0 && entries <= ENTRIES_MAX;
+        let found = Self { entries, page_bytes: page_bytes as u32 };
+        (fits && (is_size || found == Self::default())).then_some(found)
     }
 
     /// Bytes of the table, in whole lines.
     fn bytes(self) -> u64 {
-        (u64::from(self.entries) * ENTRY).next_multiple_of(pm::LINE_BYTES)
+        (self.entries * ENTRY).next_multiple_of(pm::LINE_BYTES)
     }
 }
 
@@ -69,11 +82,26 @@ impl<M: Memory> Side<M> {
             side.region.store(at, word);
         }
         side.region.store(HEADER_CHECK_AT, check(&header, &[]).into());
-        side.region.store(BEGUN_AT, 0);
-        side.region.store(APPLIED_AT, 0);
-        side.region.store(SETTLED_AT, 0);
-        side.region.store(TABLE_AT, 0);
+        side.put(BEGUN_AT, 0);
+        side.put(APPLIED_AT, 0);
+        side.put(SETTLED_AT, 0);
+        side.put(TABLE_AT, 0);
         Ok(side)
+    }
+
+    /// Stores a word that changes.
+    #[track_caller]
+    fn put(&self, at: u64, value: u64) {
+        self.region.store(at, seal(self.tag, at, value));
+    }
+
+    /// The value of a word that changes.
+    ///
+    /// # Errors
+    /// The medium fails, or the word is damaged.
+    fn get(&self, at: u64) -> Result<u64> {
+        let value = unseal(self.tag, at, self.region.load(at)?);
+        value.ok_or(StoreError::SideDamaged("a word does not match its checksum"))
     }
 
     /// Adds the lines of the header to `lines`.
@@ -119,14 +147,10 @@ impl<M: Memory> Side<M> {
     /// Looks at how large the table is.
     ///
     /// # Errors
-    /// The medium fails, or there are no such pages.
+    /// The medium fails, the word is damaged, or there are no such pages.
     pub(crate) fn look(&mut self) -> Result<()> {
-        let table = Table::of(self.region.load(TABLE_AT)?);
-        let is_size = Shape::new(table.page_bytes as usize, 0, false).is_some();
-        if !is_size && table != Table::default() {
-            return Err(StoreError::SideDamaged("its table is of no pages"));
-        }
-        self.table = table;
+        let table = Table::of(self.get(TABLE_AT)?);
+        self.table = table.ok_or(StoreError::SideDamaged("its table is of no pages"))?;
         Ok(())
     }
 
@@ -156,7 +180,7 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// The medium fails.
     pub(crate) fn frame(&self, page: u32) -> Result<u32> {
-        if page == 0 || page > self.table.entries {
+        if page == 0 || u64::from(page) > self.table.entries {
             return Ok(page);
         }
         let mut entry = [0; ENTRY_BYTES];
@@ -207,7 +231,7 @@ impl<M: Memory> Side<M> {
     /// Stores how large the table is, of pages of so many bytes.
     #[track_caller]
     pub(crate) fn set_table(&mut self, table: Table, lines: &mut LineSet) {
-        self.region.store(TABLE_AT, table.word());
+        self.put(TABLE_AT, table.value());
         self.region.note(lines, TABLE_AT, 8);
         self.table = table;
     }
@@ -215,58 +239,51 @@ impl<M: Memory> Side<M> {
     /// Stores the size of the database.
     #[track_caller]
     pub(crate) fn set_size(&self, size: u64, lines: &mut LineSet) {
-        self.region.store(SIZE_AT, size);
+        self.put(SIZE_AT, size);
         self.region.note(lines, SIZE_AT, 8);
     }
 
     /// The size of the database.
     ///
     /// # Errors
-    /// The medium fails.
+    /// The medium fails, or the word is damaged.
     pub(crate) fn size(&self) -> Result<u64> {
-        Ok(self.region.load(SIZE_AT)?)
+        self.get(SIZE_AT)
     }
 
     /// The last commits that were begun, and that are in place. Not durable: a new boot finds them out
     /// from the slots.
     ///
     /// # Errors
-    /// The medium fails, or no commits have such numbers.
+    /// The medium fails, or a word is damaged.
     pub(crate) fn progress(&self) -> Result<(u64, u64)> {
-        Ok((self.number(BEGUN_AT)?, self.number(APPLIED_AT)?))
-    }
-
-    /// The number of a commit.
-    fn number(&self, at: u64) -> Result<u64> {
-        let number = self.region.load(at)?;
-        let damaged = StoreError::SideDamaged("no commit has such a number");
-        if number < NUMBERS_END { Ok(number) } else { Err(damaged) }
+        Ok((self.get(BEGUN_AT)?, self.get(APPLIED_AT)?))
     }
 
     /// Stores the number of the last commit that is durable where it belongs: one store empties both slots.
     #[track_caller]
     pub(crate) fn set_settled(&self, number: u64, lines: &mut LineSet) {
-        self.region.store(SETTLED_AT, number);
+        self.put(SETTLED_AT, number);
         self.region.note(lines, SETTLED_AT, 8);
     }
 
     /// The number of the last commit that is durable where it belongs.
     ///
     /// # Errors
-    /// The medium fails, or no commit has such a number.
+    /// The medium fails, or the word is damaged.
     pub(crate) fn settled(&self) -> Result<u64> {
-        self.number(SETTLED_AT)
+        self.get(SETTLED_AT)
     }
 
     /// Says that a commit begins.
     #[track_caller]
     pub(crate) fn begin(&self, number: u64) {
-        self.region.store(BEGUN_AT, number);
+        self.put(BEGUN_AT, number);
     }
 
     /// Says that a commit is in place.
     #[track_caller]
     pub(crate) fn applied(&self, number: u64) {
-        self.region.store(APPLIED_AT, number);
+        self.put(APPLIED_AT, number);
     }
 }

@@ -348,9 +348,8 @@ fn an_instruction_that_is_left_out_is_noticed() {
     // For live connections alone: never flushed, or not before something else sets it.
     let connection = include_str!("../../src/store/connection.rs");
     let live = [
-        ("side.rs", include_str!("../../src/store/side.rs"), "store(BEGUN_AT, 0)"),
-        ("side.rs", include_str!("../../src/store/side.rs"), "store(APPLIED_AT, 0)"),
-        ("side.rs", include_str!("../../src/store/side.rs"), "store(TABLE_AT, 0)"),
+        ("side.rs", include_str!("../../src/store/side.rs"), "put(BEGUN_AT, 0)"),
+        ("side.rs", include_str!("../../src/store/side.rs"), "put(TABLE_AT, 0)"),
         ("connection.rs", connection, "self.side.begin("),
         ("connection.rs", connection, "self.side.applied("),
         ("log.rs", include_str!("../../src/store/log.rs"), "self.side.begin("),

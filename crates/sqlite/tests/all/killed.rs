@@ -367,7 +367,8 @@ fn who_dies_on_the_way_home_is_noticed_by_a_connection_that_lives() {
         let memory = Recording::from_image(image, SIDE + DATA).unwrap();
         let mut other = Store::attach(media(&memory), file_bytes(&memory)).unwrap();
         if refresh(&mut other, || file_bytes(&memory)) {
-            let applied = u64::from_le_bytes(image[80..88].try_into().unwrap());
+            // Without its checksum.
+            let applied = u64::from_le_bytes(image[80..88].try_into().unwrap()) << 16 >> 16;
             finished.push(applied);
         }
     });
@@ -439,17 +440,30 @@ fn a_side_file_whose_words_are_damaged_or_whose_end_is_missing_is_an_error() {
     for end in (0..behind).step_by(64) {
         assert!(opened(whole.clone(), end).is_err(), "cut at {end}");
     }
-    let entries = u64::from_le_bytes(whole[96..104].try_into().unwrap()) >> 32 << 32;
-    assert!(entries > 0);
-    let tables =
-        [0, 3, 1000, 1 << 17, 1 << 31, u64::from(u32::MAX)].map(|bytes| (96, entries | bytes));
-    let others = [(96, 0), (96, u64::MAX << 32 | 512), (64, u64::MAX)];
-    let numbers =
-        [72, 80, 88].into_iter().flat_map(|at| [u64::MAX, u64::MAX - 1].map(|word| (at, word)));
-    for (at, word) in tables.into_iter().chain(others).chain(numbers) {
+    let words = (64..104).step_by(8);
+    let word = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap());
+    let replaced = |at: usize, word: u64| {
         let mut image = whole.clone();
         image[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        assert!(opened(image, SIDE).is_err(), "{word:x} at {at}");
+        opened(image, SIDE)
+    };
+    for at in words.clone() {
+        let damaged = [0, u64::MAX].into_iter().chain((0..64).map(|bit| word(at) ^ 1 << bit));
+        let others = words.clone().filter(|other| *other != at).map(word);
+        for damaged in damaged.chain(others) {
+            let refused = replaced(at, damaged).unwrap_err().to_string();
+            assert!(
+                refused.contains("does not match its checksum"),
+                "{damaged:x} at {at}: {refused}"
+            );
+        }
+    }
+    // Whose checksum is right, but of no pages, or of more than there are.
+    for table in [8, 17, 255, 1 << 8, 63 << 8 | 9, 33 << 8 | 9, 1 << 16 | 9, 32 << 8 | 9] {
+        let bytes = [1, 96, table].map(u64::to_le_bytes).concat();
+        let sealed = u64::from(crc32c::crc32c(&bytes) as u16) << 48 | table;
+        let refused = replaced(96, sealed).unwrap_err().to_string();
+        assert!(refused.contains("its table is"), "{table:x}: {refused}");
     }
 }
 
