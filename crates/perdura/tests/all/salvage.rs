@@ -8,7 +8,9 @@ use crate::support::{
     Driver, Item, Model, Tables, compare, contents, few, insert_item, schema, small_logs,
     the_others,
 };
-use perdura::{Database, Domain, EngineKind, Error, Options, Salvage, examine_parts, salvage};
+use perdura::{
+    Concurrency, Database, Domain, EngineKind, Error, Options, Salvage, examine_parts, salvage,
+};
 
 fn options(engine: EngineKind) -> Options {
     small_logs()
@@ -348,5 +350,118 @@ fn a_damaged_log_is_saved_up_to_the_damage() {
         }
         println!("{engine}: of {} transactions {lengths:?}", history.len());
         assert!(lengths.iter().any(|kept| *kept > 20), "{engine}");
+    }
+}
+
+/// Damage of the files of a paged engine: a page costs its own tuples, an inner page, an index, a header
+/// or a staging file none, and each is named.
+#[test]
+fn a_damaged_page_is_named_and_costs_no_other() {
+    damaged_pages_are_named(few(), 17);
+}
+
+#[test]
+#[ignore = "takes seconds; CI runs it"]
+fn whole_a_damaged_page_is_named_and_costs_no_other() {
+    damaged_pages_are_named(the_others(), 7);
+}
+
+/// Bytes of a page of the files.
+const PAGE: usize = 512;
+
+/// Each inner page, and one in so many others.
+fn damaged_pages_are_named(engines: impl Iterator<Item = EngineKind>, one_in: usize) {
+    let in_pages = |engine: &EngineKind| {
+        let traits = engine.traits();
+        traits.concurrency == Concurrency::Shared && traits.needs_files()
+    };
+    for engine in engines.filter(in_pages) {
+        let mut subject = Subject::new(engine);
+        damage_pages(&mut subject, one_in);
+        remove_files(&mut subject);
+    }
+}
+
+/// The pages that are damaged, one after the other: all that are in use, or some of them.
+fn damage_pages(subject: &mut Subject, one_in: usize) {
+    let engine = subject.engine;
+    let pages = files_of(&subject.path).join("paged-0-pages");
+    let image = subject.sound[&pages].clone();
+    let all = subject.model.items.len() + subject.model.pairs.len();
+    // Trees of rows have the numbers 16 and, behind the item's two indexes, 19.
+    let is_of_rows = |page: &[u8]| [16, 19].contains(&page[32]);
+    let (mut leaves, mut others, mut all_lost) = (0, 0, 0);
+    for (number, page) in image.chunks(PAGE).enumerate() {
+        let kind = page[4];
+        let is_chosen = kind == 2 || number.is_multiple_of(one_in);
+        // A free page has nothing to lose.
+        if page[..64] == [0; 64] || kind == 5 || !is_chosen {
+            continue;
+        }
+        let most = match (kind, is_of_rows(page)) {
+            (1, true) => 16,
+            (3, true) => 1,
+            _ => 0,
+        };
+        let mut damaged = image.clone();
+        damaged[number * PAGE + 200] ^= 0x40;
+        std::fs::write(&pages, &damaged).unwrap();
+        let what = format!("{engine}, page {number} of kind {kind}");
+        let is_named = |text: &str| {
+            text.contains("paged-0-pages")
+                && (number == 0 || text.contains(&format!("page {number}")))
+        };
+        let told = examined(&subject.path);
+        assert!(told.iter().any(|one| is_named(one)), "{what}: {told:?}");
+        put_back(&subject.sound);
+        std::fs::write(&pages, &damaged).unwrap();
+        let (done, found) = subject.salvage().unwrap();
+        let told = done.findings;
+        assert!(told.listed.iter().any(|one| is_named(&one.to_string())), "{what}: {told:?}");
+        assert!(is_part(&found, &subject.model), "{what}");
+        let lost = all - found.items.len() - found.pairs.len();
+        assert!(lost <= most, "{what}: {lost} lost");
+        all_lost += lost;
+        *(if most > 0 { &mut leaves } else { &mut others }) += 1;
+        put_back(&subject.sound);
+    }
+    println!("{engine}: {leaves} pages with tuples, {others} others, {all_lost} tuples lost");
+    assert!(leaves > 3 && others > 3, "{engine}: {leaves}, {others}");
+    assert!(all_lost >= leaves, "{engine}: what is damaged is lost: {all_lost}");
+}
+
+/// All that is found when one looks at a database, whether it opens or not.
+fn examined(path: &Path) -> Vec<String> {
+    let found = match Database::open(path, &Options::new()) {
+        Ok(db) => {
+            let found = db.examine().unwrap();
+            db.abandon();
+            found
+        }
+        Err(_) => examine_parts(path, &Options::new()).unwrap(),
+    };
+    found.findings.listed.iter().map(ToString::to_string).collect()
+}
+
+/// Each kind of file that is missing.
+fn remove_files(subject: &mut Subject) {
+    let all = subject.model.items.len() + subject.model.pairs.len();
+    for (name, is_saved) in
+        [("staging", true), ("pages", false), ("log-0", true), ("log-head", true)]
+    {
+        let name = format!("paged-0-{name}");
+        if std::fs::remove_file(files_of(&subject.path).join(&name)).is_err() {
+            // The log lies in the pool.
+            continue;
+        }
+        let error = Database::open(&subject.path, &Options::new()).unwrap_err().to_string();
+        assert!(error.contains(&name) && error.contains("missing"), "{error}");
+        let (done, found) = subject.salvage().unwrap();
+        let [finding] = &done.findings.listed[..] else { panic!("{:?}", done.findings) };
+        assert!(finding.what.contains(&name), "{finding}");
+        let kept = if is_saved { all } else { 0 };
+        let of = found.items.len() + found.pairs.len();
+        assert_eq!(of, kept, "{}, without {name}", subject.engine);
+        put_back(&subject.sound);
     }
 }

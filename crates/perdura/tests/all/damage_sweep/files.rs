@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::support::{Driver, Model, Tables, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
+use perdura::{Concurrency, Database, DurableIn, EngineKind, Error, Media, Options, Recorded};
 
 use super::{KEYS, Outcome, Sweep, Truth, exercise, thorough};
 
@@ -33,7 +33,7 @@ fn options(engine: EngineKind) -> Options {
 struct Left {
     engine: EngineKind,
     closed: bool,
-    /// One in so many more of the places of NV-Disk's files.
+    /// One in so many more of the places of a paged engine's files, and of its log in the pool.
     one_in: usize,
     files: Files,
     pool: Vec<u8>,
@@ -77,16 +77,20 @@ impl Left {
         Self { engine, closed, one_in, files: image, pool: memory.contents(), history }
     }
 
-    fn open(pool: &[u8], files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
-        let memory = Recording::from_image(pool, LIMIT).unwrap();
+    fn open(memory: Recording, files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
         let options = small_logs().tune("buffer_bytes", 8 << 10);
         Database::open_on(Media::recorded(memory, files.clone()), &options)
     }
 
     fn use_it(&self, pool: &[u8], files: &Files, allowed: &[Model]) -> Outcome {
         let files = RecordingFiles::from_image(files.clone());
-        let Ok(db) = Self::open(pool, &files) else { return Outcome::Refused };
-        exercise(db, Truth::OneOf(allowed), || Self::open(pool, &files))
+        let memory = Recording::from_image(pool, LIMIT).unwrap();
+        let Ok(db) = Self::open(memory.clone(), &files) else { return Outcome::Refused };
+        exercise(db, Truth::OneOf(allowed), || {
+            // A log in the pool has gone on.
+            let memory = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+            Self::open(memory, &files)
+        })
     }
 
     /// Returns the contents that a database may have one of whose files is damaged, if it opens.
@@ -112,11 +116,11 @@ impl Left {
 
     /// Flips bits of every byte, one after the other.
     fn flip(&self, sweep: &mut Sweep, shift: usize) {
-        // Of NV-Disk's files most of the log is what a checkpoint has let go of.
-        let step = match (thorough(), self.engine) {
+        // Of a paged engine's files most of the log is what a checkpoint has let go of.
+        let step = match (thorough(), self.is_paged()) {
             (true, _) => 1,
-            (false, EngineKind::NvDisk) => 29 * self.one_in,
-            (false, _) => 11,
+            (false, true) => 29 * self.one_in,
+            (false, false) => 11,
         };
         for (name, bytes) in &self.files {
             let used = |at: usize| {
@@ -135,10 +139,10 @@ impl Left {
 
     /// Cuts every file off at many lengths, and puts garbage behind its end.
     fn cut(&self, sweep: &mut Sweep) {
-        let step = match (thorough(), self.engine) {
+        let step = match (thorough(), self.is_paged()) {
             (true, _) => 1,
-            (false, EngineKind::NvDisk) => 397 * self.one_in,
-            (false, _) => 61,
+            (false, true) => 397 * self.one_in,
+            (false, false) => 61,
         };
         for (name, bytes) in &self.files {
             for len in (0..bytes.len()).step_by(step).chain([1, 512, bytes.len().saturating_sub(1)])
@@ -167,10 +171,19 @@ impl Left {
         }
     }
 
-    /// Changes every word of the pool that is in use.
+    fn is_paged(&self) -> bool {
+        let traits = self.engine.traits();
+        traits.concurrency == Concurrency::Shared && traits.needs_files()
+    }
+
+    /// Changes every word of the pool that is in use; of a log in it some.
     fn pool(&self, sweep: &mut Sweep, shift: usize) {
-        let last = &self.history[self.history.len() - 1..];
-        let places = (DATA_START..self.pool.len()).step_by(8);
+        let has_log = self.engine.traits().durable_in == DurableIn::Both;
+        // Behind the last commit nothing was written, and a crash leaves the same.
+        let lost = usize::from(has_log && !self.closed);
+        let last = &self.history[self.history.len() - 1 - lost..];
+        let step = if has_log && !thorough() { 8 * 5 * self.one_in } else { 8 };
+        let places = (DATA_START..self.pool.len()).step_by(step);
         for at in places.filter(|at| self.pool[at & !63..][..64] != [0; 64]) {
             let kinds = [0, 1, u64::MAX, 1 << 63];
             let kinds = if thorough() { &kinds[..] } else { &kinds[(at / 8 + shift) % 4..][..1] };
@@ -231,6 +244,19 @@ fn log_survives_damage_of_every_byte() {
 #[test]
 fn nv_disk_survives_damage_of_every_byte() {
     every_byte_of(EngineKind::NvDisk, 5);
+}
+
+#[test]
+fn nv_logging_survives_damage_of_every_byte() {
+    every_byte_of(EngineKind::NvLoggingFoi, 23);
+    every_byte_of(EngineKind::NvLoggingFoc, 23);
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn long_nv_logging_survives_damage_of_every_byte() {
+    every_byte(EngineKind::NvLoggingFoi);
+    every_byte(EngineKind::NvLoggingFoc);
 }
 
 #[test]
