@@ -13,6 +13,11 @@ use crate::sql::{check, folder, side_of, stock};
 
 const PATH: &str = "PERDURA_TEST_PATH";
 const FIRST: &str = "PERDURA_TEST_FIRST";
+/// The numbers that a process inserts before it waits: one that is quick would fill the database while another
+/// one waits for the lock.
+const SHARE: usize = 25;
+/// Those that it inserts each time when it is told to go on.
+const MORE: usize = 3;
 
 /// A process of the test `writer` below, which inserts numbers from `first` on and tells each.
 fn start(path: &Path, first: i64) -> Child {
@@ -20,6 +25,7 @@ fn start(path: &Path, first: i64) -> Child {
         .args(["--exact", "kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
         .env(PATH, path)
         .env(FIRST, first.to_string())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -34,7 +40,17 @@ fn writer() {
     let connection = open(Path::new(&path)).unwrap();
     connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
     let mut out = std::io::stdout();
+    let mut left = SHARE;
     for number in first.. {
+        if left == 0 {
+            // With its connection open, and no lock.
+            if std::io::stdin().read_line(&mut String::new()).unwrap() == 0 {
+                return;
+            }
+            writeln!(out, "=going on").unwrap();
+            left = MORE;
+        }
+        left -= 1;
         let text = "x".repeat(number as usize * 37 % 900);
         connection
             .execute_batch(&format!(
@@ -46,6 +62,16 @@ fn writer() {
         writeln!(out, "=told {number}").unwrap();
         out.flush().unwrap();
     }
+}
+
+/// Tells a process to go on, and waits until it does: then its next numbers are to be read.
+fn go_on(
+    child: &mut Child,
+    lines: &mut impl Iterator<Item = std::io::Result<String>>,
+) -> Option<i64> {
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let mut before = lines.map_while(Result::ok).take_while(|line| !line.contains("=going on"));
+    listen(&mut before.by_ref().map(Ok), usize::MAX)
 }
 
 /// Reads what a process tells, up to `most` numbers; returns the last one.
@@ -79,13 +105,16 @@ fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
             .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
             .collect();
         let victim = random.random_range(0..children.len());
-        let most = random.random_range(1..25);
+        let most = random.random_range(1..SHARE);
         let mut told = vec![None; outs.len()];
         told[victim] = listen(&mut outs[victim], most);
         children[victim].kill().unwrap();
         // The others go on: locks, and what is half done, were the dead one's alone.
         for other in (0..outs.len()).filter(|other| *other != victim) {
-            told[other] = listen(&mut outs[other], 3);
+            let before = go_on(&mut children[other], &mut outs[other]);
+            let then = listen(&mut outs[other], MORE);
+            assert!(before < then, "round {round}: {before:?}, {then:?}");
+            told[other] = then;
             children[other].kill().unwrap();
         }
         for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut told) {
