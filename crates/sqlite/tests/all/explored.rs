@@ -149,8 +149,19 @@ fn statements() -> Vec<String> {
     all
 }
 
-/// The record, and the rows behind each statement.
+/// The record of the fixed story, and the rows behind each statement.
 fn recorded(name: &str, mode: Mode, page_bytes: u32, vacuum: &str) -> (Trace, Vec<Rows>) {
+    recorded_with(name, mode, page_bytes, vacuum, &statements())
+}
+
+/// The record of statements, each a transaction, and the rows behind each.
+pub(crate) fn recorded_with(
+    name: &str,
+    mode: Mode,
+    page_bytes: u32,
+    vacuum: &str,
+    statements: &[String],
+) -> (Trace, Vec<Rows>) {
     let memory = Recording::new(SIDE + DATA).unwrap();
     memory.grow(SIDE + 4096).unwrap();
     // A side file that means nothing is there already.
@@ -167,7 +178,7 @@ fn recorded(name: &str, mode: Mode, page_bytes: u32, vacuum: &str) -> (Trace, Ve
     let model = Connection::open_in_memory().unwrap();
     model.execute_batch(&set).unwrap();
     let mut models = vec![no_table()];
-    for (number, statement) in statements().iter().enumerate() {
+    for (number, statement) in statements.iter().enumerate() {
         connection.execute_batch(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
         memory.note(number as u64 + 1);
         model.execute_batch(statement).unwrap();
@@ -247,14 +258,14 @@ fn explore(trace: &Trace, models: &[Rows], bound: u64, again: u64) -> pm::Explor
 
 /// States by what their recoveries did.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Recovered {
+pub(crate) struct Recovered {
     /// Two commits were stored again.
-    both: u64,
+    pub(crate) both: u64,
     /// Pages were taken home.
-    home: u64,
+    pub(crate) home: u64,
 }
 
-fn explore_and_count(
+pub(crate) fn explore_and_count(
     trace: &Trace,
     models: &[Rows],
     bound: u64,

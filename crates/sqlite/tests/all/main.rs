@@ -6,5 +6,6 @@ mod direct;
 mod explored;
 mod killed;
 mod kills;
+mod random;
 mod registered;
 mod sql;
