@@ -14,9 +14,8 @@ macro_rules! kinds {
         }
 
         impl EngineKind {
-            /// Every engine that can be chosen, in the order of the papers: all, and those that are
-            /// being built.
-            pub const EVERY: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+            /// All engines, in the order of the papers.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
 
             /// The engine's name, as the command writes it.
             pub const fn name(self) -> &'static str {
@@ -31,24 +30,6 @@ macro_rules! kinds {
 with_engines!(kinds);
 
 impl EngineKind {
-    /// All engines that have everything that an engine has to have.
-    pub const ALL: [Self; 14] = [
-        Self::Inp,
-        Self::Cow,
-        Self::Log,
-        Self::NvmInp,
-        Self::NvmCow,
-        Self::NvmLog,
-        Self::NvDisk,
-        Self::NvLoggingFoi,
-        Self::NvLoggingFoc,
-        Self::Fast,
-        Self::Fash,
-        Self::Nvwal,
-        Self::Journal,
-        Self::Wal,
-    ];
-
     /// The engines of P1, in its order.
     pub const P1: [Self; 6] =
         [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
@@ -65,14 +46,14 @@ impl fmt::Display for EngineKind {
 
 /// A word that names no engine.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are {names}", names = EngineKind::EVERY.map(EngineKind::name).join(", "))]
+#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
 pub struct ParseEngineError(String);
 
 impl FromStr for EngineKind {
     type Err = ParseEngineError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::EVERY
+        Self::ALL
             .into_iter()
             .find(|kind| kind.name() == word)
             .ok_or_else(|| ParseEngineError(word.into()))

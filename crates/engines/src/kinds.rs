@@ -133,10 +133,10 @@ impl EngineKind {
     /// # Errors
     /// [`OptionError::Nowhere`].
     pub fn check_option_name(name: &str) -> Result<(), OptionError> {
-        if Self::EVERY.into_iter().any(|kind| kind.option(name).is_some()) {
+        if Self::ALL.into_iter().any(|kind| kind.option(name).is_some()) {
             return Ok(());
         }
-        let names = Self::EVERY.into_iter().flat_map(Self::options).map(|option| option.name);
+        let names = Self::ALL.into_iter().flat_map(Self::options).map(|option| option.name);
         Err(OptionError::Nowhere { name: name.into(), near: did_you_mean(name, names) })
     }
 }

@@ -90,7 +90,7 @@ impl std::ops::AddAssign for EngineStats {
 mod tests {
     use super::{EngineStats, WorkDone};
     use crate::counts::RunStats;
-    use crate::{Concurrency, CowStats, EngineKind, InpStats, LogStats, OwnStats, PageStats};
+    use crate::{CowStats, EngineKind, InpStats, LogStats, OwnStats, PageStats};
 
     #[test]
     fn partitions_add_up_field_by_field() {
@@ -144,7 +144,7 @@ mod tests {
             let pages = matches!(kind, EngineKind::Cow | EngineKind::NvmCow);
             let own = stats.own;
             assert_eq!((own.runs().is_some(), own.pages().is_some()), (runs, pages), "{kind}");
-            let paged = kind.traits().concurrency == Concurrency::Shared;
+            let paged = kind.traits().larger_than_memory;
             assert_eq!(own.buffer().is_some(), paged, "{kind}");
         }
         let pages = PageStats { batches: 1, made_pages: 2, page_bytes: 3 };

@@ -11,7 +11,7 @@ const MAX: u64 = u64::MAX;
 type Listed = (&'static str, u64, u64, u64, bool);
 
 /// All there is to choose: a default that changes has to change here, too.
-const LISTED: [(EngineKind, &[Listed]); 14] = [
+const LISTED: [(EngineKind, &[Listed]); 15] = [
     (
         EngineKind::Inp,
         &[
@@ -81,6 +81,15 @@ const LISTED: [(EngineKind, &[Listed]); 14] = [
     (EngineKind::Nvwal, CHECKPOINTED),
     (EngineKind::Journal, &[SLOTTED_PAGE]),
     (EngineKind::Wal, CHECKPOINTED),
+    (
+        EngineKind::Sofort,
+        &[
+            ("first_rows", 64, 64, 32_768, true),
+            ("most_rows", 32_768, 64, 32_768, true),
+            ("reserve", 1024, 1, 32_768, true),
+            ("slots", 256, 2, 256, true),
+        ],
+    ),
 ];
 
 /// Those of the engines on slotted pages.

@@ -226,6 +226,7 @@ fn in_a_process(engines: impl Iterator<Item = EngineKind>, one_in: u64) -> libc:
         let one_in = match engine {
             // They make three times as many allocations, mostly of the same places.
             EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => 3 * one_in,
+            EngineKind::Sofort => 3 * one_in,
             // They are `fast` but for their commits.
             EngineKind::Fash | EngineKind::Nvwal | EngineKind::Journal | EngineKind::Wal => {
                 5 * one_in

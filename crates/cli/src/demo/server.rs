@@ -107,7 +107,7 @@ fn state(query: &str, lanes: &[Lane]) -> Result<String, String> {
         tick_ms: TICK.as_millis() as u64,
         most_users: MOST_USERS,
         most_latency_ns: MOST_LATENCY_NS,
-        engines: EngineKind::EVERY.map(EngineKind::name).to_vec(),
+        engines: EngineKind::ALL.map(EngineKind::name).to_vec(),
         lanes: lanes.collect(),
     };
     serde_json::to_string(&state).map_err(|error| error.to_string())

@@ -39,6 +39,8 @@ mod record;
 mod verdict;
 mod versions;
 
+use perdura::{EngineKind, Isolation};
+
 pub use anomaly::{Anomaly, Violation};
 pub use record::{Pending, Recorder};
 
@@ -187,6 +189,20 @@ pub struct History {
     pub initial: Vec<(Key, Cell)>,
     /// The transactions, in any order.
     pub transactions: Vec<Transaction>,
+}
+
+impl Rule {
+    /// The rule of an engine.
+    ///
+    /// # Panics
+    /// It gives less than snapshots.
+    pub fn of(engine: EngineKind) -> Self {
+        match engine.traits().isolation {
+            Isolation::Serializable => Self::Serializable,
+            Isolation::Snapshot => Self::Snapshot,
+            Isolation::ReadCommitted => panic!("{engine} has no rule"),
+        }
+    }
 }
 
 impl History {

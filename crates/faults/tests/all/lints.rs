@@ -403,6 +403,11 @@ fn journal() {
 }
 
 #[test]
+fn sofort() {
+    pool(EngineKind::Sofort, carved![], &[], &[]);
+}
+
+#[test]
 fn wal() {
     let opened = ("slotted/src/blocks.rs", "open", "lines.flush(&log.memory)", OPENED);
     pool(EngineKind::Wal, carved![], &[opened, GROWN], &[]);

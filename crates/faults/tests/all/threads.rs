@@ -33,12 +33,12 @@ fn small() -> Options {
 }
 
 #[test]
-fn four_threads_in_a_partition_of_each_engine_are_strictly_serializable() {
+fn four_threads_in_a_partition_of_each_engine_keep_its_rule() {
     for engine in EngineKind::ALL {
         let directory = tempfile::tempdir().unwrap();
         let options = small().engine(engine);
         let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
-        run(engine.name(), &db, Rule::Serializable, 1);
+        run(engine.name(), &db, Rule::of(engine), 1);
         db.close().unwrap();
     }
 }

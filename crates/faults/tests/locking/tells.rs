@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Barrier;
 
 use faults::sharing::{CELL, schema};
-use perdura::{Concurrency, Database, Domain, EngineKind, Options, Scan, Value};
+use perdura::{Database, Domain, EngineKind, Options, Scan, Value};
 
 /// The engines with a buffer pool and row locks.
 fn engines() -> impl Iterator<Item = EngineKind> {
-    let shared = |engine: &EngineKind| engine.traits().concurrency == Concurrency::Shared;
-    EngineKind::ALL.into_iter().filter(shared).inspect(|engine| println!("{engine}"))
+    let paged = |engine: &EngineKind| engine.traits().larger_than_memory;
+    EngineKind::ALL.into_iter().filter(paged).inspect(|engine| println!("{engine}"))
 }
 
 fn options(engine: EngineKind) -> Options {

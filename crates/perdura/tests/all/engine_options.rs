@@ -63,6 +63,10 @@ fn other_value(name: &str) -> Option<u64> {
         "block_bytes" => 4096,
         "checksummed" => 1,
         "checkpoint_frames" => 20,
+        "first_rows" => 1024,
+        "most_rows" => 64,
+        "reserve" => 16,
+        "slots" => 64,
         _ => return None,
     })
 }
@@ -70,7 +74,8 @@ fn other_value(name: &str) -> Option<u64> {
 #[test]
 fn each_option_reaches_its_engine() {
     // Sizes of a paged engine show in what it evicts and when it takes checkpoints, in threads.
-    for engine in EngineKind::P1.into_iter().chain(EngineKind::P3) {
+    let engines = EngineKind::P1.into_iter().chain(EngineKind::P3).chain([EngineKind::Sofort]);
+    for engine in engines {
         let usual = counts(&small(engine));
         assert_eq!(usual, counts(&small(engine)), "{engine}: the counts are always the same");
         for option in engine.options() {

@@ -24,6 +24,9 @@ fn options(engine: EngineKind) -> Options {
         .volatile_limit(12 << 20)
         .tune("node_bytes", 128)
         .tune("page_bytes", 512)
+        .tune("most_rows", 64)
+        .tune("reserve", 16)
+        .tune("slots", 4)
 }
 
 /// Runs transactions until the memory is full so many times; the model follows.
@@ -76,6 +79,7 @@ fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
         (EngineKind::Nvwal, 3_000),
         (EngineKind::Journal, 3_000),
         (EngineKind::Wal, 3_000),
+        (EngineKind::Sofort, 3_000),
         (EngineKind::Inp, 200_000),
     ];
     for (engine, keys) in engines {
@@ -151,7 +155,7 @@ fn until_full<E: Environment>(
 }
 
 /// Engines whose data are in the pool.
-const IN_POOL: [EngineKind; 8] = [
+const IN_POOL: [EngineKind; 9] = [
     EngineKind::NvmInp,
     EngineKind::NvmCow,
     EngineKind::NvmLog,
@@ -160,6 +164,7 @@ const IN_POOL: [EngineKind; 8] = [
     EngineKind::Nvwal,
     EngineKind::Journal,
     EngineKind::Wal,
+    EngineKind::Sofort,
 ];
 
 fn recorded(engine: EngineKind, initial: u64) -> (Database<Recorded>, Recording) {

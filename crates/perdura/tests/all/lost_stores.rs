@@ -24,6 +24,7 @@ fn options(engine: EngineKind) -> Options {
         .domain(Domain::Process)
         .chunk_bytes(8 << 10)
         .tune("node_bytes", 128)
+        .tune("slots", 4)
         .pool_initial(320 << 10)
 }
 

@@ -24,6 +24,11 @@ fn slotted(engine: EngineKind) -> Options {
     options(engine).tune("page_bytes", 512).tune("checkpoint_frames", 40).pool_initial(448 << 10)
 }
 
+/// Options of the column store, with few slots, and room for all that the test writes.
+fn columns() -> Options {
+    options(EngineKind::Sofort).tune("slots", 4).tune("most_rows", 128).pool_initial(448 << 10)
+}
+
 fn item() -> Item {
     Item { name: "x".into(), payload: vec![1; 100], count: 1, flag: vec![], score: 0.5 }
 }
@@ -115,6 +120,7 @@ fn a_medium_that_fails_at_any_page_gives_errors() {
     }
     // One of the engines on slotted pages, whose code is the same.
     every_page_fails(EngineKind::Fast, &slotted(EngineKind::Fast), 4);
+    every_page_fails(EngineKind::Sofort, &columns(), 4);
 }
 
 #[test]

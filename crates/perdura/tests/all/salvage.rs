@@ -26,6 +26,7 @@ fn options(engine: EngineKind) -> Options {
         .tune("level0_runs", 2)
         .tune("buffer_bytes", 8 << 10)
         .tune("log_bytes", 128 << 10)
+        .tune("slots", 4)
 }
 
 fn files_of(path: &Path) -> PathBuf {

@@ -1,7 +1,7 @@
 //! Eight workers in one partition of each engine with row locks, with more rows than its buffer pool
 //! has room for: balances, rates and conditions hold.
 
-use perdura::{Concurrency, Database, Domain, EngineKind, Options, Schema};
+use perdura::{Database, Domain, EngineKind, Options, Schema};
 use workloads::tpcc::{self, Condition};
 use workloads::{Check, Commit, Form, RunOptions, contents, tatp, tpcb};
 
@@ -13,7 +13,7 @@ fn by(workers: usize) -> RunOptions {
 
 /// The engines with row locks.
 fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| engine.traits().concurrency == Concurrency::Shared)
+    EngineKind::ALL.into_iter().filter(|engine| engine.traits().larger_than_memory)
 }
 
 fn create(engine: EngineKind, schema: &Schema) -> (Database, tempfile::TempDir) {

@@ -145,6 +145,7 @@ fn whole_there_can_be_256_partitions() {
 fn there_can_be_as_many_partitions(engine: EngineKind) {
     const MOST: u32 = 256;
     let options = small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
+    let options = options.tune("slots", 4);
     let mut store = Store::new(&schema(), options.partitions(MOST));
     let table = store.db().table("t").unwrap();
     for partition in 0..u64::from(MOST) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use optimistic::Optimistic;
 use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Commit, Concurrency, Database, EngineKind, Environment, Media};
+use perdura::{Commit, Database, EngineKind, Environment, Media};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -195,7 +195,7 @@ fn recording_media_hold_the_same() {
 
 /// Returns which of the engines that ship have savepoints.
 fn has_savepoints(engine: EngineKind) -> bool {
-    engine.traits().concurrency == Concurrency::Shared
+    engine.traits().larger_than_memory
         || [EngineKind::NvmInp, EngineKind::NvmLog].contains(&engine)
         || EngineKind::P3.contains(&engine)
 }

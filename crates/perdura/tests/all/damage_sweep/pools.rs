@@ -26,6 +26,9 @@ fn options(engine: EngineKind) -> Options {
         .tune("memtable_bytes", 2 << 10)
         .tune("growth", 2)
         .tune("level0_runs", 2)
+        .tune("most_rows", 64)
+        .tune("reserve", 16)
+        .tune("slots", 4)
 }
 
 fn open(image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
@@ -278,6 +281,11 @@ fn nvm_log_survives_damage_of_every_word() {
 #[test]
 fn fast_survives_damage_of_every_word() {
     every_word(EngineKind::Fast);
+}
+
+#[test]
+fn sofort_survives_damage_of_every_word() {
+    every_word(EngineKind::Sofort);
 }
 
 #[test]
