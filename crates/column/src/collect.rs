@@ -142,10 +142,12 @@ impl<M: Memory> Shared<M> {
     /// Steps 3 and 4; returns how many rows can be used again.
     #[track_caller]
     fn free_some(&self, many: usize) -> Result<u64> {
-        let taken = self.pile.write().take_retired(many, &self.epochs);
+        let mut taken = self.pile.write().take_retired(many, &self.epochs);
         if taken.is_empty() {
             return Ok(0);
         }
+        // Neighbours share lines.
+        taken.sort_by_key(|dead| (dead.table, dead.row));
         let mut lines = LineSet::new();
         self.slots.forget_committed(&mut lines);
         self.memory.fence();

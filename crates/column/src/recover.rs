@@ -58,8 +58,10 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
         repair(shared, slot, header, *found, &mut lines)?;
     }
     // What follows from it: behind this fence nobody needs the slots' entries.
-    lines.flush(&shared.memory);
-    shared.memory.fence();
+    if !lines.is_empty() {
+        lines.flush(&shared.memory);
+        shared.memory.fence();
+    }
     let mut report = Recovered::default();
     for (slot, (header, found)) in (0..).zip(ends) {
         match found {

@@ -34,6 +34,9 @@ impl EngineKind {
     pub const P1: [Self; 6] =
         [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
 
+    /// The engines of P2, on pages behind a buffer pool: the same but for the log.
+    pub const P2: [Self; 3] = [Self::NvDisk, Self::NvLoggingFoi, Self::NvLoggingFoc];
+
     /// The engines of P3, on slotted pages: the same but for how transactions commit.
     pub const P3: [Self; 5] = [Self::Fast, Self::Fash, Self::Nvwal, Self::Journal, Self::Wal];
 }

@@ -144,7 +144,7 @@ mod tests {
             let pages = matches!(kind, EngineKind::Cow | EngineKind::NvmCow);
             let own = stats.own;
             assert_eq!((own.runs().is_some(), own.pages().is_some()), (runs, pages), "{kind}");
-            let paged = kind.traits().larger_than_memory;
+            let paged = EngineKind::P2.contains(&kind);
             assert_eq!(own.buffer().is_some(), paged, "{kind}");
         }
         let pages = PageStats { batches: 1, made_pages: 2, page_bytes: 3 };

@@ -404,7 +404,25 @@ fn journal() {
 
 #[test]
 fn sofort() {
-    pool(EngineKind::Sofort, carved![], &[], &[]);
+    const FOUND: &str = "the values of dictionaries that the process before has made, which who finds one \
+                         first flushes; and stamps of a transaction with many statements, which come \
+                         to a line again behind eight others";
+    pool(
+        EngineKind::Sofort,
+        carved![(
+            "column/src/session.rs",
+            "commit",
+            "self.finish_commit(open, number)",
+            "the stamps of versions: they go with the session's next fence, and recovery stamps again",
+        )],
+        &[
+            ("column/src/recover.rs", "run", "lines.flush(&shared.memory)", OPENED),
+            ("column/src/statement.rs", "insert", "self.statement(", FOUND),
+            ("column/src/statement.rs", "update", "self.statement(", FOUND),
+            ("column/src/statement.rs", "delete", "self.statement(", FOUND),
+        ],
+        &[],
+    );
 }
 
 #[test]

@@ -69,6 +69,7 @@ fn delete_everything<E: Environment>(db: &Database<E>, model: &mut Model) {
 
 #[test]
 fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
+    // A full column store is not: its dictionaries keep the values of what is deleted.
     // InP's 12 MiB of volatile memory are filled with more and larger tuples.
     let engines = [
         (EngineKind::NvmInp, 3_000),
@@ -79,7 +80,6 @@ fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
         (EngineKind::Nvwal, 3_000),
         (EngineKind::Journal, 3_000),
         (EngineKind::Wal, 3_000),
-        (EngineKind::Sofort, 3_000),
         (EngineKind::Inp, 200_000),
     ];
     for (engine, keys) in engines {

@@ -74,7 +74,7 @@ fn the_same_work_has_the_same_user_bytes_and_the_same_counts_each_time() {
             assert!(levels.merges > 0 && levels.all_merged_bytes() > 0, "{stats:?}");
             assert!(levels.runs.iter().sum::<u32>() > 0, "{stats:?}");
         }
-        let paged = engine.traits().larger_than_memory;
+        let paged = EngineKind::P2.contains(&engine);
         assert_eq!(stats.own.buffer().is_some(), paged, "{engine}");
         if let Some(buffer) = stats.own.buffer() {
             assert!(buffer.hits > 0 && buffer.lock_requests > 0, "{stats:?}");

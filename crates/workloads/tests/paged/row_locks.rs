@@ -13,7 +13,7 @@ fn by(workers: usize) -> RunOptions {
 
 /// The engines with row locks.
 fn engines() -> impl Iterator<Item = EngineKind> {
-    EngineKind::ALL.into_iter().filter(|engine| engine.traits().larger_than_memory)
+    EngineKind::P2.into_iter()
 }
 
 fn create(engine: EngineKind, schema: &Schema) -> (Database, tempfile::TempDir) {

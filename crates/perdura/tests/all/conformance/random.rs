@@ -195,7 +195,7 @@ fn recording_media_hold_the_same() {
 
 /// Returns which of the engines that ship have savepoints.
 fn has_savepoints(engine: EngineKind) -> bool {
-    engine.traits().larger_than_memory
+    EngineKind::P2.contains(&engine)
         || [EngineKind::NvmInp, EngineKind::NvmLog].contains(&engine)
         || EngineKind::P3.contains(&engine)
 }
