@@ -510,6 +510,9 @@ fn a_sync_that_fails_is_told_at_once() {
             run.options = options(&run, Domain::Disk);
             let place = OnHost::new(&run, &directory);
             let created = || place.create().unwrap();
+            // It ends when nothing fails any more: a session that ends does what its commits have left
+            // over, which recovery does, too.
+            let ends = Cell::new(None);
             let closed = || created().close().unwrap();
             let create = |()| place.create().map(Database::abandon);
             let open = |()| place.open().map(Database::abandon);
@@ -520,14 +523,15 @@ fn a_sync_that_fails_is_told_at_once() {
                 let done = insert.run(&mut tx, &tables).and_then(|()| tx.commit().map(drop));
                 let next = db.begin().and_then(|tx| tx.commit().map(drop));
                 assert!(done.is_ok() || next.is_err(), "{engine}: the handle has gone on");
-                db.abandon();
+                ends.set(Some(db));
                 // What fails behind a commit that is durable, room for the next one, shows there.
                 done.and(next)
             };
             for call in SYNCS {
                 let told = |doing: &'static str| {
-                    let place = &place;
+                    let (place, ends) = (&place, &ends);
                     move |done: Result<(), Error>| {
+                        ends.take().into_iter().for_each(Database::abandon);
                         assert!(done.is_err(), "{engine}, {doing}, {call}: nobody was told");
                         let gone = place.is_empty();
                         assert_eq!(gone, doing == "create", "{engine}, {doing}: is gone: {gone}");
