@@ -3,10 +3,10 @@
 //! Numbers are published in their order. A snapshot is the last published one, so nobody sees a
 //! transaction without those that come before it.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use crate::latch::Waiting;
+use crate::sync::AtomicU64;
 
 #[derive(Debug)]
 pub(crate) struct Clock {

@@ -4,8 +4,10 @@
 //! again; else it waits as threads of the operating system do.
 
 use std::fmt::Debug;
-use std::sync::{
-    Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+use std::sync::Arc;
+
+use crate::sync::{
+    PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult, yield_now,
 };
 
 /// A test's way of letting other threads run.
@@ -28,7 +30,7 @@ impl Waiting {
     pub(crate) fn pause(&self) {
         match &self.0 {
             Some(pause) => pause.pause(),
-            None => std::thread::yield_now(),
+            None => yield_now(),
         }
     }
 

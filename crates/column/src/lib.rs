@@ -35,6 +35,8 @@ mod array;
 mod bytes;
 pub mod check;
 mod chunk;
+#[cfg(test)]
+mod circles;
 mod clock;
 mod collect;
 mod dictionary;
@@ -57,6 +59,7 @@ mod stamps;
 mod statement;
 mod store;
 mod stripes;
+mod sync;
 mod table;
 mod value;
 mod version;

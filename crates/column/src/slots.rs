@@ -10,7 +10,6 @@
 //!   with another sequence is that of a transaction that is over: if it committed, its stamps were
 //!   stored before the sequence went on.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use heap::{Lane, Purpose};
@@ -26,6 +25,7 @@ use crate::layout::{
     SNAPSHOT_AT, STATE_AT,
 };
 use crate::stamps::parts;
+use crate::sync::AtomicU64;
 
 /// The states of a slot's transaction.
 pub(crate) const FREE: u64 = 0;

@@ -2,9 +2,9 @@
 //! until the change is published.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::RwLockWriteGuard;
 
 use crate::latch::{Latch, Waiting};
+use crate::sync::RwLockWriteGuard;
 
 const STRIPES: usize = 256;
 

@@ -1,0 +1,8 @@
+//! The locks and atomics of this crate. The test of interleavings compiles its sources over those of a
+//! scheduler.
+
+pub(crate) use std::sync::atomic::AtomicU64;
+pub(crate) use std::sync::{
+    PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
+pub(crate) use std::thread::yield_now;

@@ -1,0 +1,301 @@
+//! Sessions whose interleaving a scheduler chooses: at every load and store of the clock and of the slots'
+//! mirrors, and at every latch, another one may go on. The sources are those of the crate, compiled a
+//! second time over the scheduler's locks and atomics. `all/crowd.rs` interleaves what lies in persistent
+//! memory.
+//!
+//! Writers move money between accounts, one reads all of them, one collects old versions. Every snapshot
+//! has the same sum, and all that was acknowledged before it began; no transfer is lost.
+
+#![expect(
+    unreachable_pub,
+    dead_code,
+    unused_imports,
+    reason = "modules of a crate, compiled into a test"
+)]
+
+#[path = "../src/array.rs"]
+mod array;
+#[path = "../src/bytes.rs"]
+mod bytes;
+#[path = "../src/check.rs"]
+mod check;
+#[path = "../src/chunk.rs"]
+mod chunk;
+#[path = "../src/clock.rs"]
+mod clock;
+#[path = "../src/collect.rs"]
+mod collect;
+#[path = "../src/dictionary.rs"]
+mod dictionary;
+#[path = "../src/dictionary_index.rs"]
+mod dictionary_index;
+#[path = "../src/epoch.rs"]
+mod epoch;
+#[path = "../src/error.rs"]
+mod error;
+#[path = "../src/ids.rs"]
+mod ids;
+#[path = "../src/keys.rs"]
+mod keys;
+#[path = "../src/lag.rs"]
+mod lag;
+#[path = "../src/latch.rs"]
+mod latch;
+#[path = "../src/layout.rs"]
+mod layout;
+#[path = "../src/read.rs"]
+mod read;
+#[path = "../src/rebuild.rs"]
+mod rebuild;
+#[path = "../src/recover.rs"]
+mod recover;
+#[path = "../src/replay.rs"]
+mod replay;
+#[path = "../src/secondary.rs"]
+mod secondary;
+#[path = "../src/session.rs"]
+mod session;
+#[path = "../src/slots.rs"]
+mod slots;
+#[path = "../src/stamps.rs"]
+mod stamps;
+#[path = "../src/statement.rs"]
+mod statement;
+#[path = "../src/store.rs"]
+mod store;
+#[path = "../src/stripes.rs"]
+mod stripes;
+#[path = "../src/table.rs"]
+mod table;
+#[path = "../src/value.rs"]
+mod value;
+#[path = "../src/version.rs"]
+mod version;
+mod sync {
+    use std::cell::Cell;
+    use std::panic::Location;
+    use std::sync::atomic::Ordering;
+
+    pub(crate) use shuttle::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub(crate) use shuttle::thread::yield_now;
+    pub(crate) use std::sync::{PoisonError, TryLockError, TryLockResult};
+
+    thread_local! {
+        /// The store that is left out: the end of its file's name, and its line.
+        pub(crate) static LEFT_OUT: Cell<Option<(&'static str, u32)>> = const { Cell::new(None) };
+    }
+
+    /// An atomic of the scheduler's, of whose stores a test leaves one out.
+    #[derive(Default, Debug)]
+    pub(crate) struct AtomicU64(shuttle::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        pub(crate) fn new(value: u64) -> Self {
+            Self(shuttle::sync::atomic::AtomicU64::new(value))
+        }
+
+        pub(crate) fn load(&self, order: Ordering) -> u64 {
+            self.0.load(order)
+        }
+
+        #[track_caller]
+        pub(crate) fn store(&self, value: u64, order: Ordering) {
+            let here = Location::caller();
+            let is_left_out = LEFT_OUT
+                .get()
+                .is_some_and(|(file, line)| here.file().ends_with(file) && here.line() == line);
+            if !is_left_out {
+                self.0.store(value, order);
+            }
+        }
+
+        pub(crate) fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+            self.0.fetch_add(value, order)
+        }
+    }
+}
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::heap::{Heap, HeapOptions};
+use pm::Recording;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
+
+pub(crate) use check::Census;
+pub(crate) use error::ColumnError;
+pub(crate) use keys::{FirstColumn, IndexKey, Key, Keys};
+pub(crate) use latch::{Pause, Waiting};
+pub(crate) use layout::{Kind, MOST_NAME, MOST_OPENINGS, Options};
+pub(crate) use rebuild::Built;
+pub(crate) use secondary::KeyRange;
+pub(crate) use session::Session;
+pub(crate) use store::{InFlight, Recovered, Store, TxId};
+pub(crate) use value::{Field, Value};
+
+pub(crate) type Result<T> = std::result::Result<T, ColumnError>;
+
+const ACCOUNTS: u64 = 3;
+const EACH: u64 = 100;
+const TRANSFERS: u64 = 2;
+const WRITERS: u64 = 2;
+
+type Bank = Store<Recording>;
+
+fn bank() -> Bank {
+    let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+    let heap = Heap::format(memory, HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
+    let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 64 };
+    let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
+    let bank = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
+    let mut session = bank.session();
+    session.begin().unwrap();
+    for account in 0..ACCOUNTS {
+        session.insert(0, &[Value::Word(account + 1), Value::Word(EACH)]).unwrap();
+    }
+    session.commit().unwrap();
+    bank
+}
+
+fn money(session: &Session<Recording>, account: u64) -> u64 {
+    let row = session.get(0, Value::Word(account + 1)).unwrap().expect("an account");
+    match row[1] {
+        Field::Word(money) => money,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+fn all(session: &Session<Recording>) -> Vec<u64> {
+    (0..ACCOUNTS).map(|account| money(session, account)).collect()
+}
+
+/// Moves one from an account to another. Two statements; the second commits if `at_once` says so.
+fn transfer(session: &mut Session<Recording>, from: u64, to: u64, at_once: bool) -> Result<u64> {
+    session.begin()?;
+    let (less, more) = (money(session, from) - 1, money(session, to) + 1);
+    session.update(0, Value::Word(from + 1), &[(1, Value::Word(less))])?;
+    let change = [(1, Value::Word(more))];
+    if at_once {
+        session.update_and_commit(0, Value::Word(to + 1), &change).map(|()| 0)
+    } else {
+        session.update(0, Value::Word(to + 1), &change)?;
+        session.commit()
+    }
+}
+
+/// Writers, a reader and a collector.
+fn story() {
+    let bank = Arc::new(bank());
+    let heard = Arc::new(sync::AtomicU64::new(0));
+    let writers = (0..WRITERS).map(|writer| {
+        let (bank, heard) = (Arc::clone(&bank), Arc::clone(&heard));
+        thread::spawn(move || {
+            let mut session = bank.session();
+            for number in 0..TRANSFERS {
+                let (from, to) = ((writer + number) % ACCOUNTS, (writer + number + 1) % ACCOUNTS);
+                let number = loop {
+                    match transfer(&mut session, from, to, number == 1) {
+                        Ok(number) => break number,
+                        Err(ColumnError::Conflict) => session.abort().unwrap(),
+                        Err(error) => panic!("{error}"),
+                    }
+                    thread::yield_now();
+                };
+                heard.fetch_add(0, Ordering::SeqCst);
+                heard.store(number.max(heard.load(Ordering::SeqCst)), Ordering::SeqCst);
+            }
+        })
+    });
+    let reader = {
+        let (bank, heard) = (Arc::clone(&bank), Arc::clone(&heard));
+        thread::spawn(move || {
+            let mut session = bank.session();
+            for _ in 0..3 {
+                let known = heard.load(Ordering::SeqCst);
+                session.begin().unwrap();
+                let snapshot = session.snapshot().unwrap();
+                assert!(
+                    snapshot >= known,
+                    "{snapshot} does not see {known}, which was acknowledged"
+                );
+                let seen = all(&session);
+                assert_eq!(seen.iter().sum::<u64>(), ACCOUNTS * EACH, "{seen:?} at {snapshot}");
+                thread::yield_now();
+                assert_eq!(all(&session), seen, "a snapshot stays");
+                session.commit().unwrap();
+            }
+        })
+    };
+    let collector = {
+        let bank = Arc::clone(&bank);
+        thread::spawn(move || {
+            for _ in 0..3 {
+                bank.collect(64).unwrap();
+                thread::yield_now();
+            }
+        })
+    };
+    let threads: Vec<_> = writers.chain([reader, collector]).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let mut session = bank.session();
+    session.begin().unwrap();
+    let mut expected = [EACH; ACCOUNTS as usize];
+    for (writer, number) in (0..WRITERS).flat_map(|w| (0..TRANSFERS).map(move |n| (w, n))) {
+        expected[((writer + number) % ACCOUNTS) as usize] -= 1;
+        expected[((writer + number + 1) % ACCOUNTS) as usize] += 1;
+    }
+    assert_eq!(all(&session), expected, "no transfer is lost");
+    session.commit().unwrap();
+    drop(session);
+    bank.check().unwrap();
+    for _ in 0..4 {
+        bank.collect(64).unwrap();
+    }
+    assert_eq!(bank.garbage(), 0, "nobody sees the old versions any more");
+    bank.check().unwrap();
+}
+
+fn run(schedules: usize) -> usize {
+    let with = |scheduler: Box<dyn Scheduler + Send>| {
+        let mut config = Config::new();
+        config.max_steps = MaxSteps::FailAfter(100_000);
+        config.stack_size = 1 << 20;
+        config.failure_persistence = FailurePersistence::None;
+        Runner::new(scheduler, config).run(story)
+    };
+    with(Box::new(RandomScheduler::new_from_seed(7, schedules)))
+        + with(Box::new(PctScheduler::new_from_seed(8, 3, schedules)))
+}
+
+#[test]
+fn snapshots_are_of_one_moment_in_every_interleaving() {
+    assert_eq!(run(2_000), 4_000);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn long_snapshots_are_of_one_moment_in_every_interleaving() {
+    assert_eq!(run(200_000), 400_000);
+}
+
+/// The test notices each store that is left out.
+#[test]
+fn a_store_that_is_left_out_is_noticed() {
+    let slots = include_str!("../src/slots.rs");
+    let clock = include_str!("../src/clock.rs");
+    for (file, source, text) in [
+        ("src/slots.rs", slots, "mirror.sequence.store(sequence, Release);"),
+        ("src/slots.rs", slots, "mirror.fate.store(OPEN, Release);"),
+        ("src/slots.rs", slots, ".fate.store(number, Release);"),
+        ("src/slots.rs", slots, ".fate.store(GONE, Release);"),
+        ("src/clock.rs", clock, "self.published.store(number, Release);"),
+    ] {
+        let line = source.lines().position(|line| line.contains(text)).expect(text) + 1;
+        sync::LEFT_OUT.set(Some((file, line as u32)));
+        let found = catch_unwind(AssertUnwindSafe(|| run(100)));
+        sync::LEFT_OUT.set(None);
+        assert!(found.is_err(), "nobody noticed that `{text}` is left out");
+    }
+}
