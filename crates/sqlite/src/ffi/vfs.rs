@@ -6,6 +6,7 @@
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::abi::{File, Symbol, Vfs, code, open as flag};
 use super::api::Api;
@@ -42,6 +43,9 @@ pub(crate) fn register(
         let below = api.find(std::ptr::null());
         if below.is_null() {
             return code::ERROR;
+        }
+        if FIRST_BELOW.load(Ordering::Acquire).is_null() {
+            FIRST_BELOW.store(below, Ordering::Release);
         }
         let state = Box::leak(Box::new(State { below, name, api, opener }));
         let ours = size_of::<main_file::Open>().max(size_of::<journal::Open>());
@@ -143,7 +147,7 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
     guarded(code::IOERR, || {
         // SAFETY: SQLite calls with a VFS of ours and a name.
         unsafe {
-            let below = state(vfs).below;
+            let below = below(vfs);
             match (*below).delete.map_or(code::IOERR, |delete| delete(below, name, sync)) {
                 // One in memory went when it was closed.
                 code::IOERR_DELETE_NOENT if names::belongs_to_one(bytes_of(name), "-journal") => {
@@ -155,14 +159,43 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
     })
 }
 
-/// Functions that the VFS below does.
+/// The VFS below the first one that was registered.
+static FIRST_BELOW: AtomicPtr<Vfs> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The VFS below one of ours.
+///
+/// # Safety
+/// `vfs` is ours.
+unsafe fn below(vfs: *mut Vfs) -> *mut Vfs {
+    // SAFETY: the caller's contract.
+    unsafe { state(vfs).below }
+}
+
+/// The same, or the first one, if `vfs` is not ours: others take the functions that are not about files from the
+/// default VFS, and call them with themselves.
+///
+/// # Safety
+/// `vfs` is one, and one of ours is registered.
+unsafe fn below_any(vfs: *mut Vfs) -> *mut Vfs {
+    let opens = open as unsafe extern "C" fn(_, _, _, _, _) -> _;
+    // SAFETY: the caller's contract. Who opens files as ours do has all that ours have.
+    unsafe {
+        match (*vfs).open {
+            Some(found) if std::ptr::fn_addr_eq(found, opens) => below(vfs),
+            _ => FIRST_BELOW.load(Ordering::Acquire),
+        }
+    }
+}
+
+/// Functions that the VFS below does, which another function finds.
 macro_rules! forward {
-    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {$(
+    ($below:ident: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {$(
         unsafe extern "C" fn $name(vfs: *mut Vfs, $($argument: $type),*) -> $result {
             guarded($otherwise, || {
-                // SAFETY: SQLite calls with a VFS of ours, and with what the one below is to be given.
+                // SAFETY: it was found in a VFS of ours that is registered, and is called with what the one below
+                // is to be given; where the first argument counts, SQLite calls.
                 unsafe {
-                    let below = state(vfs).below;
+                    let below = $below(vfs);
                     (*below).$name.map_or($otherwise, |call| call(below, $($argument),*))
                 }
             })
@@ -171,19 +204,24 @@ macro_rules! forward {
 }
 
 forward! {
+    below:
     access(name: *const c_char, flags: c_int, found: *mut c_int) -> c_int, code::IOERR;
     full_pathname(name: *const c_char, room: c_int, out: *mut c_char) -> c_int, code::CANTOPEN;
     dl_open(name: *const c_char) -> *mut c_void, std::ptr::null_mut();
     dl_error(room: c_int, out: *mut c_char) -> (), ();
     dl_sym(library: *mut c_void, name: *const c_char) -> Symbol, None;
     dl_close(library: *mut c_void) -> (), ();
+    set_system_call(name: *const c_char, call: Symbol) -> c_int, code::NOTFOUND;
+    get_system_call(name: *const c_char) -> Symbol, None;
+    next_system_call(name: *const c_char) -> *const c_char, std::ptr::null();
+}
+
+forward! {
+    below_any:
     randomness(room: c_int, out: *mut c_char) -> c_int, 0;
     sleep(microseconds: c_int) -> c_int, 0;
     current_time(out: *mut f64) -> c_int, code::ERROR;
     current_time_int64(out: *mut i64) -> c_int, code::ERROR;
-    set_system_call(name: *const c_char, call: Symbol) -> c_int, code::NOTFOUND;
-    get_system_call(name: *const c_char) -> Symbol, None;
-    next_system_call(name: *const c_char) -> *const c_char, std::ptr::null();
 }
 
 unsafe extern "C" fn get_last_error(_vfs: *mut Vfs, room: c_int, out: *mut c_char) -> c_int {

@@ -74,3 +74,27 @@ pub(crate) fn register() {
         unsafe { libsqlite3_sys::sqlite3_reset_auto_extension() };
     });
 }
+
+/// As SQLite's own `fuzzcheck` does it.
+#[test]
+fn another_vfs_may_take_the_functions_that_are_not_about_files() {
+    register();
+    // SAFETY: the VFS stays, and each function is given what it is to fill.
+    unsafe {
+        let ours = *libsqlite3_sys::sqlite3_vfs_find(c"perdura".as_ptr());
+        let mut other = libsqlite3_sys::sqlite3_vfs {
+            pNext: std::ptr::null_mut(),
+            pAppData: std::ptr::null_mut(),
+            xOpen: None,
+            zName: c"other".as_ptr(),
+            ..ours
+        };
+        let (mut day, mut milliseconds, mut bytes) = (0.0, 0, [0; 32]);
+        assert_eq!(ours.xCurrentTime.unwrap()(&raw mut other, &raw mut day), 0);
+        assert_eq!(ours.xCurrentTimeInt64.unwrap()(&raw mut other, &raw mut milliseconds), 0);
+        assert_eq!(ours.xRandomness.unwrap()(&raw mut other, 32, bytes.as_mut_ptr()), 32);
+        ours.xSleep.unwrap()(&raw mut other, 0);
+        // Of this millennium, and not zero.
+        assert!(day > 2_451_545.0 && milliseconds > 211_813_488_000_000 && bytes != [0; 32]);
+    }
+}

@@ -1,0 +1,97 @@
+/* Puts a program of SQLite's over the VFS: for scripts/sqlite-suites.
+**
+** The library that PERDURA_LIBRARY names is loaded, whose VFS is then the default one; without
+** that variable the program runs as it is. Before a connection is closed, the counts of its main
+** database (PRAGMA perdura_stats) become a line of the file that PERDURA_COUNTS names, if the VFS
+** has that database.
+**
+** Linked into a program, with SQLITE_EXTRA_INIT=perdura_extra_init in its SQLite and the linker's
+** --wrap for both functions that close; or, with OVER_VFS_PRELOADED, a library to be preloaded
+** before libsqlite3.
+*/
+#ifdef OVER_VFS_PRELOADED
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#endif
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "sqlite3.h"
+
+static void note_counts(sqlite3 *connection) {
+    char *pragma[] = {0, "perdura_stats", 0, 0};
+    const char *path = getenv("PERDURA_COUNTS");
+    if (!connection || !path || !getenv("PERDURA_LIBRARY")) return;
+    if (sqlite3_file_control(connection, "main", SQLITE_FCNTL_PRAGMA, pragma) == SQLITE_OK
+        && pragma[0]) {
+        char line[2048];
+        int bytes = snprintf(line, sizeof line, "%s\n", pragma[0]);
+        int file = open(path, O_WRONLY | O_APPEND | O_CREAT, 0644);
+        if (file < 0 || bytes >= (int)sizeof line || write(file, line, bytes) != bytes) {
+            fprintf(stderr, "counts cannot be written to %s\n", path);
+            abort();
+        }
+        close(file);
+    }
+    sqlite3_free(pragma[0]);
+}
+
+int perdura_extra_init(const char *unused) {
+    const char *library = getenv("PERDURA_LIBRARY");
+    sqlite3 *memory = 0;
+    char *error = 0;
+    int code;
+    (void)unused;
+    if (!library) return SQLITE_OK;
+    code = sqlite3_open_v2(":memory:", &memory,
+                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_MEMORY, 0);
+    if (code == SQLITE_OK)
+        code = sqlite3_db_config(memory, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1, NULL);
+    if (code == SQLITE_OK)
+        code = sqlite3_load_extension(memory, library, "sqlite3_perduradefault_init", &error);
+    if (code != SQLITE_OK) {
+        fprintf(stderr, "%s cannot be loaded: %s\n", library, error ? error : sqlite3_errstr(code));
+        exit(3);
+    }
+    return sqlite3_close(memory);
+}
+
+#ifdef OVER_VFS_PRELOADED
+__attribute__((constructor)) static void load(void) {
+    perdura_extra_init(0);
+}
+
+static int close_really(const char *name, sqlite3 *connection) {
+    int (*really)(sqlite3 *) = (int (*)(sqlite3 *))dlsym(RTLD_NEXT, name);
+    if (!really) {
+        fprintf(stderr, "libsqlite3 is to be preloaded, too\n");
+        abort();
+    }
+    return really(connection);
+}
+
+int sqlite3_close(sqlite3 *connection) {
+    note_counts(connection);
+    return close_really("sqlite3_close", connection);
+}
+
+int sqlite3_close_v2(sqlite3 *connection) {
+    note_counts(connection);
+    return close_really("sqlite3_close_v2", connection);
+}
+#else
+int __real_sqlite3_close(sqlite3 *connection);
+int __real_sqlite3_close_v2(sqlite3 *connection);
+
+int __wrap_sqlite3_close(sqlite3 *connection) {
+    note_counts(connection);
+    return __real_sqlite3_close(connection);
+}
+
+int __wrap_sqlite3_close_v2(sqlite3 *connection) {
+    note_counts(connection);
+    return __real_sqlite3_close_v2(connection);
+}
+#endif
