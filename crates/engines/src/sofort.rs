@@ -104,6 +104,7 @@ impl<E: Environment> Sofort<E> {
         read: impl FnOnce(Fields<'_>) -> Result<R, EngineError>,
     ) -> Result<Option<R>, EngineError> {
         self.shared.usable()?;
+        self.shared.build_beside_reads();
         sound(&self.shared.memory, || {
             let layout = self.shared.tables.layout(table);
             let (bytes, values) = (layout.primary_key(key)?, cells(key));
@@ -159,6 +160,7 @@ impl<E: Environment> Read for Sofort<E> {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         self.shared.usable()?;
+        self.shared.build_beside_reads();
         let layout = self.shared.tables.layout(table);
         let index = scan.index.map_or(0, |index| index + 1);
         let (low, high) = layout.key_range(index, scan.low, scan.high)?;

@@ -80,6 +80,12 @@ impl<E: Environment> Shared<E> {
         Ok(more)
     }
 
+    /// Builds a part for whoever reads, where nobody writes. Damage that it comes to is told to who reads
+    /// that, or begins a transaction.
+    pub(super) fn build_beside_reads(&self) {
+        let _ = self.build();
+    }
+
     /// Does a part of the work that is put off.
     pub(super) fn upkeep(&self) -> Result<(), EngineError> {
         self.build()?;

@@ -1,13 +1,14 @@
 //! Transactions that go on after a kill, or in another thread: named ones of `sofort`.
 
+use std::ops::ControlFlow;
 use std::thread;
 use std::time::Duration;
 
 use engines::EngineError;
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Media, Options, Recorded, Schema, Table, TableSchema,
-    Tx, Unfinished, Value,
+    ColumnType, Database, EngineKind, Error, Media, Options, OwnStats, Recorded, Scan, Schema,
+    Table, TableSchema, Tx, Unfinished, Value,
 };
 
 const LIMIT: u64 = 16 << 20;
@@ -196,4 +197,45 @@ fn other_engines_refuse_names() {
         let refused = db.unwrap().begin_named(b"name").map(drop);
         assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
     }
+}
+
+/// Indexes come back also where nobody writes.
+#[test]
+fn reads_build_what_opening_has_left() {
+    const MANY: u64 = 2_000;
+    let (memory, db) = create();
+    let table = db.table("t").unwrap();
+    db.write(|tx| (ROWS..MANY).try_for_each(|id| tx.insert(&table, &row(id, id)))).unwrap();
+    drop(db);
+    let (_memory, db) = killed(&memory);
+    let table = db.table("t").unwrap();
+    let unbuilt = || match db.stats().unwrap().own {
+        OwnStats::Sofort(own) => own.unbuilt,
+        other => panic!("{other:?}"),
+    };
+    let mut before = unbuilt();
+    assert!(before >= MANY, "{before}");
+    let mut reads = 0;
+    while before > 0 {
+        let id = reads * 7 % MANY;
+        if reads % 2 == 0 {
+            let found = db.get(&table, &[Value::U64(id)]).unwrap().unwrap();
+            assert_eq!(found.u64(0), id);
+        } else {
+            let found = db.read(|tx| {
+                let mut found = 0;
+                tx.scan(&table, &Scan::all().by("by_count"), |_| {
+                    found += 1;
+                    ControlFlow::Continue(())
+                })?;
+                Ok(found)
+            });
+            let found = found.unwrap();
+            assert_eq!(found, MANY);
+        }
+        let now = unbuilt();
+        assert!(now < before, "a read builds a part: {now} of {before}");
+        (before, reads) = (now, reads + 1);
+    }
+    assert!(reads > 2, "{reads}");
 }
