@@ -9,16 +9,22 @@
 //!    A line that it had flushed and not fenced is covered by no fence of the next one.
 //! 4. Until the next process has shown what is there, that may be anything that a crash can leave;
 //!    from then on it stays.
+//!
+//! Behind the last kill of a story the next process has two threads: one opens the store, and the other is
+//! the first to change something. What it commits rests on what the first one has stored, and its fences
+//! cover no flush of the first.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+use std::thread;
 
 use paged::latch::Followed;
 use pm::{BothImage, BothReplay, BothTrace, DiskEvent, Event};
 
 use super::explore::for_each_spot;
-use super::stage::Media;
-use super::tell::{Contents, Story, contents, note};
+use super::stage::{Media, Open};
+use super::tell::{Contents, Story, add_one, contents, note};
 use crate::both::explain;
 use crate::explorer::{Effort, Explored, Known, Violation, without_panic};
 use crate::medium::Part;
@@ -29,9 +35,19 @@ const SHOWN: u64 = u64::MAX;
 /// States of a crash point.
 const BOUND: u64 = 6;
 
+/// The threads of the process that comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// One that recovers, shows what is there, and takes a checkpoint.
+    Alone,
+    /// One that recovers, and another one that commits a row and shows what is there.
+    Two,
+}
+
 /// A kill of a story's process, and the process that comes next.
 #[derive(Debug)]
 pub struct Kill {
+    threads: Next,
     killed: BothTrace,
     pub(super) next: BothTrace,
     /// The contents that the next process has shown.
@@ -43,20 +59,25 @@ pub struct Kill {
 }
 
 impl Story {
-    /// Kills the process at one in so many of its fences and syncs.
+    /// Kills the process at one in so many of its fences and syncs, and at the last one.
     ///
     /// # Errors
     /// A recovery goes wrong, or a power cut in it or behind it.
     pub fn kills(&self, one_in: usize) -> Result<Vec<Kill>, String> {
         let chosen: HashSet<usize> = last_changes(&self.trace).step_by(one_in).collect();
+        let last = last_changes(&self.trace).last();
         let (mut kills, mut before, mut failed) = (Vec::new(), 0, None);
         self.trace.process_states(|events, _, image| {
             // The half of a write is shown with the number of events before it.
             let is_whole = events > std::mem::replace(&mut before, events);
-            if failed.is_none() && is_whole && chosen.contains(&events) {
-                match self.kill(events, image) {
-                    Ok(kill) => kills.push(kill),
-                    Err(why) => failed = Some(format!("killed behind event {events}: {why}")),
+            let alone = chosen.contains(&events).then_some(Next::Alone);
+            let two = (last == Some(events)).then_some(Next::Two);
+            for threads in alone.into_iter().chain(two) {
+                if failed.is_none() && is_whole {
+                    match self.kill(events, image, threads) {
+                        Ok(kill) => kills.push(kill),
+                        Err(why) => failed = Some(format!("killed behind event {events}: {why}")),
+                    }
                 }
             }
         });
@@ -64,14 +85,22 @@ impl Story {
     }
 
     /// The kill behind so many events, which have left this.
-    fn kill(&self, events: usize, image: &BothImage) -> Result<Kill, String> {
+    fn kill(&self, events: usize, image: &BothImage, threads: Next) -> Result<Kill, String> {
         let media = Media::of(image);
         media.start();
         let open = self.stage.open(&media).map_err(|error| format!("does not open: {error}"))?;
-        let shown = contents(&self.stage, &open)?;
+        let shown = match threads {
+            Next::Alone => contents(&self.stage, &open)?,
+            Next::Two => thread::scope(|scope| {
+                let other = scope.spawn(|| self.shown_by_another(&open));
+                other.join().unwrap_or_else(|panic| resume_unwind(panic))
+            })?,
+        };
         note(&self.stage, &media, SHOWN);
-        let ended = Followed::by(self.stage.baton(1), || open.store.checkpoint());
-        ended.map_err(|error| format!("cannot end its recovery: {error}"))?;
+        if threads == Next::Alone {
+            let ended = Followed::by(self.stage.baton(1), || open.store.checkpoint());
+            ended.map_err(|error| format!("cannot end its recovery: {error}"))?;
+        }
         drop(open);
         let (killed, next) = (first(&self.trace, events), media.stop());
         let both = followed_by(&killed, &next);
@@ -79,7 +108,7 @@ impl Story {
         while replay.next_point().is_some_and(|point| point.position <= events) {
             points += 1;
         }
-        let mut kill = Kill { killed, next, shown, points, known: Known::new() };
+        let mut kill = Kill { threads, killed, next, shown, points, known: Known::new() };
         let explored = self.explore_kill(&kill, None);
         if let Some(violation) = explored.violation {
             return Err(format!("{violation:#?}"));
@@ -89,6 +118,13 @@ impl Story {
             ControlFlow::Continue(())
         });
         Ok(kill)
+    }
+
+    /// Commits a row and returns what there is: the work of a thread that has not opened the store.
+    fn shown_by_another(&self, open: &Open) -> Result<Contents, String> {
+        let added = Followed::by(self.stage.baton(3), || add_one(open));
+        added.map_err(|error| format!("another thread cannot commit: {error}"))?;
+        contents(&self.stage, open)
     }
 
     /// Looks at the power cuts behind a kill. A fault is one of the next process; states that come
@@ -114,6 +150,8 @@ impl Story {
             explored.states += 1;
             let done = without_panic(|| match spot.acknowledged {
                 SHOWN => self.find_again(spot.image, &kill.shown),
+                // The story does not know the row that was added.
+                _ if kill.threads == Next::Two => Ok(()),
                 _ => self.judge(&spot, false).map(drop),
             });
             let Err(what) = done else { return ControlFlow::Continue(()) };

@@ -155,17 +155,16 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             }
         }
         check_end(next, written)?;
-        for hole in holes {
-            // What an older restart, or another log, has left at the place that it leads to would count
-            // when `again` is past it.
-            if hole.0 >= next {
-                self.ring.forget(hole);
-            } else if witnesses.say_durable(hole) && written.is_some() {
-                return Err(damaged(hole.0));
-            } else {
-                self.ring.mark_hole(hole);
-            }
+        // Behind the end an entry of an older restart, or of another log, may stay: nothing counts from
+        // `again` on but what this restart inserts, which sets the entry anew, and the next restart marks
+        // what it leaves out.
+        holes.retain(|hole| hole.0 < next);
+        if written.is_some()
+            && let Some(hole) = holes.iter().find(|hole| witnesses.say_durable(**hole))
+        {
+            return Err(damaged(hole.0));
         }
+        holes.into_iter().for_each(|hole| self.ring.mark_hole(hole));
         Ok(next)
     }
 }

@@ -73,15 +73,6 @@ impl<M: Memory> Ring<M> {
         (found & STATE != 0).then_some((found & u64::from(u32::MAX)) * LINE_BYTES)
     }
 
-    /// Clears the entry of an LSN, if it is set. It is durable after the thread's next fence.
-    #[track_caller]
-    pub(super) fn forget(&self, lsn: Lsn) {
-        if self.place(lsn).is_some() {
-            self.memory.store(self.entry(lsn), 0);
-            self.memory.flush_word(self.entry(lsn));
-        }
-    }
-
     /// Marks an LSN as a hole for ever. It is durable after the thread's next fence.
     #[track_caller]
     pub(super) fn mark_hole(&self, lsn: Lsn) {
