@@ -1,11 +1,11 @@
-//! Versions that lead to each other, which only damage makes.
+//! Versions that lead to each other, or to themselves, which only damage makes.
 
 use std::sync::Arc;
 
 use heap::{Heap, HeapError, HeapOptions};
 use pm::{Bad, Memory, Recording};
 
-use crate::{ColumnError, FirstColumn, Kind, Options, Result, Store, Value};
+use crate::{ColumnError, FirstColumn, Kind, Options, Result, Store, Value, Waiting};
 
 fn is_damage<T>(result: &Result<T>) -> bool {
     matches!(result, Err(ColumnError::Heap(HeapError::Bad(Bad::Damaged { .. }))))
@@ -36,4 +36,57 @@ fn versions_that_lead_to_each_other_are_damage() {
     memory.store(table.place(one).unwrap().prev(), other);
     assert!(is_damage(&first.get(0, key)));
     assert!(is_damage(&store.collect(64)));
+}
+
+/// One transaction changes a row so often that a walk over its versions for each of them would be the
+/// work of all pairs. Here each version leads to itself: whoever walks at all finds damage.
+#[test]
+fn building_an_index_walks_over_no_versions() {
+    const MANY: u64 = 100;
+    let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+    let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
+    let heap = Heap::format(memory.clone(), options).unwrap();
+    let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16 };
+    let (tables, keys): (&[&[Kind]], _) = (&[&[Kind::Word, Kind::Word]], Arc::new(FirstColumn));
+    let store = Store::create(heap.lane(0), options, tables, &keys).unwrap();
+    let [committed, deleted, open] = [7, 8, 9].map(Value::Word);
+    let mut last = Vec::new();
+    for key in [committed, deleted, open] {
+        let mut session = store.session();
+        session.begin().unwrap();
+        session.insert(0, &[key, Value::Null]).unwrap();
+        (0..MANY).for_each(|to| session.update(0, key, &[(1, Value::Word(to))]).unwrap());
+        last.push(store.0.tables[0].ids.next() - 1);
+        if key == deleted {
+            session.delete(0, key).unwrap();
+        }
+        if key == open {
+            session.detach().unwrap();
+        } else {
+            session.commit().unwrap();
+        }
+    }
+    let image = memory.contents();
+    for step in [1, 7, 1000] {
+        let memory = Recording::pool_from_image(&image, 1 << 20).unwrap();
+        memory.mark_open().unwrap();
+        let heap = Heap::open(memory.clone()).unwrap();
+        let opened = Store::open(heap.lane(0), store.at(), &keys, &Waiting::default());
+        let (store, _) = opened.unwrap();
+        let table = &store.0.tables[0];
+        for row in 1..=last[2] {
+            memory.store(table.place(row).unwrap().prev(), row);
+        }
+        let newest = |key: Value<'_>| store.0.newest(table, &key.into()).unwrap();
+        loop {
+            assert_eq!((newest(committed), newest(open)), (last[0], last[2]));
+            assert!(store.session().get(0, deleted).unwrap().is_none());
+            if !store.rebuild(step).unwrap() {
+                break;
+            }
+        }
+        let keys = table.indexes[0].read();
+        let indexed = [committed, open].map(|key| keys.get(&crate::Key::from(key).bytes).unwrap());
+        assert_eq!((keys.unbuilt, indexed), (1, [last[0], last[2]]));
+    }
 }

@@ -1,6 +1,7 @@
 //! Rebuilding of the indexes in ordinary memory (P4 4.3, 4.4), beside transactions: step by step, the
 //! newest rows first. What is not built yet is found by scans of the rest.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
 
 use pm::Memory;
@@ -76,7 +77,7 @@ impl<M: Memory> Store<M> {
     /// Damage.
     pub fn rebuild(&self, many: u64) -> Result<bool> {
         let wanted: Vec<u64> =
-            self.0.recovered.values().flatten().map(|(table, _)| *table).collect();
+            self.0.recovered.values().flat_map(HashMap::keys).map(|(table, _)| *table).collect();
         let mut tables: Vec<&Table<M>> = self.0.tables.iter().collect();
         tables.sort_by_key(|table| !wanted.contains(&table.at));
         for table in tables {

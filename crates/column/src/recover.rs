@@ -16,7 +16,7 @@
 //! that follows from it is stored (a stamp is that of a durable commit, a mark is in a durable entry);
 //! stamps and marks, before a slot says that nobody needs them; the slots.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use pm::{Bad, LineSet, Memory};
 
@@ -165,12 +165,12 @@ fn keep<M: Memory>(
     statements: u64,
 ) -> Result<()> {
     let mark = mark(slot, header.sequence);
-    let mut rows = HashSet::new();
+    let mut rows = HashMap::new();
     for index in 0..statements {
         let statement = shared.statement(mark, index)?;
         if statement.new != 0 {
             let table = shared.table(usize::from(statement.table))?;
-            rows.insert((table.at, statement.new));
+            rows.insert((table.at, statement.new), index);
             table.publish(table.all_keys(statement.new)?, statement.new);
         }
     }

@@ -1,6 +1,6 @@
 //! A store: tables of columns in one memory, its transactions, and how all of it is made and opened.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -75,8 +75,8 @@ pub(crate) struct Shared<M: Memory> {
     /// The names of open transactions.
     pub(crate) names: Latch<BTreeSet<Vec<u8>>>,
     /// The rows in entries of each transaction that was in flight when the store was opened, by its
-    /// mark: table and row.
-    pub(crate) recovered: HashMap<u64, HashSet<(u64, u64)>>,
+    /// mark: table and row, and the statement that made the row.
+    pub(crate) recovered: HashMap<u64, HashMap<(u64, u64), u64>>,
     /// The number of the last commit before the store was opened.
     pub(crate) opened: u64,
     pub(crate) epochs: Arc<Epochs>,

@@ -158,27 +158,32 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Returns whether a version of a key is newer than another one, of those that were there when the
-    /// store was opened.
+    /// store was opened. Of versions that one commit has both made and ended neither is: nobody sees
+    /// them, and what is in front of them has another number. It looks at no other version, since a
+    /// transaction may have made any number of them.
     pub(crate) fn is_newer(&self, table: &Table<M>, row: u64, than: u64) -> Result<bool> {
-        let begin = |row| -> Result<u64> {
+        // Before the stamps, which change when such a transaction ends.
+        let in_one = self
+            .recovered
+            .values()
+            .find_map(|rows| Some((rows.get(&(table.at, row))?, rows.get(&(table.at, than))?)));
+        if let Some((statement, other)) = in_one {
+            return Ok(statement > other);
+        }
+        let begun = |row| -> Result<u64> {
             Ok(match self.meaning(table.place(row)?.begin(), 0)? {
                 Meaning::Nothing => 0,
                 Meaning::At(number) => number,
                 Meaning::Open | Meaning::Own => u64::MAX,
             })
         };
-        let (mut at, mut passed, than_begun) = (row, 0, begin(than)?);
-        if begin(row)? != than_begun {
-            return Ok(begin(row)? > than_begun);
+        let (number, other) = (begun(row)?, begun(than)?);
+        if number != other {
+            return Ok(number > other);
         }
-        // One transaction has made both.
-        while at != 0 && begin(at)? == than_begun {
-            at = table.prev(at, &mut passed)?;
-            if at == than {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        // One transaction has made both, and ended all of its versions but the last one, or that, too.
+        let end = self.meaning(table.place(row)?.end(), 0)?;
+        Ok(number != 0 && end != Meaning::At(number))
     }
 
     /// The newer one of two versions, of which the index has the second one.
@@ -336,7 +341,9 @@ impl<M: Memory> Shared<M> {
         Ok(match begin {
             0 => false,
             stamp if !is_mark(stamp) => true,
-            mark => self.recovered.get(&mark).is_some_and(|rows| rows.contains(&(table.at, row))),
+            mark => {
+                self.recovered.get(&mark).is_some_and(|rows| rows.contains_key(&(table.at, row)))
+            }
         })
     }
 }
