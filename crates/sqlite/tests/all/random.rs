@@ -85,6 +85,6 @@ fn every_crash_state_of_random_sql_is_a_whole_number_of_transactions() {
 
 #[test]
 #[ignore = "takes minutes: 500,000 states"]
-fn long_every_crash_state_of_random_sql_is_a_whole_number_of_transactions() {
+fn long_every_crash_state_of_random_sql_has_complete_transactions() {
     explore_states(1000, 500_000, 48);
 }
