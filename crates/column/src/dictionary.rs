@@ -287,19 +287,24 @@ impl<M: Memory> Dictionary<M> {
     /// twice: whoever adds one has looked through all of them. Returns
     /// whether there are more.
     pub(crate) fn build(&self, many: u64) -> Result<bool> {
-        let mut index = self.index.write();
-        let end = index.unbuilt;
+        let end = self.index.read().unbuilt;
         let start = end.saturating_sub(many).max(1);
+        // Readers do not wait for it.
+        let mut found = Vec::new();
         for id in (start as u32..end as u32).rev() {
-            if !self.is_whole(id)? {
-                continue;
+            if self.is_whole(id)? {
+                found.push((Self::hash(self.value(id)?.value()), id));
             }
-            let field = self.value(id)?;
-            let hash = Self::hash(field.value());
-            index.add(hash, id);
         }
-        index.unbuilt = start;
-        Ok(start > 1)
+        let mut index = self.index.write();
+        // Somebody else may have built some of them.
+        if index.unbuilt == end {
+            for (hash, id) in found {
+                index.add(hash, id);
+            }
+            index.unbuilt = start;
+        }
+        Ok(index.unbuilt > 1)
     }
 }
 

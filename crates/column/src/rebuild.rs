@@ -8,6 +8,7 @@ use pm::Memory;
 
 use crate::Result;
 use crate::collect::Dead;
+use crate::epoch::Stay;
 use crate::stamps::is_mark;
 use crate::store::{Shared, Store};
 use crate::table::Table;
@@ -27,6 +28,7 @@ impl<M: Memory> Shared<M> {
         let end = table.indexes[index].read().unbuilt;
         let start = end.saturating_sub(many).max(1);
         let (mut found, mut ended, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cut_off = Vec::new();
         for row in (start..end).rev() {
             if self.counts(table, row)? {
                 found.push((table.key(row, index)?.bytes, row));
@@ -37,17 +39,20 @@ impl<M: Memory> Shared<M> {
                 continue;
             }
             gone.push(Dead { table: table.number, row, until: 0 });
-            // A statement that a crash cut off has left it. Its transaction may go on, with the same
-            // mark: nobody must take the row for one of its own.
             let begin = table.place(row)?.begin();
             let stamp = self.memory.load(begin, Acquire)?;
             if is_mark(stamp) && self.recovered.contains_key(&stamp) {
-                self.memory.store(begin, 0);
+                cut_off.push(begin);
             }
         }
         let mut keys = table.indexes[index].write();
         // Somebody else may have built some of them.
         if keys.unbuilt == end {
+            // A statement that a crash cut off has left them. Its transaction may go on, with the same mark:
+            // nobody must take the rows for its own. They are not used again before everything is built.
+            for begin in cut_off {
+                self.memory.store(begin, 0);
+            }
             for (key, row) in found {
                 let newer = match keys.get(&key) {
                     Some(there) if there >= table.ids.opened => false,
@@ -76,6 +81,8 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// Damage.
     pub fn rebuild(&self, many: u64) -> Result<bool> {
+        // What is looked at is not used again meanwhile, though somebody else finishes.
+        let _stay = Stay::new(&self.0.epochs, &self.0.clock);
         let wanted: Vec<u64> =
             self.0.recovered.values().flat_map(HashMap::keys).map(|(table, _)| *table).collect();
         let mut tables: Vec<&Table<M>> = self.0.tables.iter().collect();

@@ -135,6 +135,10 @@ fn repair<M: Memory>(
         Found::Committed(statements) => (0..statements, header.number),
         Found::InFlight(statements) => (statements.saturating_sub(2)..statements, mark),
     };
+    if let Found::InFlight(next) = found {
+        // The row of a statement that was cut off is another's some day, which may be the same row.
+        shared.slots.forget_entry(mark, next, lines)?;
+    }
     for index in statements {
         shared.stamp(&shared.statement(mark, index)?, stamp, lines)?;
     }

@@ -330,6 +330,18 @@ impl<M: Memory> Slots<M> {
         Ok((encode(mark, index, found) == entry).then_some(found))
     }
 
+    /// Takes an entry back that was never acknowledged, if there is one. The caller fences.
+    #[track_caller]
+    pub(crate) fn forget_entry(&self, mark: u64, index: u64, lines: &mut LineSet) -> Result<()> {
+        if self.statement(mark, index)?.is_some() {
+            // Its first word has the kind, which is never zero.
+            let first: Off<u64> = Off::new(self.entry_at(parts(mark).0, index).get());
+            self.memory.store(first, 0);
+            lines.add(first.range());
+        }
+        Ok(())
+    }
+
     /// All segments of further entries.
     pub(crate) fn segments(&self, slot: u16) -> Result<Vec<u64>> {
         while self.learn(slot)? {}

@@ -144,9 +144,10 @@ const WRITERS: u64 = 2;
 
 type Bank = Store<Recording>;
 
-fn bank() -> Bank {
+fn bank() -> (Recording, Bank) {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
-    let heap = Heap::format(memory, HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
+    let heap =
+        Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
     let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 64 };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
     let bank = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
@@ -156,7 +157,9 @@ fn bank() -> Bank {
         session.insert(0, &[Value::Word(account + 1), Value::Word(EACH)]).unwrap();
     }
     session.commit().unwrap();
-    bank
+    heap.set_root("bank", bank.at()).unwrap();
+    drop(session);
+    (memory, bank)
 }
 
 fn money(session: &Session<Recording>, account: u64) -> u64 {
@@ -187,7 +190,7 @@ fn transfer(session: &mut Session<Recording>, from: u64, to: u64, at_once: bool)
 
 /// Writers, a reader and a collector.
 fn story() {
-    let bank = Arc::new(bank());
+    let bank = Arc::new(bank().1);
     let heard = Arc::new(sync::AtomicU64::new(0));
     let writers = (0..WRITERS).map(|writer| {
         let (bank, heard) = (Arc::clone(&bank), Arc::clone(&heard));
@@ -257,7 +260,70 @@ fn story() {
     bank.check().unwrap();
 }
 
-fn run(schedules: usize) -> usize {
+/// The bank that a kill has left, with an open transaction, while indexes are built: two build them, one
+/// goes on with the transaction, one reads, one collects.
+fn reopened() {
+    const NAME: &[u8] = b"goes on";
+    let (memory, bank) = bank();
+    let mut session = bank.session();
+    for number in 0..4 {
+        transfer(&mut session, number % ACCOUNTS, (number + 1) % ACCOUNTS, false).unwrap();
+    }
+    session.begin_named(NAME).unwrap();
+    let less = money(&session, 0) - 1;
+    session.update(0, Value::Word(1), &[(1, Value::Word(less))]).unwrap();
+    let memory = Recording::pool_from_image(&memory.contents(), 1 << 20).unwrap();
+    drop((session, bank));
+    memory.mark_open().unwrap();
+    let heap = Heap::open(memory).unwrap();
+    let at = heap.root("bank").unwrap().unwrap();
+    let waiting = Waiting::default();
+    let bank = Store::open(heap.lane(0), at, &Arc::new(FirstColumn), &waiting).unwrap().0;
+    let bank = Arc::new(bank);
+    let before = all(&bank.session());
+    let builders = (0..2).map(|_| {
+        let bank = Arc::clone(&bank);
+        thread::spawn(move || while bank.rebuild(3).unwrap() {})
+    });
+    let goes_on = {
+        let bank = Arc::clone(&bank);
+        thread::spawn(move || {
+            let mut session = bank.resume(bank.in_flight()[0].id).unwrap();
+            let more = money(&session, 1) + 1;
+            session.update(0, Value::Word(2), &[(1, Value::Word(more))]).unwrap();
+            session.commit().unwrap();
+        })
+    };
+    let reader = {
+        let bank = Arc::clone(&bank);
+        thread::spawn(move || {
+            for _ in 0..3 {
+                let mut session = bank.session();
+                session.begin().unwrap();
+                let seen = all(&session);
+                assert_eq!(seen.iter().sum::<u64>(), ACCOUNTS * EACH, "{seen:?}");
+                session.commit().unwrap();
+            }
+        })
+    };
+    let collector = {
+        let bank = Arc::clone(&bank);
+        thread::spawn(move || {
+            for _ in 0..3 {
+                bank.collect(64).unwrap();
+                thread::yield_now();
+            }
+        })
+    };
+    let threads: Vec<_> = builders.chain([goes_on, reader, collector]).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(!bank.has_unbuilt());
+    assert_eq!(all(&bank.session())[1], before[1] + 1);
+    assert_eq!(all(&bank.session()).iter().sum::<u64>(), ACCOUNTS * EACH);
+    bank.check().unwrap();
+}
+
+fn run(schedules: usize, story: fn()) -> usize {
     let with = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
         config.max_steps = MaxSteps::FailAfter(100_000);
@@ -270,14 +336,20 @@ fn run(schedules: usize) -> usize {
 }
 
 #[test]
-fn snapshots_are_of_one_moment_in_every_interleaving() {
-    assert_eq!(run(2_000), 4_000);
+fn snapshots_are_of_one_moment() {
+    assert_eq!(run(2_000, story), 4_000);
+}
+
+#[test]
+fn indexes_are_built_beside_a_transaction_that_goes_on() {
+    assert_eq!(run(1_000, reopened), 2_000);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn long_snapshots_are_of_one_moment_in_every_interleaving() {
-    assert_eq!(run(200_000), 400_000);
+fn long_interleavings() {
+    assert_eq!(run(100_000, story), 200_000);
+    assert_eq!(run(50_000, reopened), 100_000);
 }
 
 /// The test notices each store that is left out.
@@ -294,7 +366,7 @@ fn a_store_that_is_left_out_is_noticed() {
     ] {
         let line = source.lines().position(|line| line.contains(text)).expect(text) + 1;
         sync::LEFT_OUT.set(Some((file, line as u32)));
-        let found = catch_unwind(AssertUnwindSafe(|| run(100)));
+        let found = catch_unwind(AssertUnwindSafe(|| run(100, story)));
         sync::LEFT_OUT.set(None);
         assert!(found.is_err(), "nobody noticed that `{text}` is left out");
     }

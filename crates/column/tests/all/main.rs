@@ -5,6 +5,7 @@ mod collected;
 mod continued;
 mod crash;
 mod crowd;
+mod cut_off;
 mod keyed;
 mod killed;
 mod model;

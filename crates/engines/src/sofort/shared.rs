@@ -34,6 +34,8 @@ pub(super) struct Shared<E: Environment> {
     in_flight: u64,
     /// Indexes are not built yet.
     unbuilt: AtomicBool,
+    /// Reads have come to damage when they built indexes.
+    found_damage: AtomicBool,
     /// Versions that are garbage, or will be, at which some are collected.
     collect_at: AtomicUsize,
     freed: AtomicU64,
@@ -56,6 +58,7 @@ impl<E: Environment> Shared<E> {
             commits: AtomicU64::new(0),
             in_flight,
             unbuilt: AtomicBool::new(true),
+            found_damage: AtomicBool::new(false),
             collect_at: AtomicUsize::new(GARBAGE),
             freed: AtomicU64::new(0),
             stopped: OnceLock::new(),
@@ -81,9 +84,11 @@ impl<E: Environment> Shared<E> {
     }
 
     /// Builds a part for whoever reads, where nobody writes. Damage that it comes to is told to who reads
-    /// that, or begins a transaction.
+    /// that, or begins a transaction; reads build no more then.
     pub(super) fn build_beside_reads(&self) {
-        let _ = self.build();
+        if !self.found_damage.load(Ordering::Relaxed) && self.build().is_err() {
+            self.found_damage.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Does a part of the work that is put off.
