@@ -25,7 +25,7 @@
 use pm::{LineSet, Memory};
 
 use crate::store::carry::Unflushed;
-use crate::store::error::{Result, StoreError};
+use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
 use crate::store::frames::{Frames, changed};
 use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, VERSIONS_AT};
 use crate::store::mode::Mode;
@@ -357,17 +357,19 @@ impl<M: Memory> Store<M> {
         let sized = (size != self.size).then_some(size);
         let (pages, bytes) = (false, &frames.bytes[..]);
         self.side.log(&Entry { number, size: sized, pages, bytes, direct: 0 }, &mut lines.side);
-        self.acknowledge(&mut lines)?;
+        self.acknowledge(number, &mut lines)?;
         self.put_frames(&frames.bytes, &mut lines.data);
         self.stats.frames += frames.count;
         self.stats.bytes += frames.bytes.len() as u64;
         self.in_its_place(number, size, counters, lines);
+        self.side.begin(number);
         self.last_by_pages = Some(false);
         Ok(())
     }
 
-    /// The end of step 2.
-    pub(super) fn acknowledge(&mut self, lines: &mut Lines) -> Result<()> {
+    /// The end of step 2: nobody who replays may miss the commit any more. That the next one has begun says so
+    /// until it is in place.
+    pub(super) fn acknowledge(&mut self, number: u64, lines: &mut Lines) -> Result<()> {
         if !self.marker_is_durable {
             self.note_marker(lines);
         }
@@ -375,6 +377,7 @@ impl<M: Memory> Store<M> {
         // A sync that failed has been noticed by now: nothing is promised.
         self.healthy()?;
         self.marker_is_durable = true;
+        self.side.begin(number + 1);
         Ok(())
     }
 
@@ -402,13 +405,13 @@ impl<M: Memory> Store<M> {
         if applied == self.last && self.side.settled()? < applied {
             return Ok(());
         }
+        let logged = self.side.read(applied)?.filter(|logged| logged.number == applied);
+        if logged.is_none() && self.side.settled()? < applied {
+            return Err(IN_PLACE_AND_DAMAGED);
+        }
         (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
         (self.last, self.last_by_pages) = (applied, None);
-        // A slot that is empty has been settled.
-        let Some(logged) = self.side.read(applied)?.filter(|logged| logged.number == applied)
-        else {
-            return Ok(());
-        };
+        let Some(logged) = logged else { return Ok(()) };
         self.last_by_pages = Some(matches!(logged.body, Body::Pages(_)));
         match &logged.body {
             Body::Pages(parts) => self.note_parts(parts),

@@ -42,5 +42,10 @@ pub enum StoreError {
     },
 }
 
+/// A slot does not count whose commit must.
+pub(crate) const IN_PLACE_AND_DAMAGED: StoreError = StoreError::SideDamaged(
+    "a commit that was in place is not in its slot, or not all it stored is there",
+);
+
 /// A result of the store.
 pub type Result<T> = std::result::Result<T, StoreError>;

@@ -39,7 +39,7 @@ impl<M: Memory> Store<M> {
         for line in flushed {
             self.note_line(line, &mut lines.data);
         }
-        self.acknowledge(&mut lines)?;
+        self.acknowledge(number, &mut lines)?;
         self.put_parts(&replay(&plan.parts, None, self.page_bytes() as usize), &mut lines.data);
         for step in plan.moves() {
             self.side.put_page(step, &mut lines.side);
@@ -47,10 +47,10 @@ impl<M: Memory> Store<M> {
         self.stats.moved += plan.moves().count() as u64;
         self.stats.frames += plan.parts.len() as u64;
         self.stats.bytes += record.len() as u64;
-        if goes_on {
-            self.side.begin(number + 1);
-        }
         self.in_its_place(number, size, &plan.counters, lines);
+        if !goes_on {
+            self.side.begin(number);
+        }
         self.last_by_pages = Some(true);
         Ok(())
     }

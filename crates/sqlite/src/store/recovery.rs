@@ -4,6 +4,8 @@
 //!    settled slots only one could be emptied at a power cut, and the other one would count again. **Fence.**
 //! 1. The slot with the smaller number counts if its record is whole; the other one if what it has stored
 //!    directly is there, too. That the newer one was begun says that all of the older one was durable.
+//!    A commit that was in place, or behind which another one has begun, was durable: if it does not count and
+//!    is not settled, that is damage and no commit that was cut off. Replaying without it would mix two states.
 //! 2. Flush both, and what they have stored directly: a killed process may have stored all of it, and
 //!    nothing of it be durable. A commit that has begun and does not count may have stored directly, too,
 //!    nobody knows where: then the whole database is flushed. Else the next commit could leave out bytes that
@@ -17,7 +19,7 @@ use pm::{LineSet, Memory};
 
 use crate::store::carry::Unflushed;
 use crate::store::connection::{Lines, Store};
-use crate::store::error::{Result, StoreError};
+use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::layout::HEADER_BYTES;
 use crate::store::page1;
@@ -77,12 +79,26 @@ impl<M: Memory> Store<M> {
 
     /// The commits that count, the older one first; the other slots are emptied.
     fn counting(&self, lines: &mut Lines) -> Result<Vec<Logged>> {
+        let found = self.judge()?;
+        for number in 0..2 {
+            if found.iter().all(|logged| logged.number % 2 != number) {
+                self.side.empty(number, &mut lines.side);
+            }
+        }
+        for logged in &found {
+            self.side.note(logged, &mut lines.side);
+            if let Body::Pages(parts) = &logged.body {
+                self.note_direct(parts, lines);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The commits that count, the older one first; nothing is changed.
+    fn judge(&self) -> Result<Vec<Logged>> {
         let mut found: Vec<Logged> = Vec::new();
         for number in 0..2 {
-            match self.side.read(number)? {
-                Some(logged) => found.push(logged),
-                None => self.side.empty(number, &mut lines.side),
-            }
+            found.extend(self.side.read(number)?);
         }
         found.sort_unstable_by_key(|logged| logged.number);
         if let [older, newer] = &found[..] {
@@ -96,18 +112,15 @@ impl<M: Memory> Store<M> {
         for logged in &found {
             self.fits(logged)?;
         }
-        if let Some(newest) = found.pop_if(|newest| self.is_cut_off(newest)) {
-            self.side.empty(newest.number, &mut lines.side);
-            if found.last().is_some_and(|older| self.is_cut_off(older)) {
-                let why = "a commit has lost what it stored directly";
-                return Err(StoreError::SideDamaged(why));
-            }
+        let cut_off = found.pop_if(|newest| self.is_cut_off(newest)).is_some();
+        let (begun, applied) = self.side.progress()?;
+        let newest = found.last().map_or(0, |newest| newest.number).max(self.side.settled()?);
+        if applied.max(begun.saturating_sub(1)) > newest {
+            return Err(IN_PLACE_AND_DAMAGED);
         }
-        for logged in &found {
-            self.side.note(logged, &mut lines.side);
-            if let Body::Pages(parts) = &logged.body {
-                self.note_direct(parts, lines);
-            }
+        if cut_off && found.last().is_some_and(|older| self.is_cut_off(older)) {
+            let why = "a commit has lost what it stored directly";
+            return Err(StoreError::SideDamaged(why));
         }
         Ok(found)
     }

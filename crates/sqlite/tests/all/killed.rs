@@ -231,7 +231,7 @@ pub(crate) fn files_of(statements: impl Iterator<Item = String>) -> Vec<Vec<u8>>
 }
 
 /// The files of inserts in random order.
-fn files_of_inserts() -> Vec<Vec<u8>> {
+pub(crate) fn files_of_inserts() -> Vec<Vec<u8>> {
     let insert =
         |number: i64| format!("INSERT INTO t VALUES({}, hex(zeroblob(20)))", number * 7919 % 1009);
     files_of((0..300).map(insert))
@@ -295,7 +295,7 @@ fn cut_power_after_commits(
 }
 
 /// The database as it is committed.
-fn whole(store: &Store<Recording>) -> Vec<u8> {
+pub(crate) fn whole(store: &Store<Recording>) -> Vec<u8> {
     let mut bytes = vec![0; store.size() as usize];
     store.read(0, &mut bytes).unwrap();
     bytes
@@ -416,7 +416,7 @@ fn lines_that_another_connection_has_settled_are_not_flushed_with_pages_of_its_s
 }
 
 /// All bytes of a memory.
-fn image(memory: &Recording) -> Vec<u8> {
+pub(crate) fn image(memory: &Recording) -> Vec<u8> {
     let mut image = vec![0; memory.len() as usize];
     memory.read_into(pm::Off::new(0), &mut image).unwrap();
     image

@@ -2,6 +2,7 @@
 
 mod bad;
 mod budgets;
+mod damage;
 mod direct;
 mod explored;
 mod killed;

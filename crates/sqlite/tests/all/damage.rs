@@ -1,0 +1,122 @@
+//! Damage to what a kill has left in the slots, and to what commits have stored directly: a side file is refused
+//! unless what it gives is right.
+
+use perdura_sqlite::store::connection::Store;
+use pm::{Event, Recording};
+
+use crate::explored::{DATA, Reader, SIDE, SLOT, media};
+use crate::killed::{commit, files_of_inserts, image, new, open, trace, whole};
+
+/// The first slot.
+const SLOTS: usize = 4096;
+
+/// The database in an image; or why it is refused.
+fn recovered(image: &[u8]) -> Result<Vec<u8>, String> {
+    let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+    let bytes = media(&memory).data.len();
+    let store = Store::open(media(&memory), bytes, 1, SLOT).map_err(|error| error.to_string())?;
+    Ok(whole(&store))
+}
+
+/// Returns how often damage to one bit of a byte has been refused. Otherwise the database is `right`.
+fn refusals(
+    killed: &[u8],
+    places: impl Iterator<Item = usize>,
+    mut right: impl FnMut(Vec<u8>) -> bool,
+) -> usize {
+    let mut damaged = killed.to_vec();
+    places
+        .filter(|at| {
+            damaged[*at] ^= 1 << (at % 8);
+            let found = recovered(&damaged);
+            damaged[*at] = killed[*at];
+            let is_refused = found.is_err();
+            match found {
+                Ok(found) => assert!(right(found), "{at}: neither right nor refused"),
+                Err(why) => assert!(why.contains("a commit that was in place"), "{at}: {why}"),
+            }
+            is_refused
+        })
+        .count()
+}
+
+/// The bytes of the database that are stored before the first fence of a record: directly.
+fn direct_bytes(events: &[pm::RecordedEvent]) -> Vec<usize> {
+    let before = events.iter().map(|one| &one.event).take_while(|one| !matches!(one, Event::Fence));
+    let runs = before.filter_map(|event| match event {
+        Event::Copy { at, bytes } if *at >= SIDE => Some(*at as usize..*at as usize + bytes.len()),
+        _ => None,
+    });
+    runs.flatten().collect()
+}
+
+#[test]
+fn damage_to_a_commit_that_was_in_place_is_refused_and_never_mixes_two_states() {
+    let files = files_of_inserts();
+    let memory = new();
+    let mut one = open(&memory, 1);
+    // An even number of commits that are not settled, and an odd one: each slot is the newer one once.
+    for commits in [40, 41] {
+        let done = if commits == 40 { 0 } else { 40 };
+        files[done..commits - 1].iter().for_each(|file| commit(&mut one, file));
+        let before = one.stats().direct;
+        let trace = trace(&memory, || commit(&mut one, &files[commits - 1]));
+        let direct = direct_bytes(&trace.events);
+        assert_eq!(direct.len() as u64, one.stats().direct - before);
+        let killed = image(&memory);
+        let whole = recovered(&killed).unwrap();
+        // Recovery raises the header's counters.
+        let right = |found: Vec<u8>| found[100..] == whole[100..];
+        let slots = SLOTS..SLOTS + 2 * SLOT as usize;
+        let refused = refusals(&killed, slots, right);
+        assert!(refused > 16, "{refused}");
+        assert_eq!(refusals(&killed, direct.iter().copied(), right), direct.len());
+    }
+}
+
+#[test]
+fn damage_to_a_commit_that_a_kill_has_cut_off_never_mixes_two_states() {
+    let files = files_of_inserts();
+    let memory = new();
+    let mut one = open(&memory, 1);
+    files[..40].iter().for_each(|file| commit(&mut one, file));
+    let mut reader = Reader::new();
+    let trace = trace(&memory, || {
+        for (number, file) in (1..).zip(&files[40..43]) {
+            commit(&mut one, file);
+            memory.note(number);
+        }
+    });
+    let (mut refused, mut states) = (0, 0);
+    trace.process_states(|events, killed| {
+        let notes = trace.events[..events].iter().filter(|one| matches!(one.event, Event::Note(_)));
+        let noted = notes.count();
+        states += 1;
+        let heads = [0, SLOT as usize]
+            .into_iter()
+            .flat_map(|slot| [0, 4, 8, 12, 17, 20, 26, 31, 37].map(|at| SLOTS + slot + at));
+        refused += refusals(killed, heads, |found| {
+            let rows = reader.read(found).unwrap().len();
+            rows == 40 + noted || rows == 41 + noted
+        });
+    });
+    assert!(states > 30 && refused > states, "{states}, {refused}");
+}
+
+#[test]
+fn a_connection_that_lives_does_not_commit_over_a_commit_that_is_damaged() {
+    let files = files_of_inserts();
+    let memory = new();
+    let mut one = open(&memory, 1);
+    files[..40].iter().for_each(|file| commit(&mut one, file));
+    let mut damaged = image(&memory);
+    damaged[SLOTS] ^= 1;
+    let memory = Recording::from_image(&damaged, SIDE + DATA).unwrap();
+    let bytes = media(&memory).data.len();
+    let mut other = Store::attach(media(&memory), bytes).unwrap();
+    assert!(other.refresh(|| Ok::<_, perdura_sqlite::store::error::StoreError>(bytes)).unwrap());
+    other.write(0, &files[40]).unwrap();
+    let refused = other.commit().unwrap_err().to_string();
+    assert!(refused.contains("a commit that was in place"), "{refused}");
+    assert!(image(&memory) == damaged, "nothing is changed");
+}
