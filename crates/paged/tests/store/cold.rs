@@ -2,16 +2,19 @@
 //! it may need to be undone moves to a file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
+use paged::ids::Lsn;
 use paged::log::LogManager;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
-use paged::store::Store;
+use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Host;
+use paged::tree::Direction;
 use paged::{PagedError, Result};
-use pm::{DiskReplay, DiskTrace, Memory, Recording, RecordingFiles, Site};
+use pm::{DiskEvent, DiskReplay, DiskTrace, Memory, Recording, RecordingFiles, Site};
 
-use super::support::{Model, TREES, TestSession, TestStore, check, options};
+use super::support::{Model, TREES, TestSession, TestStore, check, options, rows};
 
 const AT: u64 = 64;
 const LIMIT: u64 = 1 << 20;
@@ -252,5 +255,120 @@ fn after_a_power_cut_it_is_undone_from_the_file() {
         );
         assert!(states >= 300 && from_file > 150 && noticed > 0);
         drop((old, store));
+    }
+}
+
+/// The memory of a program at the moment at which it dies.
+type AtDeath = Arc<Mutex<Option<Vec<u8>>>>;
+
+/// Lets a program die at its `number`-th call to the file of cold records, and nothing is written any more.
+fn die_at(files: &RecordingFiles, memory: &Recording, number: u64) -> AtDeath {
+    let (at_death, left) = (AtDeath::default(), AtomicU64::new(number + 1));
+    let (of, noted, memory) = (files.clone(), Arc::clone(&at_death), memory.clone());
+    files.call_before_each(move |site| {
+        if site.file().ends_with("nv/cold.rs") && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *noted.lock().unwrap() = Some(memory.contents());
+            of.fail_after(Some(0));
+        }
+    });
+    at_death
+}
+
+/// Runs a store, whose files are recorded from the begin on, until it dies at that call. Returns them, as
+/// the system has them, and the memory; `None` if there are not so many calls.
+fn died(persist: Persist, number: u64) -> Option<(RecordingFiles, Vec<u8>)> {
+    let files = RecordingFiles::new();
+    files.start();
+    let (memory, store) = create(&files, persist);
+    let (mut old, mut models) = with_old(&store);
+    for round in 4..16 {
+        old.update(TREES[0], &[OLD], &[round; 90]).unwrap();
+    }
+    let at_death = die_at(&files, &memory, number);
+    while store.log().kept() <= Lsn(FORM.entries) && busy(&store, &mut models, 1).is_ok() {}
+    drop((old, store));
+    let contents = at_death.lock().unwrap().take()?;
+    files.call_before_each(|_| {});
+    files.fail_after(None);
+    Some((files, contents))
+}
+
+/// Opens what a program has left so that transactions are undone after the checkpoint that is overdue.
+fn open_beside(memory: &Recording, files: &RecordingFiles, persist: Persist) -> Arc<TestStore> {
+    let of_log = NvOptions { checkpoint_records: 20, ..log_options(persist) };
+    let log = NvLog::open(memory.clone(), AT, 7, of_log, Arc::default()).unwrap();
+    let background =
+        StoreOptions { background: true, restart: Restart::OnDemand, ..options(FRAMES) };
+    Store::open(files, "", over(log, files), background).unwrap().0
+}
+
+/// The transaction that was open is undone, and nothing else is harmed.
+fn check_undone(contents: &[u8], image: &Image, persist: Persist) {
+    let memory = Recording::from_image(contents, LIMIT).unwrap();
+    let store = open_beside(&memory, &RecordingFiles::from_image(image.clone()), persist);
+    store.check().unwrap();
+    let rows = rows(&store, TREES[0], Direction::Forward).unwrap();
+    assert_eq!((rows.len(), &rows[0]), (2, &(vec![OLD], vec![0; 20])), "{persist:?}");
+}
+
+/// The power fails before cold records are synced: of the sectors with them any may be there.
+#[test]
+fn cold_records_of_which_a_power_cut_has_left_some_are_put_by_again() {
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let mut some = 0;
+        for number in 0.. {
+            let Some((files, contents)) = died(persist, number) else { break };
+            files.note(1);
+            states_at_the_end(&files.stop(), &mut |image| {
+                check_undone(&contents, image, persist);
+                let cold = image.get("cold").map_or(&[][..], |cold| cold);
+                let is_there = |sector: &[u8]| sector.iter().any(|byte| *byte != 0);
+                let sectors: Vec<bool> = cold.chunks(512).map(is_there).collect();
+                some += u32::from(sectors.contains(&true) && sectors.contains(&false));
+            });
+        }
+        assert!(some > 0, "{persist:?}");
+    }
+}
+
+/// A program is killed before cold records are synced, or their file's name, or the sync fails; the next
+/// one moves the head, and then the power fails.
+#[test]
+fn cold_records_that_are_in_the_caches_alone_are_not_relied_on() {
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let mut cut = 0;
+        for number in 0.. {
+            let Some((files, contents)) = died(persist, number) else { break };
+            let memory = Recording::from_image(&contents, LIMIT).unwrap();
+            let (behind, noted) = (AtDeath::default(), files.clone());
+            let (of_cut, seen) = (Arc::clone(&behind), memory.clone());
+            memory.call_before_each(move |site| {
+                // The head has moved, and the bits behind it are cleared.
+                let is_clearing = site.file().ends_with("nv/ring.rs");
+                let mut behind = of_cut.lock().unwrap();
+                if is_clearing && behind.is_none() {
+                    *behind = Some(seen.contents());
+                    noted.note(1);
+                }
+            });
+            drop(open_beside(&memory, &files, persist));
+            let contents = behind.lock().unwrap().take().expect("the head has moved");
+            let trace = files.stop();
+            let killed =
+                trace.without(|record| matches!(record.event, DiskEvent::FailedSync { .. }));
+            for trace in [trace, killed] {
+                let mut replay = DiskReplay::new(&trace);
+                while let Some(point) = replay.next_point() {
+                    if point.last_note.is_some() {
+                        point.for_each_state(6, 1, |image| {
+                            check_undone(&contents, image, persist);
+                            cut += 1;
+                        });
+                        break;
+                    }
+                }
+            }
+        }
+        assert!(cut > 0, "{persist:?}");
     }
 }

@@ -12,7 +12,15 @@
 //! | magic  | version | stamp | record | record |           as in the log, filled up to eight bytes
 //! +--------+---------+-------+--------+--------+-- - - - -
 //! ```
-//! The first record that is not sound is the end: a crash came before the sync, and the ring has it.
+//! What a program that died before its sync has left here may be in the caches alone, or partly on the
+//! medium. So what is found counts by the log's head, which is moved after the sync:
+//! - A record before the head, that an open transaction needs, is durable: the head has passed it.
+//! - From the head on the ring has every record. The first such record, or the first that is not sound,
+//!   is the end: what was appended last, without the head having moved, is appended again.
+//! - A record before the head that nobody needs may be of an attempt that failed, and not be durable. If
+//!   others were appended behind it and it then were lost, so would they be, as it would be the end.
+//!   So the first to append writes anew all that was found, and makes the file's name durable. A
+//!   crash in that is harmless: bytes are the same, or lie behind the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -56,6 +64,8 @@ pub(super) struct ColdFile<F: Files> {
     /// The place of each record.
     places: BTreeMap<Lsn, u64>,
     end: u64,
+    /// The place up to which this program has made the file durable; zero before even its name is.
+    synced: u64,
 }
 
 fn failed(source: io::Error) -> PagedError {
@@ -63,17 +73,16 @@ fn failed(source: io::Error) -> PagedError {
 }
 
 impl<F: Files> ColdFile<F> {
-    /// Opens the file, if there is one.
-    pub(super) fn open(files: &F, name: String, stamp: u32) -> Result<Self> {
+    /// Opens the file, if there is one. Of its records those before `kept` count: the ring has the others.
+    pub(super) fn open(files: &F, name: String, stamp: u32, kept: Lsn) -> Result<Self> {
         let file = match files.open(&name) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        let places = BTreeMap::new();
-        let mut cold =
-            Self { files: files.clone(), name, stamp, file, places, end: FILE_HEADER_BYTES };
-        cold.find_records()?;
+        let (files, places, end) = (files.clone(), BTreeMap::new(), FILE_HEADER_BYTES);
+        let mut cold = Self { files, name, stamp, file, places, end, synced: 0 };
+        cold.find_records(kept)?;
         Ok(cold)
     }
 
@@ -85,7 +94,7 @@ impl<F: Files> ColdFile<F> {
         header
     }
 
-    fn find_records(&mut self) -> Result<()> {
+    fn find_records(&mut self, kept: Lsn) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut header = [0; FILE_HEADER_BYTES as usize];
         let read = file.read_at(0, &mut header).map_err(failed)?;
@@ -100,32 +109,40 @@ impl<F: Files> ColdFile<F> {
             let what = "it belongs to another database, or has another format".into();
             return Err(PagedError::WrongLog { name: self.name.clone(), what });
         }
-        while let Some((read, bytes)) = read_sound(file, self.end)? {
+        while let Some((read, bytes)) = read_sound(file, self.end)?
+            && read.placed.lsn < kept
+        {
             self.places.insert(read.placed.lsn, self.end);
             self.end += bytes.len().next_multiple_of(ALIGN) as u64;
         }
         Ok(())
     }
 
-    /// Creates the file if it is not there, with a name that is durable; or returns why that cannot be.
+    /// Creates the file if it is not there, and makes its name durable; or returns why that cannot be.
     fn make(&mut self) -> Result<Option<io::Error>> {
         if self.file.is_none() {
-            let made = match self.files.create(&self.name) {
-                // An attempt before this one has created it, and could not say so durably.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    self.files.open(&self.name)
-                }
-                made => made,
-            };
-            match made {
-                Ok(file) => {
-                    self.files.sync_directory().map_err(failed)?;
-                    self.file = Some(file);
-                }
+            match self.files.create(&self.name) {
+                Ok(file) => self.file = Some(file),
                 Err(error) => return Ok(Some(error)),
             }
         }
+        // One that was found may have been created by a program that died before it could say so.
+        if self.synced == 0 {
+            self.files.sync_directory().map_err(failed)?;
+        }
         Ok(None)
+    }
+
+    /// What was found in the file and is not known to be durable, and the place where it begins.
+    fn found(&self) -> Result<(u64, Vec<u8>)> {
+        let from = self.synced.max(FILE_HEADER_BYTES);
+        let mut bytes = vec![0; (self.end - from) as usize];
+        if let Some(file) = &self.file
+            && file.read_at(from, &mut bytes).map_err(failed)? < bytes.len()
+        {
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok((from, bytes))
     }
 }
 
@@ -152,27 +169,27 @@ impl<F: Files> Cold for ColdFile<F> {
     }
 
     fn add(&mut self, records: &[Vec<u8>]) -> Result<Option<io::Error>> {
-        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        let ((from, mut bytes), mut places) = (self.found()?, Vec::new());
         for one in records {
             let read = record::decode(one).expect("a record that the log has read");
-            places.push((read.placed.lsn, self.end + bytes.len() as u64));
+            places.push((read.placed.lsn, from + bytes.len() as u64));
             bytes.extend_from_slice(one);
             bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
         }
         if let Some(error) = self.make()? {
             return Ok(Some(error));
         }
-        let file = self.file.as_ref().expect("there is one");
+        let (file, end) = (self.file.as_ref().expect("there is one"), from + bytes.len() as u64);
         let written = file
-            .reserve(self.end + bytes.len() as u64)
+            .reserve(end)
             .and_then(|()| file.write_at(0, &self.header()))
-            .and_then(|()| file.write_at(self.end, &bytes));
+            .and_then(|()| file.write_at(from, &bytes));
         if let Err(error) = written {
             return Ok(Some(error));
         }
         file.sync().map_err(failed)?;
         self.places.extend(places);
-        self.end += bytes.len() as u64;
+        (self.end, self.synced) = (end, end);
         Ok(None)
     }
 
@@ -189,6 +206,7 @@ impl<F: Files> Cold for ColdFile<F> {
             file.set_len(FILE_HEADER_BYTES).map_err(failed)?;
             self.places.clear();
             self.end = FILE_HEADER_BYTES;
+            self.synced = self.synced.min(self.end);
         }
         Ok(())
     }
@@ -201,7 +219,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     /// # Errors
     /// The file is another one's, or cannot be read.
     pub fn keep_cold_in<F: Files>(&self, files: &F, name: String, stamp: u32) -> Result<()> {
-        *self.cold.lock() = Some(Box::new(ColdFile::open(files, name, stamp)?));
+        *self.cold.lock() = Some(Box::new(ColdFile::open(files, name, stamp, self.kept())?));
         Ok(())
     }
 
@@ -249,7 +267,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         let mut records = Vec::new();
         for open in old {
             let mut at = open.last;
-            // What is there already was put by with all that is older.
+            // What is there already was put by, durably, with all that is older: by this program, or
+            // before the head moved past it.
             while at != Lsn::NONE && !cold.has(at) {
                 let found = self.at(at).ok_or_else(|| unsound(at))?;
                 if at < redo {
