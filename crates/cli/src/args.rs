@@ -8,6 +8,7 @@ mod extension;
 mod forms;
 mod lab;
 mod measure;
+mod outage;
 mod peer;
 mod pool;
 mod slotted;
@@ -34,6 +35,7 @@ pub(crate) use self::lab::{
     CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
 };
 pub(crate) use self::measure::MeasureArgs;
+pub(crate) use self::outage::OutageArgs;
 pub(crate) use self::peer::PeerArgs;
 pub(crate) use self::pool::{
     ArchiveArgs, BackupArgs, CreateArgs, DumpArgs, LoadArgs, NewDatabase, OptionValue, OptionsArgs,
@@ -150,7 +152,7 @@ pub(crate) enum Bench {
     Tpcb(TpcbArgs),
     /// TATP: a telephone network asks and changes a register of subscribers.
     #[command(
-        after_help = "Seven transactions at 35/10/35/2/14/2/2 percent, of which some fail as the benchmark foresees: txn/s counts those that succeed, and --check their rates, too. More --workers than --partitions share them, as in `bench tpcb`; then the order in which they meet is open, and contents are not compared.\n\nExample:\n  perdura bench tatp --engine all --subscribers 100k --txns 1M --check \\\n      --domain adr --json tatp.json\n  perdura bench tatp --as shore-kits --scale 20 --partitions 2 --workers 2"
+        after_help = "Seven transactions at 35/10/35/2/14/2/2 percent, of which some fail as the benchmark foresees: txn/s counts those that succeed, and --check their rates, too. With --kill-at the process of the users is killed in the middle and another one goes on: throughput and response time every 100 ms, and how long it takes until they are what they were. More --workers than --partitions share them, as in `bench tpcb`; then the order in which they meet is open, and contents are not compared.\n\nExample:\n  perdura bench tatp --engine all --subscribers 100k --txns 1M --check \\\n      --domain adr --json tatp.json\n  perdura bench tatp --as shore-kits --scale 20 --partitions 2 --workers 2\n  perdura bench tatp --engine sofort --users 2 --kill-at 15 --series kill.csv"
     )]
     Tatp(TatpArgs),
     /// Slotted pages: P3's inserts, updates, deletes and reads, below tables, by scheme.
@@ -355,12 +357,15 @@ pub(crate) struct TatpArgs {
     /// specification].
     #[arg(long = "as", value_name = "FORM", value_parser = Form::from_str)]
     pub(crate) form: Option<Form>,
-    /// Transactions of a run, in all partitions together.
-    #[arg(long, value_name = "N", default_value = "100k", value_parser = parse_positive)]
-    pub(crate) txns: u64,
-    /// Check the rows and the rates of success after the run.
+    /// Transactions of a run, in all partitions together [default: 100k].
+    #[arg(long, value_name = "N", value_parser = parse_positive, conflicts_with = "kill_at")]
+    pub(crate) txns: Option<u64>,
+    /// Check the rows and the rates of success after the run; with --kill-at always.
     #[arg(long)]
     pub(crate) check: bool,
+    /// A kill in the middle.
+    #[command(flatten)]
+    pub(crate) kill: OutageArgs,
     /// The rest.
     #[command(flatten)]
     pub(crate) common: CommonArgs,

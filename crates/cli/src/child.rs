@@ -20,6 +20,7 @@ use perdura::{Background, Domain, EngineKind, Options, RecoveryReport};
 use serde::{Deserialize, Serialize};
 use workloads::Commit;
 
+use crate::bench::outage::process::{self, USERS};
 use crate::contestant::Contestant;
 use crate::crash;
 use crate::demo::worker::{self, WORKER};
@@ -151,6 +152,9 @@ pub(crate) struct Found {
     pub(crate) opening: Option<Opening>,
     /// YCSB: mean microseconds of a read, from the first on.
     pub(crate) reads: Option<Reads>,
+    /// YCSB: percent of the indexes that were built at the first commit, of an engine that opens without
+    /// them.
+    pub(crate) built_percent: Option<f64>,
     /// TPC-B, TPC-C: tuples of all tables when it was reopened.
     pub(crate) tuples: Option<u64>,
     /// TPC-B, TPC-C: bytes of their values.
@@ -188,6 +192,7 @@ pub(crate) fn dispatch() -> Option<ExitCode> {
         waker::WAKER => return Some(waker::waker(argument?.to_str()?)),
         VICTIM => victim,
         WITNESS => witness,
+        USERS => return Some(process::run(argument?.to_str()?)),
         WORKER => return Some(worker::run(argument?.to_str()?)),
         crash::SOAKED => return Some(crash::soaked(argument.into_iter().chain(arguments))),
         _ => return None,

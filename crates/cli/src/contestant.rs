@@ -25,6 +25,14 @@ impl Contestant {
         }
     }
 
+    /// The engine.
+    pub(crate) const fn kind(self) -> Option<EngineKind> {
+        match self {
+            Self::Engine(kind) => Some(kind),
+            Self::Peer(_) => None,
+        }
+    }
+
     /// The engine's name, for JSON.
     pub(crate) const fn engine(self) -> Option<&'static str> {
         match self {

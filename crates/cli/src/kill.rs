@@ -103,12 +103,7 @@ impl Kill<'_> {
 
     fn look(&self, task: &Task, bar: &mut Bar) -> Result<Found, Failure> {
         let mut witness = Guarded::start(WITNESS, task)?;
-        // Its report is one line: it fits the pipe, and the witness can end before it is read.
-        while !witness.has_ended()? {
-            thread::sleep(LOOK_EVERY.min(Duration::from_millis(5)));
-            bar.at(0);
-        }
-        let text = witness.output();
+        let text = witness.last_words(|| bar.at(0))?;
         serde_json::from_str(&text).map_err(|_| witness.failure(self.contestant))
     }
 }
@@ -143,6 +138,19 @@ impl Guarded {
     /// Takes its standard output, for who reads it while the child lives.
     pub(crate) fn take_output(&mut self) -> Option<ChildStdout> {
         self.0.stdout.take()
+    }
+
+    /// Waits until it has ended, and returns what it has said: a line, which fits the pipe, so that it
+    /// can end before the line is read. `meanwhile` is called now and then.
+    ///
+    /// # Errors
+    /// The system does not say whether it has ended.
+    pub(crate) fn last_words(&mut self, mut meanwhile: impl FnMut()) -> Result<String, Failure> {
+        while !self.has_ended()? {
+            thread::sleep(LOOK_EVERY.min(Duration::from_millis(5)));
+            meanwhile();
+        }
+        Ok(self.output())
     }
 
     /// Tells it a line. One that has ended hears nothing, and whoever looks sees that it has.

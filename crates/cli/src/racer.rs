@@ -27,7 +27,7 @@ use crate::progress::{Bar, LOOK_EVERY};
 
 /// Bytes by component; what a store does not tell apart is in `other`, and what it cannot know is
 /// `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct FootprintBytes {
     table: Option<u64>,
     index: Option<u64>,

@@ -44,7 +44,7 @@ const RUN_KEYS: [&str; 26] = [
     "engine",
     "peer",
 ];
-const RECOVERY_KEYS: [&str; 26] = [
+const RECOVERY_KEYS: [&str; 27] = [
     "mix",
     "skew",
     "partitions",
@@ -68,6 +68,7 @@ const RECOVERY_KEYS: [&str; 26] = [
     "lost",
     "surplus",
     "opening_us",
+    "built_percent",
     "reads_us",
     "engine",
     "peer",

@@ -239,3 +239,104 @@ fn a_killed_process_loses_no_transaction_and_its_balances_agree() {
         }
     }
 }
+
+/// TATP across a kill, of these engines.
+fn outage(engines: &str, more: &[&str]) -> Ran {
+    let few = ["--subscribers", "400", "--users", "3", "--kill-at", "0.4", "--engine", engines];
+    bench("tatp", &[&few[..], more].concat())
+}
+
+/// The processes that were killed in the middle have lost nothing, and the next ones went on; each
+/// sample is in the series.
+#[test]
+fn tatp_goes_on_behind_a_kill_and_its_series_has_every_sample() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("series.csv");
+    let series = file.to_str().expect("text");
+    let until = ["--until", "0.7", "--series", series, "--domain", "adr", "--json", "-"];
+    let found = runs(&outage("nvm-inp,sofort", &until));
+    let csv = std::fs::read_to_string(&file).expect("written");
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(
+        rows[0][..6],
+        ["engine", "time_s", "process", "commits", "answers", "throughput_txn_s"]
+    );
+    for (number, run) in found.iter().enumerate() {
+        let own = [
+            "subscribers",
+            "success",
+            "rebuild",
+            "kill_at_s",
+            "recovery",
+            "answered_ms",
+            "open_ms",
+            "first_answer_ms",
+            "first_commit_ms",
+            "acknowledged",
+            "lost",
+            "surplus",
+        ];
+        assert_eq!(keys(run), expected_keys(&own));
+        assert_eq!((&run["workers"], &run["partitions"]), (&3.into(), &1.into()));
+        assert_eq!((&run["lost"], &run["surplus"]), (&0.into(), &0.into()), "{run}");
+        assert_eq!(run["rebuild"].as_str(), [None, Some("background")][number]);
+        let rows_are =
+            ["subscribers", "access_info", "special_facility", "call_forwarding", "forwarded"];
+        all_hold(run, &[&rows_are[..], &["success_rates"]].concat());
+        let success = run["success"].as_object().expect("an object");
+        let sum = |key: &str| success.values().filter_map(|one| one[key].as_u64()).sum::<u64>();
+        assert_eq!(run["acknowledged"], sum("tries"));
+        assert_eq!(run["txns"], run["acknowledged"]);
+        // Four samples before the kill and three behind it; all that was counted before it is in them.
+        let ours = rows.iter().filter(|row| row[0] == run["engine"]).collect::<Vec<_>>();
+        let processes: Vec<&str> = ours.iter().map(|row| row[2]).collect();
+        assert_eq!(processes, ["0", "0", "0", "0", "1", "1", "1"]);
+        let commits = |column: usize| {
+            ours.iter().map(|row| row[column].parse::<u64>().expect("a number")).sum::<u64>()
+        };
+        // Each user had an answer before the first sample. At a kill each may have counted a success or an
+        // answer whose transaction is not counted yet.
+        let (answers, all) = (commits(4), sum("tries"));
+        assert!(3 <= answers && answers <= all + 3, "{csv}");
+        assert!(commits(3) <= sum("succeeded") + 3, "{csv}");
+        let built = ours[0][6];
+        assert_eq!(built, ["", "100.00"][number], "{csv}");
+    }
+}
+
+#[test]
+fn indexes_are_built_before_the_first_transaction_if_it_is_asked_for() {
+    let found = runs(&outage("sofort", &["--rebuild", "first", "--json", "-"]));
+    assert_eq!((&found[0]["rebuild"], &found[0]["lost"]), (&"first".into(), &0.into()));
+    assert_eq!(found[0]["background"], "thread");
+    let people = outage("sofort", &[]);
+    assert_eq!(people.code, Some(0), "{people:?}");
+    for text in ["across a kill", "users: 3", "delta s", "success_rates): hold"] {
+        assert!(people.out.contains(text), "{text}: {}", people.out);
+    }
+}
+
+#[test]
+fn a_kill_that_cannot_be_run_is_refused_before_anything_is_made() {
+    let refused = |more: &[&str], hint: &str| {
+        let ran = bench("tatp", &[&["--subscribers", "400"], more].concat());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(hint), "{hint}: {}", ran.err);
+    };
+    refused(&["--rebuild", "first"], "--kill-at");
+    refused(&["--series", "x.csv"], "--kill-at");
+    refused(&["--kill-at", "0"], "0.3 to 86400");
+    refused(&["--kill-at", "1", "--txns", "5"], "--txns");
+    refused(&["--users", "2", "--workers", "2"], "--workers");
+    refused(&["--kill-at", "1", "--until", "1"], "not behind --kill-at 1");
+    refused(&["--kill-at", "1", "--commit", "grouped"], "--commit durable");
+    refused(&["--kill-at", "1", "--repeat", "2"], "--repeat");
+    let other = ["--engine", "inp,sofort", "--kill-at", "1", "--rebuild", "first"];
+    refused(&other, "--rebuild is an option of sofort");
+    let same = ["--kill-at", "1", "--series", "Cargo.toml.x", "--json", "Cargo.toml.x"];
+    refused(&same, "name another file");
+    let ran = bench("tatp", &["--kill-at", "1", "--series", "/no/such/folder/x.csv"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("/no/such/folder/x.csv"), "{ran:?}");
+    assert!(!std::path::Path::new("Cargo.toml.x").exists());
+}

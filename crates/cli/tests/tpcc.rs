@@ -45,7 +45,7 @@ const RUN_KEYS: [&str; 32] = [
     "consistency",
     "digest",
 ];
-const RECOVERY_KEYS: [&str; 27] = [
+const RECOVERY_KEYS: [&str; 28] = [
     "mix",
     "skew",
     "partitions",
@@ -56,6 +56,7 @@ const RECOVERY_KEYS: [&str; 27] = [
     "seed",
     "background",
     "opening_us",
+    "built_percent",
     "reads_us",
     "engine",
     "workload",

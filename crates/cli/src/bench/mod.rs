@@ -5,6 +5,7 @@ mod beside;
 mod fifths;
 pub(crate) mod figures;
 mod growth;
+pub(crate) mod outage;
 pub(crate) mod recovery;
 pub(crate) mod slotted;
 mod slotted_run;

@@ -65,6 +65,9 @@ struct Run {
     opening_us: Option<Opening>,
     /// Mean microseconds of the reads after it, of YCSB.
     reads_us: Option<Reads>,
+    /// Percent of the indexes that were built at the first commit; `None` of an engine that opens with
+    /// all of them, and where it was not looked at.
+    built_percent: Option<f64>,
     /// The conditions in all kills.
     #[serde(skip_serializing_if = "Option::is_none")]
     consistency: Option<BTreeMap<String, bool>>,
@@ -289,6 +292,7 @@ fn summary(
         surplus: sum(|outcome| outcome.found.surplus),
         opening_us: found.opening,
         reads_us: found.reads,
+        built_percent: found.built_percent,
         consistency: consistency(outcomes),
         wrong: outcomes.iter().flat_map(|outcome| outcome.found.wrong.clone()).collect(),
         in_flight: sum(|outcome| outcome.found.in_flight),
@@ -381,6 +385,7 @@ fn parts(runs: &[Run]) -> String {
         "11-100",
         "101-1,000",
         "again",
+        "built",
     ];
     let us = |value: f64| format!("{value:.1}");
     let rows: Vec<Vec<String>> = runs
@@ -404,10 +409,11 @@ fn parts(runs: &[Run]) -> String {
                 reads(|all| all.hundred),
                 reads(|all| all.thousand),
                 reads(|all| all.again),
+                run.built_percent.map_or("-".into(), |percent| format!("{percent:.1}%")),
             ]
         })
         .collect();
-    let note = "\nMap: file, lock, header, mapping. Describe: the allocator's unfinished changes, description and schema. Mark: that the pool is open. Reads: the mean of one, of tuples chosen at random, by how many came before it; again: the same thousand once more.\n";
+    let note = "\nMap: file, lock, header, mapping. Describe: the allocator's unfinished changes, description and schema. Mark: that the pool is open. Reads: the mean of one, of tuples chosen at random, by how many came before it; again: the same thousand once more. Built: the share of the indexes at the first commit, of an engine that opens without them.\n";
     table(&head.map(str::to_owned), &rows, 1) + note
 }
 

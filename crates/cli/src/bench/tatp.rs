@@ -6,6 +6,7 @@ use perdura::{Database, Schema};
 use workloads::tatp::{self, Rate, SUBSCRIBERS_OF_SCALE, Spec};
 use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 
+use super::outage;
 use super::terminals::{self, Workload};
 use super::terminals_run::Success;
 use crate::args::TatpArgs;
@@ -14,13 +15,18 @@ use crate::plan::Plan;
 
 /// Subscribers where the user does not say.
 const DEFAULT_SUBSCRIBERS: u32 = 100_000;
+/// Transactions of a run where the user does not say.
+const DEFAULT_TXNS: u64 = 100_000;
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// As [`terminals::run`].
 pub(crate) fn run(args: &TatpArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common, &[])?;
+    let mut plan = Plan::new(&args.common, &[])?;
+    if let Some(users) = args.kill.users {
+        plan.run.workers = users as usize;
+    }
     let subscribers = match (args.subscribers, args.scale) {
         (Some(subscribers), _) => subscribers,
         (None, Some(scale)) => scale.checked_mul(SUBSCRIBERS_OF_SCALE).ok_or_else(|| {
@@ -29,7 +35,11 @@ pub(crate) fn run(args: &TatpArgs) -> Result<(), Failure> {
         })?,
         (None, None) => DEFAULT_SUBSCRIBERS,
     };
-    let spec = plan.tatp(subscribers, args.form.unwrap_or_default(), args.txns)?;
+    let txns = args.txns.unwrap_or(DEFAULT_TXNS);
+    let spec = plan.tatp(subscribers, args.form.unwrap_or_default(), txns)?;
+    if args.kill.kill_at.is_some() {
+        return outage::run(args, &spec, &plan);
+    }
     terminals::run(&spec, &plan, &args.common, args.check)
 }
 
@@ -119,23 +129,26 @@ impl Workload for Spec {
     }
 
     fn success(runs: &[(&tatp::Workload, &Measured)]) -> Option<BTreeMap<&'static str, Success>> {
-        let success = |rate: Rate| {
-            let success = Success {
-                tries: rate.tries,
-                succeeded: rate.succeeded,
-                percent: rate.percent(),
-                expected_min_percent: rate.expected_percent.0,
-                expected_max_percent: rate.expected_percent.1,
-                tolerance_percent: rate.tolerance_percent,
-            };
-            (rate.kind.name(), success)
-        };
+        let success = |rate: Rate| (rate.kind.name(), Success::from(rate));
         Some(tatp::rates(runs).into_iter().map(success).collect())
     }
 }
 
+impl From<Rate> for Success {
+    fn from(rate: Rate) -> Self {
+        Self {
+            tries: rate.tries,
+            succeeded: rate.succeeded,
+            percent: rate.percent(),
+            expected_min_percent: rate.expected_percent.0,
+            expected_max_percent: rate.expected_percent.1,
+            tolerance_percent: rate.tolerance_percent,
+        }
+    }
+}
+
 /// A rate that is not as it should be, as people read it.
-fn said(rate: Rate) -> String {
+pub(super) fn said(rate: Rate) -> String {
     let (low, high) = rate.expected_percent;
     format!(
         "{} succeeded {} times of {}, which is not {low:.2} to {high:.2}% within {:.2}%",

@@ -196,7 +196,7 @@ pub(super) fn run<W: Workload>(
 }
 
 /// About how many bytes one engine takes on its medium by the end of its run.
-fn needed_bytes<W: Workload>(plan: &Plan, workload: &W) -> u64 {
+pub(super) fn needed_bytes<W: Workload>(plan: &Plan, workload: &W) -> u64 {
     let transactions = workload.transactions().saturating_mul(u64::from(plan.repeat) + 1);
     let grown = transactions.saturating_mul(W::TRANSACTION_BYTES);
     workload.tuples().saturating_mul(W::TUPLE_BYTES).saturating_add(grown)

@@ -46,6 +46,7 @@ pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found,
     let Verification { lost, surplus, in_flight, wrong } =
         tpcb::verify(&database, &workload, task.workers, counts, task.commit())?;
     Ok(Found {
+        built_percent: None,
         open_ms,
         first_read_ms,
         first_commit_ms,

@@ -52,6 +52,7 @@ pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found,
         wrong.push(format!("{differing_tuples} tuples are not as they should be, in {tables}"));
     }
     Ok(Found {
+        built_percent: None,
         open_ms,
         first_read_ms,
         first_commit_ms,

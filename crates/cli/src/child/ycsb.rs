@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use peers::{Access, AcknowledgedFile, PeerKind, Visitor, with_store};
-use perdura::{Database, EngineKind};
+use perdura::{Database, EngineKind, OwnStats};
 use workloads::ycsb::{self, Spec, Verification, Workload};
 use workloads::{Commit, PerduraStore, Random, RowBuffer, Session, Store};
 
@@ -86,7 +86,7 @@ impl Witness<'_> {
         let report = database.recovery_report();
         let opening = database.opening_times().map(Opening::from);
         let store = PerduraStore::new(database, kind.name(), &path, self.spec.partitions)?;
-        let found = self.look(&store, open_ms)?;
+        let found = self.look(&store, open_ms, || built_percent(store.database()))?;
         Ok(Found { recovered: Some(report.into()), opening, ..found })
     }
 
@@ -99,14 +99,19 @@ impl Witness<'_> {
 
     /// Times the first read and the first commit, then verifies. The commit writes back what the
     /// read found, so that the verification sees what recovery left.
-    fn look<S: Store>(&self, store: &S, open_ms: f64) -> Result<Found, Failure> {
+    fn look<S: Store>(
+        &self,
+        store: &S,
+        open_ms: f64,
+        built_percent: impl FnOnce() -> Result<Option<f64>, Failure>,
+    ) -> Result<Found, Failure> {
         let spec = self.spec;
         let mut random = Random::new(spec.seed, u64::MAX);
         let partitions = spec.partitions as u64;
         let key = random.below(spec.tuples);
         let partition = key % partitions;
         let mut row = RowBuffer::new();
-        let (first_read_ms, first_commit_ms, reads) = {
+        let (first_read_ms, first_commit_ms) = {
             let mut session = store.session(partition as usize)?;
             let there = session.read(key, &mut row)?;
             let first_read_ms = elapsed_ms(self.started);
@@ -114,11 +119,14 @@ impl Witness<'_> {
                 session.update(key, 0, &row.columns()[..1])?;
                 session.sync()?;
             }
-            let first_commit_ms = elapsed_ms(self.started);
+            (first_read_ms, elapsed_ms(self.started))
+        };
+        // Nobody may have the partition meanwhile.
+        let built_percent = built_percent()?;
+        let reads = {
+            let mut session = store.session(partition as usize)?;
             let here = spec.tuples.saturating_sub(partition).div_ceil(partitions).max(1);
-            let reads =
-                Reads::measure(&mut session, || random.below(here) * partitions + partition)?;
-            (first_read_ms, first_commit_ms, reads)
+            Reads::measure(&mut session, || random.below(here) * partitions + partition)?
         };
         let workload = Workload::generate(spec)?;
         let window = self.window(&workload);
@@ -132,6 +140,7 @@ impl Witness<'_> {
             surplus: torn + damaged_columns,
             in_flight: surplus,
             reads: Some(reads),
+            built_percent,
             ..Found::default()
         })
     }
@@ -149,11 +158,18 @@ impl Witness<'_> {
     }
 }
 
+/// The share of the indexes that is built, in percent; `None` of an engine that opens with all of them.
+fn built_percent(database: &Database) -> Result<Option<f64>, Failure> {
+    let OwnStats::Sofort(own) = database.stats()?.own else { return Ok(None) };
+    let all = own.built + own.unbuilt;
+    Ok((all > 0).then(|| own.built as f64 * 100.0 / all as f64))
+}
+
 impl Visitor for Witness<'_> {
     type Output = Result<Found, Failure>;
 
     fn visit<S: Store>(self, store: &S) -> Self::Output {
         let open_ms = elapsed_ms(self.started);
-        self.look(store, open_ms)
+        self.look(store, open_ms, || Ok(None))
     }
 }

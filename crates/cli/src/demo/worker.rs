@@ -91,7 +91,7 @@ fn listen(shop: &Shop) {
 }
 
 /// Ends the process with a failure: its other threads have no end.
-fn or_end(done: Result<(), Failure>) {
+pub(crate) fn or_end(done: Result<(), Failure>) {
     if let Err(failure) = done {
         failure.report();
         std::process::exit(1);

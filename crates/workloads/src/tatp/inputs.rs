@@ -89,6 +89,49 @@ impl Input {
     pub const fn kind(&self) -> Kind {
         self.kind
     }
+
+    /// The subscriber whose rows it is about.
+    #[must_use]
+    pub const fn subscriber(&self) -> u32 {
+        self.subscriber
+    }
+}
+
+/// The transactions that a user enters, one after the other and without an end: the same for the same
+/// specification, partition, user and sitting.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    spec: Spec,
+    partition: usize,
+    /// Subscribers of the partition.
+    here: u64,
+    random: Random,
+}
+
+impl Stream {
+    /// The transactions of a user who sits down at a partition for this time.
+    ///
+    /// # Errors
+    /// If the specification cannot be run.
+    ///
+    /// # Panics
+    /// There is no such partition.
+    pub fn new(spec: &Spec, partition: usize, user: u64, sitting: u64) -> Result<Self, SpecError> {
+        spec.validate()?;
+        assert!(partition < spec.partitions, "no such partition");
+        let here = spec.subscribers_of(partition).count() as u64;
+        let random = stream(DOMAIN, spec.seed, [4, partition as u64, user, sitting]);
+        Ok(Self { spec: spec.clone(), partition, here, random })
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Input;
+
+    #[inline]
+    fn next(&mut self) -> Option<Input> {
+        Some(draw(&self.spec, &mut self.random, self.partition, self.here))
+    }
 }
 
 /// The transactions of a partition.
@@ -201,6 +244,22 @@ mod tests {
 
     fn workload(spec: &Spec) -> Workload {
         Workload::generate(spec).expect("a valid specification")
+    }
+
+    #[test]
+    fn a_user_enters_the_same_in_the_same_sitting_and_something_else_in_another() {
+        let spec = Spec { subscribers: 501, partitions: 2, ..Spec::default() };
+        let stream = |partition, user, sitting| -> Vec<Input> {
+            let stream = Stream::new(&spec, partition, user, sitting).expect("valid");
+            stream.take(500).collect()
+        };
+        let first = stream(1, 0, 0);
+        assert_eq!(first, stream(1, 0, 0));
+        assert!(first != stream(1, 1, 0) && first != stream(1, 0, 1));
+        assert!(first.iter().all(|input| input.subscriber() % 2 == 0), "of its partition");
+        let kinds: std::collections::BTreeSet<_> =
+            first.iter().map(|input| input.kind as usize).collect();
+        assert_eq!(kinds.len(), Kind::ALL.len());
     }
 
     #[test]

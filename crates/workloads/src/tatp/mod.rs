@@ -34,11 +34,11 @@ mod schema;
 mod spec;
 mod terminal;
 
-pub use check::check;
+pub use check::{Changes, check, check_changes};
 pub use drive::run;
-pub use inputs::{Input, Kind, Workload};
+pub use inputs::{Input, Kind, Stream, Workload};
 pub use load::load;
-pub use rates::{Rate, rates};
+pub use rates::{Rate, rates, rates_of_users};
 pub use schema::schema;
 pub use spec::{SUBSCRIBERS_OF_SCALE, Spec, SpecError};
 pub use terminal::Terminal;

@@ -12,7 +12,7 @@ pub(super) const TYPES: u64 = 4;
 /// The longest that calls are forwarded, in hours.
 pub(super) const LONGEST: u64 = 8;
 
-/// Streams of random numbers; those of inputs start with 1.
+/// Streams of random numbers; those of inputs start with 1, those of users with 4.
 const SHAPE: u64 = 2;
 const VALUES: u64 = 3;
 

@@ -20,11 +20,14 @@
 //! one subscriber had the same end. A rate may be off by 4.5 such deviations: a run in 150,000 is, if
 //! nothing is wrong.
 
-use super::inputs::{Kind, Workload};
+use super::inputs::{Kind, Stream, Workload};
+use super::spec::{Spec, SpecError};
 use crate::terminals::Measured;
 
 /// Deviations that a rate may be off by.
 const DEVIATIONS: f64 = 4.5;
+/// Percent that a rate of users may be off by in any case, but where all have to succeed.
+const LEAST_PERCENT: f64 = 1.0;
 
 /// The successes of one kind of transaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +45,15 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// A rate, where tries go to subscribers as `crowding` says: the sum of the squares of their shares.
+    fn new(kind: Kind, tries: u64, succeeded: u64, crowding: f64) -> Self {
+        let expected_percent = expected_percent(kind);
+        let p = (expected_percent.0 + expected_percent.1) / 200.0;
+        let deviation = (p * (1.0 - p) * crowding).sqrt();
+        let tolerance_percent = DEVIATIONS * deviation * 100.0;
+        Self { kind, tries, succeeded, expected_percent, tolerance_percent }
+    }
+
     /// The rate in percent; of no tries none.
     #[must_use]
     pub fn percent(&self) -> Option<f64> {
@@ -78,13 +90,41 @@ pub fn rates(runs: &[(&Workload, &Measured)]) -> Vec<Rate> {
         };
         let succeeded = sum(Measured::committed);
         let tries = succeeded + sum(|measured, kind| measured.failed[kind]);
-        let expected_percent = expected_percent(kind);
-        let p = (expected_percent.0 + expected_percent.1) / 200.0;
-        let deviation = (p * (1.0 - p) * crowding(runs, kind)).sqrt();
-        let tolerance_percent = DEVIATIONS * deviation * 100.0;
-        Rate { kind, tries, succeeded, expected_percent, tolerance_percent }
+        Rate::new(kind, tries, succeeded, crowding(runs, kind))
     };
     Kind::ALL.map(rate).into()
+}
+
+/// The rates of users who have entered so many transactions each, of which so many of each kind
+/// succeeded. A rate may be off by a percent, or by more where so few tries allow it. A user who was
+/// killed may have counted a success and not yet the transaction; so no kind has more of them.
+///
+/// # Errors
+/// The specification cannot be run.
+pub fn rates_of_users(
+    spec: &Spec,
+    users: impl IntoIterator<Item = (Stream, u64)>,
+    succeeded: &[u64; Kind::ALL.len()],
+) -> Result<Vec<Rate>, SpecError> {
+    spec.validate()?;
+    let subscribers = spec.subscribers as usize + 1;
+    let mut tries = Kind::ALL.map(|_| vec![0_u32; subscribers]);
+    for (stream, entered) in users {
+        // Streams have no end, and nobody enters more than fit in memory.
+        for input in stream.take(usize::try_from(entered).unwrap_or(usize::MAX)) {
+            tries[input.kind() as usize][input.subscriber() as usize] += 1;
+        }
+    }
+    let rate = |kind: Kind| {
+        let of = &tries[kind as usize];
+        let all: u64 = of.iter().map(|&tries| u64::from(tries)).sum();
+        let share = |&tries: &u32| (f64::from(tries) / all.max(1) as f64).powi(2);
+        let succeeded = succeeded[kind as usize].min(all);
+        let rate = Rate::new(kind, all, succeeded, of.iter().map(share).sum());
+        let least = if rate.tolerance_percent == 0.0 { 0.0 } else { LEAST_PERCENT };
+        Rate { tolerance_percent: rate.tolerance_percent.max(least), ..rate }
+    };
+    Ok(Kind::ALL.map(rate).into())
 }
 
 /// The sum over the subscribers of the square of their share of the tries.
@@ -137,6 +177,30 @@ mod tests {
         let (low, high) = expected_percent(Kind::GetNewDestination);
         assert!((fresh - low).abs() < 1e-5, "{fresh}");
         assert!((settled - high).abs() < 1e-5, "{settled}");
+    }
+
+    #[test]
+    fn what_users_have_tried_follows_from_their_streams() {
+        let spec = Spec { subscribers: 5000, ..Spec::default() };
+        let users = || (0..2).map(|user| (Stream::new(&spec, 0, user, 0).expect("valid"), 20_000));
+        let mut tries = [0; 7];
+        for (stream, entered) in users() {
+            stream.take(entered as usize).for_each(|input| tries[input.kind() as usize] += 1);
+        }
+        let share = |kind: Kind| expected_percent(kind).0 / 100.0;
+        let right = Kind::ALL.map(|kind| (tries[kind as usize] as f64 * share(kind)) as u64);
+        let rates = rates_of_users(&spec, users(), &right).expect("valid");
+        for (rate, kind) in rates.iter().zip(Kind::ALL) {
+            assert_eq!((rate.kind, rate.tries), (kind, tries[kind as usize]));
+            assert!(rate.holds(), "{rate:?}");
+        }
+        assert!(rates[Kind::GetAccessData as usize].tolerance_percent < 5.0);
+        // Reads that all find something are as wrong as writes that do not all succeed.
+        let wrong = rates_of_users(&spec, users(), &tries).expect("valid");
+        assert!(!wrong[Kind::GetAccessData as usize].holds());
+        let one_less = right.map(|count| count - 1);
+        let wrong = rates_of_users(&spec, users(), &one_less).expect("valid");
+        assert!(!wrong[Kind::UpdateLocation as usize].holds());
     }
 
     fn rate(succeeded: u64) -> Rate {

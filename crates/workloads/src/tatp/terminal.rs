@@ -60,6 +60,23 @@ impl<'a, E: Environment> Terminal<'a, E> {
         Self::at(database, Seat::take(database, partition, false)?, workload, partition)
     }
 
+    /// Takes a place at a partition for transactions that are not known before: see
+    /// [`Terminal::submit`]. If it is `alone`, the partition is its own, as with [`Terminal::new`].
+    ///
+    /// # Errors
+    /// The database has no TATP tables.
+    ///
+    /// # Panics
+    /// There is no such partition.
+    pub fn of_user(
+        database: &'a Database<E>,
+        partition: usize,
+        alone: bool,
+    ) -> Result<Self, Error> {
+        let (seat, tables) = (Seat::take(database, partition, alone)?, Tables::of(database)?);
+        Ok(Self { seat, inputs: &[], tables, row: Row::new() })
+    }
+
     /// A terminal at this seat.
     pub(super) fn at(
         database: &Database<E>,
@@ -79,7 +96,22 @@ impl<'a, E: Environment> Terminal<'a, E> {
     /// # Panics
     /// There is no such transaction.
     pub fn run(&mut self, number: usize) -> Result<Outcome, Error> {
-        let input = self.inputs[number];
+        self.submit(self.inputs[number])
+    }
+
+    /// Runs of its transactions after their first ones, and those whose time was over in a conflict and
+    /// that were entered again.
+    #[must_use]
+    pub fn retries_and_conflicts(&self) -> (u64, u64) {
+        let Tries { retries, conflicts } = self.seat.tries();
+        (retries, conflicts)
+    }
+
+    /// Runs a transaction.
+    ///
+    /// # Errors
+    /// The database's; nothing of the transaction is left then.
+    pub fn submit(&mut self, input: Input) -> Result<Outcome, Error> {
         let Self { seat, tables, row, .. } = self;
         match input.kind {
             Kind::GetSubscriberData => {
