@@ -294,6 +294,22 @@ function chartsOf(id, rows) {
     case "P3-F12":
       return panels(of("throughput"), [], (part, dark) =>
         lines(part, { dark, xTitle: "% of reads", yTitle: "transactions a second", logX: false, logY: false, format: "d" }));
+    case "P4-F8": {
+      const course = of("throughput of 100 ms").map((row) => ({ ...row, panel: "" }));
+      const sized = (metric, yTitle) => ({
+        title: metric, rows: of(metric),
+        make: (dark) => lines(of(metric), { dark, xTitle: "subscribers", yTitle, logX: false, logY: false }),
+      });
+      return [
+        { title: "course", rows: course, make: (dark) => lines(course, { dark, xTitle: "seconds", yTitle: "transactions a second", logX: false, logY: false, format: "d" }) },
+        sized("recovery area", "transactions"), sized("recovery delta", "seconds"),
+      ].filter((chart) => chart.rows.length > 0);
+    }
+    case "P4-F9": case "P4-F10":
+      return distinct(rows.filter((row) => row.panel !== "counts"), (row) => row.metric).map((metric) => ({
+        title: metric, rows: of(metric),
+        make: (dark) => lines(of(metric).map((row) => ({ ...row, series: row.panel || "sofort" })), { dark, xTitle: "% of the indexes in persistent memory", yTitle: of(metric)[0].unit, logX: false, logY: false, format: "d" }),
+      }));
     case "PEERS-MIX": {
       const sizes = distinct(rows, (row) => row.panel);
       const size = sizes.includes("200000") ? "200000" : sizes[sizes.length - 1];

@@ -393,12 +393,14 @@ if (peers) {
 const tested = claims();
 const figures = experiments("figures", "The paper's figures", "P1", [DATA.paper_points.length ? "Each plot in our setting, and in the paper's." : "", DATA.authors ? "Beside it what the authors published." : ""].filter(Boolean).join(" ") || null);
 const slotted = experiments("p3", "The figures of P3", "P3", "Slotted pages in persistent memory: FAST, FASH and NVWAL.");
+const crossed = experiments("p4", "The figures of P4", "P4", "A column store whose transactions go on after a crash: TATP across a kill.");
 facts();
 contents([
   ["choose", "What to choose"], peers ? ["peers", "Against others"] : null, tested ? ["claims", "Claims"] : null,
   figures ? ["figures", "Figures"] : null,
   ...DATA.experiments.filter((entry) => figures && entry.id.startsWith("P1") && document.getElementById(entry.id)).map((entry) => [entry.id, entry.id.slice(3)]),
   slotted ? ["p3", "Figures of P3"] : null,
+  crossed ? ["p4", "Figures of P4"] : null,
   ["host", "How it was measured"],
 ].filter(Boolean));
 document.getElementById("bottom").append(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use peers::PeerKind;
 use perdura::{Domain, EngineKind, medium_of};
 use serde::{Deserialize, Serialize};
-use workloads::{tpcc, ycsb};
+use workloads::{tatp, tpcc, ycsb};
 
 use crate::error::LabError;
 use crate::room::Room;
@@ -58,6 +58,48 @@ pub struct Reopened {
     pub wrong: u64,
 }
 
+/// TATP on SOFORT across a kill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crossing {
+    /// The population and the seed; transactions have no end.
+    pub spec: tatp::Spec,
+    /// Users.
+    pub users: usize,
+    /// Indexes that a kill took are built before the first transaction, and not beside transactions.
+    pub first: bool,
+    /// Samples of 100 ms before the kill.
+    pub before: u32,
+    /// Samples behind it.
+    pub after: u32,
+}
+
+/// The figures of a run across a kill, as P4 5 defines them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Crossed {
+    /// The throughput of each sample.
+    pub throughputs_txn_s: Vec<f64>,
+    /// The throughput before the kill.
+    pub throughput_txn_s: f64,
+    /// From the kill until that is reached again, exact to a sample; `None` if the run ended before.
+    pub delta_s: Option<f64>,
+    /// The transactions that were not committed meanwhile; up to the end if that came before.
+    pub area_txns: f64,
+    /// The mean response time meanwhile.
+    pub response_mean_us: Option<f64>,
+    /// The largest mean of a sample meanwhile.
+    pub response_peak_us: Option<f64>,
+    /// The mean response time before the kill.
+    pub before_mean_us: Option<f64>,
+    /// From the kill until all indexes were built; `None` if the run ended before.
+    pub built_s: Option<f64>,
+    /// From the start of the open call to the first answer.
+    pub first_answer_ms: Option<f64>,
+    /// From the start of the open call to the first commit of a change.
+    pub first_commit_ms: Option<f64>,
+    /// Acknowledged changes that are lost, rows that nobody inserted, and checks that do not hold.
+    pub wrong: u64,
+}
+
 /// Starts processes, kills them with SIGKILL, and looks at what they leave.
 pub trait Launcher {
     /// Runs a workload in a process, with the commits and the nodes of a setting, kills it after the
@@ -72,6 +114,15 @@ pub trait Launcher {
         setting: Setting,
         directory: &Path,
     ) -> Result<Reopened, String>;
+
+    /// Runs TATP in a process that is killed in the middle, and goes on in another one. `directory` is
+    /// empty.
+    ///
+    /// # Errors
+    /// Why it did not work, in words; of a launcher that has no such processes always.
+    fn outage(&self, _: &Crossing, _: &Path) -> Result<Crossed, String> {
+        Err("it has no process of users".into())
+    }
 }
 
 /// Is told what is being done.

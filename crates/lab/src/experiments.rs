@@ -92,6 +92,15 @@ experiments! {
     "P3-F12", "Slotted pages: reads and inserts",
         "Throughput at 1.2 us by the share of transactions that read.",
         "5, Figure 12", Slotted;
+    "P4-F8", "SOFORT: recovery of TATP",
+        "A process of two users is killed in the middle, and another one goes on. Recovery delta: from the kill until 95% of the throughput before are reached again; recovery area: the transactions that were not committed meanwhile. `first` builds all indexes before the first transaction, the others beside transactions; in per cent the share of indexes in persistent memory.",
+        "5, Figure 8", Outage;
+    "P4-F9", "SOFORT: throughput and recovery area",
+        "By the share of indexes in persistent memory. Throughput is computed for persistent memory of several latencies, and native beside.",
+        "5, Figure 9", Outage;
+    "P4-F10", "SOFORT: response time during recovery",
+        "Its mean from the kill until the throughput is what it was, the largest mean of 100 ms, and the mean before the kill; by the share of indexes in persistent memory.",
+        "5, Figure 10", Outage;
     "PEERS-MIX", "Engines and what a user would pick instead",
         "One thread, durable commits, low skew, contestants taking turns up to a million tuples: throughput, and the latency to durability that one transaction in a hundred exceeds.",
         "", Peers;
@@ -130,7 +139,7 @@ pub fn named(names: &[String]) -> Result<Vec<&'static Experiment>, LabError> {
         }
         if !found {
             let ids: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
-            let known = format!("P1, P3, PEERS, all, {}", ids.join(", "));
+            let known = format!("P1, P3, P4, PEERS, all, {}", ids.join(", "));
             return Err(LabError::UnknownExperiment { given: name, known });
         }
     }
@@ -159,6 +168,7 @@ mod tests {
         assert_eq!(names(&["P1-F1"]).expect("known"), ["P1-F1"]);
         assert_eq!(names(&["P1"]).expect("known").len(), 14);
         assert_eq!(names(&["p3"]).expect("known").len(), 6);
+        assert_eq!(names(&["P4"]).expect("known"), ["P4-F8", "P4-F9", "P4-F10"]);
         assert_eq!(names(&["all"]).expect("known").len(), EXPERIMENTS.len());
         let error = names(&["P1-F99"]).expect_err("unknown").to_string();
         assert!(error.contains("P1-F99") && error.contains("P1-F16"), "{error}");

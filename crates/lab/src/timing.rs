@@ -1,9 +1,9 @@
 //! The way from counts and native times to points: what the emulation says of a run.
 
-use perdura::{EngineKind, Options};
+use perdura::{Database, EngineKind, Options, Schema};
 use serde::{Deserialize, Serialize};
 use workloads::ycsb::{self, Workload};
-use workloads::{Commit, PerduraStore, RunOptions, tpcc};
+use workloads::{Commit, PerduraStore, RunError, RunOptions};
 
 use crate::bench::Bench;
 use crate::emulation::{
@@ -168,58 +168,60 @@ impl Drop for EmulatedStore {
     }
 }
 
-/// A TPC-C database in emulated memory.
-pub(crate) struct EmulatedShop {
+/// A database in emulated memory whose transactions are entered at terminals.
+pub(crate) struct EmulatedDatabase {
     meter: Meter,
     /// `None` only while it is dropped.
-    database: Option<perdura::Database<Emulation>>,
+    database: Option<Database<Emulation>>,
     name: &'static str,
-    commit: Commit,
 }
 
-impl EmulatedShop {
-    /// Creates and populates it. `options` say how commits are grouped, if `commit` says that they
-    /// are.
+impl EmulatedDatabase {
+    /// Creates it, and has it populated.
     ///
     /// # Errors
     /// It cannot be made.
     pub(crate) fn load(
-        engine: EngineKind,
         options: &Options,
-        commit: Commit,
+        engine: EngineKind,
         cache_bytes: u64,
-        spec: &tpcc::Spec,
+        schema: &Schema,
+        populate: impl FnOnce(&Database<Emulation>) -> Result<(), RunError>,
     ) -> Result<Self, LabError> {
         let name = engine.name();
         let failed = LabError::measuring(name);
         let meter = meter(cache_bytes);
         let nvm = Nvm::new(&meter, LIMIT_BYTES).map_err(|error| failed(&error))?;
-        let options = options.clone().engine(engine).partitions(spec.partitions as u32);
-        let database = nvm.create(&tpcc::schema(), &options).map_err(|error| failed(&error))?;
-        let shop = Self { meter, database: Some(database), name, commit };
-        tpcc::load(shop.database(), spec, 1, &()).map_err(|error| failed(&error))?;
-        shop.database().checkpoint().map_err(|error| failed(&error))?;
-        Ok(shop)
+        let options = options.clone().engine(engine);
+        let database = nvm.create(schema, &options).map_err(|error| failed(&error))?;
+        let made = Self { meter, database: Some(database), name };
+        populate(made.database()).map_err(|error| failed(&error))?;
+        made.database().checkpoint().map_err(|error| failed(&error))?;
+        Ok(made)
     }
 
-    fn database(&self) -> &perdura::Database<Emulation> {
+    fn database(&self) -> &Database<Emulation> {
         self.database.as_ref().expect("it is there until it is dropped")
     }
 
-    /// Counts a run of a workload, which leaves no trace in the database.
+    /// Counts what `run` does, which leaves no trace in the database.
     ///
     /// # Errors
-    /// The run failed.
-    pub(crate) fn count(&self, workload: &tpcc::Workload) -> Result<Counted, LabError> {
+    /// It failed.
+    pub(crate) fn count(
+        &self,
+        run: impl FnOnce(&Database<Emulation>, &RunOptions) -> Result<(), RunError>,
+        commit: Commit,
+    ) -> Result<Counted, LabError> {
         count_in_child(self.name, &self.meter, || {
-            let run = tpcc::run(self.database(), workload, &one_worker(self.commit), &());
-            run.map(|_| ()).map_err(|error| error.to_string())
+            run(self.database(), &one_worker(commit)).map_err(|error| error.to_string())
         })
     }
 }
 
-impl Drop for EmulatedShop {
+impl Drop for EmulatedDatabase {
     fn drop(&mut self) {
+        // Nothing of it outlives the process: there is nothing to close.
         if let Some(database) = self.database.take() {
             database.abandon();
         }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use lab::bench::{Contestant, Killed, Launcher, Reopened};
+use lab::bench::{Contestant, Crossed, Crossing, Killed, Launcher, Reopened};
 use lab::setting::Setting;
-use perdura::Background;
+use perdura::{Background, Domain, EngineKind};
 use workloads::Commit;
 
+use crate::bench::outage::{Outage, Rebuild, Sample};
 use crate::contestant;
 use crate::failure::Failure;
 use crate::job::Job;
@@ -48,10 +49,7 @@ impl Launcher for Kills {
             job: &job,
             directory,
         };
-        let outcome = kill.run(&mut Bar::silent()).map_err(|failure| match failure {
-            Failure::Failed(why) | Failure::Usage(why) => why,
-            Failure::Found | Failure::PipeClosed => "it ended unexpectedly".into(),
-        })?;
+        let outcome = kill.run(&mut Bar::silent()).map_err(in_words)?;
         let found = outcome.found;
         Ok(Reopened {
             open_ms: found.open_ms,
@@ -60,5 +58,42 @@ impl Launcher for Kills {
             recovered: found.recovered.map(|recovered| recovered.undone + recovered.redone),
             wrong: found.lost + found.surplus + found.wrong.len() as u64,
         })
+    }
+
+    fn outage(&self, crossing: &Crossing, directory: &Path) -> Result<Crossed, String> {
+        let outage = Outage {
+            kind: EngineKind::Sofort,
+            domain: Some(Domain::Adr),
+            spec: &crossing.spec,
+            users: crossing.users,
+            rebuild: if crossing.first { Rebuild::First } else { Rebuild::Background },
+            background: Background::Thread,
+            before: crossing.before,
+            after: crossing.after,
+            directory,
+        };
+        let ended = outage.run(&mut Bar::silent()).map_err(in_words)?;
+        let (curve, recovery) = (&ended.curve, ended.curve.recovery());
+        Ok(Crossed {
+            throughputs_txn_s: curve.samples.iter().map(Sample::throughput_txn_s).collect(),
+            throughput_txn_s: curve.throughput_txn_s(),
+            delta_s: recovery.delta_s,
+            area_txns: recovery.area_txns,
+            response_mean_us: recovery.response_mean_us,
+            response_peak_us: recovery.response_peak_us,
+            before_mean_us: curve.steady_mean_us(),
+            built_s: recovery.built_s,
+            first_answer_ms: ended.first_answer_ms,
+            first_commit_ms: ended.first_commit_ms,
+            wrong: ended.wrong(),
+        })
+    }
+}
+
+/// A failure in words.
+fn in_words(failure: Failure) -> String {
+    match failure {
+        Failure::Failed(why) | Failure::Usage(why) => why,
+        Failure::Found | Failure::PipeClosed => "it ended unexpectedly".into(),
     }
 }

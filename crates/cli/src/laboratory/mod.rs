@@ -113,6 +113,6 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
         .collect();
     let head = ["id", "measured by", "in the paper", "what"].map(str::to_owned);
     let text = table(&head, &rows, 4)
-        + "\nExperiments that are measured by the same study are done together. `P1`, `P3` and `PEERS` name all of these.\n";
+        + "\nExperiments that are measured by the same study are done together. `P1`, `P3`, `P4` and `PEERS` name all of these.\n";
     report(&text, &all, args.json.as_ref())
 }

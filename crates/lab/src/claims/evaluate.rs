@@ -223,6 +223,9 @@ fn split(
                 !ratio || !((low > 1.0 && value <= 1.0) || (high < 1.0 && value >= 1.0))
             };
             (Box::new(move |value| range.contains(&value) && side(value)), what)
+        } else if let Some(range) = claim.accepted_loss(tolerance) {
+            let what = format!("within {} to {}", number(*range.start()), number(*range.end()));
+            (Box::new(move |value| range.contains(&value)), what)
         } else if let Some(bound) = claim.below {
             (Box::new(move |value| value < bound), format!("below {bound}"))
         } else if let Some(bound) = claim.at_least {

@@ -31,6 +31,9 @@ const P1: &str = include_str!("../../claims/p1.toml");
 /// The claims of P3.
 const P3: &str = include_str!("../../claims/p3.toml");
 
+/// The claims of P4.
+const P4: &str = include_str!("../../claims/p4.toml");
+
 /// Perdura's own targets.
 const TARGETS: &str = include_str!("../../claims/targets.toml");
 
@@ -116,6 +119,8 @@ pub struct Claim {
     pub of: Of,
     /// The paper's range.
     pub paper: Option<(f64, f64)>,
+    /// The range of the share by which each ratio is below 1.
+    pub loss: Option<(f64, f64)>,
     /// Each value is above 1.
     #[serde(default)]
     pub most: bool,
@@ -172,6 +177,14 @@ impl Claim {
                 format!("{low}-{high}{unit}")
             };
         }
+        if let Some((low, high)) = self.loss {
+            let percent = |share: f64| (share * 1000.0).round() / 10.0;
+            let (low, high) = (percent(low), percent(high));
+            return match low == high {
+                true => format!("-{low}%"),
+                false => format!("-{low}% to -{high}%"),
+            };
+        }
         let unit = if self.pairs.is_empty() { "" } else { "x" };
         for (what, bound) in
             [("below", self.below), ("at least", self.at_least), ("at most", self.at_most)]
@@ -190,6 +203,11 @@ impl Claim {
     /// The range in which a ratio counts as reproduced.
     fn accepted(&self, tolerance: f64) -> Option<RangeInclusive<f64>> {
         self.paper.map(|(low, high)| low * (1.0 - tolerance)..=high * (1.0 + tolerance))
+    }
+
+    /// The range in which a ratio counts as the loss that the paper names.
+    fn accepted_loss(&self, tolerance: f64) -> Option<RangeInclusive<f64>> {
+        self.loss.map(|(low, high)| 1.0 - high * (1.0 + tolerance)..=1.0 - low * (1.0 - tolerance))
     }
 
     /// Returns true if it is about all that there is of something, and not about what it names.
@@ -216,7 +234,7 @@ impl Claim {
 /// # Errors
 /// The data cannot be read: a bug of ours that a test finds.
 pub fn claims() -> Result<Vec<Claim>, LabError> {
-    Ok([read(P1)?, read(P3)?].concat())
+    Ok([read(P1)?, read(P3)?, read(P4)?].concat())
 }
 
 /// Perdura's own targets, written in the same way.

@@ -28,6 +28,7 @@ fn every_claim_can_be_read_and_asks_for_one_thing() {
     for claim in &all {
         let asks = [
             claim.paper.is_some(),
+            claim.loss.is_some(),
             claim.most,
             claim.below.is_some(),
             claim.at_least.is_some(),
@@ -425,5 +426,24 @@ fn a_target_may_be_met_exactly() {
         ("at_most=1.9", Verdict::NotReproduced),
     ] {
         assert_eq!(verdict(&claim(&format!("{ratio}{question}")), &points), expected, "{question}");
+    }
+}
+
+#[test]
+fn a_loss_is_tested_as_a_loss() {
+    let question =
+        "metric='throughput'\nx=['a']\npairs=[[{series='a'},{series='b'}]]\nloss=[0.16, 0.16]";
+    let claim = claim(question);
+    assert_eq!(claim.paper_value(), "-16%");
+    // A quarter of 16% is 4%.
+    for (left, expected) in [
+        (0.81, Verdict::Reproduced),
+        (0.87, Verdict::Reproduced),
+        (0.79, Verdict::NotReproduced),
+        (0.89, Verdict::NotReproduced),
+        (1.2, Verdict::NotReproduced),
+    ] {
+        let points = [point("E", "a", "", "a", left), point("E", "b", "", "a", 1.0)];
+        assert_eq!(verdict(&claim, &points), expected, "{left}");
     }
 }

@@ -35,6 +35,7 @@ impl Report {
         claimed(&mut text, &self.claims, &self.papers, &self.follows);
         compared(&mut text, &data, "P1", "The paper's figures");
         compared(&mut text, &data, "P3", "The figures of P3");
+        compared(&mut text, &data, "P4", "The figures of P4");
         text
     }
 }

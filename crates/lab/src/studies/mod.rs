@@ -8,7 +8,7 @@
 //! - A cell is what is measured and saved at once. Its configuration says all that its counts depend
 //!   on; the same configuration and seed give the same counts, bit for bit, whatever ran before.
 //! - What is for P1 is measured in both settings, but the bandwidth, which the paper's is made of. What is
-//!   for P3 has one setting, which is P3's.
+//!   for P3 and P4 has one setting.
 //! - Cells of a stage share what is expensive to set up; a stage with no missing cell sets up
 //!   nothing.
 
@@ -18,10 +18,12 @@ mod churn;
 mod footprint;
 mod native;
 mod nodes;
+mod outage;
 mod peers;
 mod recovery;
 mod settings;
 mod slotted;
+mod steady;
 mod threads;
 mod tpcc;
 mod ycsb;
@@ -119,11 +121,13 @@ pub enum Study {
     Churn,
     /// P3's inserts on slotted pages.
     Slotted,
+    /// TATP across a kill.
+    Outage,
 }
 
 impl Study {
     /// All of them, in the order in which they are done.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Bandwidth,
         Self::Bytes,
         Self::Recovery,
@@ -132,6 +136,7 @@ impl Study {
         Self::Ycsb,
         Self::Nodes,
         Self::Slotted,
+        Self::Outage,
         Self::Reopening,
         Self::Churn,
         Self::Threads,
@@ -154,6 +159,7 @@ impl Study {
             Self::Threads => "threads",
             Self::Churn => "churn",
             Self::Slotted => "slotted",
+            Self::Outage => "outage",
         }
     }
 
@@ -173,6 +179,9 @@ impl Study {
             Self::Threads => threads::stages(sizes),
             Self::Churn => churn::stages(sizes),
             Self::Slotted => slotted::stages(sizes),
+            Self::Outage => {
+                outage::stages(sizes).into_iter().chain(steady::stages(sizes)).collect()
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::point::Point;
 use crate::room::Takes;
 use crate::scale::{EngineSizes, Sizes};
 use crate::setting::Setting;
-use crate::timing::{self, EmulatedShop, LATENCIES, Times};
+use crate::timing::{self, EmulatedDatabase, LATENCIES, Times};
 
 struct TpccStage {
     engine: EngineKind,
@@ -74,8 +74,14 @@ impl Stage for TpccStage {
         bench.watch.phase(&format!("TPC-C {engine}: emulated"));
         let options = self.setting.on(engine, self.sizes.on(Options::new()));
         let commit = self.setting.commit(engine);
-        let shop = EmulatedShop::load(engine, &options, commit, self.cache_bytes, &spec)?;
-        let counted = shop.count(&pieces[0])?;
+        let options = options.partitions(spec.partitions as u32);
+        let schema = tpcc::schema();
+        let shop =
+            EmulatedDatabase::load(&options, engine, self.cache_bytes, &schema, |database| {
+                tpcc::load(database, &spec, 1, &())
+            })?;
+        let counted = shop
+            .count(|database, how| tpcc::run(database, &pieces[0], how, &()).map(|_| ()), commit)?;
         drop(shop);
 
         let txns = spec.transactions;

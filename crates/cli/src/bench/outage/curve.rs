@@ -110,6 +110,11 @@ impl Curve {
         }
     }
 
+    /// Their mean before the kill.
+    pub(crate) fn steady_mean_us(&self) -> Option<f64> {
+        sum(self.steady().iter().map(|sample| &sample.responses)).mean_us()
+    }
+
     /// The response times before the kill.
     pub(crate) fn latency_us(&self) -> LatencyUs {
         let responses = sum(self.steady().iter().map(|sample| &sample.responses));

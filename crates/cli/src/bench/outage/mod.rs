@@ -91,6 +91,16 @@ pub(crate) struct Ended {
     found: Found,
 }
 
+impl Ended {
+    /// The number of things that should not be. Rates of success of a short run are judged by their own
+    /// tolerance.
+    pub(crate) fn wrong(&self) -> u64 {
+        let checks = self.found.checks.iter().filter(|(_, _, violation)| violation.is_some());
+        let rates = self.rates.iter().filter(|rate| !rate.holds());
+        self.found.lost + self.found.surplus + (checks.count() + rates.count()) as u64
+    }
+}
+
 /// A process with its counters, as its parent sees them.
 struct Running {
     child: Guarded,
