@@ -350,7 +350,8 @@ mod tests {
             Point::of("P1-T3", engine, "insert").measured("measured over model", "x", &[1.0])
         };
         let some = tell(&engines.map(written));
-        let of_papers = |line: &&str| line.starts_with("| P1-") || line.starts_with("| P3-");
+        let papers = ["| P1-", "| P3-", "| P4-"];
+        let of_papers = |line: &&str| papers.iter().any(|paper| line.starts_with(paper));
         assert_eq!(some.lines().filter(of_papers).count(), all.len());
         let counts = "In our setting 1 reproduced, 0 not reproduced, ";
         assert!(some.contains(counts) && some.contains("\n\nWhat follows.\n\n"), "{some}");
