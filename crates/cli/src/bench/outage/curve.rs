@@ -76,7 +76,7 @@ impl Curve {
     pub(crate) fn steady(&self) -> Vec<&Sample> {
         let before = || self.samples.iter().filter(|sample| !sample.is_after);
         // Not the kill: it may come later than it should.
-        let end_s = before().last().map_or(0.0, |last| last.end_s);
+        let end_s = before().next_back().map_or(0.0, |last| last.end_s);
         before().filter(|sample| sample.end_s - sample.seconds / 2.0 > end_s / 3.0).collect()
     }
 
