@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use pm::{Memory, Off};
+use pm::{Bad, Memory, Off};
 
 use crate::Result;
 use crate::array::Shape;
@@ -36,6 +36,10 @@ impl Ids {
         waiting: &Waiting,
     ) -> Result<Self> {
         let reserved = memory.load(at, Acquire)?;
+        // Each takes a byte at least.
+        if reserved > memory.len() {
+            return Err(Bad::Damaged { what: "number of an array's elements", at: at.get() }.into());
+        }
         let next = Next { next: reserved.max(skipped), reserved };
         let next = Latch::new(next, waiting);
         Ok(Self { at, reserve: u64::from(reserve), next, opened: reserved })

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::latch::Waiting;
 use crate::layout::{Header, MOST_OPENINGS};
 use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED};
-use crate::stamps::mark;
+use crate::stamps::{MOST_SEQUENCE, mark};
 use crate::store::{InFlight, Recovered, Shared, TxId};
 
 /// The end of a slot's transaction, as a crash left it.
@@ -90,6 +90,9 @@ fn look_at<M: Memory>(
 ) -> Result<Found> {
     let mark = mark(slot, header.sequence);
     let at = shared.slots.line(slot).start;
+    if header.sequence > MOST_SEQUENCE {
+        return Err(Bad::Damaged { what: "sequence of a transaction slot", at }.into());
+    }
     let (state, named) = (header.state & 0x7f, header.state & NAMED != 0);
     let most = match state {
         FREE | ABORTED => return Ok(Found::Over),

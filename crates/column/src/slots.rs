@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use heap::{Lane, Purpose};
-use pm::{Bad, LineSet, Memory, Off, Range};
+use pm::{Bad, LINE_BYTES, LineSet, Memory, Off, Range};
 use zerocopy::IntoBytes;
 
 use crate::Result;
@@ -87,6 +87,9 @@ pub(crate) struct Slots<M> {
 impl<M: Memory> Slots<M> {
     pub(crate) fn open(memory: &M, at: u64, count: u32, waiting: &Waiting) -> Result<Self> {
         pm::checked_range(Range::new(at, u64::from(count) * SLOT_BYTES), memory.len())?;
+        if !at.is_multiple_of(LINE_BYTES) {
+            return Err(Bad::Damaged { what: "place of the transaction slots", at }.into());
+        }
         Ok(Self {
             memory: memory.clone(),
             at,
