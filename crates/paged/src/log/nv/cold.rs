@@ -12,7 +12,7 @@
 //! | magic  | version | stamp | record | record |           as in the log, filled up to eight bytes
 //! +--------+---------+-------+--------+--------+-- - - - -
 //! ```
-//! What a program that died before its sync has left here may be in the caches alone, or partly on the
+//! Records that a program that died before its sync has left here may lie in the caches alone, or partly on the
 //! medium. So what is found counts by the log's head, which is moved after the sync:
 //! - A record before the head, that an open transaction needs, is durable: the head has passed it.
 //! - From the head on the ring has every record. The first such record, or the first that is not sound,
@@ -133,7 +133,7 @@ impl<F: Files> ColdFile<F> {
         Ok(None)
     }
 
-    /// What was found in the file and is not known to be durable, and the place where it begins.
+    /// The bytes that were found in the file and are not known to be durable, and the place where it begins.
     fn found(&self) -> Result<(u64, Vec<u8>)> {
         let from = self.synced.max(FILE_HEADER_BYTES);
         let mut bytes = vec![0; (self.end - from) as usize];
