@@ -83,9 +83,8 @@ pub use engines::Isolation;
 ///
 /// ```
 /// # use perdura::*;
-/// for kind in EngineKind::ALL {
-///     assert_eq!(kind.traits().unfinished, Unfinished::Undone);
-/// }
+/// assert_eq!(EngineKind::NvmInp.traits().unfinished, Unfinished::Undone);
+/// assert_eq!(EngineKind::Sofort.traits().unfinished, Unfinished::Continued);
 /// ```
 #[doc(inline)]
 pub use engines::Unfinished;
