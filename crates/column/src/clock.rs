@@ -34,9 +34,14 @@ impl Clock {
 
     /// Publishes a number, when all before it are.
     pub(crate) fn publish(&self, number: u64) {
+        self.wait_before(number);
+        self.published.store(number, Release);
+    }
+
+    /// Waits until all numbers before a number that was taken are published.
+    pub(crate) fn wait_before(&self, number: u64) {
         while self.published.load(Acquire) != number - 1 {
             self.waiting.pause();
         }
-        self.published.store(number, Release);
     }
 }

@@ -10,6 +10,14 @@ pub enum ColumnError {
     /// Another transaction has changed the row, and is open or has committed after this one began.
     #[error("another transaction has changed the row; run this one again")]
     Conflict,
+    /// Another transaction has changed what this serializable one has read, and has committed first.
+    #[error("another transaction has changed what this one has read; run this one again")]
+    Outdated,
+    /// A crash has cut off a serializable transaction, and what it has read is not known any more.
+    #[error(
+        "what the serializable transaction has read is not known any more: run it from its start, or roll it back"
+    )]
+    Forgotten,
     /// There is a row with this key.
     #[error("there is a row with this key")]
     DuplicateKey,

@@ -58,6 +58,11 @@ impl<T> Latch<T> {
         Self { inner: RwLock::new(value), waiting: waiting.clone() }
     }
 
+    /// A latch of something else, with the same way of waiting.
+    pub(crate) fn like<V>(&self, value: V) -> Latch<V> {
+        Latch::new(value, &self.waiting)
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
         let taken = self.waiting.until(|| self.inner.try_read());
         taken.unwrap_or_else(|| self.inner.read().unwrap_or_else(PoisonError::into_inner))

@@ -98,6 +98,13 @@ impl<M: Memory> Session<M> {
         self.open.is_none().then(|| Stay::new(&self.shared.epochs, &self.shared.clock))
     }
 
+    /// Notes a key that was sought, of a serializable transaction.
+    pub(crate) fn has_read(&self, table: usize, key: &Key<'_>) {
+        if let Some(reads) = self.open.as_ref().and_then(|open| open.reads.as_ref()) {
+            reads.write().add_key(table, key);
+        }
+    }
+
     /// The row with this key.
     ///
     /// # Errors
@@ -119,6 +126,7 @@ impl<M: Memory> Session<M> {
         let (table, key) = (self.shared.table(table)?, key.into());
         let _stay = self.stay();
         table.check_key(&key.values)?;
+        self.has_read(table.number, &key);
         let newest = self.shared.newest(table, &key)?;
         let seen = self.shared.seen(table, newest, &self.sight())?;
         seen.map(|row| table.fields(row, columns)).transpose()
@@ -143,15 +151,26 @@ impl<M: Memory> Session<M> {
         }
         let _stay = self.stay();
         let (sight, mut rest) = (self.sight(), Rest::default());
-        self.shared.for_each_key(table, index, range, |key, hint| {
+        let reads = self.open.as_ref().and_then(|open| open.reads.as_ref());
+        let read = reads.map(|reads| (reads, range.clone()));
+        let mut last = None;
+        let done = self.shared.for_each_key(table, index, range, |key, hint| {
             let seen = match index {
                 0 => self.shared.seen(table, hint, &sight)?,
                 _ => self.shared.seen_by_index(table, (index, key, hint), &sight, &mut rest)?,
             };
-            Ok(match seen {
+            let flow = match seen {
                 Some(row) => visit(table.fields(row, columns)?),
                 None => ControlFlow::Continue(()),
-            })
-        })
+            };
+            if read.is_some() && flow.is_break() {
+                last = Some(key.to_vec());
+            }
+            Ok(flow)
+        });
+        if let Some((reads, range)) = read {
+            reads.write().add_range(table.number, index, range, last);
+        }
+        done
     }
 }

@@ -24,7 +24,8 @@ use crate::Result;
 use crate::clock::Clock;
 use crate::latch::Waiting;
 use crate::layout::{Header, MOST_OPENINGS};
-use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED};
+use crate::serial::Kept;
+use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED, SERIAL, STATES};
 use crate::stamps::{MOST_SEQUENCE, mark};
 use crate::store::{InFlight, Recovered, Shared, TxId};
 
@@ -93,7 +94,7 @@ fn look_at<M: Memory>(
     if header.sequence > MOST_SEQUENCE {
         return Err(Bad::Damaged { what: "sequence of a transaction slot", at }.into());
     }
-    let (state, named) = (header.state & 0x7f, header.state & NAMED != 0);
+    let (state, named) = (header.state & STATES, header.state & NAMED != 0);
     let most = match state {
         FREE | ABORTED => return Ok(Found::Over),
         // Nobody has gone on with it.
@@ -183,7 +184,8 @@ fn keep<M: Memory>(
     }
     shared.recovered.insert(mark, rows);
     shared.epochs.keep(header.snapshot);
-    shared.slots.store_kept(slot, header.openings + 1);
+    let is_serial = header.state & STATES == ACTIVE && header.state & SERIAL != 0;
+    shared.slots.store_kept(slot, header.openings + 1, is_serial);
     shared.slots.set_open(slot, header.sequence);
     let name = shared.slots.name(slot, header.sequence)?;
     if !name.is_empty() {
@@ -191,7 +193,8 @@ fn keep<M: Memory>(
     }
     let openings = header.openings + 1;
     let snapshot = header.snapshot;
-    let found = InFlight { id: TxId(mark), name, statements, openings, snapshot };
+    let reads = if is_serial { Kept::Forgotten } else { Kept::None };
+    let found = InFlight { id: TxId(mark), name, statements, openings, snapshot, reads };
     shared.in_flight.write().insert(mark, found);
     Ok(())
 }

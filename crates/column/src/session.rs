@@ -13,8 +13,10 @@ use crate::collect::Dead;
 use crate::epoch::Stay;
 use crate::error::ColumnError;
 use crate::lag::{Lag, LagOf};
+use crate::latch::Latch;
 use crate::layout::MOST_NAME;
 use crate::replay::Replay;
+use crate::serial::{Kept, Reads};
 use crate::stamps::parts;
 use crate::store::{InFlight, Shared, TxId};
 use crate::version::Sight;
@@ -34,6 +36,8 @@ pub(crate) struct Open {
     pub(crate) openings: u64,
     /// The statements that are not compared yet, if the transaction is replayed.
     pub(crate) replay: Option<Replay>,
+    /// What it has read, if it is serializable.
+    pub(crate) reads: Option<Latch<Reads>>,
 }
 
 /// A session of a store; see the module's comment. One that is dropped aborts its transaction.
@@ -60,10 +64,17 @@ impl<M: Memory> Session<M> {
     pub(crate) fn resumed(shared: Arc<Shared<M>>, found: InFlight, replay: Option<Replay>) -> Self {
         let mut session = Self::new(shared);
         let (mark, slot) = (found.id.0, Some(parts(found.id.0).0));
-        let InFlight { name, statements, openings, snapshot, .. } = found;
+        let InFlight { name, statements, openings, snapshot, reads, .. } = found;
         let stay = Stay::again(&session.shared.epochs, snapshot);
+        // Whoever replays reads everything again.
+        let reads = match reads {
+            Kept::None => None,
+            Kept::Here(reads) if replay.is_none() => Some(reads),
+            Kept::Here(_) | Kept::Forgotten => Some(Reads::default()),
+        };
+        let reads = reads.map(|reads| session.shared.names.like(reads));
         session.open =
-            Some(Open { snapshot, stay, name, slot, mark, statements, openings, replay });
+            Some(Open { snapshot, stay, name, slot, mark, statements, openings, replay, reads });
         session
     }
 
@@ -81,6 +92,19 @@ impl<M: Memory> Session<M> {
     /// # Errors
     /// The session has a transaction; the name is taken, or too long.
     pub fn begin_named(&mut self, name: &[u8]) -> Result<()> {
+        self.begin_as(name, false)
+    }
+
+    /// Begins a serializable transaction, with or without a name: it commits only if nobody has changed
+    /// what it has read.
+    ///
+    /// # Errors
+    /// As [`Self::begin_named`].
+    pub fn begin_serializable(&mut self, name: &[u8]) -> Result<()> {
+        self.begin_as(name, true)
+    }
+
+    fn begin_as(&mut self, name: &[u8], is_serial: bool) -> Result<()> {
         if self.open.is_some() {
             return Err(ColumnError::State { what: "the session has a transaction" });
         }
@@ -101,6 +125,7 @@ impl<M: Memory> Session<M> {
             statements: 0,
             openings: 0,
             replay: None,
+            reads: is_serial.then(|| self.shared.names.like(Reads::default())),
         });
         Ok(())
     }
@@ -161,7 +186,8 @@ impl<M: Memory> Session<M> {
     ///
     /// # Errors
     /// There is no transaction; it is replayed and has not come to its last statement
-    /// ([`ColumnError::Diverged`]); the medium is not sound.
+    /// ([`ColumnError::Diverged`]); it is serializable, and what it has read has changed
+    /// ([`ColumnError::Outdated`]); the medium is not sound. It is open still, but for the last one.
     pub fn commit(&mut self) -> Result<u64> {
         if self.is_replaying() {
             return Err(ColumnError::Diverged);
@@ -170,6 +196,11 @@ impl<M: Memory> Session<M> {
         let mut done = 0;
         if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
             let number = self.shared.clock.take();
+            if let Err(error) = self.validate(&open, number) {
+                self.shared.clock.publish(number);
+                self.open = Some(open);
+                return Err(error);
+            }
             self.shared.slots.store_commit(slot, number, open.statements);
             self.lines.add(self.shared.slots.line(slot));
             self.fence();
@@ -184,6 +215,15 @@ impl<M: Memory> Session<M> {
         }
         self.shared.memory.healthy()?;
         Ok(done)
+    }
+
+    /// Checks that what a serializable transaction has read is what the commits before this number have
+    /// left (`serial`).
+    fn validate(&self, open: &Open, number: u64) -> Result<()> {
+        let Some(reads) = &open.reads else { return Ok(()) };
+        self.shared.clock.wait_before(number);
+        let unchanged = self.shared.is_unchanged(&reads.read(), open.snapshot, number - 1)?;
+        if unchanged { Ok(()) } else { Err(ColumnError::Outdated) }
     }
 
     /// Publishes a commit that is durable, and stamps its versions.
@@ -248,8 +288,12 @@ impl<M: Memory> Session<M> {
             self.open = Some(open);
             return Err(ColumnError::State { what: "a transaction without a statement" });
         }
-        let Open { snapshot, stay, name, mark, statements, openings, .. } = open;
-        let found = InFlight { id: TxId(mark), name, statements, openings, snapshot };
+        let Open { snapshot, stay, name, mark, statements, openings, reads, .. } = open;
+        let reads = match reads {
+            Some(reads) => Kept::Here(reads.read().clone()),
+            None => Kept::None,
+        };
+        let found = InFlight { id: TxId(mark), name, statements, openings, snapshot, reads };
         // Another session, in another thread, goes on: what it relies on is durable.
         self.fence();
         self.shared.epochs.keep(snapshot);

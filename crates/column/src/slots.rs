@@ -35,6 +35,10 @@ pub(crate) const ABORTED: u64 = 3;
 /// Beside [`ACTIVE`]: the transaction has a name, in a line of its own, so its first statement counts
 /// only with that.
 pub(crate) const NAMED: u64 = 1 << 7;
+/// Beside [`ACTIVE`]: the transaction is serializable.
+pub(crate) const SERIAL: u64 = 1 << 6;
+/// The bits of the state that say which one it is.
+pub(crate) const STATES: u64 = SERIAL - 1;
 
 /// The kinds of statements.
 pub(crate) const INSERT: u8 = 1;
@@ -177,12 +181,20 @@ impl<M: Memory> Slots<M> {
     }
 
     /// Stores the line of a transaction that begins, and its name; no statement of it is durable yet.
-    pub(crate) fn store_begin(&self, slot: u16, sequence: u64, snapshot: u64, name: &[u8]) {
+    pub(crate) fn store_begin(
+        &self,
+        slot: u16,
+        sequence: u64,
+        snapshot: u64,
+        (name, is_serial): (&[u8], bool),
+    ) {
         self.put(slot, STATE_AT, FREE);
         self.put(slot, SEQUENCE_AT, sequence);
         self.put(slot, SNAPSHOT_AT, snapshot);
         self.put(slot, OPENINGS_AT, 0);
-        self.put(slot, STATE_AT, if name.is_empty() { ACTIVE } else { ACTIVE | NAMED });
+        let named = if name.is_empty() { 0 } else { NAMED };
+        let serial = if is_serial { SERIAL } else { 0 };
+        self.put(slot, STATE_AT, ACTIVE | named | serial);
         if !name.is_empty() {
             self.store_name(slot, sequence, name);
         }
@@ -195,9 +207,9 @@ impl<M: Memory> Slots<M> {
     }
 
     /// Stores the line of a transaction that goes on.
-    pub(crate) fn store_kept(&self, slot: u16, openings: u64) {
+    pub(crate) fn store_kept(&self, slot: u16, openings: u64, is_serial: bool) {
         self.put(slot, OPENINGS_AT, openings);
-        self.put(slot, STATE_AT, ACTIVE);
+        self.put(slot, STATE_AT, if is_serial { ACTIVE | SERIAL } else { ACTIVE });
     }
 
     /// Stores that the transaction has gone on since the store was opened.

@@ -168,6 +168,11 @@ impl<M: Memory> Session<M> {
         key: impl Into<Key<'k>>,
         changes: &[(usize, Value<'_>)],
     ) -> Result<()> {
+        if self.open()?.reads.is_some() {
+            // What it has read is looked at first.
+            self.statement(table, &key.into(), Change::Update(changes), false)?;
+            return self.commit().map(drop);
+        }
         self.statement(table, &key.into(), Change::Update(changes), true)
     }
 
@@ -203,8 +208,15 @@ impl<M: Memory> Session<M> {
             (Change::Insert(_), Newest::Absent(prev)) => (INSERT, 0, prev),
             (Change::Update(_), Newest::Live(old)) => (UPDATE, old, old),
             (Change::Delete, Newest::Live(old)) => (DELETE, old, 0),
-            (Change::Insert(_), Newest::Live(_)) => return Err(ColumnError::DuplicateKey),
-            (_, Newest::Absent(_)) => return Err(ColumnError::MissingKey),
+            // Whoever is told so has read the key.
+            (Change::Insert(_), Newest::Live(_)) => {
+                self.has_read(number, key);
+                return Err(ColumnError::DuplicateKey);
+            }
+            (_, Newest::Absent(_)) => {
+                self.has_read(number, key);
+                return Err(ColumnError::MissingKey);
+            }
         };
         for (index, key) in &keys {
             shared.check_unique(table, (*index, key), &self.sight())?;
@@ -360,14 +372,15 @@ impl<M: Memory> Session<M> {
     #[track_caller]
     fn begin_in(&mut self, slot: u16) -> bool {
         let shared = Arc::clone(&self.shared);
-        let Open { mark: own, snapshot, name, .. } = self.open.as_mut().expect("it is open");
+        let open = self.open.as_mut().expect("it is open");
+        let Open { mark: own, snapshot, name, reads, .. } = open;
         if *own != 0 {
             return false;
         }
         let sequence = shared.slots.sequence(slot) + 1;
         shared.slots.set_open(slot, sequence);
         *own = mark(slot, sequence);
-        shared.slots.store_begin(slot, sequence, *snapshot, name);
+        shared.slots.store_begin(slot, sequence, *snapshot, (name, reads.is_some()));
         if !name.is_empty() {
             self.lines.add(shared.slots.name_line(slot));
         }

@@ -24,6 +24,7 @@ use crate::layout::{
 };
 use crate::recover;
 use crate::replay::Replay;
+use crate::serial::Kept;
 use crate::session::Session;
 use crate::slots::Slots;
 use crate::stripes::Stripes;
@@ -58,6 +59,7 @@ pub struct InFlight {
     /// Counts how often the store was opened since its last statement.
     pub openings: u64,
     pub(crate) snapshot: u64,
+    pub(crate) reads: Kept,
 }
 
 /// The state that all sessions share.
@@ -243,9 +245,16 @@ impl<M: Memory> Store<M> {
     /// A session that continues a transaction in flight, behind its last statement.
     ///
     /// # Errors
-    /// [`ColumnError::NotInFlight`].
+    /// [`ColumnError::NotInFlight`]; [`ColumnError::Forgotten`], of which [`Self::replay`] is the way to
+    /// go on, or to roll back.
     pub fn resume(&self, id: TxId) -> Result<Session<M>> {
-        let found = self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
+        let mut in_flight = self.0.in_flight.write();
+        let found = in_flight.get(&id.0).ok_or(ColumnError::NotInFlight)?;
+        if found.reads == Kept::Forgotten {
+            return Err(ColumnError::Forgotten);
+        }
+        let found = in_flight.remove(&id.0).ok_or(ColumnError::NotInFlight)?;
+        drop(in_flight);
         Ok(Session::resumed(Arc::clone(&self.0), found, None))
     }
 

@@ -53,6 +53,8 @@ mod recover;
 mod replay;
 #[path = "../src/secondary.rs"]
 mod secondary;
+#[path = "../src/serial.rs"]
+mod serial;
 #[path = "../src/session.rs"]
 mod session;
 #[path = "../src/slots.rs"]
@@ -323,6 +325,42 @@ fn reopened() {
     bank.check().unwrap();
 }
 
+/// Three serializable transactions: each reads all accounts, and puts one more than their sum into its
+/// own. What is there in the end is what they leave one behind another, in some order.
+fn serial() {
+    let bank = Arc::new(bank().1);
+    let one = |session: &mut Session<Recording>, account: u64| -> Result<u64> {
+        session.begin_serializable(b"")?;
+        let sum: u64 = all(session).iter().sum();
+        session.update(0, Value::Word(account + 1), &[(1, Value::Word(sum + 1))])?;
+        session.commit()
+    };
+    let threads = (0..ACCOUNTS).map(|account| {
+        let bank = Arc::clone(&bank);
+        thread::spawn(move || {
+            let mut session = bank.session();
+            loop {
+                match one(&mut session, account) {
+                    Ok(number) => return number,
+                    Err(ColumnError::Outdated) => session.abort().unwrap(),
+                    Err(error) => panic!("{error}"),
+                }
+                thread::yield_now();
+            }
+        })
+    });
+    let threads: Vec<_> = threads.collect();
+    let mut order: Vec<_> =
+        (0..).zip(threads).map(|(account, thread)| (thread.join().unwrap(), account)).collect();
+    order.sort_unstable();
+    let mut expected = vec![EACH; ACCOUNTS as usize];
+    for (_, account) in order {
+        expected[account] = expected.iter().sum::<u64>() + 1;
+    }
+    assert_eq!(all(&bank.session()), expected, "not as one behind another");
+    bank.check().unwrap();
+}
+
 fn run(schedules: usize, story: fn()) -> usize {
     let with = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
@@ -346,8 +384,14 @@ fn indexes_are_built_beside_a_transaction_that_goes_on() {
 }
 
 #[test]
+fn serializable_transactions_leave_what_an_order_of_them_would() {
+    assert_eq!(run(1_000, serial), 2_000);
+}
+
+#[test]
 #[ignore = "takes minutes"]
 fn long_interleavings() {
+    assert_eq!(run(100_000, serial), 200_000);
     assert_eq!(run(100_000, story), 200_000);
     assert_eq!(run(50_000, reopened), 100_000);
 }

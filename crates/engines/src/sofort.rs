@@ -15,6 +15,7 @@
 //!
 //! Snapshot isolation: a transaction sees what had committed when it began, and its own changes. Of two
 //! that change one row, or take one unique key, the first one goes on, and the other one is in conflict.
+//! A transaction that asks for it is serializable: its commit looks again at what it has read.
 //!
 //! Invariants: those of [`column`].
 
@@ -38,6 +39,7 @@ use storage::{Row, StoredRow, TableKey, Value, user_bytes};
 use crate::contract::{Engine, Footprint, Read, Scan, Sessions, Write};
 use crate::error::{EngineError, sound};
 use crate::stats::EngineStats;
+use crate::traits::Isolation;
 use crate::transaction::{Begin, TxId};
 
 pub use options::SofortOptions;
@@ -237,16 +239,18 @@ impl<E: Environment> Sofort<E> {
 }
 
 impl<E: Environment> Engine for Sofort<E> {
-    fn begin(&mut self, _: &Begin) -> Result<(), EngineError> {
-        self.shared.usable()?;
-        self.shared.upkeep()?;
-        Ok(self.session.begin()?)
+    fn begin(&mut self, begin: &Begin) -> Result<(), EngineError> {
+        self.begin_named(begin, b"")
     }
 
-    fn begin_named(&mut self, _: &Begin, name: &[u8]) -> Result<(), EngineError> {
+    fn begin_named(&mut self, begin: &Begin, name: &[u8]) -> Result<(), EngineError> {
         self.shared.usable()?;
         self.shared.upkeep()?;
-        Ok(self.session.begin_named(name)?)
+        match begin.isolation {
+            Isolation::Serializable => self.session.begin_serializable(name)?,
+            Isolation::Snapshot | Isolation::ReadCommitted => self.session.begin_named(name)?,
+        }
+        Ok(())
     }
 
     fn detach(&mut self) -> Result<TxId, EngineError> {
@@ -282,6 +286,8 @@ impl<E: Environment> Engine for Sofort<E> {
                     self.diverged = true;
                     EngineError::Diverged
                 }
+                // It is open still.
+                ColumnError::Outdated => error.into(),
                 other => shared.stop(other),
             })?;
         }

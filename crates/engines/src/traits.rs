@@ -76,6 +76,8 @@ pub struct EngineTraits {
     /// The strongest isolation that it gives; it gives at least what is asked for, and refuses
     /// what is stronger than this.
     pub isolation: Isolation,
+    /// The isolation of a transaction that asks for none.
+    pub usual_isolation: Isolation,
     /// True if it has [`crate::Engine::snapshot_source`].
     pub snapshots: bool,
     /// The fate of a transaction that a crash has cut off.
@@ -96,6 +98,7 @@ impl EngineTraits {
             durable_in,
             concurrency: Concurrency::Serial,
             isolation: Isolation::Serializable,
+            usual_isolation: Isolation::Serializable,
             snapshots,
             unfinished: Unfinished::Undone,
             larger_than_memory,

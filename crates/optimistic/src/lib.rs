@@ -112,6 +112,7 @@ impl<E: Environment> Maker<E> for Optimistic {
             durable_in: DurableIn::Pool,
             concurrency: Concurrency::Shared,
             isolation: self.isolation,
+            usual_isolation: self.isolation,
             snapshots: false,
             unfinished: Unfinished::Undone,
             larger_than_memory: true,

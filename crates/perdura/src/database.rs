@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::below::{Catalog, Environment, Heap, Native, Row, Schema, Value};
-use engines::{Concurrency, EngineKind, EngineTraits, RecoveryReport, SnapshotSource};
+use engines::{Concurrency, EngineKind, EngineTraits, Isolation, RecoveryReport, SnapshotSource};
 
 use crate::any_engine::{AnyEngine, Which};
 use crate::background::Worker;
@@ -65,6 +65,8 @@ pub struct Database<E: Environment = Native> {
     sessions: Vec<SessionPool<E>>,
     engine: Identity,
     retry_for: Duration,
+    /// The isolation of a transaction that asks for none.
+    isolation: Isolation,
     report: RecoveryReport,
     opening: Option<OpeningTimes>,
     /// `None` on other media.
@@ -109,8 +111,10 @@ impl<E: Environment> Database<E> {
         heap: Heap<E::Durable>,
         files: Option<E::Files>,
         engine: Identity,
-        retry_for: Duration,
+        options: &Options,
     ) -> Self {
+        let Options { retry_for, isolation, .. } = *options;
+        let isolation = isolation.unwrap_or(engine.traits.usual_isolation);
         let snapshots = engines.iter().map(|engine| engine.snapshot_source()).collect();
         let sessions = match engine.traits.concurrency {
             Concurrency::Serial => Vec::new(),
@@ -136,6 +140,7 @@ impl<E: Environment> Database<E> {
             sessions,
             engine,
             retry_for,
+            isolation,
             report: RecoveryReport::default(),
             opening: None,
             host: None,

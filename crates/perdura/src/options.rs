@@ -102,8 +102,8 @@ impl WriteOptions {
     }
 
     /// Sets how much isolation it needs. An engine may give more; one that cannot give so much
-    /// refuses with [`Error::Unsupported`]. Without this it gets as much as the engine has
-    /// ([`crate::EngineTraits::isolation`]).
+    /// refuses with [`Error::Unsupported`]. Without this it gets the engine's usual isolation
+    /// ([`crate::EngineTraits::usual_isolation`]).
     #[must_use]
     pub fn isolation(mut self, level: Isolation) -> Self {
         self.isolation = Some(level);
@@ -156,6 +156,7 @@ pub struct Options {
     group: u32,
     pub(crate) volatile_bytes: Option<u64>,
     pub(crate) retry_for: Duration,
+    pub(crate) isolation: Option<Isolation>,
     pub(crate) archive: Option<Arc<Path>>,
     pub(crate) restoring: Option<Restoring>,
 }
@@ -175,6 +176,7 @@ impl Default for Options {
             group: 1,
             volatile_bytes: None,
             retry_for: Duration::from_secs(10),
+            isolation: None,
             archive: None,
             restoring: None,
         }
@@ -307,6 +309,16 @@ impl Options {
         self
     }
 
+    /// Sets the isolation of transactions that ask for none ([`WriteOptions::isolation`]); without this
+    /// it is [`EngineTraits::usual_isolation`]. An engine that cannot give so much refuses with
+    /// [`Error::Unsupported`]; one that always gives more does so. It is not a property of the database:
+    /// each opening says it anew.
+    #[must_use]
+    pub fn isolation(mut self, level: Isolation) -> Self {
+        self.isolation = Some(level);
+        self
+    }
+
     /// Opens a pool of domain `process`, or a modelled one, that a reboot has hit, whatever it has
     /// lost. Once it is closed it opens without this.
     #[must_use]
@@ -364,6 +376,11 @@ impl Options {
     pub fn archive(mut self, directory: impl AsRef<Path>) -> Self {
         self.archive = Some(directory.as_ref().into());
         self
+    }
+
+    /// Refuses an isolation that is more than the engine has.
+    pub(crate) fn check_isolation(&self, traits: EngineTraits) -> Result<(), Error> {
+        refuse_more(self.isolation, traits.isolation)
     }
 
     /// Refuses an archive for an engine that has no such thing.
@@ -431,4 +448,14 @@ impl Options {
 
 fn refused(error: &OptionError) -> Error {
     Error::Options(error.to_string())
+}
+
+/// Refuses an isolation that is more than an engine has.
+pub(crate) fn refuse_more(wanted: Option<Isolation>, most: Isolation) -> Result<(), Error> {
+    match wanted {
+        Some(wanted) if wanted > most => {
+            Err(Error::Unsupported { what: format!("isolation `{wanted}`, only `{most}`") })
+        }
+        _ => Ok(()),
+    }
 }

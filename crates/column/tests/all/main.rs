@@ -9,5 +9,6 @@ mod cut_off;
 mod keyed;
 mod killed;
 mod model;
+mod serial;
 mod unbuilt;
 mod work;

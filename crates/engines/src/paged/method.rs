@@ -165,6 +165,7 @@ const fn traits(durable_in: DurableIn) -> EngineTraits {
         durable_in,
         concurrency: Concurrency::Shared,
         isolation: Isolation::Serializable,
+        usual_isolation: Isolation::Serializable,
         snapshots: false,
         unfinished: Unfinished::Undone,
         larger_than_memory: true,

@@ -8,6 +8,7 @@ use crate::error::{ConflictReason, EngineError};
 impl From<ColumnError> for EngineError {
     fn from(error: ColumnError) -> Self {
         match error {
+            ColumnError::Outdated => Self::Conflict { reason: ConflictReason::Validation },
             ColumnError::Conflict => Self::Conflict { reason: ConflictReason::WriteWrite },
             // Others will end.
             ColumnError::Busy { .. } => Self::Conflict { reason: ConflictReason::Timeout },

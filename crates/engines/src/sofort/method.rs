@@ -31,7 +31,8 @@ impl<E: Environment> Method<E> for Sofort<E> {
     const TRAITS: EngineTraits = EngineTraits {
         durable_in: DurableIn::Pool,
         concurrency: Concurrency::Shared,
-        isolation: Isolation::Snapshot,
+        isolation: Isolation::Serializable,
+        usual_isolation: Isolation::Snapshot,
         snapshots: false,
         unfinished: Unfinished::Continued,
         larger_than_memory: false,
@@ -71,7 +72,7 @@ impl<E: Environment> Method<E> for Sofort<E> {
         // Nobody can go on with a transaction that has no name.
         let mut undone = 0;
         for found in store.in_flight().into_iter().filter(|found| found.name.is_empty()) {
-            store.resume(found.id)?.abort()?;
+            store.replay(found.id)?.abort()?;
             undone += found.statements;
         }
         let report =

@@ -197,7 +197,7 @@ impl Rule {
     /// # Panics
     /// It gives less than snapshots.
     pub fn of(engine: EngineKind) -> Self {
-        match engine.traits().isolation {
+        match engine.traits().usual_isolation {
             Isolation::Serializable => Self::Serializable,
             Isolation::Snapshot => Self::Snapshot,
             Isolation::ReadCommitted => panic!("{engine} has no rule"),

@@ -44,6 +44,17 @@ fn four_threads_in_a_partition_of_each_engine_keep_its_rule() {
 }
 
 #[test]
+fn four_threads_in_a_partition_of_sofort_are_serializable_where_that_is_asked_for() {
+    for seed in 1..4 {
+        let directory = tempfile::tempdir().unwrap();
+        let options = small().engine(EngineKind::Sofort).isolation(Isolation::Serializable);
+        let db = Database::create(directory.path().join("db"), &schema(), &options).unwrap();
+        run("sofort, serializable", &db, Rule::Serializable, seed);
+        db.close().unwrap();
+    }
+}
+
+#[test]
 fn four_threads_in_a_partition_of_the_optimistic_engine_keep_its_rule() {
     let engines = [
         (Optimistic::new(), Rule::Serializable),

@@ -51,6 +51,7 @@ impl<E: Hosted> Database<E> {
         options: &Options,
     ) -> Result<Self, Error> {
         options.check_archive(which.traits())?;
+        options.check_isolation(which.traits())?;
         let node_bytes = options.node_bytes(which);
         let catalog = Arc::new(Catalog::new(schema)?);
         let partitions = options.partitions.unwrap_or(1);
@@ -75,14 +76,8 @@ impl<E: Hosted> Database<E> {
         description.write(&mut heap.lane(partitions))?;
         // A sync that failed meanwhile has no other way to say so.
         heap.memory().healthy()?;
-        let mut database = Self::assemble(
-            engines,
-            catalog,
-            heap,
-            media.files,
-            Identity::of(which),
-            options.retry_for,
-        );
+        let mut database =
+            Self::assemble(engines, catalog, heap, media.files, Identity::of(which), options);
         database.start_threads(options)?;
         Ok(database)
     }
@@ -149,6 +144,7 @@ impl<E: Hosted> Database<E> {
             return Err(Error::WrongPartitions { found: description.partitions, wanted });
         }
         options.check_archive(which.traits())?;
+        options.check_isolation(which.traits())?;
         let catalog = Arc::new(Catalog::new(&description.schema)?);
         let describe = watch.lap();
         let identity = Identity::of(which);
@@ -183,8 +179,7 @@ impl<E: Hosted> Database<E> {
         // Whoever fails from here on has closed partitions already.
         changed.set(true);
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
-        let mut database =
-            Self::assemble(engines, catalog, heap, media.files, identity, options.retry_for);
+        let mut database = Self::assemble(engines, catalog, heap, media.files, identity, options);
         database.report = report;
         database.opening = Some(times);
         database.start_threads(options)?;

@@ -9,7 +9,7 @@ use super::{Copying, Database};
 use crate::any_engine::AnyEngine;
 use crate::columns::ColumnRef;
 use crate::error::Error;
-use crate::options::WriteOptions;
+use crate::options::{WriteOptions, refuse_more};
 use crate::partition_lock::{PartitionLock, ReadGuard, WriteGuard};
 use crate::rerun::{Tries, Undone};
 use crate::sessions::{LendError, Lent, Still};
@@ -127,13 +127,8 @@ impl<'a, E: Environment> Partition<'a, E> {
 
     /// The isolation that a transaction gets at least.
     fn isolation(&self, how: WriteOptions) -> Result<Isolation, Error> {
-        let most = self.database.engine.traits.isolation;
-        match how.isolation {
-            Some(wanted) if wanted > most => {
-                Err(Error::Unsupported { what: format!("isolation `{wanted}`, only `{most}`") })
-            }
-            wanted => Ok(wanted.unwrap_or(most)),
-        }
+        refuse_more(how.isolation, self.database.engine.traits.isolation)?;
+        Ok(how.isolation.unwrap_or(self.database.isolation))
     }
 
     #[inline]

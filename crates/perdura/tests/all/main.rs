@@ -38,6 +38,7 @@ mod paths;
 mod queue;
 mod racing;
 mod salvage;
+mod serializable;
 mod sessions;
 mod shared_syncs;
 mod small_integers;

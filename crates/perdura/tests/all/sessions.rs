@@ -206,6 +206,7 @@ impl Maker<Recorded> for Made {
             durable_in: DurableIn::Pool,
             concurrency: Concurrency::Shared,
             isolation: Isolation::Snapshot,
+            usual_isolation: Isolation::Snapshot,
             snapshots: false,
             unfinished: Unfinished::Continued,
             larger_than_memory: true,

@@ -1,0 +1,307 @@
+//! Serializable transactions: what they have read is what was there at the moment of their commit.
+
+use std::ops::{Bound, ControlFlow};
+
+use column::{ColumnError, Field, KeyRange, Session, Store, Value, Waiting};
+use pm::Recording;
+
+use crate::work::{create, from_image, open, small};
+
+const LIMIT: u64 = 8 << 20;
+
+type Sessions = (Store<Recording>, Session<Recording>, Session<Recording>);
+
+fn row(key: u64, value: u64) -> [Value<'static>; 3] {
+    [Value::Word(key), Value::Word(value), Value::Null]
+}
+
+/// A store with rows 10, 20 to 90, and two sessions.
+fn sessions() -> Sessions {
+    let store = create(Recording::pool(16 << 10, LIMIT).unwrap(), small());
+    let mut session = store.session();
+    session.begin().unwrap();
+    for key in 1..10 {
+        session.insert(0, &row(key * 10, 1)).unwrap();
+    }
+    session.commit().unwrap();
+    let other = store.session();
+    (store, session, other)
+}
+
+fn value(session: &Session<Recording>, key: u64) -> Option<u64> {
+    session.get(0, Value::Word(key)).unwrap().map(|row| match row[1] {
+        Field::Word(value) => value,
+        ref other => panic!("{other:?}"),
+    })
+}
+
+fn set(session: &mut Session<Recording>, key: u64, value: u64) {
+    session.update(0, Value::Word(key), &[(1, Value::Word(value))]).unwrap();
+}
+
+/// A range of keys of the index of primary keys.
+fn range(low: u64, high: u64, backward: bool) -> KeyRange {
+    let bound = |key: u64| Bound::Included(key.to_be_bytes().to_vec());
+    KeyRange { low: bound(low), high: bound(high), backward }
+}
+
+/// Reads up to `most` rows of a range.
+fn scan(session: &Session<Recording>, range: KeyRange, most: usize) -> usize {
+    let mut rows = 0;
+    let visit = |_: Vec<Field>| {
+        rows += 1;
+        if rows == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    session.scan(0, 0, range, None, visit).unwrap();
+    rows
+}
+
+/// Two transactions beside each other: the first one does `read` and then changes row 90, the second one
+/// does `write`, and commits first. Returns the end of the first one.
+fn beside(
+    read: impl FnOnce(&mut Session<Recording>),
+    write: impl FnOnce(&mut Session<Recording>),
+) -> Result<u64, ColumnError> {
+    let (store, mut one, mut other) = sessions();
+    one.begin_serializable(b"").unwrap();
+    read(&mut one);
+    set(&mut one, 90, 5);
+    other.begin().unwrap();
+    write(&mut other);
+    other.commit().unwrap();
+    let end = one.commit();
+    if end.is_err() {
+        one.abort().unwrap();
+        assert_eq!(value(&store.session(), 90), Some(1), "nothing of it is there");
+    }
+    // The number that was void does not hold up others.
+    one.begin_serializable(b"").unwrap();
+    set(&mut one, 90, 7);
+    one.commit().unwrap();
+    assert_eq!(value(&store.session(), 90), Some(7));
+    store.check().unwrap();
+    end
+}
+
+#[track_caller]
+fn is_outdated(end: &Result<u64, ColumnError>) {
+    assert!(matches!(end, Err(ColumnError::Outdated)), "{end:?}");
+}
+
+/// Each of two transactions reads both rows and changes one.
+fn skewed(begin: fn(&mut Session<Recording>)) -> [Result<u64, ColumnError>; 2] {
+    let (_store, mut one, mut other) = sessions();
+    begin(&mut one);
+    begin(&mut other);
+    for (session, key) in [(&mut one, 10), (&mut other, 20)] {
+        assert_eq!((value(session, 10), value(session, 20)), (Some(1), Some(1)));
+        set(session, key, 0);
+    }
+    [one.commit(), other.commit()]
+}
+
+#[test]
+fn of_two_that_change_what_the_other_one_has_read_one_commits() {
+    let [one, other] = skewed(|session| session.begin_serializable(b"").unwrap());
+    assert!(one.is_ok());
+    is_outdated(&other);
+    let [one, other] = skewed(|session| session.begin().unwrap());
+    assert!(one.is_ok() && other.is_ok(), "snapshots allow it: {one:?}, {other:?}");
+}
+
+#[test]
+fn a_row_that_was_read_is_the_same() {
+    let read = |session: &mut Session<_>| assert_eq!(value(session, 30), Some(1));
+    is_outdated(&beside(read, |other| set(other, 30, 2)));
+    is_outdated(&beside(read, |other| other.delete(0, Value::Word(30)).unwrap()));
+    beside(read, |other| set(other, 40, 2)).unwrap();
+    let read = |session: &mut Session<_>| assert_eq!(value(session, 35), None);
+    is_outdated(&beside(read, |other| other.insert(0, &row(35, 1)).unwrap()));
+}
+
+#[test]
+fn a_range_that_was_read_is_the_same() {
+    let read = |session: &mut Session<_>| assert_eq!(scan(session, range(30, 60, false), 9), 4);
+    is_outdated(&beside(read, |other| other.insert(0, &row(45, 1)).unwrap()));
+    is_outdated(&beside(read, |other| other.delete(0, Value::Word(60)).unwrap()));
+    is_outdated(&beside(read, |other| set(other, 30, 2)));
+    beside(read, |other| other.insert(0, &row(65, 1)).unwrap()).unwrap();
+    beside(read, |other| set(other, 20, 2)).unwrap();
+}
+
+/// What lies behind the last row that was visited was not read.
+#[test]
+fn a_range_is_read_as_far_as_the_reader_came() {
+    for (backward, read_key, unread_key) in [(false, 35, 45), (true, 55, 45)] {
+        let read =
+            |session: &mut Session<_>| assert_eq!(scan(session, range(30, 60, backward), 2), 2);
+        is_outdated(&beside(read, |other| other.insert(0, &row(read_key, 1)).unwrap()));
+        beside(read, |other| other.insert(0, &row(unread_key, 1)).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_secondary_index_that_was_read_shows_the_same() {
+    let read = |session: &mut Session<Recording>| {
+        let mut rows = 0;
+        let visit = |_: Vec<Field>| {
+            rows += 1;
+            ControlFlow::Continue(())
+        };
+        // All rows whose second column is 2.
+        let mut low = vec![1];
+        low.extend(2u64.to_be_bytes());
+        let mut high = vec![1];
+        high.extend(3u64.to_be_bytes());
+        let range =
+            KeyRange { low: Bound::Included(low), high: Bound::Excluded(high), backward: false };
+        session.scan(0, 1, range, None, visit).unwrap();
+        assert_eq!(rows, 0);
+    };
+    is_outdated(&beside(read, |other| set(other, 30, 2)));
+    is_outdated(&beside(read, |other| other.insert(0, &row(35, 2)).unwrap()));
+    beside(read, |other| set(other, 30, 3)).unwrap();
+}
+
+/// An error tells of a row, too.
+#[test]
+fn a_key_that_was_told_of_is_the_same() {
+    let missing = |session: &mut Session<Recording>| {
+        let update = session.update(0, Value::Word(35), &[(1, Value::Word(2))]);
+        assert!(matches!(update, Err(ColumnError::MissingKey)));
+    };
+    is_outdated(&beside(missing, |other| other.insert(0, &row(35, 1)).unwrap()));
+    let there = |session: &mut Session<Recording>| {
+        let insert = session.insert(0, &row(30, 2));
+        assert!(matches!(insert, Err(ColumnError::DuplicateKey)));
+    };
+    is_outdated(&beside(there, |other| other.delete(0, Value::Word(30)).unwrap()));
+}
+
+#[test]
+fn a_transaction_that_only_reads_commits() {
+    let (_store, mut one, mut other) = sessions();
+    one.begin_serializable(b"").unwrap();
+    assert_eq!(value(&one, 10), Some(1));
+    other.begin().unwrap();
+    set(&mut other, 10, 2);
+    other.commit().unwrap();
+    assert_eq!(value(&one, 10), Some(1));
+    one.commit().unwrap();
+}
+
+#[test]
+fn own_changes_disturb_nobody() {
+    let (_store, mut one, mut other) = sessions();
+    one.begin_serializable(b"").unwrap();
+    assert_eq!(scan(&one, range(10, 90, false), 99), 9);
+    set(&mut one, 10, 2);
+    one.delete(0, Value::Word(20)).unwrap();
+    one.insert(0, &row(15, 1)).unwrap();
+    assert_eq!(scan(&one, range(10, 90, false), 99), 9);
+    other.begin().unwrap();
+    other.insert(0, &row(95, 1)).unwrap();
+    other.commit().unwrap();
+    one.commit().unwrap();
+}
+
+/// The last statement commits, as it does at snapshot isolation.
+#[test]
+fn the_last_statement_commits_only_what_is_not_outdated() {
+    let (_store, mut one, mut other) = sessions();
+    one.begin_serializable(b"").unwrap();
+    assert_eq!(value(&one, 10), Some(1));
+    other.begin().unwrap();
+    set(&mut other, 10, 2);
+    other.commit().unwrap();
+    let end = one.update_and_commit(0, Value::Word(20), &[(1, Value::Word(2))]);
+    is_outdated(&end.map(|()| 0));
+    one.abort().unwrap();
+    one.begin_serializable(b"").unwrap();
+    assert_eq!(value(&one, 10), Some(2));
+    one.update_and_commit(0, Value::Word(20), &[(1, Value::Word(2))]).unwrap();
+    assert_eq!(value(&other, 20), Some(2));
+}
+
+#[test]
+fn what_was_read_goes_with_the_transaction_to_another_session() {
+    for disturb in [false, true] {
+        let (store, mut one, mut other) = sessions();
+        one.begin_serializable(b"").unwrap();
+        assert_eq!(value(&one, 10), Some(1));
+        set(&mut one, 90, 5);
+        let id = one.detach().unwrap();
+        other.begin().unwrap();
+        set(&mut other, if disturb { 10 } else { 20 }, 2);
+        other.commit().unwrap();
+        let mut one = store.resume(id).unwrap();
+        match disturb {
+            true => is_outdated(&one.commit()),
+            false => assert!(one.commit().is_ok()),
+        }
+    }
+}
+
+/// What was read is known no more behind a kill: only whoever reads it again may commit.
+#[test]
+fn behind_a_kill_a_transaction_runs_from_its_start() {
+    let work = |session: &mut Session<Recording>| -> Result<u64, ColumnError> {
+        session.get(0, Value::Word(10))?;
+        session.update(0, Value::Word(90), &[(1, Value::Word(5))])?;
+        session.commit()
+    };
+    for disturb in [false, true] {
+        let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+        let store = create(memory.clone(), small());
+        let mut session = store.session();
+        session.begin().unwrap();
+        session.insert(0, &row(10, 1)).unwrap();
+        session.insert(0, &row(90, 1)).unwrap();
+        session.commit().unwrap();
+        session.begin_serializable(b"order").unwrap();
+        assert_eq!(value(&session, 10), Some(1));
+        set(&mut session, 90, 5);
+        // Twice: what recovery stores says it, too.
+        let mut memory = from_image(&memory.contents(), LIMIT).unwrap();
+        drop((session, store));
+        let store = open(memory.clone(), &Waiting::default()).unwrap().0;
+        memory = from_image(&memory.contents(), LIMIT).unwrap();
+        drop(store);
+        let store = open(memory, &Waiting::default()).unwrap().0;
+        let id = store.in_flight()[0].id;
+        assert!(matches!(store.resume(id), Err(ColumnError::Forgotten)));
+        assert_eq!(store.in_flight()[0].id, id, "it waits on");
+        if disturb {
+            let mut other = store.session();
+            other.begin().unwrap();
+            set(&mut other, 10, 2);
+            other.commit().unwrap();
+        }
+        let end = work(&mut store.replay(id).unwrap());
+        match disturb {
+            true => is_outdated(&end),
+            false => assert!(end.is_ok(), "{end:?}"),
+        }
+        assert_eq!(value(&store.session(), 90), Some(if disturb { 1 } else { 5 }));
+    }
+}
+
+/// Whoever gives up can roll back what it cannot commit.
+#[test]
+fn what_cannot_commit_is_rolled_back() {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let store = create(memory.clone(), small());
+    let mut session = store.session();
+    session.begin_serializable(b"order").unwrap();
+    session.insert(0, &row(10, 1)).unwrap();
+    let memory = from_image(&memory.contents(), LIMIT).unwrap();
+    drop((session, store));
+    let store = open(memory, &Waiting::default()).unwrap().0;
+    let mut session = store.replay(store.in_flight()[0].id).unwrap();
+    session.abort().unwrap();
+    assert_eq!(value(&session, 10), None);
+    session.begin().unwrap();
+    session.insert(0, &row(10, 2)).unwrap();
+    session.commit().unwrap();
+    store.check().unwrap();
+}
