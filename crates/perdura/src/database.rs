@@ -113,7 +113,7 @@ impl<E: Environment> Database<E> {
         engine: Identity,
         options: &Options,
     ) -> Self {
-        let Options { retry_for, isolation, .. } = *options;
+        let Options { retry_for, isolation, resume_within, .. } = *options;
         let isolation = isolation.unwrap_or(engine.traits.usual_isolation);
         let snapshots = engines.iter().map(|engine| engine.snapshot_source()).collect();
         let sessions = match engine.traits.concurrency {
@@ -121,7 +121,7 @@ impl<E: Environment> Database<E> {
             Concurrency::Shared => {
                 let source =
                     |root: &AnyEngine<E>| root.sessions().expect("a shared engine has sessions");
-                engines.iter().map(|root| SessionPool::new(source(root))).collect()
+                engines.iter().map(|root| SessionPool::new(source(root), resume_within)).collect()
             }
         };
         let locked = |engine: AnyEngine<E>| {

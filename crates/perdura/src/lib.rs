@@ -120,6 +120,7 @@ mod sync;
 mod table;
 mod transaction;
 mod typed;
+mod waits;
 mod wakeup;
 
 pub use administration::{

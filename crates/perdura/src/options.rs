@@ -157,6 +157,7 @@ pub struct Options {
     pub(crate) volatile_bytes: Option<u64>,
     pub(crate) retry_for: Duration,
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) resume_within: Option<Duration>,
     pub(crate) archive: Option<Arc<Path>>,
     pub(crate) restoring: Option<Restoring>,
 }
@@ -177,6 +178,7 @@ impl Default for Options {
             volatile_bytes: None,
             retry_for: Duration::from_secs(10),
             isolation: None,
+            resume_within: None,
             archive: None,
             restoring: None,
         }
@@ -316,6 +318,16 @@ impl Options {
     #[must_use]
     pub fn isolation(mut self, level: Isolation) -> Self {
         self.isolation = Some(level);
+        self
+    }
+
+    /// Sets how long a transaction waits to be continued ([`crate::Database::in_flight`]), from the
+    /// opening that has found it, or from [`crate::Tx::detach`], on. One whose time is over is rolled
+    /// back, by whoever begins or looks for a transaction next. Zero rolls back at the opening what a
+    /// crash has cut off. Without this a transaction waits until sixteen openings have found it.
+    #[must_use]
+    pub fn resume_within(mut self, time: Duration) -> Self {
+        self.resume_within = Some(time);
         self
     }
 

@@ -23,6 +23,7 @@ use crate::any_engine::AnyEngine;
 use crate::held::{self, Hold};
 use crate::holder::Holder;
 use crate::partition_lock::Taken;
+use crate::waits::Waits;
 
 /// The most transactions of a partition that are open at the same time.
 pub(crate) const MOST: usize = 256;
@@ -42,6 +43,7 @@ pub(crate) struct SessionPool<E> {
     changed: Condvar,
     /// The age of the last transaction that has begun.
     age: AtomicU64,
+    waits: Waits,
 }
 
 struct State<E> {
@@ -54,10 +56,13 @@ struct State<E> {
 }
 
 impl<E> SessionPool<E> {
-    pub(crate) fn new(source: Arc<dyn Sessions>) -> Self {
+    /// The sessions of an engine, whose unfinished transactions wait so long at most.
+    pub(crate) fn new(source: Arc<dyn Sessions>, within: Option<Duration>) -> Self {
         let state = State { free: Vec::new(), lent: 0, still: 0 };
         let state = Mutex::new(state);
-        Self { source, state, changed: Condvar::new(), age: AtomicU64::new(0) }
+        let waits = Waits::new(within);
+        waits.note_all(&*source);
+        Self { source, state, changed: Condvar::new(), age: AtomicU64::new(0), waits }
     }
 
     /// A panic never happens while the state is half changed.
@@ -68,6 +73,20 @@ impl<E> SessionPool<E> {
     /// The engine's side of it.
     pub(crate) fn source(&self) -> &dyn Sessions {
         &*self.source
+    }
+
+    /// Rolls back the transactions that have waited too long to be continued.
+    pub(crate) fn end_overdue(&self) {
+        for id in self.waits.overdue(Instant::now) {
+            match self.resume(id, Continue::Start, Duration::ZERO) {
+                // It is undone.
+                Ok(lent) => drop(lent),
+                // Somebody copies the partition, or has all sessions; later, then.
+                Err(LendError::Taken(_)) => self.waits.note(id, Instant::now()),
+                // Somebody goes on with it, or the engine says why not to whoever begins.
+                Err(LendError::Engine(_)) => {}
+            }
+        }
     }
 
     /// A new transaction's age.
@@ -105,6 +124,7 @@ impl<E> SessionPool<E> {
         name: Option<&[u8]>,
         wait: Duration,
     ) -> Result<Lent<'_, E>, LendError> {
+        self.end_overdue();
         let mut lent = self.place(wait)?;
         lent.session = self.state().free.pop();
         if lent.session.is_none() {
@@ -127,6 +147,8 @@ impl<E> SessionPool<E> {
             Continue::Last => self.source.resume(id)?,
             Continue::Start => self.source.replay(id)?,
         };
+        self.waits.forget(id);
+        lent.resumed = true;
         lent.session = Some(Box::new(AnyEngine::resumed(session)));
         Ok(lent)
     }
@@ -146,7 +168,7 @@ impl<E> SessionPool<E> {
         state.lent += 1;
         drop(state);
         held::take(Hold::shared(self));
-        Ok(Lent { pool: self, session: None })
+        Ok(Lent { pool: self, session: None, resumed: false })
     }
 
     /// Waits until no session is lent, for so long at most, and lends none meanwhile.
@@ -202,6 +224,17 @@ pub(crate) struct Lent<'a, E> {
     pool: &'a SessionPool<E>,
     /// None only while it is being made.
     session: Option<Box<AnyEngine<E>>>,
+    /// Its transaction was continued.
+    resumed: bool,
+}
+
+impl<E> Lent<'_, E> {
+    /// Leaves the open transaction to whoever continues it.
+    pub(crate) fn detach(&mut self) -> Result<TxId, EngineError> {
+        let id = (**self).detach()?;
+        self.pool.waits.note(id, Instant::now());
+        Ok(id)
+    }
 }
 
 impl<E> Deref for Lent<'_, E> {
@@ -226,6 +259,10 @@ impl<E> Drop for Lent<'_, E> {
             (!session.is_stopped()).then_some(session)
         };
         let mut session = self.session.take().and_then(usable);
+        if self.resumed {
+            // One that has diverged waits on.
+            self.pool.waits.note_all(&*self.pool.source);
+        }
         let mut state = self.pool.state();
         state.lent -= 1;
         // One that was resumed was none of them before.

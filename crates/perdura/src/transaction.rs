@@ -70,6 +70,14 @@ impl<'a, E: Environment> Writing<'a, E> {
         }
     }
 
+    /// Leaves the open transaction to whoever continues it.
+    fn detach(&mut self) -> Result<TxId, EngineError> {
+        match self {
+            Self::Session(lent) => lent.detach(),
+            other => (**other).detach(),
+        }
+    }
+
     /// Returns true if a commit had better leave its sync to the group.
     #[inline]
     fn has_company(&self) -> bool {

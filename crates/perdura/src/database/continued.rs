@@ -8,7 +8,7 @@ use super::{Database, Partition};
 use crate::error::Error;
 use crate::options::WriteOptions;
 use crate::rerun::{Tries, Undone};
-use crate::sessions::Continue;
+use crate::sessions::{Continue, SessionPool};
 use crate::transaction::{Tx, Writing};
 
 impl<'a, E: Environment> Partition<'a, E> {
@@ -31,7 +31,10 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// in engines that undo them ([`crate::EngineTraits::unfinished`]).
     pub fn in_flight(&self) -> Vec<InFlight> {
         let pool = self.database.sessions.get(self.number);
-        pool.map_or_else(Vec::new, |pool| pool.source().in_flight())
+        pool.map_or_else(Vec::new, |pool| {
+            pool.end_overdue();
+            pool.source().in_flight()
+        })
     }
 
     /// Works as [`Database::resume`], in this partition.
@@ -39,12 +42,13 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// # Errors
     /// As [`Database::resume`].
     pub fn resume(&self, id: TxId) -> Result<Tx<'a, E>, Error> {
+        self.database.sessions.get(self.number).into_iter().for_each(SessionPool::end_overdue);
         self.continued(id, Continue::Last)
     }
 
     fn continued(&self, id: TxId, from: Continue) -> Result<Tx<'a, E>, Error> {
-        let pool = self.database.sessions.get(self.number);
-        let session = pool.ok_or_else(unsupported)?.resume(id, from, self.database.retry_for);
+        let pool = self.database.sessions.get(self.number).ok_or_else(unsupported)?;
+        let session = pool.resume(id, from, self.database.retry_for);
         Ok(self.tx(Writing::Session(session.map_err(|error| self.not_lent(error))?)))
     }
 

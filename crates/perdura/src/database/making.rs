@@ -14,6 +14,7 @@ use crate::host::EndsOf;
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::Options;
+use crate::sessions::SessionPool;
 
 use super::{Database, Identity};
 
@@ -182,6 +183,7 @@ impl<E: Hosted> Database<E> {
         let mut database = Self::assemble(engines, catalog, heap, media.files, identity, options);
         database.report = report;
         database.opening = Some(times);
+        database.sessions.iter().for_each(SessionPool::end_overdue);
         database.start_threads(options)?;
         Ok(database)
     }

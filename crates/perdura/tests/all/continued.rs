@@ -239,3 +239,70 @@ fn reads_build_what_opening_has_left() {
     }
     assert!(reads > 2, "{reads}");
 }
+
+/// A database with a named transaction that waits, after a kill.
+fn one_waits(options: &Options) -> Database<Recorded> {
+    let (memory, db) = create();
+    let table = db.table("t").unwrap();
+    let mut tx = db.begin_named(b"waits").unwrap();
+    tx.insert(&table, &row(100, 1)).unwrap();
+    let image = memory.contents();
+    drop(tx);
+    db.abandon();
+    let memory = Recording::pool_from_image(&image, LIMIT).unwrap();
+    Database::open_on(media(&memory), options).unwrap()
+}
+
+#[test]
+fn a_transaction_waits_so_long_to_be_continued_and_no_longer() {
+    // Zero: not at all.
+    let db = one_waits(&options().resume_within(Duration::ZERO));
+    assert!(db.in_flight().unwrap().is_empty());
+    let table = db.table("t").unwrap();
+    db.insert(&table, &row(100, 2)).unwrap();
+    // Detached it waits as long: not at all.
+    let mut tx = db.begin().unwrap();
+    tx.insert(&table, &row(101, 1)).unwrap();
+    let id = tx.detach().unwrap();
+    let gone = db.resume(id).map(drop);
+    assert!(matches!(gone, Err(Error::Engine(EngineError::NotInFlight { .. }))), "{gone:?}");
+    db.insert(&table, &row(101, 2)).unwrap();
+    assert_eq!((0, 0), {
+        let report = db.check().unwrap();
+        (report.leaked, report.dangling)
+    });
+    // A long time is not over.
+    let db = one_waits(&options().resume_within(Duration::from_secs(1 << 20)));
+    let table = db.table("t").unwrap();
+    let conflict = db.insert(&table, &row(100, 2));
+    assert!(matches!(conflict, Err(Error::Conflict { .. })), "{conflict:?}");
+    let id = db.in_flight().unwrap()[0].id;
+    let _ticket = db.resume(id).unwrap().commit().unwrap();
+    assert!(db.in_flight().unwrap().is_empty());
+}
+
+/// Whoever begins a transaction ends those whose time is over; nobody has to look for them.
+#[test]
+fn a_transaction_whose_time_is_over_is_in_nobodys_way() {
+    let db = one_waits(&options().resume_within(Duration::from_millis(1)));
+    let table = db.table("t").unwrap();
+    // It comes to an end: at some time the millisecond is over.
+    while db.insert(&table, &row(100, 2)).is_err() {}
+    assert!(db.in_flight().unwrap().is_empty());
+}
+
+#[test]
+fn a_transaction_that_has_diverged_waits_as_long() {
+    let db = one_waits(&options().resume_within(Duration::from_millis(1)));
+    let table = db.table("t").unwrap();
+    loop {
+        let done = db.write_named(b"waits", |tx| tx.insert(&table, &row(99, 1)));
+        match done {
+            Err(Error::Diverged) => {}
+            // The time is over: the name is free.
+            Ok(()) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(db.get(&table, &[Value::U64(100)]).unwrap().is_none());
+}
