@@ -109,6 +109,12 @@ pub trait MainFile: Send + Debug {
     /// # Errors
     /// No room, or the medium fails; nothing has changed then.
     fn commit(&mut self, with_others: bool) -> Result<(), Failure>;
+    /// SQLite syncs the file: what was written since [`Self::commit`], by a VFS above that passes it on no sooner,
+    /// becomes durable.
+    ///
+    /// # Errors
+    /// No room, or the medium fails; nothing has changed then.
+    fn sync(&mut self) -> Result<(), Failure>;
     /// The transaction has ended: a new size that was written behind the commit becomes durable.
     ///
     /// # Errors
@@ -124,7 +130,7 @@ pub trait MainFile: Send + Debug {
     /// # Errors
     /// The kernel refuses.
     fn unlock(&mut self, to: Level) -> Result<(), Failure>;
-    /// The lock that it has.
+    /// The lock that it has, as SQLite tells it: that of one who waits for the readers to leave is the pending one.
     fn level(&self) -> Level;
     /// Returns whether some connection is going to write.
     ///

@@ -37,6 +37,11 @@ impl Levels {
         self.level
     }
 
+    /// Returns whether it keeps new readers away, and has not the exclusive lock yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending && self.level < Level::Exclusive
+    }
+
     /// Returns an error in a forked child: the locks are its parent's, too, and none of its calls may change
     /// them.
     fn owned(&self) -> Result<(), Failure> {

@@ -235,6 +235,21 @@ impl Mapped {
         Ok(self.side.remove(&self.side_path)?)
     }
 
+    /// Commits what was written.
+    fn commit_here(&mut self) -> Result<(), Failure> {
+        if self.held() < Level::Exclusive {
+            return Err(Failure::Io("a commit without the exclusive lock".into()));
+        }
+        // The last commit may have been another's, and so large that the side file has grown.
+        self.side.see()?;
+        if !self.store.is_marked() {
+            // Until the marker is there, nobody finds out that somebody died while a file grew.
+            self.data.sync()?;
+            self.side.sync()?;
+        }
+        Ok(self.store.commit()?)
+    }
+
     /// Cuts off what the first commit to a new database has left, which was cut off itself.
     fn empty(&mut self) -> Result<(), Failure> {
         // Whoever of stock SQLite is there may be writing.
@@ -283,17 +298,11 @@ impl MainFile for Mapped {
             let why = "a transaction over several databases is not possible yet";
             return Err(Failure::Io(why.into()));
         }
-        if self.held() < Level::Exclusive {
-            return Err(Failure::Io("a commit without the exclusive lock".into()));
-        }
-        // The last commit may have been another's, and so large that the side file has grown.
-        self.side.see()?;
-        if !self.store.is_marked() {
-            // Until the marker is there, nobody finds out that somebody died while a file grew.
-            self.data.sync()?;
-            self.side.sync()?;
-        }
-        Ok(self.store.commit()?)
+        self.commit_here()
+    }
+
+    fn sync(&mut self) -> Result<(), Failure> {
+        if self.store.has_changes() { self.commit_here() } else { Ok(()) }
     }
 
     fn end(&mut self) -> Result<(), Failure> {
@@ -343,7 +352,8 @@ impl MainFile for Mapped {
     }
 
     fn level(&self) -> Level {
-        self.held()
+        let pending = self.ours.is_pending() || self.stock.is_pending();
+        if pending { Level::Pending } else { self.held() }
     }
 
     fn is_reserved(&mut self) -> Result<bool, Failure> {

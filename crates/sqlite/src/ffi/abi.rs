@@ -116,7 +116,9 @@ pub mod control {
     pub const SIZE_HINT: c_int = 5;
     pub const CHUNK_SIZE: c_int = 6;
     pub const VFSNAME: c_int = 12;
+    pub const POWERSAFE_OVERWRITE: c_int = 13;
     pub const PRAGMA: c_int = 14;
+    pub const MMAP_SIZE: c_int = 18;
     pub const HAS_MOVED: c_int = 20;
     pub const SYNC: c_int = 21;
     pub const COMMIT_PHASETWO: c_int = 22;

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::abi::{File, Vfs};
+use super::abi::Vfs;
 
 /// The table `sqlite3_api_routines`: pointers to functions, in an order that SQLite only adds to.
 #[repr(C)]
@@ -19,7 +19,7 @@ type Find = unsafe extern "C" fn(*const c_char) -> *mut Vfs;
 type Register = unsafe extern "C" fn(*mut Vfs, c_int) -> c_int;
 type Version = unsafe extern "C" fn() -> c_int;
 type OptionUsed = unsafe extern "C" fn(*const c_char) -> c_int;
-type MainFile = unsafe extern "C" fn(*const c_char) -> *mut File;
+type Database = unsafe extern "C" fn(*const c_char) -> *const c_char;
 type Parameter = unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
 
 /// Functions of SQLite.
@@ -29,7 +29,7 @@ pub struct Api {
     vfs_find: Find,
     vfs_register: Register,
     uri_parameter: Parameter,
-    database_file_object: MainFile,
+    filename_database: Database,
     /// Not there where SQLite was built without it.
     option_used: Option<OptionUsed>,
 }
@@ -41,7 +41,7 @@ const VFS_REGISTER: usize = 142;
 const COMPILEOPTION_USED: usize = 161;
 const URI_PARAMETER: usize = 189;
 const MALLOC64: usize = 197;
-const DATABASE_FILE_OBJECT: usize = 251;
+const FILENAME_DATABASE: usize = 246;
 
 impl Api {
     /// The functions in a table that SQLite has given; `None` if it is too old.
@@ -64,8 +64,8 @@ impl Api {
                 uri_parameter: std::mem::transmute::<*const c_void, Parameter>(place(
                     URI_PARAMETER,
                 )),
-                database_file_object: std::mem::transmute::<*const c_void, MainFile>(place(
-                    DATABASE_FILE_OBJECT,
+                filename_database: std::mem::transmute::<*const c_void, Database>(place(
+                    FILENAME_DATABASE,
                 )),
                 option_used: std::mem::transmute::<*const c_void, Option<OptionUsed>>(place(
                     COMPILEOPTION_USED,
@@ -74,13 +74,14 @@ impl Api {
         }
     }
 
-    /// The main database file of a journal.
+    /// The name of the main database of a journal: the very one that `xOpen` of the database was given, if the
+    /// connection's own journal is opened.
     ///
     /// # Safety
-    /// `journal` is the name that SQLite passed to `xOpen` of a main journal or a write-ahead log.
-    pub(crate) unsafe fn main_file(&self, journal: *const c_char) -> *mut File {
-        // SAFETY: the caller's contract.
-        unsafe { (self.database_file_object)(journal) }
+    /// `journal` is the name that was passed to `xOpen` of a main journal or a write-ahead log.
+    pub(crate) unsafe fn database_of(&self, journal: *const c_char) -> *const c_char {
+        // SAFETY: the caller's contract. A VFS above that makes a name does so as SQLite does, with zeros in front.
+        unsafe { (self.filename_database)(journal) }
     }
 
     /// The VFS of a name, or the default one; null if there is none.

@@ -6,7 +6,7 @@ use super::abi::{File, IoMethods, code, control, device};
 use super::api::Api;
 use super::failed;
 use super::guard::guarded;
-use super::names;
+use super::names::{self, Place};
 use crate::database::{Level, MainFile};
 
 /// Room for the file in what SQLite allocates for one.
@@ -19,6 +19,7 @@ pub(crate) struct Open {
 struct State {
     file: Box<dyn MainFile>,
     name: Vec<u8>,
+    place: Place,
     vfs: &'static CStr,
     api: Api,
 }
@@ -46,19 +47,10 @@ static METHODS: IoMethods = IoMethods {
     unfetch: None,
 };
 
-/// Returns whether an open file is a database of ours.
-///
-/// # Safety
-/// `file` is null or an open file of SQLite's.
-pub(crate) unsafe fn is_ours(file: *const File) -> bool {
-    // SAFETY: the caller's contract.
-    !file.is_null() && std::ptr::eq(unsafe { (*file).methods }, &raw const METHODS)
-}
-
 /// Puts an open file where SQLite wants it.
 ///
 /// # Safety
-/// There is room for an [`Open`] at `at`.
+/// There is room for an [`Open`] at `at`, and `name` stays where it is until the file is closed.
 pub(crate) unsafe fn put(
     at: *mut File,
     file: Box<dyn MainFile>,
@@ -66,8 +58,9 @@ pub(crate) unsafe fn put(
     vfs: &'static CStr,
     api: Api,
 ) {
-    names::add(name);
-    let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), vfs, api }));
+    let place = Place { file: at as usize, name: name.as_ptr() as usize };
+    names::add(name, place);
+    let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }
@@ -92,7 +85,7 @@ unsafe extern "C" fn close(file: *mut File) -> c_int {
     guarded(code::IOERR, || {
         // SAFETY: SQLite closes what it has opened, once.
         let state = unsafe { Box::from_raw((*file.cast::<Open>()).state) };
-        names::remove(&state.name);
+        names::remove(&state.name, state.place);
         failed::code(state.file.close(), code::IOERR)
     })
 }
@@ -129,9 +122,16 @@ unsafe extern "C" fn truncate(file: *mut File, to: i64) -> c_int {
     }
 }
 
-/// Nothing: [`control::SYNC`] has come before, and comes where SQLite does not sync, too.
-unsafe extern "C" fn sync(_file: *mut File, _flags: c_int) -> c_int {
-    code::OK
+/// Mostly nothing: [`control::SYNC`] has come before, and comes where SQLite does not sync, too. But a VFS above may
+/// pass on only now what SQLite has written to it.
+unsafe extern "C" fn sync(file: *mut File, _flags: c_int) -> c_int {
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, code::IOERR_FSYNC, |state| {
+            state.file.sync()?;
+            Ok(code::OK)
+        })
+    }
 }
 
 unsafe extern "C" fn file_size(file: *mut File, size: *mut i64) -> c_int {
@@ -191,6 +191,10 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                     let name = state.api.text(&state.vfs.to_string_lossy());
                     with_what.cast::<*mut c_char>().write(name);
                 }
+                // It is, whatever SQLite would rather have.
+                control::POWERSAFE_OVERWRITE => with_what.cast::<c_int>().write(1),
+                // It has none mapped for SQLite.
+                control::MMAP_SIZE => with_what.cast::<i64>().write(0),
                 // Hints: the file grows with a commit.
                 control::SIZE_HINT | control::CHUNK_SIZE => {}
                 _ => return Ok(code::NOTFOUND),

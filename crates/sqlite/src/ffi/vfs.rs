@@ -124,7 +124,7 @@ unsafe extern "C" fn open(
                 }
             }
             let beside = flags & (flag::MAIN_JOURNAL | flag::WAL) != 0;
-            if beside && main_file::is_ours(state.api.main_file(name)) {
+            if beside && names::has(state.api.database_of(name) as usize, file as usize) {
                 if flags & flag::WAL != 0 {
                     return code::CANTOPEN;
                 }
@@ -224,7 +224,8 @@ forward! {
     current_time_int64(out: *mut i64) -> c_int, code::ERROR;
 }
 
-unsafe extern "C" fn get_last_error(_vfs: *mut Vfs, room: c_int, out: *mut c_char) -> c_int {
+/// Why the last operation failed, and the error number of this thread's last call of the system that failed.
+unsafe extern "C" fn get_last_error(vfs: *mut Vfs, room: c_int, out: *mut c_char) -> c_int {
     guarded(0, || {
         let why = failed::last();
         if room > 0 && !out.is_null() {
@@ -235,6 +236,10 @@ unsafe extern "C" fn get_last_error(_vfs: *mut Vfs, room: c_int, out: *mut c_cha
                 out.add(len).write(0);
             }
         }
-        0
+        // SAFETY: SQLite calls; the one below needs no room.
+        unsafe {
+            let below = below_any(vfs);
+            (*below).get_last_error.map_or(0, |number| number(below, 0, std::ptr::null_mut()))
+        }
     })
 }

@@ -147,6 +147,11 @@ impl<M: Memory> Store<M> {
         self.stage.clear();
     }
 
+    /// Returns whether something was written and not committed.
+    pub fn has_changes(&self) -> bool {
+        !self.stage.is_empty()
+    }
+
     /// Returns whether all that is staged is another size.
     pub fn has_size_only(&self) -> bool {
         self.stage.granules.is_empty() && self.stage.size.is_some_and(|size| size != self.size)

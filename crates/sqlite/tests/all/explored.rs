@@ -78,6 +78,10 @@ impl MainFile for Alone {
         assert_eq!(self.level, Level::Exclusive);
         Ok(self.store.commit()?)
     }
+    fn sync(&mut self) -> Result<(), Failure> {
+        assert!(!self.store.has_changes());
+        Ok(())
+    }
     fn end(&mut self) -> Result<(), Failure> {
         if self.store.has_size_only() {
             self.store.commit()?;

@@ -10,3 +10,4 @@ mod kills;
 mod random;
 mod registered;
 mod sql;
+mod stacked;

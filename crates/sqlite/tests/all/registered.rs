@@ -98,3 +98,63 @@ fn another_vfs_may_take_the_functions_that_are_not_about_files() {
         assert!(day > 2_451_545.0 && milliseconds > 211_813_488_000_000 && bytes != [0; 32]);
     }
 }
+
+/// The number by which SQLite tells the lock of the main database.
+fn lock_state(connection: &Connection) -> c_int {
+    let mut level = -1;
+    // SAFETY: it is open, and the operation writes a number.
+    let code = unsafe {
+        libsqlite3_sys::sqlite3_file_control(
+            connection.handle(),
+            c"main".as_ptr(),
+            libsqlite3_sys::SQLITE_FCNTL_LOCKSTATE,
+            (&raw mut level).cast(),
+        )
+    };
+    assert_eq!(code, 0);
+    level
+}
+
+#[test]
+fn who_waits_for_readers_has_the_pending_lock() {
+    let folder = crate::sql::folder();
+    let (writer, reader) =
+        (open(&folder.path().join("db")).unwrap(), open(&folder.path().join("db")).unwrap());
+    writer.busy_timeout(std::time::Duration::ZERO).unwrap();
+    // A new database, of which stock SQLite may read, and then one of ours alone.
+    for statement in ["CREATE TABLE t(a, b)", "INSERT INTO t VALUES(1, 2)"] {
+        reader.execute_batch("BEGIN; SELECT * FROM sqlite_schema").unwrap();
+        writer.execute_batch("BEGIN").unwrap();
+        writer.execute_batch(statement).unwrap();
+        assert_eq!(lock_state(&writer), 2);
+        writer.execute_batch("COMMIT").unwrap_err();
+        assert_eq!(lock_state(&writer), 3);
+        reader.execute_batch("COMMIT").unwrap();
+        writer.execute_batch("COMMIT").unwrap();
+        assert_eq!(lock_state(&writer), 0);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_has_the_systems_error_number() {
+    register();
+    let folder = crate::sql::folder();
+    let name = format!("file:{}?vfs=perdura", folder.path().join("none/db").display());
+    let name = std::ffi::CString::new(name).unwrap();
+    let mut connection = std::ptr::null_mut();
+    // SAFETY: a name, and a place for a connection, which is closed.
+    unsafe {
+        let flags = libsqlite3_sys::SQLITE_OPEN_READWRITE
+            | libsqlite3_sys::SQLITE_OPEN_CREATE
+            | libsqlite3_sys::SQLITE_OPEN_URI;
+        let code = libsqlite3_sys::sqlite3_open_v2(
+            name.as_ptr(),
+            &raw mut connection,
+            flags,
+            std::ptr::null(),
+        );
+        assert_eq!(code, libsqlite3_sys::SQLITE_CANTOPEN);
+        assert_eq!(libsqlite3_sys::sqlite3_system_errno(connection), libc::ENOENT);
+        libsqlite3_sys::sqlite3_close(connection);
+    }
+}

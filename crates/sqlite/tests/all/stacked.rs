@@ -1,0 +1,255 @@
+//! A VFS above ours, as SQLite's own `multiplex` and crash tests have one: it makes the names that it passes on
+//! itself, and keeps what SQLite writes until SQLite syncs.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
+use std::sync::Once;
+
+use libsqlite3_sys as ffi;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::registered::{open, register, stats};
+use crate::sql::{check, folder, rows, side_of, stock};
+
+/// A file of the VFS above: the first member is SQLite's.
+#[repr(C)]
+struct Above {
+    base: ffi::sqlite3_file,
+    kept: *mut Kept,
+}
+
+/// The file of ours below it, its name, and what was written to it.
+struct Kept {
+    below: Vec<u64>,
+    name: ffi::sqlite3_filename,
+    /// It is a main database, of which writes wait.
+    late: bool,
+    waiting: Vec<(i64, Vec<u8>)>,
+}
+
+impl Kept {
+    fn below(&mut self) -> *mut ffi::sqlite3_file {
+        self.below.as_mut_ptr().cast()
+    }
+}
+
+fn ours() -> *mut ffi::sqlite3_vfs {
+    // SAFETY: it is registered, and stays.
+    unsafe { ffi::sqlite3_vfs_find(c"perdura".as_ptr()) }
+}
+
+/// # Safety
+/// `file` is open.
+unsafe fn kept<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Kept {
+    // SAFETY: the caller's contract; SQLite uses it from one thread at a time.
+    unsafe { &mut *(*file.cast::<Above>()).kept }
+}
+
+/// Methods that the file below does.
+macro_rules! forward {
+    ($($name:ident: $method:ident($($argument:ident: $type:ty),*);)*) => {$(
+        unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file, $($argument: $type),*) -> c_int {
+            // SAFETY: SQLite calls with an open file.
+            unsafe {
+                let below = kept(file).below();
+                (*(*below).pMethods).$method.unwrap()(below, $($argument),*)
+            }
+        }
+    )*};
+}
+
+forward! {
+    read: xRead(to: *mut c_void, len: c_int, at: i64);
+    truncate: xTruncate(to: i64);
+    size: xFileSize(size: *mut i64);
+    lock: xLock(level: c_int);
+    unlock: xUnlock(level: c_int);
+    reserved: xCheckReservedLock(found: *mut c_int);
+    control: xFileControl(what: c_int, with: *mut c_void);
+    sector: xSectorSize();
+    device: xDeviceCharacteristics();
+}
+
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    from: *const c_void,
+    len: c_int,
+    at: i64,
+) -> c_int {
+    // SAFETY: SQLite calls with an open file and so many bytes.
+    unsafe {
+        let kept = kept(file);
+        if !kept.late {
+            let below = kept.below();
+            return (*(*below).pMethods).xWrite.unwrap()(below, from, len, at);
+        }
+        let bytes = std::slice::from_raw_parts(from.cast::<u8>(), len as usize).to_vec();
+        kept.waiting.push((at, bytes));
+    }
+    0
+}
+
+unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: SQLite calls with an open file.
+    unsafe {
+        let kept = kept(file);
+        let below = kept.below();
+        let methods = &*(*below).pMethods;
+        for (at, bytes) in std::mem::take(&mut kept.waiting) {
+            let code =
+                methods.xWrite.unwrap()(below, bytes.as_ptr().cast(), bytes.len() as c_int, at);
+            assert_eq!(code, 0);
+        }
+        methods.xSync.unwrap()(below, flags)
+    }
+}
+
+unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: SQLite closes once what it has opened.
+    unsafe {
+        let mut kept = Box::from_raw((*file.cast::<Above>()).kept);
+        let below = kept.below();
+        let code = (*(*below).pMethods).xClose.unwrap()(below);
+        ffi::sqlite3_free_filename(kept.name);
+        code
+    }
+}
+
+static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    iVersion: 1,
+    xClose: Some(close),
+    xRead: Some(read),
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xFileSize: Some(size),
+    xLock: Some(lock),
+    xUnlock: Some(unlock),
+    xCheckReservedLock: Some(reserved),
+    xFileControl: Some(control),
+    xSectorSize: Some(sector),
+    xDeviceCharacteristics: Some(device),
+    xShmMap: None,
+    xShmLock: None,
+    xShmBarrier: None,
+    xShmUnmap: None,
+    xFetch: None,
+    xUnfetch: None,
+};
+
+unsafe extern "C" fn open_above(
+    _: *mut ffi::sqlite3_vfs,
+    name: ffi::sqlite3_filename,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: SQLite calls with a name and with room for a file.
+    unsafe {
+        (*file).pMethods = std::ptr::null();
+        let made =
+            ffi::sqlite3_create_filename(name, c"".as_ptr(), c"".as_ptr(), 0, std::ptr::null_mut());
+        let below = vec![0; ((*ours()).szOsFile as usize).div_ceil(8)];
+        let mut kept = Box::new(Kept {
+            below,
+            name: made,
+            late: flags & ffi::SQLITE_OPEN_MAIN_DB != 0,
+            waiting: Vec::new(),
+        });
+        let code = (*ours()).xOpen.unwrap()(ours(), made, kept.below(), flags, out_flags);
+        if code == 0 {
+            (*file).pMethods = &raw const METHODS;
+            (*file.cast::<Above>()).kept = Box::into_raw(kept);
+        } else {
+            ffi::sqlite3_free_filename(made);
+        }
+        code
+    }
+}
+
+/// Functions that ours does.
+macro_rules! forward_vfs {
+    ($($name:ident: $method:ident($($argument:ident: $type:ty),*);)*) => {$(
+        unsafe extern "C" fn $name(_: *mut ffi::sqlite3_vfs, $($argument: $type),*) -> c_int {
+            // SAFETY: SQLite calls.
+            unsafe { (*ours()).$method.unwrap()(ours(), $($argument),*) }
+        }
+    )*};
+}
+
+forward_vfs! {
+    delete: xDelete(name: *const c_char, sync: c_int);
+    access: xAccess(name: *const c_char, flags: c_int, found: *mut c_int);
+    full: xFullPathname(name: *const c_char, room: c_int, out: *mut c_char);
+}
+
+fn above(path: &Path) -> Connection {
+    static ONCE: Once = Once::new();
+    register();
+    ONCE.call_once(|| {
+        // SAFETY: what is registered stays.
+        unsafe {
+            let vfs = Box::leak(Box::new(ffi::sqlite3_vfs {
+                szOsFile: size_of::<Above>() as c_int,
+                pNext: std::ptr::null_mut(),
+                zName: c"above".as_ptr(),
+                xOpen: Some(open_above),
+                xDelete: Some(delete),
+                xAccess: Some(access),
+                xFullPathname: Some(full),
+                ..*ours()
+            }));
+            assert_eq!(ffi::sqlite3_vfs_register(vfs, 0), 0);
+        }
+    });
+    let flags = OpenFlags::default();
+    Connection::open_with_flags_and_vfs(path, flags, "above").unwrap()
+}
+
+#[test]
+fn what_a_vfs_above_passes_on_as_late_as_sqlite_syncs_is_committed() {
+    let folder = folder();
+    let path = folder.path().join("db");
+    let one = above(&path);
+    one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b)")
+        .unwrap();
+    for key in 0..200 {
+        one.execute("INSERT INTO t VALUES(?1, hex(randomblob(?1)))", [key]).unwrap();
+    }
+    assert_eq!(stats(&one, "commits"), 202);
+    let other = open(&path).unwrap();
+    check(&other);
+    assert_eq!(rows(&other), rows(&one));
+    assert_eq!(rows(&other).len(), 200);
+    // Each sees what the other one has committed.
+    other.execute("DELETE FROM t WHERE a % 2 = 0", []).unwrap();
+    assert_eq!(rows(&one).len(), 100);
+    drop((one, other));
+    assert_eq!(rows(&stock(&path)).len(), 100);
+}
+
+#[test]
+fn the_journal_of_a_vfs_above_that_makes_its_own_names_is_a_file() {
+    let folder = folder();
+    let path = folder.path().join("db");
+    let journal = folder.path().join("db-journal");
+    let one = above(&path);
+    one.execute_batch(
+        "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(1, 'one')",
+    )
+    .unwrap();
+    assert!(side_of(&path).exists() && !journal.exists());
+    one.execute_batch("BEGIN; UPDATE t SET b = 'two'").unwrap();
+    assert!(journal.exists());
+    one.execute_batch("ROLLBACK").unwrap();
+    assert!(!journal.exists());
+    assert_eq!(rows(&one), [(1, Some("one".into()))]);
+    drop(one);
+    assert_eq!(rows(&stock(&path)), [(1, Some("one".into()))]);
+    // That of a connection of ours is none.
+    let one = open(&path).unwrap();
+    one.execute_batch("BEGIN; UPDATE t SET b = 'two'").unwrap();
+    assert!(!journal.exists());
+    one.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(rows(&one), [(1, Some("one".into()))]);
+}
