@@ -163,6 +163,7 @@ impl<F: Files, N: Files> Archived<F, N> {
             self.log.truncate_behind(*start, *redo, open)?;
             return Ok(None);
         };
+        note.settle()?;
         // Every record before what pages need is there; behind that some may be under way.
         let failed = self.copy(note, (*redo).min(*start)).err();
         if let Some(archive) = &self.archive {

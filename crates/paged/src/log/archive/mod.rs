@@ -232,7 +232,11 @@ impl<F: Files> Archive<F> {
     /// A segment is missing, damaged, or of another database, or the medium refuses.
     pub fn open(files: F, prefix: &str, stamp: u64) -> Result<Self> {
         let last = match numbers(&files, prefix)?.last() {
-            Some(number) => joint_of(&files, (prefix, *number), stamp)?,
+            Some(number) => {
+                // Its name may be in the caches alone, if a crash came before the directory was synced.
+                files.sync_directory().map_err(io("syncing the archive of the log"))?;
+                joint_of(&files, (prefix, *number), stamp)?
+            }
             None => Joint::default(),
         };
         remove_unfinished(&files, (prefix, last.number + 1), stamp)?;

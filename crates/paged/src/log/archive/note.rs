@@ -34,6 +34,8 @@ pub struct Note<N: Files> {
     joint: Joint,
     /// The archive's name.
     directory: String,
+    /// This program has made it durable.
+    is_durable: bool,
 }
 
 impl<N: Files> Note<N> {
@@ -58,7 +60,7 @@ impl<N: Files> Note<N> {
             return Err(damaged("is of another database"));
         }
         let files = files.clone();
-        Ok(Some(Self { files, file, name, stamp, joint, directory }))
+        Ok(Some(Self { files, file, name, stamp, joint, directory, is_durable: false }))
     }
 
     /// Makes the note of a log whose archive, called `directory`, begins now, durably.
@@ -83,7 +85,8 @@ impl<N: Files> Note<N> {
         new.finish().map_err(&failed)?;
         let file = files.open(&name).map_err(&failed)?;
         let directory = directory.to_owned();
-        Ok(Self { files: files.clone(), file, name, stamp, joint, directory })
+        let files = files.clone();
+        Ok(Self { files, file, name, stamp, joint, directory, is_durable: true })
     }
 
     /// The segment that is noted.
@@ -98,17 +101,23 @@ impl<N: Files> Note<N> {
 
     /// Notes a segment, durably.
     pub(crate) fn set(&mut self, joint: Joint, directory: &str) -> Result<()> {
-        if (self.joint, &*self.directory) == (joint, directory) {
+        if self.is_durable && (self.joint, &*self.directory) == (joint, directory) {
             return Ok(());
         }
         let failed = io("noting the archive");
         self.file.write_at(0, &encode(self.stamp, joint, directory)).map_err(&failed)?;
         self.file.sync().map_err(&failed)?;
-        self.joint = joint;
+        (self.joint, self.is_durable) = (joint, true);
         if self.directory != directory {
             self.directory = directory.into();
         }
         Ok(())
+    }
+
+    /// Makes durable what was found: a program that died may have left it in the caches alone.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        let directory = self.directory.clone();
+        self.set(self.joint, &directory)
     }
 
     /// Removes it, durably: the log has no archive any more.
