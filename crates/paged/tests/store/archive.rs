@@ -89,12 +89,7 @@ impl Home {
                 let log = Central::create(&self.files, "log-", log_options(), threads);
                 Arc::new(log.expect("a log"))
             }
-            Log::Nv(persist) => {
-                let form = NvForm::of_bytes(512 << 10, 4096, 2048);
-                let memory = Recording::pool(1 << 20, 1 << 22).expect("memory");
-                let options = NvOptions { persist, lanes: 2, ..NvOptions::default() };
-                Arc::new(NvLog::create(memory, 1 << 16, form, 7, options, threads))
-            }
+            Log::Nv(persist) => nv_log(persist),
         };
         let log = self.archived(log).expect("an archive");
         Store::create(&self.files, "", STAMP, log, options(FRAMES), &TREES).expect("a store")
@@ -127,6 +122,15 @@ impl Home {
         restore(&made, &base.base, &mut || Ok(pages.next()), self.reader()?, until)?;
         Ok(Store::open(&files, "", log, options)?.0)
     }
+}
+
+/// An empty log in persistent memory of its own.
+fn nv_log(persist: Persist) -> Arc<dyn LogManager> {
+    let form = NvForm::of_bytes(512 << 10, 4096, 2048);
+    let memory = Recording::pool(1 << 20, 1 << 22).expect("memory");
+    let options = NvOptions { persist, lanes: 2, ..NvOptions::default() };
+    let threads: Arc<Host> = Arc::default();
+    Arc::new(NvLog::create(memory, 1 << 16, form, 7, options, threads))
 }
 
 /// A base backup in memory.
@@ -374,10 +378,9 @@ fn a_missing_sync_of_the_archive_is_noticed() {
     assert_eq!(sites, 3, "a segment's, its directory's, and the note's");
 }
 
-/// Lets a program die at its `number`-th call to one of these files at a place in this part of the source.
-/// What it has written stays in the caches. Returns whether it came to that.
-fn dies_at(home: &Home, files: &RecordingFiles, source: &'static str, number: u64) -> bool {
-    let store = home.create(Log::Central);
+/// Lets a program that does `work` die at its `number`-th call to these files at a place in this part of
+/// the source. What it has written stays in the caches. Returns whether it came to that.
+fn dies_in(files: &RecordingFiles, source: &'static str, number: u64, work: impl FnOnce()) -> bool {
     files.start();
     let (of, left) = (files.clone(), AtomicU64::new(number + 1));
     files.call_before_each(move |site| {
@@ -385,6 +388,20 @@ fn dies_at(home: &Home, files: &RecordingFiles, source: &'static str, number: u6
             of.fail_after(Some(0));
         }
     });
+    work();
+    let died = files.refused().is_some();
+    files.call_before_each(|_| {});
+    files.fail_after(None);
+    died
+}
+
+/// As [`dies_in`], behind a transaction, in a checkpoint.
+fn dies_at(home: &Home, files: &RecordingFiles, source: &'static str, number: u64) -> bool {
+    let store = home.create(Log::Central);
+    dies_in(files, source, number, || commit_and_checkpoint(store))
+}
+
+fn commit_and_checkpoint(store: Arc<TestStore>) {
     let (mut random, mut model) = (StdRng::seed_from_u64(11), [Model::new(), Model::new()]);
     let mut session = store.session();
     session.begin(1, None);
@@ -392,10 +409,6 @@ fn dies_at(home: &Home, files: &RecordingFiles, source: &'static str, number: u6
     session.commit().and_then(|at| store.wait(at)).expect("durable");
     let _ = store.checkpoint();
     drop((session, store));
-    let died = files.refused().is_some();
-    files.call_before_each(|_| {});
-    files.fail_after(None);
-    died
 }
 
 /// Calls `visit` with states after a power cut now.
@@ -450,6 +463,30 @@ fn a_note_that_was_found_after_a_kill_is_durable_before_the_log_is_truncated_up_
             Home { files, archive, now }.open().expect("the archive joins the log");
         });
     }
+}
+
+/// A log in persistent memory syncs no directory when it is opened.
+#[test]
+fn the_name_of_a_note_that_was_found_after_a_kill_is_durable_before_it_is_relied_on() {
+    let mut found = 0;
+    for number in 0.. {
+        let home = Home::new();
+        let begin = || drop(home.archived(nv_log(Persist::OnInsert)));
+        if !dies_in(&home.files, "new_file.rs", number, begin) {
+            break;
+        }
+        let Some(note) = Note::open(&home.files, "", STAMP).expect("read") else { continue };
+        found += 1;
+        let log = nv_log(Persist::OnInsert);
+        let start = log.start();
+        let log = Archived::<RecordingFiles, _>::without(log, note, home.clock());
+        let _ = log.truncate(start, start);
+        cut(&home.files, &mut |image| {
+            let files = RecordingFiles::from_image(image.clone());
+            assert!(Note::open(&files, "", STAMP).expect("read").is_some());
+        });
+    }
+    assert!(found > 0, "one was renamed before the kill");
 }
 
 #[test]

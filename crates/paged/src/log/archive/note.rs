@@ -34,7 +34,7 @@ pub struct Note<N: Files> {
     joint: Joint,
     /// The archive's name.
     directory: String,
-    /// This program has made it durable.
+    /// This program has made it durable, with its name.
     is_durable: bool,
 }
 
@@ -107,6 +107,9 @@ impl<N: Files> Note<N> {
         let failed = io("noting the archive");
         self.file.write_at(0, &encode(self.stamp, joint, directory)).map_err(&failed)?;
         self.file.sync().map_err(&failed)?;
+        if !self.is_durable {
+            self.files.sync_directory().map_err(&failed)?;
+        }
         (self.joint, self.is_durable) = (joint, true);
         if self.directory != directory {
             self.directory = directory.into();
