@@ -194,14 +194,52 @@ impl Transaction {
         let appended = append(&mut self.chain);
         if appended.is_ok() {
             let open = &self.open;
+            // In this order: whoever reads beside it finds no record whose bytes are not counted.
+            open.used.store(self.chain.used, Ordering::SeqCst);
             open.last.store(self.chain.last.0, Ordering::SeqCst);
             open.first.store(self.chain.first.0, Ordering::SeqCst);
-            open.used.store(self.chain.used, Ordering::SeqCst);
             if over {
                 open.over.store(true, Ordering::SeqCst);
             }
         }
         self.open.pending.store(QUIET, Ordering::SeqCst);
         appended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pm::{Dram, Memory};
+
+    use super::*;
+    use crate::log::nv::{NvForm, NvLog, NvOptions, Persist};
+    use crate::threads::Host;
+
+    /// A restart sets less room aside for undoing a transaction than it takes, if a checkpoint says that
+    /// its records have fewer bytes.
+    #[test]
+    fn a_transaction_that_is_seen_beside_an_append_has_the_bytes_of_its_newest_record() {
+        const RECORDS: u64 = 40_000;
+        const BYTES: u64 = 64;
+        let form = NvForm::of_bytes(64 << 20, 1 << 16, 1 << 10);
+        let memory = Dram::new(64 << 20).expect("memory");
+        memory.grow(form.bytes()).expect("within its limit");
+        let options = NvOptions { persist: Persist::OnInsert, ..NvOptions::default() };
+        let log: NvLog<Dram, Host> = NvLog::create(memory, 0, form, 1, options, Arc::default());
+        let (transactions, over) = (Transactions::new(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut transaction = transactions.begin(TxNo(1));
+                for _ in 0..RECORDS {
+                    transaction.append(&log, &Record::bare(Kind::Abort)).expect("appended");
+                }
+                over.store(true, Ordering::SeqCst);
+            });
+            while !over.load(Ordering::SeqCst) {
+                for Seen { first, last, used, .. } in transactions.seen().0 {
+                    assert!(used >= (last.0 + 1 - first.0) * BYTES, "{first} to {last}: {used}");
+                }
+            }
+        });
     }
 }
