@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use paged::base::Base;
 use paged::file::NewFile;
 use paged::ids::{Lsn, PageNo};
-use paged::log::archive::{Archive, ArchiveReader, Note};
+use paged::log::archive::{Archive, ArchiveReader};
 use paged::log::central::{Central, CentralOptions};
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::log::{Archived, Clock, LogManager, TIME_RESOLUTION};
@@ -125,7 +125,7 @@ impl Home {
 }
 
 /// An empty log in persistent memory of its own.
-fn nv_log(persist: Persist) -> Arc<dyn LogManager> {
+pub(crate) fn nv_log(persist: Persist) -> Arc<dyn LogManager> {
     let form = NvForm::of_bytes(512 << 10, 4096, 2048);
     let memory = Recording::pool(1 << 20, 1 << 22).expect("memory");
     let options = NvOptions { persist, lanes: 2, ..NvOptions::default() };
@@ -376,117 +376,6 @@ fn a_missing_sync_of_the_archive_is_noticed() {
         assert!(noticed.is_err(), "{site}");
     }
     assert_eq!(sites, 3, "a segment's, its directory's, and the note's");
-}
-
-/// Lets a program that does `work` die at its `number`-th call to these files at a place in this part of
-/// the source. What it has written stays in the caches. Returns whether it came to that.
-fn dies_in(files: &RecordingFiles, source: &'static str, number: u64, work: impl FnOnce()) -> bool {
-    files.start();
-    let (of, left) = (files.clone(), AtomicU64::new(number + 1));
-    files.call_before_each(move |site| {
-        if site.file().ends_with(source) && left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            of.fail_after(Some(0));
-        }
-    });
-    work();
-    let died = files.refused().is_some();
-    files.call_before_each(|_| {});
-    files.fail_after(None);
-    died
-}
-
-/// As [`dies_in`], behind a transaction, in a checkpoint.
-fn dies_at(home: &Home, files: &RecordingFiles, source: &'static str, number: u64) -> bool {
-    let store = home.create(Log::Central);
-    dies_in(files, source, number, || commit_and_checkpoint(store))
-}
-
-fn commit_and_checkpoint(store: Arc<TestStore>) {
-    let (mut random, mut model) = (StdRng::seed_from_u64(11), [Model::new(), Model::new()]);
-    let mut session = store.session();
-    session.begin(1, None);
-    change(&mut session, &mut random, &mut model, 1);
-    session.commit().and_then(|at| store.wait(at)).expect("durable");
-    let _ = store.checkpoint();
-    drop((session, store));
-}
-
-/// Calls `visit` with states after a power cut now.
-fn cut(files: &RecordingFiles, visit: &mut dyn FnMut(&Image)) {
-    files.note(1);
-    let trace = files.stop();
-    let mut replay = DiskReplay::new(&trace);
-    while let Some(point) = replay.next_point() {
-        if point.last_note == Some(1) {
-            point.for_each_state(20, 1, &mut *visit);
-        }
-    }
-}
-
-#[test]
-fn a_segment_that_was_found_after_a_kill_is_there_after_a_power_cut() {
-    let mut segments = 0;
-    for number in 0.. {
-        let home = Home::new();
-        if !dies_at(&home, &home.archive, "new_file.rs", number) {
-            break;
-        }
-        let found = Archive::open(home.archive.clone(), PREFIX, STAMP).expect("opened").last();
-        segments += u64::from(found.number > 0);
-        cut(&home.archive, &mut |image| {
-            let files = RecordingFiles::from_image(image.clone());
-            assert_eq!(Archive::open(files, PREFIX, STAMP).expect("opened").last(), found);
-        });
-    }
-    assert!(segments > 0, "one was renamed before the kill");
-}
-
-#[test]
-fn a_note_that_was_found_after_a_kill_is_durable_before_the_log_is_truncated_up_to_it() {
-    for number in 0.. {
-        let home = Home::new();
-        if !dies_at(&home, &home.files, "archive/note.rs", number) {
-            assert!(number > 1, "a note is written and synced");
-            break;
-        }
-        let log: Central<_, Host> =
-            Central::open(&home.files, "log-", log_options(), Arc::default()).expect("a log");
-        let note = Note::open(&home.files, "", STAMP).expect("read").expect("there is one");
-        let log = Archived::<RecordingFiles, _>::without(Arc::new(log), note, home.clock());
-        let store = Store::open(&home.files, "", Arc::new(log), options(FRAMES)).expect("opened").0;
-        store.checkpoint().expect("it keeps what the archive lacks");
-        drop(store);
-        let archive = home.archive.image();
-        cut(&home.files, &mut |image| {
-            let (files, now) = (RecordingFiles::from_image(image.clone()), Arc::clone(&home.now));
-            let archive = RecordingFiles::from_image(archive.clone());
-            Home { files, archive, now }.open().expect("the archive joins the log");
-        });
-    }
-}
-
-/// A log in persistent memory syncs no directory when it is opened.
-#[test]
-fn the_name_of_a_note_that_was_found_after_a_kill_is_durable_before_it_is_relied_on() {
-    let mut found = 0;
-    for number in 0.. {
-        let home = Home::new();
-        let begin = || drop(home.archived(nv_log(Persist::OnInsert)));
-        if !dies_in(&home.files, "new_file.rs", number, begin) {
-            break;
-        }
-        let Some(note) = Note::open(&home.files, "", STAMP).expect("read") else { continue };
-        found += 1;
-        let log = nv_log(Persist::OnInsert);
-        let start = log.start();
-        let log = Archived::<RecordingFiles, _>::without(log, note, home.clock());
-        let _ = log.truncate(start, start);
-        cut(&home.files, &mut |image| {
-            let files = RecordingFiles::from_image(image.clone());
-            assert!(Note::open(&files, "", STAMP).expect("read").is_some());
-        });
-    }
-    assert!(found > 0, "one was renamed before the kill");
 }
 
 #[test]

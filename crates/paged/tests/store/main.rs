@@ -2,6 +2,7 @@
 
 mod abort;
 mod archive;
+mod archive_kills;
 mod background;
 mod bounded;
 mod cold;
@@ -14,6 +15,7 @@ mod history;
 mod lost_end;
 mod model;
 mod moments;
+mod nv_power;
 mod rest;
 mod restart;
 mod room;
