@@ -71,6 +71,8 @@ struct Shared {
     forks: u32,
     sharing: Sharing,
     growing: Mutex<()>,
+    /// The device and the number by which a path is known to lead to the file.
+    identity: (u64, u64),
     file: Held,
 }
 
@@ -127,7 +129,8 @@ impl Plain {
             Domain::Adr => Some(FlushInstruction::detect().map_err(other)?),
             _ => None,
         };
-        let bytes = file.get().metadata()?.len();
+        let metadata = file.get().metadata()?;
+        let (bytes, identity) = (metadata.len(), (metadata.dev(), metadata.ino()));
         let mapping = reserve(options.reserved_bytes.max(bytes.saturating_mul(2)))?;
         let sharing =
             if medium.maps_synchronously() { Sharing::Synchronous } else { Sharing::Shared };
@@ -146,6 +149,7 @@ impl Plain {
             forks,
             sharing,
             growing,
+            identity,
             file,
         });
         let (base, reserved) = (shared.mapping.base(), shared.mapping.reserved());
@@ -230,10 +234,7 @@ impl Plain {
 
     /// Returns whether the path leads to this file.
     pub fn is_at(&self, path: &Path) -> bool {
-        match (std::fs::metadata(path), self.0.file.get().metadata()) {
-            (Ok(there), Ok(ours)) => (there.dev(), there.ino()) == (ours.dev(), ours.ino()),
-            _ => false,
-        }
+        std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == self.0.identity)
     }
 
     /// Removes the file's name, durably, if the path leads to it.
@@ -296,7 +297,15 @@ impl Plain {
     /// # Errors
     /// The kernel would not say.
     pub fn is_locked_by_others(&self, range: Range) -> io::Result<bool> {
-        locks::has_others(self.0.file.get(), range)
+        Ok(!self.is_free(range, Lock::Exclusive)?)
+    }
+
+    /// Returns whether nobody else is in the way of a lock on the range, which is not taken.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn is_free(&self, range: Range, lock: Lock) -> io::Result<bool> {
+        locks::is_free(self.0.file.get(), range, lock)
     }
 
     /// Syncs the noted pages.

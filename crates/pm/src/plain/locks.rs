@@ -68,9 +68,9 @@ pub(super) fn unlock(file: &File, range: Range) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, libc::F_UNLCK, range).map(|_| ())
 }
 
-pub(super) fn has_others(file: &File, range: Range) -> io::Result<bool> {
-    let found = call(file, libc::F_OFD_GETLK, libc::F_WRLCK, range)?;
-    Ok(found != libc::F_UNLCK as i16)
+pub(super) fn is_free(file: &File, range: Range, lock: Lock) -> io::Result<bool> {
+    let found = call(file, libc::F_OFD_GETLK, lock.kind(), range)?;
+    Ok(found == libc::F_UNLCK as i16)
 }
 
 /// Files whose closing would take locks of this process away.

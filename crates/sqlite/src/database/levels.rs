@@ -2,8 +2,9 @@
 //! belong to the open file.
 //!
 //! A reader has a shared lock on the shared bytes. Who is going to write has the reserved byte, and before
-//! it waits for the readers to leave the pending one, which every reader needs for a moment: no new ones
-//! come. Whoever dies leaves no lock.
+//! it waits for the readers to leave the pending one, which every reader looks at: no new ones
+//! come. A reader that has looked just before may still come, as one that was there already. Whoever dies leaves
+//! no lock.
 
 use pm::{Bad, Lock, Memory as _, Plain, Range};
 
@@ -64,11 +65,12 @@ impl Levels {
         if to <= self.level {
             return Ok(());
         }
+        self.owned()?;
         if self.level == Level::None {
-            self.take(PENDING, Lock::Shared)?;
-            let taken = self.take(SHARED, Lock::Shared);
-            self.file.unlock(PENDING)?;
-            taken?;
+            if !self.file.is_free(PENDING, Lock::Shared)? {
+                return Err(Failure::Busy);
+            }
+            self.take(SHARED, Lock::Shared)?;
             self.level = Level::Shared;
         }
         if to == Level::Reserved {
@@ -76,6 +78,11 @@ impl Levels {
             self.level = Level::Reserved;
         }
         if to >= Level::Pending {
+            // All at once, if no reader is there: what it has is part of it.
+            if self.level == Level::Reserved && self.file.lock(STOCK, Lock::Exclusive)? {
+                (self.level, self.pending) = (Level::Exclusive, true);
+                return Ok(());
+            }
             if !self.pending {
                 self.take(PENDING, Lock::Exclusive)?;
                 self.pending = true;

@@ -241,7 +241,9 @@ impl Mapped {
             return Err(Failure::Io("a commit without the exclusive lock".into()));
         }
         // The last commit may have been another's, and so large that the side file has grown.
-        self.side.see()?;
+        if !self.store.knows_last()? {
+            self.side.see()?;
+        }
         if !self.store.is_marked() {
             // Until the marker is there, nobody finds out that somebody died while a file grew.
             self.data.sync()?;

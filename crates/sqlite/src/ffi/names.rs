@@ -11,19 +11,28 @@ pub(crate) struct Place {
     pub(crate) name: usize,
 }
 
-/// Each name, and the connections that have the database open.
-static OPEN: Mutex<Vec<(Vec<u8>, Vec<Place>)>> = Mutex::new(Vec::new());
+/// A connection that has a main database of ours open.
+#[derive(Debug)]
+struct Connection {
+    place: Place,
+    /// The address of the name by which it has opened a journal in memory, until it removes that.
+    journal: Option<usize>,
+}
 
-fn lock() -> MutexGuard<'static, Vec<(Vec<u8>, Vec<Place>)>> {
+/// Each name, and the connections that have the database open.
+static OPEN: Mutex<Vec<(Vec<u8>, Vec<Connection>)>> = Mutex::new(Vec::new());
+
+fn lock() -> MutexGuard<'static, Vec<(Vec<u8>, Vec<Connection>)>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A database is open from now on.
 pub(crate) fn add(name: &[u8], place: Place) {
     let mut open = lock();
+    let new = Connection { place, journal: None };
     match open.iter_mut().find(|(known, _)| known == name) {
-        Some((_, places)) => places.push(place),
-        None => open.push((name.to_vec(), vec![place])),
+        Some((_, all)) => all.push(new),
+        None => open.push((name.to_vec(), vec![new])),
     }
 }
 
@@ -31,11 +40,11 @@ pub(crate) fn add(name: &[u8], place: Place) {
 pub(crate) fn remove(name: &[u8], place: Place) {
     let mut open = lock();
     if let Some(at) = open.iter().position(|(known, _)| known == name) {
-        let places = &mut open[at].1;
-        if let Some(found) = places.iter().position(|known| *known == place) {
-            places.swap_remove(found);
+        let all = &mut open[at].1;
+        if let Some(found) = all.iter().position(|known| known.place == place) {
+            all.swap_remove(found);
         }
-        if places.is_empty() {
+        if all.is_empty() {
             open.swap_remove(at);
         }
     }
@@ -45,8 +54,28 @@ pub(crate) fn remove(name: &[u8], place: Place) {
 /// and keeps its name at `database`. SQLite has the files of a connection and behind them its names in one piece of
 /// memory; a VFS above has its own files, or names.
 pub(crate) fn has(database: usize, journal: usize) -> bool {
-    let found = |place: &Place| place.name == database && (place.file..database).contains(&journal);
-    lock().iter().any(|(_, places)| places.iter().any(found))
+    lock().iter().flat_map(|(_, all)| all).any(|one| is_of(one.place, database, journal))
+}
+
+fn is_of(place: Place, database: usize, journal: usize) -> bool {
+    place.name == database && (place.file..database).contains(&journal)
+}
+
+/// The connection that [`has`] speaks of has opened a journal in memory, by the name at `name`.
+pub(crate) fn add_journal(database: usize, journal: usize, name: usize) {
+    for one in lock().iter_mut().flat_map(|(_, all)| all) {
+        if is_of(one.place, database, journal) {
+            one.journal = Some(name);
+        }
+    }
+}
+
+/// Returns whether a connection has opened a journal in memory by the name at `name`, and not removed it since: it has
+/// removed it now.
+pub(crate) fn remove_journal(name: usize) -> bool {
+    let mut open = lock();
+    let found = open.iter_mut().flat_map(|(_, all)| all).find(|one| one.journal == Some(name));
+    found.is_some_and(|one| one.journal.take().is_some())
 }
 
 /// Returns whether `name` is that of an open database and this ending.

@@ -124,13 +124,16 @@ unsafe extern "C" fn open(
                 }
             }
             let beside = flags & (flag::MAIN_JOURNAL | flag::WAL) != 0;
-            if beside && names::has(state.api.database_of(name) as usize, file as usize) {
+            let database = if beside { state.api.database_of(name) as usize } else { 0 };
+            if beside && names::has(database, file as usize) {
                 if flags & flag::WAL != 0 {
                     return code::CANTOPEN;
                 }
                 // One that is there is stock SQLite's, and hot.
+                names::remove_journal(name as usize);
                 if flags & flag::CREATE != 0 {
                     journal::put(file);
+                    names::add_journal(database, file as usize, name as usize);
                     if !out_flags.is_null() {
                         out_flags.write(flags);
                     }
@@ -145,11 +148,15 @@ unsafe extern "C" fn open(
 
 unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> c_int {
     guarded(code::IOERR, || {
+        // One in memory went when it was closed.
+        if names::remove_journal(name as usize) {
+            return code::OK;
+        }
         // SAFETY: SQLite calls with a VFS of ours and a name.
         unsafe {
             let below = below(vfs);
             match (*below).delete.map_or(code::IOERR, |delete| delete(below, name, sync)) {
-                // One in memory went when it was closed.
+                // SQLite removes one in memory for the second time.
                 code::IOERR_DELETE_NOENT if names::belongs_to_one(bytes_of(name), "-journal") => {
                     code::OK
                 }

@@ -398,6 +398,15 @@ impl<M: Memory> Store<M> {
         (self.stored, self.last, self.size) = (lines, number, size);
     }
 
+    /// Returns whether this connection has made the last commit, or has read it.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub fn knows_last(&self) -> Result<bool> {
+        let (_, applied) = self.side.progress()?;
+        Ok(self.marked && applied == self.last)
+    }
+
     /// Finds the lines of the last commit, if somebody else made it.
     pub(super) fn learn(&mut self) -> Result<()> {
         let (_, applied) = self.side.progress()?;

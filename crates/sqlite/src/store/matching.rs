@@ -76,12 +76,12 @@ impl Touched<'_> {
 /// Returns for each page the one whose frame it takes: most often its own. Each frame is taken once.
 pub fn assign(touched: &[Touched]) -> Vec<usize> {
     let mut frames: Vec<usize> = (0..touched.len()).collect();
-    let movers: Vec<usize> = frames
-        .iter()
-        .copied()
-        .filter(|page| touched[*page].may_move() && touched[*page].gives())
-        .filter(|page| is_worth_looking(&touched[*page]))
-        .collect();
+    let mut movers = frames.clone();
+    movers.retain(|page| touched[*page].may_move() && touched[*page].gives());
+    // Most commits change one page, which has nobody to change with: nothing is compared for that.
+    if movers.len() > 1 {
+        movers.retain(|page| is_worth_looking(&touched[*page]));
+    }
     if movers.len() < 2 {
         return frames;
     }

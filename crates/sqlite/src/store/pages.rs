@@ -15,7 +15,7 @@ use crate::store::matching::{Touched, assign};
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::parse::{PAGES_MAX, Page, Shape};
-use crate::store::place::{Frame, Placed, exact, place};
+use crate::store::place::{Frame, Placed, exact, place_fresh, place_over};
 use crate::store::plan::{Plan, place_of};
 use crate::store::record::Part;
 use crate::store::span::Span;
@@ -47,11 +47,30 @@ impl<M: Memory> Store<M> {
             free: shape.usable() == shape.page_bytes()
                 && size.max(self.size) / (shape.page_bytes() as u64) < u64::from(PAGES_MAX),
         };
-        let takes = self.takes(&written, kinds);
-        for (now, from) in written.iter().zip(takes) {
-            let from = &written[from];
-            let held = if from.fresh { Frame::Fresh } else { Frame::Holds(&from.held) };
-            let placed = self.placed(now, held, &from.held, kinds, &mut plan);
+        let movers = self.mode() != Mode::Full && written.len() <= MOVERS_MAX;
+        let parsed: Vec<Parsed> = if movers {
+            written.iter().map(|page| Parsed::of(page, page, kinds)).collect()
+        } else {
+            Vec::new()
+        };
+        let takes = if movers { takes(&written, &parsed) } else { (0..written.len()).collect() };
+        for (at, (now, taken)) in written.iter().zip(takes).enumerate() {
+            let from = &written[taken];
+            let placed = if self.mode() == Mode::Full {
+                plan.exact += 1;
+                whole(now)
+            } else if movers {
+                self.placed(
+                    now,
+                    from,
+                    parsed[at].new.as_ref(),
+                    parsed[taken].old.as_ref(),
+                    &mut plan,
+                )
+            } else {
+                let pages = Parsed::of(now, from, kinds);
+                self.placed(now, from, pages.new.as_ref(), pages.old.as_ref(), &mut plan)
+            };
             let moved = (now.frame != from.frame).then_some(now.page);
             let Placed { image, direct, logged, erased } = placed;
             if moved.is_some() || !(direct.is_empty() && logged.is_empty() && erased.is_empty()) {
@@ -98,56 +117,65 @@ impl<M: Memory> Store<M> {
         Ok(written)
     }
 
-    /// Returns for each page the one whose frame it takes, by their places in `written`.
-    fn takes(&self, written: &[Written], kinds: Kinds) -> Vec<usize> {
-        if self.mode() == Mode::Full || written.len() > MOVERS_MAX {
-            return (0..written.len()).collect();
-        }
-        let parsed: Vec<[Option<Page>; 2]> = written
-            .iter()
-            .map(|page| {
-                let old = kinds.parse(page.page, &page.held).filter(|_| !page.fresh);
-                [old, kinds.parse(page.page, &page.image)]
-            })
-            .collect();
-        let touched: Vec<Touched> = written
-            .iter()
-            .zip(&parsed)
-            .map(|(page, [old, new])| Touched {
-                old: old.as_ref(),
-                new: new.as_ref(),
-                stays: page.page == 1,
-                fresh: page.fresh,
-            })
-            .collect();
-        assign(&touched)
-    }
-
-    /// A page in the form in which it will be in a frame that has `there`.
+    /// A page, which is `new` if it is one of a B-tree, in the form in which it will be in the frame of `from`, which
+    /// holds `old` if that is one.
     fn placed(
         &self,
         now: &Written,
-        held: Frame,
-        there: &[u8],
-        kinds: Kinds,
+        from: &Written,
+        new: Option<&Page>,
+        old: Option<&Page>,
         plan: &mut Plan,
     ) -> Placed {
-        if self.mode() == Mode::Full {
-            plan.exact += 1;
-            let logged = vec![Span::new(0, now.image.len())];
-            let image = now.image.clone();
-            return Placed { image, direct: Vec::new(), logged, erased: Vec::new() };
-        }
-        let Some(new) = kinds.parse(now.page, &now.image) else {
+        let held = if from.fresh { Frame::Fresh } else { Frame::Holds(&from.held) };
+        let Some(new) = new else {
             plan.exact += 1;
             return exact(&now.image, held);
         };
         plan.placed += 1;
-        let mut placed = place(&new, held, self.erases);
-        if matches!(held, Frame::Fresh) {
-            placed.erased.retain(|run| run.of(there).iter().any(|byte| *byte != 0));
+        match old {
+            Some(old) => place_over(old, new, self.erases),
+            None if from.fresh => {
+                let mut placed = place_fresh(new, self.erases);
+                placed.erased.retain(|run| run.of(&from.held).iter().any(|byte| *byte != 0));
+                placed
+            }
+            None => exact(&now.image, held),
         }
-        placed
+    }
+}
+
+/// Returns for each page the one whose frame it takes, by their places in `written`.
+fn takes(written: &[Written], parsed: &[Parsed]) -> Vec<usize> {
+    let touched: Vec<Touched> = written
+        .iter()
+        .zip(parsed)
+        .map(|(page, parsed)| Touched {
+            old: parsed.old.as_ref(),
+            new: parsed.new.as_ref(),
+            stays: page.page == 1,
+            fresh: page.fresh,
+        })
+        .collect();
+    assign(&touched)
+}
+
+/// A page as SQLite wrote it, all of it in the log.
+fn whole(now: &Written) -> Placed {
+    let logged = vec![Span::new(0, now.image.len())];
+    Placed { image: now.image.clone(), direct: Vec::new(), logged, erased: Vec::new() }
+}
+
+/// The pages of B-trees that a page will be, and that a frame holds.
+struct Parsed<'a> {
+    new: Option<Page<'a>>,
+    old: Option<Page<'a>>,
+}
+
+impl<'a> Parsed<'a> {
+    fn of(now: &'a Written, from: &'a Written, kinds: Kinds) -> Self {
+        let old = if from.fresh { None } else { kinds.parse(from.page, &from.held) };
+        Self { new: kinds.parse(now.page, &now.image), old }
     }
 }
 

@@ -64,26 +64,21 @@ pub struct Placed {
 /// Lays `new` out for a frame. With `erase` no byte that nothing means is left other than zero, as
 /// SQLite's `secure_delete` wants it.
 pub fn place(new: &Page, frame: Frame, erase: bool) -> Placed {
-    let page_bytes = new.shape().page_bytes();
     match frame {
-        Frame::Fresh => {
-            let image = layout(new, &vec![0; page_bytes], &as_given(new));
-            let mut placed =
-                Placed { direct: Vec::new(), logged: Vec::new(), erased: Vec::new(), image };
-            let live =
-                Page::parse(&placed.image, new.shape(), new.is_first()).map(|page| page.live());
-            let live = live.expect("a page that was laid out is one");
-            placed.direct = runs(&live, page_bytes);
-            if erase {
-                placed.erased = live.holes(Span::new(0, page_bytes));
-            }
-            placed
-        }
+        Frame::Fresh => place_fresh(new, erase),
         Frame::Holds(held) => match Page::parse(held, new.shape(), new.is_first()) {
-            Some(old) => over(&old, new, erase),
+            Some(old) => place_over(&old, new, erase),
             None => exact(new.image(), frame),
         },
     }
+}
+
+/// Lays `new` out for a frame that nobody reads, as [`place`] does.
+pub fn place_fresh(new: &Page, erase: bool) -> Placed {
+    let page_bytes = new.shape().page_bytes();
+    let (image, live) = layout(new, &vec![0; page_bytes], &as_given(new));
+    let erased = if erase { live.holes(Span::new(0, page_bytes)) } else { Vec::new() };
+    Placed { direct: runs(&live, page_bytes), logged: Vec::new(), erased, image }
 }
 
 /// An image as SQLite wrote it, for a page that is none of a b-tree, or a frame that holds something
@@ -103,13 +98,13 @@ pub fn exact(image: &[u8], frame: Frame) -> Placed {
     placed
 }
 
-/// Lays `new` out over a page of a b-tree.
-fn over(old: &Page, new: &Page, erase: bool) -> Placed {
+/// Lays `new` out over a page of a b-tree that its frame holds, as [`place`] does.
+pub fn place_over(old: &Page, new: &Page, erase: bool) -> Placed {
     let live_before = old.live();
     let places = Places::find(old, new, &live_before).filter(|places| fits(new, places));
     let places = places.unwrap_or_else(|| as_given(new));
-    let mut image = layout(new, old.image(), &places);
-    let erased = if erase { erase_dead(new, &mut image, old.image()) } else { Vec::new() };
+    let (mut image, live) = layout(new, old.image(), &places);
+    let erased = if erase { erase_dead(&live, &mut image, old.image()) } else { Vec::new() };
     let mut means_nothing = Bytes::none(image.len());
     for hole in live_before.holes(Span::new(0, image.len())) {
         means_nothing.add(hole);
@@ -118,8 +113,6 @@ fn over(old: &Page, new: &Page, erase: bool) -> Placed {
     for span in &erased {
         skipped.add(*span);
     }
-    let live = Page::parse(&image, new.shape(), new.is_first()).map(|page| page.live());
-    let live = live.expect("a page that was laid out is one");
     let (direct, logged) = changes(old.image(), &image, &means_nothing, &skipped, &live);
     Placed { image, direct, logged, erased }
 }
@@ -342,8 +335,8 @@ fn fragments(holes: &[Span]) -> usize {
     holes.iter().map(|hole| hole.bytes).filter(|bytes| *bytes < FREE_BLOCK_HEADER_BYTES).sum()
 }
 
-/// The image of `new` with its cells at `places`, over the bytes of `held`.
-fn layout(new: &Page, held: &[u8], places: &Offsets) -> Vec<u8> {
+/// The image of `new` with its cells at `places`, over the bytes of `held`, and the bytes that mean something in it.
+fn layout(new: &Page, held: &[u8], places: &Offsets) -> (Vec<u8>, Bytes) {
     let (content, holes) = free_runs(new, places);
     let (header, given) = (new.header(), new.image());
     let mut image = held.to_vec();
@@ -352,25 +345,33 @@ fn layout(new: &Page, held: &[u8], places: &Offsets) -> Vec<u8> {
     image[new.shape().usable()..].copy_from_slice(&given[new.shape().usable()..]);
     put16(&mut image, header + 5, content);
     image[header + 7] = fragments(&holes) as u8;
+    let mut live = Bytes::none(image.len());
+    live.add(Span::between(0, new.pointers_end()));
+    live.add(Span::between(new.shape().usable(), image.len()));
     for (number, at) in places.iter().enumerate() {
         put16(&mut image, pointers + 2 * number, *at);
         let cell = new.cell(number);
         image[*at..*at + cell.len()].copy_from_slice(cell);
+        live.add(taken(Span::new(*at, cell.len())));
     }
     let mut link = header + 1;
     for block in holes.iter().filter(|hole| hole.bytes >= FREE_BLOCK_HEADER_BYTES) {
         put16(&mut image, link, block.at);
         put16(&mut image, block.at + 2, block.bytes);
+        live.add(Span::new(block.at, FREE_BLOCK_HEADER_BYTES));
         link = block.at;
     }
     put16(&mut image, link, 0);
-    image
+    debug_assert!(
+        Page::parse(&image, new.shape(), new.is_first()).is_some_and(|page| page.live() == live),
+        "a page that was laid out is one"
+    );
+    (image, live)
 }
 
-/// Zeroes what nothing means in the new image; returns the runs in which that changes the frame.
-fn erase_dead(new: &Page, image: &mut [u8], held: &[u8]) -> Vec<Span> {
-    let live = Page::parse(image, new.shape(), new.is_first()).map(|page| page.live());
-    let dead = live.expect("a page that was laid out is one").holes(Span::new(0, image.len()));
+/// Zeroes all but what is `live` in the new image; returns the runs in which that changes the frame.
+fn erase_dead(live: &Bytes, image: &mut [u8], held: &[u8]) -> Vec<Span> {
+    let dead = live.holes(Span::new(0, image.len()));
     for hole in &dead {
         image[hole.at..hole.end()].fill(0);
     }

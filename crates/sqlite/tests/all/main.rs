@@ -2,6 +2,7 @@
 
 mod bad;
 mod budgets;
+mod calls;
 mod damage;
 mod direct;
 mod explored;

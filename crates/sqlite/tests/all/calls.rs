@@ -1,0 +1,55 @@
+//! The calls to the kernel that a transaction makes: each costs as much as several lines of the database.
+//!
+//! The functions below stand before those of the C library in this program.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::registered::open;
+use crate::sql::folder;
+
+thread_local! {
+    /// Locks taken, given up or asked for, and names removed, by this thread.
+    static CALLS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fcntl(file: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    if [libc::F_OFD_SETLK, libc::F_OFD_SETLKW, libc::F_OFD_GETLK].contains(&command) {
+        CALLS.set((CALLS.get().0 + 1, CALLS.get().1));
+    }
+    // SAFETY: the caller's contract.
+    unsafe { libc::syscall(libc::SYS_fcntl, file, command, argument) as c_int }
+}
+
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn unlink(name: *const c_char) -> c_int {
+    CALLS.set((CALLS.get().0, CALLS.get().1 + 1));
+    // SAFETY: the caller's contract.
+    unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, name, 0) as c_int }
+}
+
+/// The calls within `work`.
+fn calls(work: impl FnOnce()) -> (u32, u32) {
+    CALLS.set((0, 0));
+    work();
+    CALLS.get()
+}
+
+#[test]
+fn a_transaction_takes_few_locks_and_removes_no_journal_that_is_no_file() {
+    let folder = folder();
+    let one = open(&folder.path().join("db")).unwrap();
+    let run = |sql: &str| one.execute_batch(sql).unwrap();
+    run("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(1, 'one')");
+    // Two to read, one to be the writer, one to have it alone, and three to give that up.
+    assert_eq!(calls(|| run("INSERT INTO t VALUES(2, 'two')")), (7, 0));
+    assert_eq!(calls(|| run("BEGIN; INSERT INTO t VALUES(3, 'three'); ROLLBACK")), (6, 0));
+    assert_eq!(calls(|| run("SELECT * FROM t")), (3, 0));
+    run("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO t VALUES(4, 'four')");
+    assert_eq!(calls(|| run("INSERT INTO t VALUES(5, 'five')")), (0, 0));
+}
