@@ -50,15 +50,18 @@ static METHODS: IoMethods = IoMethods {
 /// Puts an open file where SQLite wants it.
 ///
 /// # Safety
-/// There is room for an [`Open`] at `at`, and `name` stays where it is until the file is closed.
+/// There is room for an [`Open`] at `at`, in as many bytes as the VFS asks for, and `name` stays where it is until
+/// the file is closed.
 pub(crate) unsafe fn put(
     at: *mut File,
     file: Box<dyn MainFile>,
     name: &[u8],
+    room: usize,
     vfs: &'static CStr,
     api: Api,
 ) {
-    let place = Place { file: at as usize, name: name.as_ptr() as usize };
+    let behind = at as usize + room.next_multiple_of(8);
+    let place = Place { behind, name: name.as_ptr() as usize };
     names::add(name, place);
     let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api }));
     // SAFETY: the caller's contract.

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Addresses in the memory of SQLite's where a connection has a main database of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
-    /// Its open file.
-    pub(crate) file: usize,
+    /// The end of the room for its open file.
+    pub(crate) behind: usize,
     /// Its name.
     pub(crate) name: usize,
 }
@@ -50,15 +50,25 @@ pub(crate) fn remove(name: &[u8], place: Place) {
     }
 }
 
+/// Returns whether a connection that has a database of ours open keeps that one's name at `database`.
+pub(crate) fn is_at(database: usize) -> bool {
+    lock().iter().flat_map(|(_, all)| all).any(|one| one.place.name == database)
+}
+
 /// Returns whether SQLite itself opens a journal in a file at `journal`, for a connection that has a database of ours
-/// and keeps its name at `database`. SQLite has the files of a connection and behind them its names in one piece of
-/// memory; a VFS above has its own files, or names.
+/// and keeps its name at `database`. A VFS above has its own files, or names, and its own reasons to write and to sync:
+/// its journals are files.
 pub(crate) fn has(database: usize, journal: usize) -> bool {
     lock().iter().flat_map(|(_, all)| all).any(|one| is_of(one.place, database, journal))
 }
 
+/// SQLite has these one behind the other: the database's file, a statement's journal, this one, a pointer, four bytes,
+/// and the database's name. The room for both journals is the same. Where that is not so, a journal is a file.
 fn is_of(place: Place, database: usize, journal: usize) -> bool {
-    place.name == database && (place.file..database).contains(&journal)
+    let room = journal.checked_sub(place.behind);
+    place.name == database
+        && room.is_some()
+        && room == database.checked_sub(journal + size_of::<usize>() + 4)
 }
 
 /// The connection that [`has`] speaks of has opened a journal in memory, by the name at `name`.

@@ -113,7 +113,8 @@ unsafe extern "C" fn open(
                 };
                 match state.opener.open(Path::new(OsStr::from_bytes(bytes)), &how) {
                     Opened::Ours(main) => {
-                        main_file::put(file, main, bytes, state.name, state.api);
+                        let room = (*vfs).file_bytes.max(0) as usize;
+                        main_file::put(file, main, bytes, room, state.name, state.api);
                         if !out_flags.is_null() {
                             out_flags.write(flags);
                         }
@@ -123,15 +124,14 @@ unsafe extern "C" fn open(
                     Opened::Below => {}
                 }
             }
-            let beside = flags & (flag::MAIN_JOURNAL | flag::WAL) != 0;
-            let database = if beside { state.api.database_of(name) as usize } else { 0 };
-            if beside && names::has(database, file as usize) {
-                if flags & flag::WAL != 0 {
+            if flags & (flag::MAIN_JOURNAL | flag::WAL) != 0 {
+                let database = state.api.database_of(name) as usize;
+                if flags & flag::WAL != 0 && names::is_at(database) {
                     return code::CANTOPEN;
                 }
                 // One that is there is stock SQLite's, and hot.
                 names::remove_journal(name as usize);
-                if flags & flag::CREATE != 0 {
+                if flags & flag::CREATE != 0 && names::has(database, file as usize) {
                     journal::put(file);
                     names::add_journal(database, file as usize, name as usize);
                     if !out_flags.is_null() {

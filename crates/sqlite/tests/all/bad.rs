@@ -28,6 +28,25 @@ fn refused(path: &Path) {
 }
 
 #[test]
+fn a_write_ahead_log_beside_a_database_of_ours_is_refused() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let live = open(&path).unwrap();
+    live.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    let log = directory.path().join("db-wal");
+    std::fs::write(&log, "").unwrap();
+    refused(&path);
+    // Alone with it, SQLite would need no shared memory.
+    let alone = open(&path).unwrap();
+    alone.execute_batch("PRAGMA locking_mode = EXCLUSIVE").unwrap();
+    let error = alone.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen));
+    drop(alone);
+    std::fs::remove_file(&log).unwrap();
+    assert_eq!(rows(&live), [(1, Some("one".into()))]);
+}
+
+#[test]
 fn a_side_file_that_is_missing_or_not_its_own_or_damaged_is_refused() {
     let directory = folder();
     let (one, other) = (killed(directory.path(), "one", 1), killed(directory.path(), "other", 2));

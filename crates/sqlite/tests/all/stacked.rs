@@ -1,7 +1,7 @@
-//! A VFS above ours, as SQLite's own `multiplex` and crash tests have one: it makes the names that it passes on
-//! itself, and keeps what SQLite writes until SQLite syncs.
+//! Two VFSs above ours, as SQLite's own `multiplex` and crash tests have them: both keep what SQLite writes until
+//! SQLite syncs, and one makes the names that it passes on itself.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::Once;
 
@@ -138,7 +138,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 unsafe extern "C" fn open_above(
-    _: *mut ffi::sqlite3_vfs,
+    vfs: *mut ffi::sqlite3_vfs,
     name: ffi::sqlite3_filename,
     file: *mut ffi::sqlite3_file,
     flags: c_int,
@@ -147,8 +147,14 @@ unsafe extern "C" fn open_above(
     // SAFETY: SQLite calls with a name and with room for a file.
     unsafe {
         (*file).pMethods = std::ptr::null();
-        let made =
-            ffi::sqlite3_create_filename(name, c"".as_ptr(), c"".as_ptr(), 0, std::ptr::null_mut());
+        let (none, text) = (std::ptr::null_mut(), c"".as_ptr());
+        let makes_names = CStr::from_ptr((*vfs).zName) == MAKES_NAMES;
+        let made: *const c_char = if makes_names {
+            ffi::sqlite3_create_filename(name, text, text, 0, none)
+        } else {
+            none.cast()
+        };
+        let name = if makes_names { made } else { name };
         let below = vec![0; ((*ours()).szOsFile as usize).div_ceil(8)];
         let mut kept = Box::new(Kept {
             below,
@@ -156,7 +162,7 @@ unsafe extern "C" fn open_above(
             late: flags & ffi::SQLITE_OPEN_MAIN_DB != 0,
             waiting: Vec::new(),
         });
-        let code = (*ours()).xOpen.unwrap()(ours(), made, kept.below(), flags, out_flags);
+        let code = (*ours()).xOpen.unwrap()(ours(), name, kept.below(), flags, out_flags);
         if code == 0 {
             (*file).pMethods = &raw const METHODS;
             (*file.cast::<Above>()).kept = Box::into_raw(kept);
@@ -183,72 +189,79 @@ forward_vfs! {
     full: xFullPathname(name: *const c_char, room: c_int, out: *mut c_char);
 }
 
-fn above(path: &Path) -> Connection {
+const MAKES_NAMES: &CStr = c"above-with-names";
+const PASSES_NAMES: &CStr = c"above";
+
+fn above(path: &Path, name: &CStr) -> Connection {
     static ONCE: Once = Once::new();
     register();
     ONCE.call_once(|| {
         // SAFETY: what is registered stays.
         unsafe {
-            let vfs = Box::leak(Box::new(ffi::sqlite3_vfs {
-                szOsFile: size_of::<Above>() as c_int,
-                pNext: std::ptr::null_mut(),
-                zName: c"above".as_ptr(),
-                xOpen: Some(open_above),
-                xDelete: Some(delete),
-                xAccess: Some(access),
-                xFullPathname: Some(full),
-                ..*ours()
-            }));
-            assert_eq!(ffi::sqlite3_vfs_register(vfs, 0), 0);
+            for name in [MAKES_NAMES, PASSES_NAMES] {
+                let vfs = Box::leak(Box::new(ffi::sqlite3_vfs {
+                    szOsFile: size_of::<Above>() as c_int,
+                    pNext: std::ptr::null_mut(),
+                    zName: name.as_ptr(),
+                    xOpen: Some(open_above),
+                    xDelete: Some(delete),
+                    xAccess: Some(access),
+                    xFullPathname: Some(full),
+                    ..*ours()
+                }));
+                assert_eq!(ffi::sqlite3_vfs_register(vfs, 0), 0);
+            }
         }
     });
     let flags = OpenFlags::default();
-    Connection::open_with_flags_and_vfs(path, flags, "above").unwrap()
+    Connection::open_with_flags_and_vfs(path, flags, name).unwrap()
 }
 
 #[test]
 fn what_a_vfs_above_passes_on_as_late_as_sqlite_syncs_is_committed() {
-    let folder = folder();
-    let path = folder.path().join("db");
-    let one = above(&path);
-    one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b)")
-        .unwrap();
-    for key in 0..200 {
-        one.execute("INSERT INTO t VALUES(?1, hex(randomblob(?1)))", [key]).unwrap();
+    for name in [MAKES_NAMES, PASSES_NAMES] {
+        let folder = folder();
+        let path = folder.path().join("db");
+        let one = above(&path, name);
+        one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b)")
+            .unwrap();
+        for key in 0..200 {
+            one.execute("INSERT INTO t VALUES(?1, hex(randomblob(?1)))", [key]).unwrap();
+        }
+        assert_eq!(stats(&one, "commits"), 202);
+        let other = open(&path).unwrap();
+        check(&other);
+        assert_eq!(rows(&other), rows(&one));
+        assert_eq!(rows(&other).len(), 200);
+        // Each sees what the other one has committed.
+        other.execute("DELETE FROM t WHERE a % 2 = 0", []).unwrap();
+        assert_eq!(rows(&one).len(), 100);
+        drop((one, other));
+        assert_eq!(rows(&stock(&path)).len(), 100);
     }
-    assert_eq!(stats(&one, "commits"), 202);
-    let other = open(&path).unwrap();
-    check(&other);
-    assert_eq!(rows(&other), rows(&one));
-    assert_eq!(rows(&other).len(), 200);
-    // Each sees what the other one has committed.
-    other.execute("DELETE FROM t WHERE a % 2 = 0", []).unwrap();
-    assert_eq!(rows(&one).len(), 100);
-    drop((one, other));
-    assert_eq!(rows(&stock(&path)).len(), 100);
 }
 
 #[test]
-fn the_journal_of_a_vfs_above_that_makes_its_own_names_is_a_file() {
+fn the_journal_of_a_vfs_above_is_a_file_and_ours_is_none() {
     let folder = folder();
     let path = folder.path().join("db");
     let journal = folder.path().join("db-journal");
-    let one = above(&path);
-    one.execute_batch(
-        "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(1, 'one')",
-    )
-    .unwrap();
-    assert!(side_of(&path).exists() && !journal.exists());
-    one.execute_batch("BEGIN; UPDATE t SET b = 'two'").unwrap();
-    assert!(journal.exists());
-    one.execute_batch("ROLLBACK").unwrap();
-    assert!(!journal.exists());
-    assert_eq!(rows(&one), [(1, Some("one".into()))]);
-    drop(one);
-    assert_eq!(rows(&stock(&path)), [(1, Some("one".into()))]);
-    // That of a connection of ours is none.
+    let update = "BEGIN; UPDATE t SET b = 'two'";
+    for name in [MAKES_NAMES, PASSES_NAMES] {
+        let one = above(&path, name);
+        one.execute_batch("CREATE TABLE IF NOT EXISTS t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+        one.execute_batch("INSERT OR REPLACE INTO t VALUES(1, 'one')").unwrap();
+        assert!(side_of(&path).exists() && !journal.exists());
+        one.execute_batch(update).unwrap();
+        assert!(journal.exists());
+        one.execute_batch("ROLLBACK").unwrap();
+        assert!(!journal.exists());
+        assert_eq!(rows(&one), [(1, Some("one".into()))]);
+        drop(one);
+        assert_eq!(rows(&stock(&path)), [(1, Some("one".into()))]);
+    }
     let one = open(&path).unwrap();
-    one.execute_batch("BEGIN; UPDATE t SET b = 'two'").unwrap();
+    one.execute_batch(update).unwrap();
     assert!(!journal.exists());
     one.execute_batch("ROLLBACK").unwrap();
     assert_eq!(rows(&one), [(1, Some("one".into()))]);
