@@ -193,7 +193,9 @@ class Known:
 
     def reason(self, name, case):
         for number, (file, cases, reason) in enumerate(self.entries):
-            if fnmatch.fnmatchcase(name, file) and any(fnmatch.fnmatchcase(case, known) for known in cases):
+            # What stands in parentheses has to be named: no wildcard is for it.
+            found = case in cases if case.startswith("(") else any(fnmatch.fnmatchcase(case, known) for known in cases)
+            if found and fnmatch.fnmatchcase(name, file):
                 self.used.add(number)
                 return reason
         return None
