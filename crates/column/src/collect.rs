@@ -8,7 +8,8 @@
 //! 2. With the stripe of its key the version is taken out of the indexes. One that others are reached
 //!    through stays: its turn comes when a version in front of it is committed, or is garbage itself.
 //! 3. Whoever had begun before that has ended.
-//! 4. No slot names it any more: those that nobody has forget their last transaction; **fence**. Its begin
+//! 4. No slot names it any more: those that nobody has forget their last transaction; **fence**. One that
+//!    somebody has taken forgets it with the first statement, which is waited for. Its begin
 //!    becomes zero: flush, **fence**. Then its end does: flush, **fence**. The row is as one that nobody
 //!    has had.
 //!
@@ -61,10 +62,15 @@ impl Pile {
         self.ended.drain(..ready).collect()
     }
 
-    fn take_retired(&mut self, many: usize, epochs: &Epochs) -> Vec<Dead> {
+    fn take_retired(&mut self, many: usize, epochs: &Epochs) -> Vec<(u64, Dead)> {
         let all = self.retired.iter().take(many);
         let ready = all.take_while(|(epoch, _)| epochs.is_over(*epoch)).count();
-        self.retired.drain(..ready).map(|(_, dead)| dead).collect()
+        self.retired.drain(..ready).collect()
+    }
+
+    /// Puts back what was taken.
+    fn put_back(&mut self, taken: Vec<(u64, Dead)>) {
+        taken.into_iter().rev().for_each(|one| self.retired.push_front(one));
     }
 }
 
@@ -142,15 +148,20 @@ impl<M: Memory> Shared<M> {
     /// Steps 3 and 4; returns how many rows can be used again.
     #[track_caller]
     fn free_some(&self, many: usize) -> Result<u64> {
-        let mut taken = self.pile.write().take_retired(many, &self.epochs);
+        let taken = self.pile.write().take_retired(many, &self.epochs);
         if taken.is_empty() {
             return Ok(0);
         }
+        let mut lines = LineSet::new();
+        if !self.slots.forget_committed(&mut lines) {
+            // Its transaction begins, or gives the slot back.
+            self.pile.write().put_back(taken);
+            return Ok(0);
+        }
+        self.memory.fence();
+        let mut taken: Vec<_> = taken.into_iter().map(|(_, dead)| dead).collect();
         // Neighbours share lines.
         taken.sort_by_key(|dead| (dead.table, dead.row));
-        let mut lines = LineSet::new();
-        self.slots.forget_committed(&mut lines);
-        self.memory.fence();
         for dead in &taken {
             let begin = self.table(dead.table)?.place(dead.row)?.begin();
             self.memory.store(begin, 0);

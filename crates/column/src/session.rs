@@ -36,7 +36,7 @@ pub(crate) struct Open {
     pub(crate) openings: u64,
     /// The statements that are not compared yet, if the transaction is replayed.
     pub(crate) replay: Option<Replay>,
-    /// What it has read, if it is serializable.
+    /// Everything that it has read, if it is serializable.
     pub(crate) reads: Option<Latch<Reads>>,
 }
 
@@ -288,8 +288,10 @@ impl<M: Memory> Session<M> {
             self.open = Some(open);
             return Err(ColumnError::State { what: "a transaction without a statement" });
         }
-        let Open { snapshot, stay, name, mark, statements, openings, reads, .. } = open;
+        let Open { snapshot, stay, name, mark, statements, openings, reads, replay, .. } = open;
         let reads = match reads {
+            // It has read again only a part.
+            Some(_) if replay.is_some() => Kept::Forgotten,
             Some(reads) => Kept::Here(reads.read().clone()),
             None => Kept::None,
         };

@@ -73,6 +73,9 @@ pub(crate) enum Fate {
 struct Mirror {
     sequence: AtomicU64,
     fate: AtomicU64,
+    /// One: a transaction has taken the slot, and until its first fence the slot may say still that the
+    /// one before it has committed.
+    stale: AtomicU64,
 }
 
 /// The slots of a store.
@@ -114,20 +117,37 @@ impl<M: Memory> Slots<M> {
 
     /// Takes a slot that nobody has.
     pub(crate) fn take(&self) -> Result<u16> {
-        let taken = self.free.write().pop();
-        taken.map(|(slot, _)| slot).ok_or(ColumnError::Busy { slots: self.count })
+        let mut free = self.free.write();
+        let (slot, committed) = free.pop().ok_or(ColumnError::Busy { slots: self.count })?;
+        // With the latch: whoever collects sees the slot here or there.
+        self.mirrors[usize::from(slot)].stale.store(u64::from(committed), Release);
+        Ok(slot)
     }
 
-    /// Gives a slot back whose transaction is over, durably, and whether that `committed`.
+    /// Says that the first statement of a slot's transaction is durable.
+    pub(crate) fn set_begun(&self, slot: u16) {
+        self.mirrors[usize::from(slot)].stale.store(0, Release);
+    }
+
+    /// Gives a slot back whose transaction is over, durably, and whether that `committed`. If it never
+    /// began, the slot says what it said before.
     pub(crate) fn give(&self, slot: u16, committed: bool) {
-        self.free.write().push((slot, committed));
+        let mut free = self.free.write();
+        let stale = &self.mirrors[usize::from(slot)].stale;
+        let says_committed = committed || stale.load(Acquire) != 0;
+        stale.store(0, Release);
+        free.push((slot, says_committed));
     }
 
     /// Lets slots that nobody has forget their last transaction, whose stamps are durable: its rows may
-    /// be others' afterwards. The caller fences.
+    /// be others' afterwards. The caller fences. Returns false, and does nothing, while a slot that
+    /// somebody has taken may say still that its last one has committed.
     #[track_caller]
-    pub(crate) fn forget_committed(&self, lines: &mut LineSet) {
+    pub(crate) fn forget_committed(&self, lines: &mut LineSet) -> bool {
         let mut free = self.free.write();
+        if self.mirrors.iter().any(|mirror| mirror.stale.load(Acquire) != 0) {
+            return false;
+        }
         for (slot, committed) in free.iter_mut().filter(|(_, committed)| *committed) {
             self.put(*slot, STATE_AT, FREE);
             lines.add(self.line(*slot));
@@ -135,6 +155,7 @@ impl<M: Memory> Slots<M> {
         }
         // Before anybody has one of them: the flush must not meet another transaction's line half stored.
         lines.flush(&self.memory);
+        true
     }
 
     /// The sequence of the slot's last transaction.

@@ -248,6 +248,9 @@ impl<M: Memory> Session<M> {
             self.lines.add(shared.slots.line(slot));
         }
         self.fence();
+        if first {
+            shared.slots.set_begun(slot);
+        }
         self.publish(table, &statement, own, keys)?;
         drop(stripes);
         self.open.as_mut().expect("it is open").statements += 1;
@@ -290,10 +293,14 @@ impl<M: Memory> Session<M> {
         let there = shared.seen(table, newest, &self.sight())?;
         let open = self.open.as_mut().expect("it is open");
         let replay = open.replay.as_mut().expect("it is replayed");
-        replay.compare((number, table), change, there)?;
+        let compared = replay.compare((number, table), change, there);
         if replay.is_over() {
             open.replay = None;
         }
+        if let Err(ColumnError::DuplicateKey | ColumnError::MissingKey) = compared {
+            self.has_read(number, key);
+        }
+        compared?;
         if commits { self.commit().map(drop) } else { Ok(()) }
     }
 

@@ -264,10 +264,15 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// [`ColumnError::NotInFlight`]; damage.
     pub fn replay(&self, id: TxId) -> Result<Session<M>> {
-        let found = self.0.in_flight.read().get(&id.0).cloned();
-        let found = found.ok_or(ColumnError::NotInFlight)?;
-        let replay = Replay::of(&self.0, &found)?;
-        self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
+        // Nobody else goes on with it meanwhile.
+        let found = self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
+        let replay = match Replay::of(&self.0, &found) {
+            Ok(replay) => replay,
+            Err(error) => {
+                self.0.in_flight.write().insert(id.0, found);
+                return Err(error);
+            }
+        };
         Ok(Session::resumed(Arc::clone(&self.0), found, Some(replay)))
     }
 }

@@ -82,6 +82,9 @@ impl<E: Environment> Sofort<E> {
     ) -> Result<(), EngineError> {
         let shared = Arc::clone(&self.shared);
         shared.usable()?;
+        if self.diverged {
+            return Err(EngineError::Diverged);
+        }
         if self.session.snapshot().is_none() {
             self.session.begin()?;
         }
@@ -246,6 +249,7 @@ impl<E: Environment> Engine for Sofort<E> {
     fn begin_named(&mut self, begin: &Begin, name: &[u8]) -> Result<(), EngineError> {
         self.shared.usable()?;
         self.shared.upkeep()?;
+        self.diverged = false;
         match begin.isolation {
             Isolation::Serializable => self.session.begin_serializable(name)?,
             Isolation::Snapshot | Isolation::ReadCommitted => self.session.begin_named(name)?,
@@ -279,6 +283,9 @@ impl<E: Environment> Engine for Sofort<E> {
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         let shared = Arc::clone(&self.shared);
         shared.usable()?;
+        if self.diverged {
+            return Err(EngineError::Diverged);
+        }
         let mut number = 0;
         if self.session.snapshot().is_some() {
             number = self.session.commit().map_err(|error| match error {

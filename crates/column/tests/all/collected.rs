@@ -109,3 +109,48 @@ fn whoever_may_see_a_version_keeps_it() {
     assert!(freed > 150, "{freed}");
     store.check().unwrap();
 }
+
+/// A slot whose next transaction has not begun, since the memory was full, says still that the last one
+/// has committed: the rows of that one are nobody else's before it is durable that it no longer does.
+#[test]
+fn a_row_stays_away_though_the_next_transaction_of_its_slot_finds_no_room() {
+    const KEY: u64 = 500;
+    let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+    let store = create(memory.clone(), small());
+    let mut session = store.session();
+    let come_and_go = |session: &mut Session<Recording>| {
+        session.begin().unwrap();
+        session.insert(0, &[Value::Word(KEY), Value::Word(1), Value::Null]).unwrap();
+        session.commit().unwrap();
+        session.begin().unwrap();
+        session.delete(0, Value::Word(KEY)).unwrap();
+        session.commit().unwrap();
+    };
+    session.begin().unwrap();
+    session.insert(0, &[Value::Word(1), Value::Word(1), Value::Null]).unwrap();
+    session.commit().unwrap();
+    come_and_go(&mut session);
+    let is_full = |session: &mut Session<Recording>| {
+        session.begin().unwrap();
+        match session.update(0, Value::Word(1), &[(1, Value::Word(1))]) {
+            Ok(()) => {
+                session.commit().unwrap();
+                false
+            }
+            Err(_) => {
+                session.abort().unwrap();
+                true
+            }
+        }
+    };
+    while !is_full(&mut session) {}
+    while store.collect(1).unwrap() == 0 {}
+    come_and_go(&mut session);
+    assert!(is_full(&mut session), "there was room for one row");
+    while store.collect(64).unwrap() > 0 {}
+    let memory = from_image(&memory.contents(), 1 << 20).unwrap();
+    drop((session, store));
+    let store = open(memory, &Waiting::default()).unwrap().0;
+    assert_eq!(store.session().get(0, Value::Word(KEY)).unwrap(), None, "it was deleted");
+    store.check().unwrap();
+}

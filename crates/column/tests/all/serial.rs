@@ -129,7 +129,7 @@ fn a_range_that_was_read_is_the_same() {
     beside(read, |other| set(other, 20, 2)).unwrap();
 }
 
-/// What lies behind the last row that was visited was not read.
+/// Rows behind the last one that was visited were not read.
 #[test]
 fn a_range_is_read_as_far_as_the_reader_came() {
     for (backward, read_key, unread_key) in [(false, 35, 45), (true, 55, 45)] {
@@ -242,7 +242,7 @@ fn what_was_read_goes_with_the_transaction_to_another_session() {
     }
 }
 
-/// What was read is known no more behind a kill: only whoever reads it again may commit.
+/// A kill forgets the reads of a transaction: only whoever reads again may commit.
 #[test]
 fn behind_a_kill_a_transaction_runs_from_its_start() {
     let work = |session: &mut Session<Recording>| -> Result<u64, ColumnError> {
@@ -286,7 +286,7 @@ fn behind_a_kill_a_transaction_runs_from_its_start() {
     }
 }
 
-/// Whoever gives up can roll back what it cannot commit.
+/// A transaction that cannot commit can be rolled back.
 #[test]
 fn what_cannot_commit_is_rolled_back() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
@@ -304,4 +304,53 @@ fn what_cannot_commit_is_rolled_back() {
     session.insert(0, &row(10, 2)).unwrap();
     session.commit().unwrap();
     store.check().unwrap();
+}
+
+/// A store after a kill, with a serializable transaction that did `work`; its number, too.
+fn cut_off(work: impl FnOnce(&mut Session<Recording>)) -> (Store<Recording>, column::TxId) {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let store = create(memory.clone(), small());
+    let mut session = store.session();
+    session.begin().unwrap();
+    session.insert(0, &row(10, 1)).unwrap();
+    session.insert(0, &row(90, 1)).unwrap();
+    session.commit().unwrap();
+    session.begin_serializable(b"order").unwrap();
+    work(&mut session);
+    let memory = from_image(&memory.contents(), LIMIT).unwrap();
+    drop((session, store));
+    let store = open(memory, &Waiting::default()).unwrap().0;
+    let id = store.in_flight()[0].id;
+    (store, id)
+}
+
+/// A replay that was given up has read less than the transaction had.
+#[test]
+fn a_replay_that_was_given_up_lets_nobody_resume() {
+    let (store, id) = cut_off(|session| {
+        assert_eq!(value(session, 10), Some(1));
+        set(session, 90, 5);
+    });
+    let mut session = store.replay(id).unwrap();
+    assert!(matches!(session.commit(), Err(ColumnError::Diverged)));
+    session.detach().unwrap();
+    assert!(matches!(store.resume(id), Err(ColumnError::Forgotten)));
+    store.replay(id).unwrap().abort().unwrap();
+}
+
+#[test]
+fn a_replay_notes_the_keys_that_it_is_told_of() {
+    let tell = |session: &mut Session<Recording>| {
+        let insert = session.insert(0, &row(10, 2));
+        assert!(matches!(insert, Err(ColumnError::DuplicateKey)), "{insert:?}");
+        set(session, 90, 5);
+    };
+    let (store, id) = cut_off(tell);
+    let mut other = store.session();
+    other.begin().unwrap();
+    other.delete(0, Value::Word(10)).unwrap();
+    other.commit().unwrap();
+    let mut session = store.replay(id).unwrap();
+    tell(&mut session);
+    is_outdated(&session.commit());
 }

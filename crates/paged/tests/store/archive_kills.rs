@@ -1,4 +1,4 @@
-//! What a program that died has left of an archive, and of the note beside the log, may lie in the caches
+//! Kills of a program: all that it has left of an archive, and of the note beside the log, may lie in the caches
 //! alone: nothing rests on it before it is durable.
 
 use std::sync::Arc;
