@@ -21,6 +21,7 @@
 //!
 //! [`Environment`] names one choice of each; [`Native`] is the one that ships.
 
+mod beside;
 mod both;
 mod bulk;
 mod bytes;
@@ -63,6 +64,7 @@ mod unfinished;
 mod watched;
 mod weak;
 
+pub use beside::{Beside, FileEnds};
 pub use both::{BothImage, BothPoint, BothReplay, BothTrace};
 pub use bytes::{Arrays, Bytes};
 pub use counters::Counters;

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::beside::Beside;
 use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
@@ -230,6 +231,11 @@ impl Plain {
             Domain::Process => Ok(()),
             _ => File::open(directory.unwrap_or(Path::new(".")))?.sync_all(),
         }
+    }
+
+    /// The file of another name, on the same medium.
+    pub fn beside(&self, path: &Path) -> Beside {
+        Beside::new(path, self.0.medium.natural != Domain::Process)
     }
 
     /// Returns whether the path leads to this file.

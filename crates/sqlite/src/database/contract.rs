@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::store::error::StoreError;
 
@@ -63,11 +64,12 @@ impl From<StoreError> for Failure {
         match error {
             StoreError::Full(_) => Self::Full(why),
             StoreError::Memory => Self::Memory,
-            StoreError::Bad(_) => Self::Io(why),
+            StoreError::Bad(_) | StoreError::Prepared | StoreError::Undecided(_) => Self::Io(why),
             StoreError::Cut { .. } => Self::Corrupt(why),
             StoreError::SideMissing
             | StoreError::SideOfAnother
             | StoreError::SideDamaged(_)
+            | StoreError::LongName(_)
             | StoreError::Version(_) => Self::CannotOpen(why),
         }
     }
@@ -103,22 +105,29 @@ pub trait MainFile: Send + Debug {
     /// # Errors
     /// The medium fails.
     fn size(&mut self) -> Result<u64, Failure>;
-    /// Makes durable all that was written, whole or not at all. `with_others` says that the transaction is
-    /// one with those of other databases.
+    /// Makes durable all that was written, whole or not at all. If the transaction is one with those of other
+    /// databases, it has the name of their super-journal: then all counts once that file is gone and [`Self::end`] is
+    /// called. Without a name behind such a commit the transaction is rolled back.
     ///
     /// # Errors
     /// No room, or the medium fails; nothing has changed then.
-    fn commit(&mut self, with_others: bool) -> Result<(), Failure>;
+    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure>;
+    /// The journal that the connection has in memory names this super-journal from now on: others have to find that
+    /// out. `None` if that is not this file's business.
+    fn names(&self) -> Option<Arc<dyn Names>> {
+        None
+    }
     /// SQLite syncs the file: what was written since [`Self::commit`], by a VFS above that passes it on no sooner,
-    /// becomes durable.
+    /// becomes durable, as a part of the same transaction.
     ///
     /// # Errors
     /// No room, or the medium fails; nothing has changed then.
     fn sync(&mut self) -> Result<(), Failure>;
-    /// The transaction has ended: a new size that was written behind the commit becomes durable.
+    /// The transaction has ended: one with those of other databases counts from now on, and a new size that was
+    /// written behind the commit becomes durable.
     ///
     /// # Errors
-    /// The medium fails.
+    /// The medium fails, or the super-journal is still there.
     fn end(&mut self) -> Result<(), Failure>;
     /// Raises the lock.
     ///
@@ -146,6 +155,15 @@ pub trait MainFile: Send + Debug {
     /// # Errors
     /// The medium fails; the next one that opens the file recovers it.
     fn close(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// A thing that tells others that a journal names a super-journal.
+pub trait Names: Send + Sync + Debug {
+    /// From now on it does, durably.
+    ///
+    /// # Errors
+    /// No room, or the kernel refuses: the journal may not name it.
+    fn name(&self, super_journal: &[u8]) -> Result<(), Failure>;
 }
 
 /// How a main database is to be opened.

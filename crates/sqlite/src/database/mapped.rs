@@ -3,19 +3,24 @@
 //! - Connections agree by locks on bytes of the side file. As long as the marker is not set, stock SQLite may
 //!   have the database open, too: then each lock is also taken on the database file, where stock SQLite has
 //!   its own.
+//! - A part of a transaction over several databases is prepared when SQLite commits, and counts once the
+//!   super-journal is gone. A stub says so to the others, from before that until it is decided.
 //! - Who opens the file when nobody has it open recovers; who closes it last makes it a plain file and
 //!   removes the side file. Both happen behind a door, one at a time.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pm::{Domain, Memory as _, Plain, PlainOptions, random_uuid};
 
-use crate::database::contract::{Failure, How, Level, MainFile, Opened, Opener};
+use crate::database::contract::{Failure, How, Level, MainFile, Names, Opened, Opener};
 use crate::database::levels::{Levels, STOCK};
+use crate::database::stub::{Stub, decide};
 use crate::store::connection::{Media, Store};
 use crate::store::mode::Mode;
 use crate::store::page1::is_marked;
 use crate::store::region::Region;
+use crate::store::verdict::Verdict;
 
 /// The end of the name of a side file.
 pub const SIDE_SUFFIX: &str = "-perdura";
@@ -39,6 +44,10 @@ pub struct Mapped {
     /// The locks of stock SQLite, as long as it can read the file.
     stock: Levels,
     read_only: bool,
+    /// The file by which others see that a commit is prepared.
+    stub: Arc<Stub>,
+    /// The super-journal of the transaction, once SQLite has committed it, and until it has ended.
+    with: Option<Vec<u8>>,
 }
 
 /// Opens databases as mapped files.
@@ -136,13 +145,20 @@ impl Mapped {
             if !side.is_at(&side_path) || !data.is_at(path) {
                 continue;
             }
-            let mut store = Self::store(&data, &side, ours.is_alone()?)?;
+            let alone = ours.is_alone()?;
+            let mut store = Self::store(&data, &side, alone)?;
             store.set_mode(mode);
             store.set_erases(how.secure_delete);
-            ours.live()?;
-            ours.open_door()?;
-            let (path, read_only) = (path.to_owned(), how.read_only);
-            return Ok(Some(Self { store, path, side_path, data, side, ours, stock, read_only }));
+            let stub = Arc::new(Stub::new(&data, path));
+            let (path, read_only, with) = (path.to_owned(), how.read_only, None);
+            let mut mapped =
+                Self { store, path, side_path, data, side, ours, stock, read_only, stub, with };
+            if alone {
+                mapped.remove_stub()?;
+            }
+            mapped.ours.live()?;
+            mapped.ours.open_door()?;
+            return Ok(Some(mapped));
         }
     }
 
@@ -163,7 +179,7 @@ impl Mapped {
         side.sync()?;
         let random = random_uuid();
         let tag = u64::from_le_bytes(random[..8].try_into().expect("eight of sixteen bytes"));
-        let store = Store::open(media, size, tag | 1, SLOT_BYTES)?;
+        let store = Store::open_and_decide(media, size, tag | 1, SLOT_BYTES, &decide)?;
         side.sync()?;
         Ok(store)
     }
@@ -187,7 +203,62 @@ impl Mapped {
         // Whoever made them longer may have died before that was durable.
         self.data.sync()?;
         self.side.sync()?;
-        Ok(self.store.recover()?)
+        self.store.recover_and_decide(&decide)?;
+        self.remove_stub()
+    }
+
+    /// Removes the stub that one who is dead has left. The caller has the file to himself, or nobody else has it open.
+    fn remove_stub(&mut self) -> Result<(), Failure> {
+        if self.store.is_marked() {
+            return self.stub.remove_any();
+        }
+        // Stock SQLite may be making a journal of it.
+        let before = self.stock.level();
+        let is_ours = before > Level::Shared
+            || self.stub.is_there()
+                && self.stock.lock(Level::Shared).is_ok()
+                && self.stock.lock(Level::Reserved).is_ok();
+        let removed = if is_ours { self.stub.remove_any() } else { Ok(()) };
+        self.stock.unlock(before)?;
+        removed
+    }
+
+    /// Prepares what was written.
+    fn prepare(&mut self, name: &[u8]) -> Result<(), Failure> {
+        if self.held() < Level::Exclusive {
+            return Err(Failure::Io("a commit without the exclusive lock".into()));
+        }
+        if self.store.is_prepared() {
+            self.store.give_up()?;
+        }
+        if !self.store.has_changes() {
+            return Ok(());
+        }
+        if decide(name)? == Verdict::Apply {
+            return Err(Failure::Io("the super-journal of the transaction is no file".into()));
+        }
+        self.stub.name(name)?;
+        self.look_before_a_commit()?;
+        Ok(self.store.prepare_for(name)?)
+    }
+
+    /// Ends a transaction that is one with those of other databases, if there is one: what is prepared counts if the
+    /// super-journal is gone.
+    fn resolve(&mut self) -> Result<(), Failure> {
+        self.store.healthy()?;
+        self.with = None;
+        if let Some(name) = self.store.prepared_for() {
+            match decide(name)? {
+                Verdict::Apply => self.store.apply()?,
+                Verdict::Discard => self.store.give_up()?,
+            }
+        }
+        self.stub.remove()
+    }
+
+    /// Returns whether there is something to resolve.
+    fn is_with_others(&self) -> bool {
+        self.with.is_some() || self.store.is_prepared() || self.stub.is_named()
     }
 
     /// Looks at what others have committed since it was locked last.
@@ -240,6 +311,11 @@ impl Mapped {
         if self.held() < Level::Exclusive {
             return Err(Failure::Io("a commit without the exclusive lock".into()));
         }
+        self.look_before_a_commit()?;
+        Ok(self.store.commit()?)
+    }
+
+    fn look_before_a_commit(&mut self) -> Result<(), Failure> {
         // The last commit may have been another's, and so large that the side file has grown.
         if !self.store.knows_last()? {
             self.side.see()?;
@@ -249,7 +325,7 @@ impl Mapped {
             self.data.sync()?;
             self.side.sync()?;
         }
-        Ok(self.store.commit()?)
+        Ok(())
     }
 
     /// Cuts off what the first commit to a new database has left, which was cut off itself.
@@ -295,19 +371,42 @@ impl MainFile for Mapped {
         Ok(self.store.size())
     }
 
-    fn commit(&mut self, with_others: bool) -> Result<(), Failure> {
-        if with_others {
-            let why = "a transaction over several databases is not possible yet";
-            return Err(Failure::Io(why.into()));
+    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
+        if let Some(name) = with_others {
+            self.with = Some(name.to_vec());
+            return self.prepare(name);
         }
-        self.commit_here()
+        if !self.is_with_others() {
+            return self.commit_here();
+        }
+        self.resolve()?;
+        // It was rolled back to what is committed.
+        self.store.discard();
+        Ok(())
+    }
+
+    fn names(&self) -> Option<Arc<dyn Names>> {
+        Some(Arc::clone(&self.stub) as Arc<dyn Names>)
     }
 
     fn sync(&mut self) -> Result<(), Failure> {
-        if self.store.has_changes() { self.commit_here() } else { Ok(()) }
+        let waits = !self.store.is_prepared() || self.store.is_touched();
+        match self.with.clone() {
+            _ if !waits || !self.store.has_changes() => Ok(()),
+            Some(name) => self.prepare(&name),
+            None => self.commit_here(),
+        }
     }
 
     fn end(&mut self) -> Result<(), Failure> {
+        if let Some(name) = self.store.prepared_for()
+            && decide(name)? == Verdict::Discard
+        {
+            return Err(Failure::Io("the super-journal of the transaction is still there".into()));
+        }
+        if self.is_with_others() {
+            self.resolve()?;
+        }
         if self.store.has_size_only() && self.held() == Level::Exclusive {
             self.store.commit()?;
         }
@@ -344,6 +443,10 @@ impl MainFile for Mapped {
 
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
         if to <= Level::Shared {
+            if self.is_with_others() && self.resolve().is_err() {
+                // Whoever locks the file next finds it, and decides.
+                self.store.leave_prepared();
+            }
             self.store.discard();
         }
         let ours = self.ours.unlock(to);
@@ -400,6 +503,9 @@ impl MainFile for Mapped {
     fn close(mut self: Box<Self>) -> Result<(), Failure> {
         // A forked child has nothing to close: what it has is the parent's.
         self.store.healthy()?;
+        if self.is_with_others() && self.resolve().is_err() {
+            self.store.leave_prepared();
+        }
         self.store.discard();
         self.stock.unlock(Level::None)?;
         self.ours.unlock(Level::None)?;

@@ -3,6 +3,8 @@
 mod contract;
 mod levels;
 mod mapped;
+mod stub;
 
-pub use contract::{Failure, How, Level, MainFile, Opened, Opener};
+pub use contract::{Failure, How, Level, MainFile, Names, Opened, Opener};
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};
+pub use stub::name_at_end;

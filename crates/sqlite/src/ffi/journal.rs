@@ -1,15 +1,24 @@
-//! A rollback journal in memory: it serves the transaction that wrote it, and nobody after a crash.
+//! A rollback journal in memory: it serves the transaction that wrote it, and nobody after a crash. If SQLite writes
+//! the name of a super-journal behind it, others are told before.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use super::abi::{File, IoMethods, code, device};
+use super::failed;
 use super::guard::guarded;
+use crate::database::{Names, name_at_end};
 
 /// Room for the file in what SQLite allocates for one.
 #[repr(C)]
 pub(crate) struct Open {
     base: File,
-    bytes: *mut Vec<u8>,
+    state: *mut State,
+}
+
+struct State {
+    bytes: Vec<u8>,
+    names: Option<Arc<dyn Names>>,
 }
 
 static METHODS: IoMethods = IoMethods {
@@ -38,10 +47,10 @@ static METHODS: IoMethods = IoMethods {
 ///
 /// # Safety
 /// There is room for an [`Open`] at `at`.
-pub(crate) unsafe fn put(at: *mut File) {
-    let bytes = Box::into_raw(Box::new(Vec::new()));
+pub(crate) unsafe fn put(at: *mut File, names: Option<Arc<dyn Names>>) {
+    let state = Box::into_raw(Box::new(State { bytes: Vec::new(), names }));
     // SAFETY: the caller's contract.
-    unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, bytes }) };
+    unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }
 
 /// Runs `work` on an open journal.
@@ -51,14 +60,14 @@ pub(crate) unsafe fn put(at: *mut File) {
 unsafe fn with(file: *mut File, work: impl FnOnce(&mut Vec<u8>) -> c_int) -> c_int {
     guarded(code::IOERR, || {
         // SAFETY: the caller's contract.
-        work(unsafe { &mut *(*file.cast::<Open>()).bytes })
+        work(unsafe { &mut (*(*file.cast::<Open>()).state).bytes })
     })
 }
 
 unsafe extern "C" fn close(file: *mut File) -> c_int {
     guarded(code::IOERR, || {
         // SAFETY: SQLite closes what it has opened, once.
-        drop(unsafe { Box::from_raw((*file.cast::<Open>()).bytes) });
+        drop(unsafe { Box::from_raw((*file.cast::<Open>()).state) });
         code::OK
     })
 }
@@ -80,7 +89,8 @@ unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64)
 unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at: i64) -> c_int {
     // SAFETY: SQLite calls with a journal of ours and so many bytes.
     unsafe {
-        with(file, |bytes| {
+        guarded(code::IOERR, || {
+            let State { bytes, names } = &mut *(*file.cast::<Open>()).state;
             let new = std::slice::from_raw_parts(from.cast::<u8>(), len.max(0) as usize);
             let at = at.max(0) as usize;
             let end = at.saturating_add(new.len());
@@ -91,6 +101,15 @@ unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at:
                 bytes.resize(end, 0);
             }
             bytes[at..end].copy_from_slice(new);
+            // The magic behind a name is written last. One that the others do not see is none.
+            if at > 0
+                && new.len() == 8
+                && let (Some(name), Some(names)) = (name_at_end(&bytes[..end]), names)
+                && let Err(failure) = names.name(name)
+            {
+                bytes[at..end].fill(0);
+                return failed::code_of(failure, code::IOERR_WRITE);
+            }
             code::OK
         })
     }

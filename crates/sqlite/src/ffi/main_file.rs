@@ -62,7 +62,7 @@ pub(crate) unsafe fn put(
 ) {
     let behind = at as usize + room.next_multiple_of(8);
     let place = Place { behind, name: name.as_ptr() as usize };
-    names::add(name, place);
+    names::add(name, place, file.names());
     let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
@@ -183,7 +183,11 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
         with(file, code::IOERR_FSYNC, |state| {
             match what {
                 // The name of a super-journal, or none.
-                control::SYNC => state.file.commit(!with_what.is_null())?,
+                control::SYNC => {
+                    let name = with_what.cast::<c_char>();
+                    let name = (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes());
+                    state.file.commit(name)?;
+                }
                 control::COMMIT_PHASETWO => state.file.end()?,
                 control::PRAGMA => return Ok(pragma(state, with_what.cast())),
                 control::LOCKSTATE => with_what.cast::<c_int>().write(state.file.level().number()),

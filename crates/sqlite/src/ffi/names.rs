@@ -1,6 +1,8 @@
 //! The databases of ours that this process has open, by their names: how their journals are known.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::database::Names;
 
 /// Addresses in the memory of SQLite's where a connection has a main database of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +19,8 @@ struct Connection {
     place: Place,
     /// The address of the name by which it has opened a journal in memory, until it removes that.
     journal: Option<usize>,
+    /// The thing that is told when that names a super-journal.
+    names: Option<Arc<dyn Names>>,
 }
 
 /// Each name, and the connections that have the database open.
@@ -27,9 +31,9 @@ fn lock() -> MutexGuard<'static, Vec<(Vec<u8>, Vec<Connection>)>> {
 }
 
 /// A database is open from now on.
-pub(crate) fn add(name: &[u8], place: Place) {
+pub(crate) fn add(name: &[u8], place: Place, names: Option<Arc<dyn Names>>) {
     let mut open = lock();
-    let new = Connection { place, journal: None };
+    let new = Connection { place, journal: None, names };
     match open.iter_mut().find(|(known, _)| known == name) {
         Some((_, all)) => all.push(new),
         None => open.push((name.to_vec(), vec![new])),
@@ -71,13 +75,14 @@ fn is_of(place: Place, database: usize, journal: usize) -> bool {
         && room == database.checked_sub(journal + size_of::<usize>() + 4)
 }
 
-/// The connection that [`has`] speaks of has opened a journal in memory, by the name at `name`.
-pub(crate) fn add_journal(database: usize, journal: usize, name: usize) {
-    for one in lock().iter_mut().flat_map(|(_, all)| all) {
-        if is_of(one.place, database, journal) {
-            one.journal = Some(name);
-        }
-    }
+/// The connection that [`has`] speaks of has opened a journal in memory, by the name at `name`. Returns the thing that
+/// is told when it names a super-journal.
+pub(crate) fn add_journal(database: usize, journal: usize, name: usize) -> Option<Arc<dyn Names>> {
+    let mut open = lock();
+    let mut all = open.iter_mut().flat_map(|(_, all)| all);
+    let one = all.find(|one| is_of(one.place, database, journal))?;
+    one.journal = Some(name);
+    one.names.clone()
 }
 
 /// Returns whether a connection has opened a journal in memory by the name at `name`, and not removed it since: it has

@@ -132,8 +132,8 @@ unsafe extern "C" fn open(
                 // One that is there is stock SQLite's, and hot.
                 names::remove_journal(name as usize);
                 if flags & flag::CREATE != 0 && names::has(database, file as usize) {
-                    journal::put(file);
-                    names::add_journal(database, file as usize, name as usize);
+                    let names = names::add_journal(database, file as usize, name as usize);
+                    journal::put(file, names);
                     if !out_flags.is_null() {
                         out_flags.write(flags);
                     }

@@ -20,6 +20,9 @@
 //! *A transaction that fits into no slot* is logged behind the table. There is one such place, so what is there
 //! is made durable where it belongs first, and no slot counts any more.
 //!
+//! *A part of a transaction over several databases* is made durable by 2 and put in place later, or never
+//! (`store::prepared`).
+//!
 //! *A transaction after which pages have another size*, or none, goes by bytes: all pages are taken home first.
 
 use pm::{LineSet, Memory};
@@ -31,12 +34,13 @@ use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, VERSIONS_AT};
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::parse::Shape;
-use crate::store::plan::{Counters, Plan};
+use crate::store::plan::{Counters, Prepared, Work};
 use crate::store::region::Region;
 use crate::store::side::{Side, Table};
 use crate::store::slot::{Body, Entry};
 use crate::store::stage::Stage;
 use crate::store::stats::Stats;
+use crate::store::verdict::{Decide, undecided};
 
 /// A slot's number has its lower half only: what is settled is not so far behind it.
 const UNSETTLED_MAX: u64 = 1 << 30;
@@ -67,6 +71,8 @@ pub struct Store<M> {
     /// This connection has made the marker durable: who has set it may have died before that.
     pub(super) marker_is_durable: bool,
     pub(super) stage: Stage,
+    /// A commit that waits for those of other databases.
+    pub(super) prepared: Option<Prepared>,
     /// The commit whose lines are in `stored` and `unflushed`, and may not be durable.
     pub(super) last: u64,
     /// Its slot counts, and it goes by pages; or by bytes.
@@ -84,14 +90,6 @@ pub(super) struct Lines {
     pub(super) side: LineSet,
 }
 
-/// The outcome of a transaction's changes.
-enum Work {
-    /// Nothing, or page 1's counters alone.
-    Counters(Option<Counters>),
-    Pages(Plan),
-    Bytes(Frames, Option<Counters>),
-}
-
 impl<M: Memory> Store<M> {
     /// Opens the store of a database that nobody else has open: recovers, or makes a side file. `size` is that
     /// of the database's file; the side file may be empty or stale if the marker is not set. `tag` is random.
@@ -99,10 +97,24 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The side file is missing, that of another database or damaged, or there is no room.
     pub fn open(media: Media<M>, size: u64, tag: u64, slot_bytes: u64) -> Result<Self> {
+        Self::open_and_decide(media, size, tag, slot_bytes, &undecided)
+    }
+
+    /// The same, where a commit may be prepared, and `decide` says whether it counts.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and those of `decide`.
+    pub fn open_and_decide(
+        media: Media<M>,
+        size: u64,
+        tag: u64,
+        slot_bytes: u64,
+        decide: Decide<'_>,
+    ) -> Result<Self> {
         let marked = page1::is_marked(&page1::header(&media.data, size)?);
         if marked {
             let mut store = Self::attach(media, size)?;
-            store.recover()?;
+            store.recover_and_decide(decide)?;
             return Ok(store);
         }
         let Media { data, side, fenced_apart } = media;
@@ -147,6 +159,7 @@ impl<M: Memory> Store<M> {
             marked: false,
             marker_is_durable: false,
             stage: Stage::default(),
+            prepared: None,
             last: 0,
             last_by_pages: None,
             stored: Lines::default(),
@@ -243,44 +256,54 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// There is no room, or the medium fails. What is staged stays so, and nothing has changed.
     pub fn commit(&mut self) -> Result<()> {
+        if self.prepared.is_some() {
+            return Err(StoreError::Prepared);
+        }
         if self.stage.is_empty() {
             return Ok(());
         }
-        self.healthy()?;
-        self.learn()?;
-        // Whoever finds that it was not put in place makes durable how long the files are.
-        self.side.begin(self.last + 1);
-        let size = self.size();
-        let work = self.prepare(size).inspect_err(|error| {
-            // Any other failure may have left something.
-            if matches!(error, StoreError::Full(_) | StoreError::Memory) {
-                self.side.begin(self.last);
-            }
-        });
-        match work? {
+        let (size, work) = self.begin()?;
+        match work {
             Work::Counters(counters) => {
                 self.put_counters(&counters);
                 self.side.begin(self.last);
                 self.stage.clear();
                 return Ok(());
             }
-            Work::Pages(plan) => {
-                self.stats.placed += plan.placed;
-                self.stats.exact += plan.exact;
-                self.log_pages(size, &plan, false)?;
-            }
-            Work::Bytes(frames, counters) => {
-                self.stats.bytewise += 1;
-                self.log_bytes(size, &frames, &counters)?;
-            }
+            Work::Pages(plan) => self.log_pages(size, &plan, false)?,
+            Work::Bytes(frames, counters) => self.log_bytes(size, &frames, &counters)?,
         }
         self.stage.clear();
         self.stats.commits += 1;
         self.healthy()
     }
 
+    /// Says that a commit begins, and finds out of what size of the database, and what else.
+    pub(super) fn begin(&mut self) -> Result<(u64, Work)> {
+        self.healthy()?;
+        self.learn()?;
+        // Whoever finds that it was not put in place makes durable how long the files are.
+        self.side.begin(self.last + 1);
+        let size = self.size();
+        let work = self.work(size).inspect_err(|error| {
+            // Any other failure may have left something.
+            if matches!(error, StoreError::Full(_) | StoreError::Memory) {
+                self.side.begin(self.last);
+            }
+        })?;
+        match &work {
+            Work::Counters(_) => {}
+            Work::Pages(plan) => {
+                self.stats.placed += plan.placed;
+                self.stats.exact += plan.exact;
+            }
+            Work::Bytes(..) => self.stats.bytewise += 1,
+        }
+        Ok((size, work))
+    }
+
     /// Finds out what is to be committed, and makes room for it.
-    fn prepare(&mut self, size: u64) -> Result<Work> {
+    fn work(&mut self, size: u64) -> Result<Work> {
         let shape = self.shape(size)?;
         let page_bytes = shape.map_or(0, |(shape, _)| shape.page_bytes() as u32);
         if !self.marked {
@@ -301,7 +324,7 @@ impl<M: Memory> Store<M> {
         }
         self.cover(size)?;
         if let Some((shape, true)) = shape {
-            return self.prepare_pages(size, shape);
+            return self.work_of_pages(size, shape);
         }
         let (frames, counters) = self.frames(size)?;
         if frames.bytes.is_empty() && size == self.size {
@@ -311,7 +334,7 @@ impl<M: Memory> Store<M> {
         Ok(Work::Bytes(frames, counters))
     }
 
-    fn prepare_pages(&mut self, size: u64, shape: Shape) -> Result<Work> {
+    fn work_of_pages(&mut self, size: u64, shape: Shape) -> Result<Work> {
         let plan = self.plan(size, shape)?;
         if plan.parts.is_empty() && size == self.size {
             return Ok(Work::Counters(plan.counters));
@@ -351,6 +374,15 @@ impl<M: Memory> Store<M> {
 
     /// Steps 2 and 3, by bytes.
     fn log_bytes(&mut self, size: u64, frames: &Frames, counters: &Option<Counters>) -> Result<()> {
+        let lines = self.record_bytes(size, frames)?;
+        let number = self.last + 1;
+        self.place_bytes(number, size, frames, counters, lines);
+        self.side.begin(number);
+        Ok(())
+    }
+
+    /// Step 2. Returns the lines that are to be noted further.
+    pub(super) fn record_bytes(&mut self, size: u64, frames: &Frames) -> Result<Lines> {
         let number = self.last + 1;
         self.side.begin(number);
         let mut lines = std::mem::take(&mut self.stored);
@@ -358,13 +390,23 @@ impl<M: Memory> Store<M> {
         let (pages, bytes) = (false, &frames.bytes[..]);
         self.side.log(&Entry { number, size: sized, pages, bytes, direct: 0 }, &mut lines.side);
         self.acknowledge(number, &mut lines)?;
+        self.stats.bytes += frames.bytes.len() as u64;
+        Ok(lines)
+    }
+
+    /// Step 3.
+    pub(super) fn place_bytes(
+        &mut self,
+        number: u64,
+        size: u64,
+        frames: &Frames,
+        counters: &Option<Counters>,
+        mut lines: Lines,
+    ) {
         self.put_frames(&frames.bytes, &mut lines.data);
         self.stats.frames += frames.count;
-        self.stats.bytes += frames.bytes.len() as u64;
         self.in_its_place(number, size, counters, lines);
-        self.side.begin(number);
         self.last_by_pages = Some(false);
-        Ok(())
     }
 
     /// The end of step 2: nobody who replays may miss the commit any more. That the next one has begun says so
@@ -528,7 +570,7 @@ impl<M: Memory> Store<M> {
         Ok((frames, counters))
     }
 
-    fn put_counters(&self, counters: &Option<Counters>) {
+    pub(super) fn put_counters(&self, counters: &Option<Counters>) {
         for (range, bytes) in COUNTERS.iter().zip(counters.iter().flatten()) {
             self.data.copy(range.start as u64, bytes);
         }

@@ -2,7 +2,7 @@
 
 use pm::{Bad, GrowError};
 
-use crate::store::layout::VERSION;
+use crate::store::layout::{NAME_MAX, VERSION};
 
 /// A reason why the store refuses.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,17 @@ pub enum StoreError {
         "the side file `-perdura` has the format {0}, and this build knows {VERSION} alone; close the database with the build that made it"
     )]
     Version(u64),
+    /// A commit is prepared, and waits for those of other databases.
+    #[error("a transaction over several databases is not at its end")]
+    Prepared,
+    /// A commit is prepared, and it is not known whether the others are.
+    #[error(
+        "a transaction over several databases was cut off, and it cannot be told whether `{0}` is there"
+    )]
+    Undecided(String),
+    /// The name of a super-journal does not fit into the side file.
+    #[error("the name of the super-journal has {0} bytes, {NAME_MAX} are possible")]
+    LongName(usize),
     /// The file is shorter than what is committed.
     #[error("the database file has been cut to {found} bytes; {wanted} are committed")]
     Cut {

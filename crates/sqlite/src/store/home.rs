@@ -31,6 +31,9 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails: the next one goes on.
     pub fn bring_home(&mut self) -> Result<()> {
+        if self.is_prepared() {
+            return Err(StoreError::Prepared);
+        }
         self.learn()?;
         self.side.begin(self.last + 1);
         self.reshape(self.side.table.page_bytes)?;

@@ -3,7 +3,7 @@
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
 /// The format's version.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;
@@ -27,6 +27,13 @@ pub(crate) const SETTLED_AT: u64 = 88;
 /// The binary logarithms of a page's bytes, and above its 8 bits of the entries of the table; 0 if frames of
 /// pages mean nothing, or there is no entry.
 pub(crate) const TABLE_AT: u64 = 96;
+/// The number of the last commit that was prepared, as a part of a transaction over several databases; 0 if there is
+/// none.
+pub(crate) const PREPARED_AT: u64 = 104;
+/// Checksum, and the bytes of the name of its super-journal, which is behind this word.
+pub(crate) const NAME_AT: u64 = 128;
+/// The most bytes of such a name.
+pub(crate) const NAME_MAX: u64 = SLOTS_AT - NAME_AT - 8;
 /// The first of the two slots. Behind the second one is the table, and behind that room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 4096;
 
@@ -60,6 +67,10 @@ pub(crate) const HEADER_BYTES: u64 = 100;
 /// The first bytes of a database of SQLite.
 pub(crate) const DATABASE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-const _: () =
-    assert!(SIZE_AT.is_multiple_of(64) && TABLE_AT < SIZE_AT + 64 && SLOTS_AT.is_multiple_of(64));
+const _: () = assert!(
+    SIZE_AT.is_multiple_of(64)
+        && PREPARED_AT < SIZE_AT + 64
+        && NAME_AT == SIZE_AT + 64
+        && SLOTS_AT.is_multiple_of(64)
+);
 const _: () = assert!(MARKER != 1 && MARKER != 2 && DATABASE_TAG.start.is_multiple_of(8));

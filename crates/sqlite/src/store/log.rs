@@ -25,6 +25,17 @@ impl<M: Memory> Store<M> {
     /// Logs a plan, and puts it in place. If it `goes_on`, that is not the end: at no moment all that was begun
     /// is in place.
     pub(super) fn log_pages(&mut self, size: u64, plan: &Plan, goes_on: bool) -> Result<()> {
+        let lines = self.record_pages(size, plan)?;
+        let number = self.last + 1;
+        self.place_pages(number, size, plan, lines);
+        if !goes_on {
+            self.side.begin(number);
+        }
+        Ok(())
+    }
+
+    /// Step 2. Returns the lines that are to be noted further.
+    pub(super) fn record_pages(&mut self, size: u64, plan: &Plan) -> Result<Lines> {
         let number = self.last + 1;
         self.side.begin(number);
         let sized = (size != self.size).then_some(size);
@@ -40,19 +51,20 @@ impl<M: Memory> Store<M> {
             self.note_line(line, &mut lines.data);
         }
         self.acknowledge(number, &mut lines)?;
+        self.stats.bytes += record.len() as u64;
+        Ok(lines)
+    }
+
+    /// Step 3.
+    pub(super) fn place_pages(&mut self, number: u64, size: u64, plan: &Plan, mut lines: Lines) {
         self.put_parts(&replay(&plan.parts, None, self.page_bytes() as usize), &mut lines.data);
         for step in plan.moves() {
             self.side.put_page(step, &mut lines.side);
         }
         self.stats.moved += plan.moves().count() as u64;
         self.stats.frames += plan.parts.len() as u64;
-        self.stats.bytes += record.len() as u64;
         self.in_its_place(number, size, &plan.counters, lines);
-        if !goes_on {
-            self.side.begin(number);
-        }
         self.last_by_pages = Some(true);
-        Ok(())
     }
 
     /// Stores what goes where nothing is; returns the checksum over it.

@@ -13,6 +13,7 @@
 //! | [`record`], [`replay`] | what does the log have of such a commit, and what does recovery make of it? |
 //! | [`carry`] | which lines need not be flushed yet? |
 //!
+//! `prepared` has commits that are parts of a transaction over several databases.
 //! [`locks`] is not used yet: who reads and who writes, in shared words, whoever dies?
 
 pub mod carry;
@@ -31,6 +32,7 @@ pub mod parse;
 pub mod permutation;
 pub mod place;
 mod plan;
+mod prepared;
 pub mod record;
 mod recovery;
 pub mod region;
@@ -42,3 +44,4 @@ pub mod span;
 mod stage;
 mod staging;
 pub mod stats;
+pub mod verdict;

@@ -1,12 +1,13 @@
-//! The changes of a commit that goes by pages.
+//! The changes of a commit.
 
+use crate::store::frames::Frames;
 use crate::store::permutation::Move;
 use crate::store::record::Part;
 
 /// The bytes at [`crate::store::layout::COUNTERS`].
 pub(crate) type Counters = [Vec<u8>; 2];
 
-/// All changes of a commit.
+/// All changes of a commit that goes by pages.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) parts: Vec<Part>,
@@ -18,6 +19,26 @@ pub(crate) struct Plan {
     pub(crate) placed: u64,
     /// Pages that are logged as SQLite wrote them.
     pub(crate) exact: u64,
+}
+
+/// The outcome of a transaction's changes.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Nothing, or page 1's counters alone.
+    Counters(Option<Counters>),
+    Pages(Plan),
+    Bytes(Frames, Option<Counters>),
+}
+
+/// A commit of this connection that is prepared.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) number: u64,
+    pub(crate) size: u64,
+    pub(crate) work: Work,
+    pub(crate) name: Vec<u8>,
+    /// Something was written since.
+    pub(crate) touched: bool,
 }
 
 impl Plan {

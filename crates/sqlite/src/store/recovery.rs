@@ -12,6 +12,7 @@
 //!    are there already, and that no checksum would miss after a power cut. **Fence.**
 //! 3. Store the rest of the older one, but for the bytes that the newer one has stored directly, then that of the
 //!    newer one. **Fence.**
+//!    A commit that is prepared (`store::prepared`) and is given up counts for 1 alone.
 //! 4. Settle: both are durable where they belong. From now on others store where they have stored directly.
 //!    **Fence.**
 
@@ -24,9 +25,11 @@ use crate::store::frames::Frames;
 use crate::store::layout::HEADER_BYTES;
 use crate::store::page1;
 use crate::store::plan::{moves, place_of};
+
 use crate::store::record::Part;
 use crate::store::replay::replay;
 use crate::store::slot::{Body, Logged};
+use crate::store::verdict::{Decide, Verdict, undecided};
 
 impl<M: Memory> Store<M> {
     /// Replays what is committed. The caller has the database to himself.
@@ -34,13 +37,25 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails, or the file is shorter than what is committed.
     pub fn recover(&mut self) -> Result<()> {
+        self.recover_and_decide(&undecided)
+    }
+
+    /// The same, where a commit may be prepared, and `decide` says whether it counts.
+    ///
+    /// # Errors
+    /// As [`Self::recover`], and those of `decide`; nothing has changed then.
+    pub fn recover_and_decide(&mut self, decide: Decide<'_>) -> Result<()> {
+        self.prepared = None;
         self.side.look()?;
         self.side.has_table()?;
         let mut lines = Lines::default();
         self.note_marker(&mut lines);
         self.side.note_header(&mut lines.side);
+        if self.side.prepared()? > 0 {
+            self.side.note_name(&mut lines.side)?;
+        }
         self.fence(&mut lines);
-        let found = self.counting(&mut lines)?;
+        let (found, given_up) = self.counting(decide, &mut lines)?;
         let ((begun, _), settled) = (self.side.progress()?, self.side.settled()?);
         if found.last().map_or(settled, |newest| newest.number) < begun {
             self.flush_data();
@@ -57,8 +72,14 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         // Numbers only grow: others remember the last one that they have seen.
         let last = found.last().map_or(begun.max(settled), |logged| logged.number);
+        let last = last.max(given_up);
         self.side.set_settled(last, &mut lines.side);
         self.fence(&mut lines);
+        if self.side.prepared()? > 0 {
+            // The next commit may have the number of one that was to be prepared.
+            self.side.clear_prepared(&mut lines.side);
+            self.fence(&mut lines);
+        }
         self.side.begin(last);
         self.side.applied(last);
         (self.last, self.size, self.marked) = (last, size, true);
@@ -78,10 +99,18 @@ impl<M: Memory> Store<M> {
     }
 
     /// The commits that count, the older one first; the other slots are emptied.
-    fn counting(&self, lines: &mut Lines) -> Result<Vec<Logged>> {
-        let found = self.judge()?;
+    /// Also returns the number of one that is given up, or 0.
+    fn counting(&self, decide: Decide<'_>, lines: &mut Lines) -> Result<(Vec<Logged>, u64)> {
+        let (mut found, mut given_up) = (self.judge()?, 0);
+        if let Some(name) = self.pending(found.last())?
+            && decide(&name)? == Verdict::Discard
+        {
+            given_up = found.pop().map_or(0, |logged| logged.number);
+        }
         for number in 0..2 {
-            if found.iter().all(|logged| logged.number % 2 != number) {
+            // One that is given up is settled, and with it what was begun: before that it decides.
+            let given_up_here = given_up > 0 && given_up % 2 == number;
+            if found.iter().all(|logged| logged.number % 2 != number) && !given_up_here {
                 self.side.empty(number, &mut lines.side);
             }
         }
@@ -91,7 +120,7 @@ impl<M: Memory> Store<M> {
                 self.note_direct(parts, lines);
             }
         }
-        Ok(found)
+        Ok((found, given_up))
     }
 
     /// The commits that count, the older one first; nothing is changed.

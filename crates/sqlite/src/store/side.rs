@@ -4,8 +4,9 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::{Result, StoreError};
 use crate::store::layout::{
-    APPLIED_AT, BEGUN_AT, HEADER_CHECK_AT, LOGGED_AT, MAGIC, MAGIC_AT, SETTLED_AT, SIZE_AT,
-    SLOT_BYTES_AT, SLOTS_AT, TABLE_AT, TAG_AT, VERSION, VERSION_AT, WORDS_MAX,
+    APPLIED_AT, BEGUN_AT, HEADER_CHECK_AT, LOGGED_AT, MAGIC, MAGIC_AT, NAME_AT, NAME_MAX,
+    PREPARED_AT, SETTLED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT, TABLE_AT, TAG_AT, VERSION,
+    VERSION_AT, WORDS_MAX,
 };
 use crate::store::parse::Shape;
 use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
@@ -86,6 +87,7 @@ impl<M: Memory> Side<M> {
         side.put(APPLIED_AT, 0);
         side.put(SETTLED_AT, 0);
         side.put(TABLE_AT, 0);
+        side.put(PREPARED_AT, 0);
         Ok(side)
     }
 
@@ -106,7 +108,7 @@ impl<M: Memory> Side<M> {
 
     /// Adds the lines of the header to `lines`.
     pub(crate) fn note_header(&self, lines: &mut LineSet) {
-        self.region.note(lines, 0, TABLE_AT + 8);
+        self.region.note(lines, 0, PREPARED_AT + 8);
     }
 
     /// Reads the header.
@@ -273,6 +275,66 @@ impl<M: Memory> Side<M> {
     /// The medium fails, or the word is damaged.
     pub(crate) fn settled(&self) -> Result<u64> {
         self.get(SETTLED_AT)
+    }
+
+    /// Returns an error if a name is too long, or none.
+    ///
+    /// # Errors
+    /// As it says.
+    pub(crate) fn has_room_for_name(&self, name: &[u8]) -> Result<()> {
+        let fits = (1..=NAME_MAX).contains(&(name.len() as u64));
+        if fits { Ok(()) } else { Err(StoreError::LongName(name.len())) }
+    }
+
+    /// Stores that the commit of a number, which is not logged yet, is going to be prepared, and for which
+    /// super-journal.
+    #[track_caller]
+    pub(crate) fn set_prepared(&self, number: u64, name: &[u8], lines: &mut LineSet) {
+        self.region.store(NAME_AT, self.name_word(number, name));
+        self.region.copy(NAME_AT + 8, name);
+        self.region.note(lines, NAME_AT, 8 + name.len() as u64);
+        self.put(PREPARED_AT, number);
+        self.region.note(lines, PREPARED_AT, 8);
+    }
+
+    fn name_word(&self, number: u64, name: &[u8]) -> u64 {
+        u64::from(check(&[self.tag, number, name.len() as u64], name)) << 32 | name.len() as u64
+    }
+
+    /// Stores that no commit is prepared.
+    #[track_caller]
+    pub(crate) fn clear_prepared(&self, lines: &mut LineSet) {
+        self.put(PREPARED_AT, 0);
+        self.region.note(lines, PREPARED_AT, 8);
+    }
+
+    /// The number of the last commit that was prepared, if it is settled or not; 0 if there is none.
+    ///
+    /// # Errors
+    /// The medium fails, or the word is damaged.
+    pub(crate) fn prepared(&self) -> Result<u64> {
+        self.get(PREPARED_AT)
+    }
+
+    /// The name of the super-journal of the commit of a number, which is prepared.
+    ///
+    /// # Errors
+    /// The medium fails, or the name is damaged.
+    pub(crate) fn prepared_for(&self, number: u64) -> Result<Vec<u8>> {
+        let word = self.region.load(NAME_AT)?;
+        let mut name = vec![0; (word & 0xffff_ffff).min(NAME_MAX) as usize];
+        self.region.read_into(NAME_AT + 8, &mut name)?;
+        if self.name_word(number, &name) != word {
+            return Err(StoreError::SideDamaged("the name of a super-journal is damaged"));
+        }
+        Ok(name)
+    }
+
+    /// Adds the lines of the super-journal's name to `lines`.
+    pub(crate) fn note_name(&self, lines: &mut LineSet) -> Result<()> {
+        let bytes = (self.region.load(NAME_AT)? & 0xffff_ffff).min(NAME_MAX);
+        self.region.note(lines, NAME_AT, 8 + bytes);
+        Ok(())
     }
 
     /// Says that a commit begins.

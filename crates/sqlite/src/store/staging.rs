@@ -98,6 +98,7 @@ impl<M: Memory> Store<M> {
     /// There is no memory for them.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         self.healthy()?;
+        self.touch();
         let size = self.size();
         let mut done = 0;
         while done < bytes.len() {
@@ -134,6 +135,7 @@ impl<M: Memory> Store<M> {
 
     /// Stages another size: cuts the database off, or lets it end with zeros.
     pub fn truncate(&mut self, to: u64) {
+        self.touch();
         let size = self.size();
         if to < size {
             self.stage.cut(to);

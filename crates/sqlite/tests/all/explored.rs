@@ -24,7 +24,7 @@ pub(crate) const DATA: u64 = 256 << 10;
 pub(crate) type Rows = Vec<(i64, Option<String>)>;
 
 /// Stands for the rows of a database that has no table.
-fn no_table() -> Rows {
+pub(crate) fn no_table() -> Rows {
     vec![(-1, None)]
 }
 
@@ -47,6 +47,9 @@ impl Opener for RecordingOpener {
     fn open(&self, path: &Path, _: &How) -> Opened {
         let memories = MEMORIES.lock().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
+        if let Some(part) = crate::together::part(path) {
+            return Opened::Ours(Box::new(part));
+        }
         let (_, memory) = memories.iter().find(|(known, _)| known == name).unwrap();
         let store = Store::open(media(memory), 0, 0x1234_5678_9abc_def1, SLOT).unwrap();
         Opened::Ours(Box::new(Alone { store, level: Level::None }))
@@ -55,9 +58,9 @@ impl Opener for RecordingOpener {
 
 /// A database in a recording, of one connection.
 #[derive(Debug)]
-struct Alone {
-    store: Store<Recording>,
-    level: Level,
+pub(crate) struct Alone {
+    pub(crate) store: Store<Recording>,
+    pub(crate) level: Level,
 }
 
 impl MainFile for Alone {
@@ -74,7 +77,8 @@ impl MainFile for Alone {
     fn size(&mut self) -> Result<u64, Failure> {
         Ok(self.store.size())
     }
-    fn commit(&mut self, _: bool) -> Result<(), Failure> {
+    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
+        assert_eq!(with_others, None);
         assert_eq!(self.level, Level::Exclusive);
         Ok(self.store.commit()?)
     }
@@ -343,7 +347,7 @@ fn every_kill_leaves_a_whole_number_of_transactions() {
 }
 
 /// The places of the source that have a text, for instructions that need not be noticed.
-fn lines_of((file, source, text): (&str, &str, &str)) -> Vec<String> {
+pub(crate) fn lines_of((file, source, text): (&str, &str, &str)) -> Vec<String> {
     let found = source.lines().zip(1..).filter(|(line, _)| line.contains(text));
     let found: Vec<String> = found.map(|(_, number)| format!("{file}:{number}")).collect();
     assert!(!found.is_empty(), "{text}");

@@ -1,5 +1,6 @@
 //! Real SQL, by SQLite's own library, over the VFS.
 
+mod attached;
 mod bad;
 mod budgets;
 mod calls;
@@ -12,3 +13,4 @@ mod random;
 mod registered;
 mod sql;
 mod stacked;
+mod together;

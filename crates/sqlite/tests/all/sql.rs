@@ -275,27 +275,6 @@ fn pragmas_answer_and_refuse_what_is_not_built() {
 }
 
 #[test]
-fn a_transaction_over_two_files_is_refused_whole_and_leaves_nothing_behind() {
-    let directory = folder();
-    let (one, other) = (directory.path().join("one"), directory.path().join("other"));
-    let connection = open(&one).unwrap();
-    connection.execute_batch("CREATE TABLE t(a, b)").unwrap();
-    let attach = format!("ATTACH 'file:{}?vfs=perdura' AS other", other.display());
-    connection.execute_batch(&attach).unwrap();
-    connection.execute_batch("CREATE TABLE other.t(a, b)").unwrap();
-    let both = "BEGIN; INSERT INTO main.t VALUES(1, 1); INSERT INTO other.t VALUES(1, 1); COMMIT";
-    let error = connection.execute_batch(both).unwrap_err();
-    assert_eq!(code_of(&error), Some(ErrorCode::SystemIoFailure));
-    let _ = connection.execute_batch("ROLLBACK");
-    connection.execute_batch("INSERT INTO other.t VALUES(2, 'two')").unwrap();
-    assert_eq!(rows(&connection), []);
-    connection.close().unwrap();
-    assert_eq!((rows(&stock(&one)).len(), rows(&stock(&other)).len()), (0, 1));
-    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
-}
-
-#[test]
 fn who_commits_next_makes_durable_what_another_one_has_put_in_place() {
     let directory = folder();
     let path = directory.path().join("db");

@@ -1,0 +1,128 @@
+//! A small file beside a mapped one: [`Beside`]. It tells others something by being there, so its name is made
+//! durable, and its bytes before that.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The first and the last bytes of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileEnds {
+    /// The first byte, if there is one.
+    pub first: Option<u8>,
+    /// Its last bytes, as many as were asked for or there are.
+    pub last: Vec<u8>,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// A file by its name, which need not be there.
+///
+/// ```
+/// use pm::Beside;
+/// let path = std::env::temp_dir().join(format!("beside-{}", std::process::id()));
+/// let file = Beside::new(&path, true);
+/// file.put(b"here", 0o600).unwrap();
+/// assert_eq!(file.ends(2).unwrap().unwrap().last, b"re");
+/// file.remove().unwrap();
+/// assert_eq!(file.ends(2).unwrap(), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Beside {
+    path: PathBuf,
+    outlives: bool,
+}
+
+impl Beside {
+    /// The file of a name, on a medium that `outlives` the machine's memory or not: only there anything is synced.
+    pub fn new(path: &Path, outlives: bool) -> Self {
+        Self { path: path.to_owned(), outlives }
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes it with these bytes and access rights, durably, in place of one that is there. If that fails, no file is
+    /// there, as far as the kernel lets it be removed.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there is no room.
+    pub fn put(&self, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let written = self.write(bytes, mode).and_then(|()| self.sync_name());
+        if written.is_err() {
+            let _ = self.remove();
+        }
+        written
+    }
+
+    fn write(&self, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let mut opening = OpenOptions::new();
+        opening.write(true).create(true).truncate(true).mode(mode);
+        let mut file = opening.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(&self.path)?;
+        // Not what the process's mask leaves of them.
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        file.write_all(bytes)?;
+        if self.outlives { file.sync_all() } else { Ok(()) }
+    }
+
+    /// Its ends, with at most `most` of its last bytes; `None` if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn ends(&self, most: usize) -> io::Result<Option<FileEnds>> {
+        let mut opening = OpenOptions::new();
+        opening.read(true).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let mut file = match opening.open(&self.path) {
+            Err(error) if is_absent(&error) => return Ok(None),
+            opened => opened?,
+        };
+        let bytes = file.metadata()?.len();
+        let mut first = Vec::new();
+        (&mut file).take(1).read_to_end(&mut first)?;
+        file.seek(SeekFrom::Start(bytes.saturating_sub(most as u64)))?;
+        let mut last = Vec::new();
+        file.take(most as u64).read_to_end(&mut last)?;
+        Ok(Some(FileEnds { first: first.first().copied(), last, bytes }))
+    }
+
+    /// Returns whether it is there, as SQLite takes it: an empty file is none.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn is_there(&self) -> io::Result<bool> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) => Ok(!found.is_file() || found.len() > 0),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes it, durably, if it is there.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if is_absent(&error) => Ok(()),
+            removed => removed.and_then(|()| self.sync_name()),
+        }
+    }
+
+    /// Makes durable which names there are.
+    fn sync_name(&self) -> io::Result<()> {
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if self.outlives {
+            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Returns whether an error says that there is no such file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}

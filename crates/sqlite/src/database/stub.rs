@@ -1,0 +1,213 @@
+//! The stub of a database: the file `-journal` beside it while a part of a transaction over several databases waits for
+//! the others.
+//!
+//! SQLite commits such a transaction by removing the super-journal, and each database that rolls back removes it, too,
+//! if no other one's journal names it. The journals of ours are in memory, so a stub names it to the others: from
+//! before the journal does until the part is committed or given up, durably. Otherwise another database could remove
+//! the super-journal and be rolled back, and this one, which finds it gone, be committed.
+//!
+//! A stub begins with zeros, so that SQLite takes it for no journal that is to be rolled back, and ends as one.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pm::{Beside, FileEnds, Memory as _, Plain};
+
+use crate::database::contract::{Failure, Names};
+use crate::store::error::{Result, StoreError};
+use crate::store::verdict::Verdict;
+
+/// The first bytes of a journal of SQLite's, and the last ones of one that names a super-journal.
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// Bytes behind the name: how long it is, a checksum, and the magic.
+const BEHIND: usize = 16;
+/// The zeros that a stub begins with.
+const ZEROS: usize = 4;
+/// The most bytes of a name that is looked for.
+const NAME_MAX: usize = 4096;
+/// The most bytes of a super-journal that is looked at.
+const SUPER_MAX: usize = 1 << 20;
+
+/// The name of the super-journal with which a journal ends, as SQLite reads it.
+pub fn name_at_end(journal: &[u8]) -> Option<&[u8]> {
+    let (rest, magic) = journal.split_last_chunk::<8>()?;
+    let (rest, check) = rest.split_last_chunk::<4>()?;
+    let (rest, bytes) = rest.split_last_chunk::<4>()?;
+    let bytes = u32::from_be_bytes(*bytes) as usize;
+    let name = &rest[rest.len().checked_sub(bytes)?..];
+    let matches = *magic == JOURNAL_MAGIC && u32::from_be_bytes(*check) == check_of(name);
+    (matches && !name.is_empty()).then_some(name)
+}
+
+/// SQLite's sum over a name, whose bytes have signs on most machines.
+fn check_of(name: &[u8]) -> u32 {
+    name.iter().fold(0, |sum, byte| sum.wrapping_add_signed((*byte as std::ffi::c_char).into()))
+}
+
+/// The bytes of a stub.
+fn stub_of(name: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; ZEROS];
+    bytes.extend_from_slice(name);
+    bytes.extend((name.len() as u32).to_be_bytes());
+    bytes.extend(check_of(name).to_be_bytes());
+    bytes.extend(JOURNAL_MAGIC);
+    bytes
+}
+
+/// Returns the name of a stub; `None` of another file.
+fn name_of_stub(ends: &FileEnds) -> Option<&[u8]> {
+    let name = name_at_end(&ends.last)?;
+    let is_stub = ends.first == Some(0) && ends.bytes == (ZEROS + name.len() + BEHIND) as u64;
+    is_stub.then_some(name)
+}
+
+fn path_of(name: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(name))
+}
+
+/// Says whether a super-journal is gone.
+///
+/// # Errors
+/// The kernel would not say.
+pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
+    let found = Beside::new(path_of(name), true).is_there();
+    let there = found.map_err(|error| {
+        StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
+    })?;
+    Ok(if there { Verdict::Discard } else { Verdict::Apply })
+}
+
+/// The stub of one connection's database.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    file: Beside,
+    data: Plain,
+    /// This connection has made it, and not removed it since.
+    made: AtomicBool,
+    /// The transaction's journal names a super-journal.
+    named: AtomicBool,
+}
+
+impl Stub {
+    /// That of the database at a path.
+    pub(crate) fn new(data: &Plain, database: &Path) -> Self {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-journal");
+        let file = data.beside(&PathBuf::from(path));
+        Self {
+            file,
+            data: data.clone(),
+            made: AtomicBool::new(false),
+            named: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether the transaction's journal names a super-journal.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named.load(Ordering::Relaxed)
+    }
+
+    fn ends(&self) -> std::result::Result<Option<FileEnds>, Failure> {
+        Ok(self.file.ends(NAME_MAX + BEHIND)?)
+    }
+
+    /// Returns whether there is one, whoever has made it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.ends().is_ok_and(|ends| ends.as_ref().and_then(name_of_stub).is_some())
+    }
+
+    /// The transaction has ended: removes what this connection has made.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn remove(&self) -> std::result::Result<(), Failure> {
+        self.named.store(false, Ordering::Relaxed);
+        if self.made.load(Ordering::Relaxed) {
+            self.file.remove()?;
+            self.made.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Removes one that somebody has left, and with it the super-journal, if that is there and no other journal names
+    /// it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn remove_any(&self) -> std::result::Result<(), Failure> {
+        let Some(ends) = self.ends()? else { return Ok(()) };
+        let Some(name) = name_of_stub(&ends) else { return Ok(()) };
+        self.file.remove()?;
+        self.made.store(false, Ordering::Relaxed);
+        let file = self.data.beside(path_of(name));
+        let Some(found) = file.ends(SUPER_MAX)?.filter(|found| found.bytes <= SUPER_MAX as u64)
+        else {
+            return Ok(());
+        };
+        let journals = found.last.split(|byte| *byte == 0).filter(|journal| !journal.is_empty());
+        for journal in journals {
+            let ends = self.data.beside(path_of(journal)).ends(NAME_MAX + BEHIND)?;
+            if ends.is_some_and(|ends| name_at_end(&ends.last) == Some(name)) {
+                return Ok(());
+            }
+        }
+        Ok(file.remove()?)
+    }
+}
+
+impl Names for Stub {
+    fn name(&self, super_journal: &[u8]) -> std::result::Result<(), Failure> {
+        self.data.healthy().map_err(StoreError::from)?;
+        if super_journal.len() > NAME_MAX {
+            return Err(StoreError::LongName(super_journal.len()).into());
+        }
+        if let Some(ends) = self.ends()? {
+            if name_at_end(&ends.last) == Some(super_journal) {
+                // That of a VFS above has the journal itself.
+                if name_of_stub(&ends).is_some() {
+                    self.made.store(true, Ordering::Relaxed);
+                }
+                self.named.store(true, Ordering::Relaxed);
+                return Ok(());
+            }
+            if ends.first.is_some_and(|first| first != 0) {
+                return Err(Failure::Io("a journal of SQLite's is there".into()));
+            }
+        }
+        // Before it is there: what fails may leave something.
+        self.made.store(true, Ordering::Relaxed);
+        self.file.put(&stub_of(super_journal), self.data.mode()?)?;
+        self.named.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_names_its_super_journal_as_a_journal_of_sqlite_does() {
+        let name = "/somewhere/päth/db-mj0123".as_bytes();
+        let stub = stub_of(name);
+        assert_eq!(name_at_end(&stub), Some(name));
+        let ends = |bytes: &[u8]| FileEnds {
+            first: bytes.first().copied(),
+            last: bytes.to_vec(),
+            bytes: bytes.len() as u64,
+        };
+        assert_eq!(name_of_stub(&ends(&stub)), Some(name));
+        let journal = [&JOURNAL_MAGIC[..], &[0; 504], &stub].concat();
+        assert_eq!(name_at_end(&journal), Some(name));
+        assert_eq!(name_of_stub(&ends(&journal)), None);
+        for at in 0..stub.len() {
+            let mut damaged = stub.clone();
+            damaged[at] ^= 1;
+            let same = name_of_stub(&ends(&damaged)) == Some(name);
+            assert_eq!(same, (1..ZEROS).contains(&at), "{at}");
+            assert!(name_at_end(&stub[..at]).is_none());
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Two databases in one recording, and SQLite above both: every crash state has each transaction in both, or in
+//! neither.
+//!
+//! A word of the recording stands for the super-journal, which SQLite makes and removes durably, and one for each
+//! stub. A database that gives up its part removes the super-journal, as SQLite does, if no stub names it.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use perdura_sqlite::database::{Failure, Level, MainFile, Names};
+use perdura_sqlite::store::connection::{Media, Store};
+use perdura_sqlite::store::error::StoreError;
+use perdura_sqlite::store::region::Region;
+use perdura_sqlite::store::verdict::Verdict;
+use pm::{LineSet, Memory, Recording, Replay, Trace};
+use rusqlite::Connection;
+
+use crate::explored::{Alone, Reader, Rows, SLOT, lines_of, no_table};
+use crate::registered::open_recording;
+use crate::sql::{folder, rows};
+
+/// Bytes of each side file, of each database, and of both.
+const SIDE: u64 = 48 << 10;
+const DATA: u64 = 64 << 10;
+const BOTH: u64 = SIDE + DATA;
+/// The words behind both databases: the super-journal, and each one's stub, a line each.
+const WORDS: u64 = 2 * BOTH;
+const LINES: u64 = 4096;
+const TAG: u64 = 0x1234_5678_9abc_def1;
+
+/// The ways in which a database minds the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Policy {
+    Right,
+    /// A part that is prepared counts, whatever became of the others: fault 31.
+    AppliesAlone,
+    /// Nobody sees that the second one's part is prepared: fault 32.
+    NoStub,
+}
+
+/// The databases that are open in recordings.
+static OPEN: Mutex<Vec<(String, Recording, u64, Policy)>> = Mutex::new(Vec::new());
+
+/// The database of a name that is recorded together with another one.
+pub(crate) fn part(path: &Path) -> Option<Part> {
+    let open = OPEN.lock().unwrap();
+    let name = path.file_name()?.to_str()?;
+    let (_, memory, number, policy) = open.iter().find(|(known, ..)| known == name)?;
+    let store = Store::open(media(memory, *number), 0, TAG + 2 * number, SLOT).unwrap();
+    let words = Words(memory.clone());
+    let file = path.with_file_name(format!("{name}-journal"));
+    let stub = Arc::new(Stub { words: words.clone(), file, number: *number, policy: *policy });
+    let alone = Alone { store, level: Level::None };
+    Some(Part { alone, words, stub, with: None, fails: false })
+}
+
+fn media(memory: &Recording, number: u64) -> Media<Recording> {
+    Media {
+        data: Region::new(memory.clone(), number * BOTH + SIDE, DATA),
+        side: Region::new(memory.clone(), number * BOTH, SIDE),
+        fenced_apart: false,
+    }
+}
+
+/// A number that stands for a name.
+fn number_of(name: &[u8]) -> u64 {
+    u64::from(crc32c::crc32c(name)) + 1
+}
+
+/// The words behind both databases.
+#[derive(Clone, Debug)]
+struct Words(Recording);
+
+impl Words {
+    fn region(&self) -> Region<Recording> {
+        Region::new(self.0.clone(), WORDS, LINES)
+    }
+
+    /// Makes or removes a file, durably: 0 is the super-journal.
+    fn set(&self, file: u64, name: u64) {
+        if self.get(file) != name {
+            let mut lines = LineSet::new();
+            self.region().store(64 * file, name);
+            self.region().note(&mut lines, 64 * file, 8);
+            lines.flush(&self.0);
+            self.0.fence();
+        }
+    }
+
+    fn get(&self, file: u64) -> u64 {
+        self.region().load(64 * file).unwrap()
+    }
+
+    fn verdict(&self, name: &[u8]) -> Verdict {
+        if self.get(0) == number_of(name) { Verdict::Discard } else { Verdict::Apply }
+    }
+
+    /// Removes the stub of a database, and the super-journal, if no other stub names it.
+    fn remove_stub(&self, number: u64) {
+        let name = self.get(1 + number);
+        self.set(1 + number, 0);
+        if name > 0 && self.get(0) == name && self.get(2 - number) != name {
+            self.set(0, 0);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Stub {
+    words: Words,
+    /// Where SQLite looks for it, as long as nothing crashes.
+    file: PathBuf,
+    number: u64,
+    policy: Policy,
+}
+
+impl Names for Stub {
+    fn name(&self, super_journal: &[u8]) -> Result<(), Failure> {
+        self.words.set(0, number_of(super_journal));
+        if self.policy != Policy::NoStub || self.number == 0 {
+            self.words.set(1 + self.number, number_of(super_journal));
+        }
+        let check: u32 = super_journal.iter().map(|byte| u32::from(*byte)).sum();
+        let words = [super_journal.len() as u32, check].map(u32::to_be_bytes).concat();
+        let magic = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+        std::fs::write(&self.file, [&[0; 4], super_journal, &words, &magic].concat()).unwrap();
+        Ok(())
+    }
+}
+
+impl Stub {
+    fn remove(&self) {
+        self.words.set(1 + self.number, 0);
+        std::fs::remove_file(&self.file).unwrap();
+    }
+}
+
+/// A database in a recording that has another one, too.
+#[derive(Debug)]
+pub(crate) struct Part {
+    alone: Alone,
+    words: Words,
+    stub: Arc<Stub>,
+    with: Option<Vec<u8>>,
+    fails: bool,
+}
+
+impl Part {
+    fn store(&mut self) -> &mut Store<Recording> {
+        &mut self.alone.store
+    }
+}
+
+impl MainFile for Part {
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
+        self.alone.read(at, out)
+    }
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.alone.write(at, bytes)
+    }
+    fn truncate(&mut self, to: u64) -> Result<(), Failure> {
+        self.alone.truncate(to)
+    }
+    fn size(&mut self) -> Result<u64, Failure> {
+        self.alone.size()
+    }
+    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
+        match with_others {
+            Some(name) => {
+                self.with = Some(name.to_vec());
+                if std::mem::take(&mut self.fails) {
+                    return Err(Failure::Full("a test wants it".into()));
+                }
+                self.stub.name(name)?;
+                Ok(self.store().prepare_for(name)?)
+            }
+            None => {
+                let Some(name) = self.with.take() else { return self.alone.commit(None) };
+                assert!(Path::new(std::str::from_utf8(&name).unwrap()).exists());
+                self.store().give_up()?;
+                self.store().discard();
+                self.stub.remove();
+                Ok(())
+            }
+        }
+    }
+    fn names(&self) -> Option<Arc<dyn Names>> {
+        Some(Arc::clone(&self.stub) as Arc<dyn Names>)
+    }
+    fn sync(&mut self) -> Result<(), Failure> {
+        assert!(self.with.is_some() || !self.store().has_changes());
+        Ok(())
+    }
+    fn end(&mut self) -> Result<(), Failure> {
+        if let Some(name) = self.with.take() {
+            assert!(!Path::new(std::str::from_utf8(&name).unwrap()).exists());
+            self.words.set(0, 0);
+            self.store().apply()?;
+            self.stub.remove();
+        }
+        self.alone.end()
+    }
+    fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        self.alone.lock(to)
+    }
+    fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        assert!(!self.store().is_prepared());
+        self.alone.unlock(to)
+    }
+    fn level(&self) -> Level {
+        self.alone.level()
+    }
+    fn is_reserved(&mut self) -> Result<bool, Failure> {
+        self.alone.is_reserved()
+    }
+    fn has_moved(&self) -> bool {
+        false
+    }
+    fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {
+        if name == "the_next_part_fails" {
+            self.fails = true;
+            return Some(Ok("it will".into()));
+        }
+        self.alone.pragma(name, value)
+    }
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+const FAILS: &str = "PRAGMA other.the_next_part_fails";
+
+/// The statements, most of them transactions over both.
+fn statements() -> Vec<String> {
+    let both = |one: &str, other: &str| format!("BEGIN; {one}; {other}; COMMIT");
+    let insert = |table: &str, key: i64, len: i64| {
+        format!("INSERT INTO {table} VALUES({key}, hex(zeroblob({len})))")
+    };
+    let mut all = vec![both(
+        "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)",
+        "CREATE TABLE other.t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX other.i ON t(b)",
+    )];
+    for key in 0..6 {
+        all.push(both(&insert("t", key * 37 % 41, 60), &insert("other.t", key * 11 % 17, 50)));
+        all.push(insert(if key % 2 == 0 { "other.t" } else { "t" }, 100 + key, 30));
+    }
+    // One is rolled back behind the other one's part.
+    all.push(FAILS.into());
+    all.push(both(&insert("t", 51, 10), &insert("other.t", 51, 10)));
+    all.push(insert("t", 52, 10));
+    all.push(both(&insert("t", 53, 10), &insert("other.t", 53, 10)));
+    // One that fits into no slot, and one that changes nothing.
+    all.push(both("UPDATE t SET b = hex(zeroblob(600))", &insert("other.t", 60, 10)));
+    all.push(both("UPDATE t SET b = b WHERE a = 0", &insert("other.t", 61, 10)));
+    // The first is cut behind its part.
+    all.push(both(
+        "DELETE FROM t WHERE a > 10; PRAGMA incremental_vacuum",
+        "DELETE FROM other.t WHERE a > 60",
+    ));
+    all.push(both("UPDATE t SET b = a", "UPDATE other.t SET b = a || b"));
+    all.push("VACUUM".into());
+    all.push(both(&insert("t", 70, 20), &insert("other.t", 70, 20)));
+    all
+}
+
+type Pair = [Rows; 2];
+
+/// The record of the story, and the rows behind each statement.
+fn recorded(name: &str, policy: Policy) -> (Trace, Vec<Pair>) {
+    let memory = Recording::new(WORDS + LINES).unwrap();
+    memory.grow(WORDS + LINES).unwrap();
+    for number in 0..2 {
+        let name = format!("{name}-{number}");
+        OPEN.lock().unwrap().push((name, memory.clone(), number, policy));
+    }
+    memory.start();
+    // SQLite makes and removes the super-journal there.
+    let folder = folder();
+    let path = |number| folder.path().join(format!("{name}-{number}"));
+    let connection = open_recording(path(0).to_str().unwrap()).unwrap();
+    let model = Connection::open_in_memory().unwrap();
+    let other = format!("ATTACH 'file:{}?vfs=perdura-recording' AS other", path(1).display());
+    for (one, attach) in [(&connection, &other[..]), (&model, "ATTACH ':memory:' AS other")] {
+        let set =
+            "PRAGMA page_size = 1024; PRAGMA auto_vacuum = incremental; PRAGMA cache_size = 5";
+        one.execute_batch(attach).unwrap();
+        one.execute_batch(set).unwrap();
+        one.execute_batch("PRAGMA other.page_size = 1024").unwrap();
+    }
+    let pair = |one: &Connection| [rows(one), rows_of_other(one)];
+    let mut models = vec![[no_table(), no_table()]];
+    let mut fails = false;
+    for (number, statement) in statements().iter().enumerate() {
+        let done = connection.execute_batch(statement);
+        if std::mem::replace(&mut fails, statement == FAILS) {
+            done.unwrap_err();
+            assert!(connection.is_autocommit());
+        } else {
+            done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+            model.execute_batch(statement).unwrap();
+        }
+        memory.note(number as u64 + 1);
+        models.push(pair(&model));
+        assert_eq!(models.last(), Some(&pair(&connection)), "{statement}");
+    }
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 0, "no super-journal is left");
+    (memory.stop(), models)
+}
+
+fn rows_of_other(connection: &Connection) -> Rows {
+    let mut select = connection.prepare("SELECT a, b FROM other.t ORDER BY a").unwrap();
+    let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// Recovers one of both databases, and returns the plain file, and whether it has decided about a part.
+fn recover(memory: &Recording, number: u64, policy: Policy) -> Result<(Vec<u8>, bool), String> {
+    let text = |error: StoreError| error.to_string();
+    let (words, media) = (Words(memory.clone()), media(memory, number));
+    let (decided, no_stub) = (Cell::new(false), Cell::new(false));
+    let decide = |name: &[u8]| {
+        decided.set(true);
+        let verdict = words.verdict(name);
+        // Once it is gone, nobody looks for a stub any more.
+        no_stub.set(verdict == Verdict::Discard && words.get(1 + number) != number_of(name));
+        Ok(if policy == Policy::AppliesAlone { Verdict::Apply } else { verdict })
+    };
+    let bytes = media.data.len();
+    let mut store =
+        Store::open_and_decide(media.clone(), bytes, TAG, SLOT, &decide).map_err(text)?;
+    if no_stub.get() && policy == Policy::Right {
+        return Err("a part is prepared, and no stub says so".into());
+    }
+    words.remove_stub(number);
+    if store.is_marked() {
+        store.bring_home().map_err(text)?;
+        store.settle().map_err(text)?;
+        store.make_plain().map_err(text)?;
+    }
+    let mut plain = vec![0; store.size() as usize];
+    media.data.read_into(0, &mut plain).map_err(|error| error.to_string())?;
+    Ok((plain, decided.get()))
+}
+
+/// Recovers both, one behind the other; returns their rows, and how many have decided about a part.
+fn recover_both(
+    memory: &Recording,
+    first: u64,
+    policy: Policy,
+    reader: &mut Reader,
+) -> Result<(Pair, u64), String> {
+    let (mut found, mut decided) = ([Rows::new(), Rows::new()], 0);
+    for number in [first, 1 - first] {
+        let (plain, has_decided) = recover(memory, number, policy)?;
+        found[number as usize] = reader.read(plain)?;
+        decided += u64::from(has_decided);
+    }
+    let words = Words(memory.clone());
+    match [0, 1, 2].map(|file| words.get(file)) {
+        [0, 0, 0] => Ok((found, decided)),
+        // It was made, and no journal named it yet; nobody finds that one.
+        [_, 0, 0] if decided == 0 => Ok((found, decided)),
+        _ if policy != Policy::Right => Ok((found, decided)),
+        left => Err(format!("files are left: {left:?}")),
+    }
+}
+
+/// Explores a trace, and crashes of the recoveries of one state in `again`. Returns how many states had a part that was
+/// prepared.
+fn explore(
+    trace: &Trace,
+    models: &[Pair],
+    policy: Policy,
+    bound: u64,
+    again: u64,
+) -> (pm::Explored, u64) {
+    let mut reader = Reader::new();
+    let (mut number, mut prepared) = (0, 0);
+    let explored = Replay::new(trace).explore(bound, 1, |image, noted| {
+        let memory = Recording::from_image(image, WORDS + LINES).unwrap();
+        number += 1;
+        let twice = number % again == 0;
+        if twice {
+            memory.start();
+        }
+        let (found, decided) = recover_both(&memory, number % 2, policy, &mut reader)?;
+        prepared += u64::from(decided > 0);
+        let noted = noted as usize;
+        // The transaction that was under way may have committed, in both.
+        if [noted, noted + 1].iter().all(|number| models.get(*number) != Some(&found)) {
+            return Err(format!("behind statement {noted}: {found:?}"));
+        }
+        if twice {
+            let recovery = memory.stop();
+            let explored = Replay::new(&recovery).explore(6, 2, |image, _| {
+                let memory = Recording::from_image(image, WORDS + LINES).unwrap();
+                let (then, _) = recover_both(&memory, number / 2 % 2, policy, &mut reader)?;
+                if then == found { Ok(()) } else { Err(format!("{then:?}, not {found:?}")) }
+            });
+            if let Some(why) = explored.failed {
+                return Err(format!("a crash in recovery: {why}"));
+            }
+        }
+        Ok(())
+    });
+    (explored, prepared)
+}
+
+#[test]
+fn every_crash_state_of_two_databases_has_a_transaction_in_both_or_in_neither() {
+    let (trace, models) = recorded("together", Policy::Right);
+    let (explored, prepared) = explore(&trace, &models, Policy::Right, 24, 20);
+    assert_eq!(explored.failed, None);
+    println!("{explored:?}, {prepared} with a part that was prepared");
+    assert!(explored.states > 4_000 && prepared > 500, "{explored:?}, {prepared}");
+}
+
+#[test]
+fn a_part_that_counts_alone_and_one_that_nobody_sees_are_noticed() {
+    for policy in [Policy::AppliesAlone, Policy::NoStub] {
+        let (trace, models) = recorded(&format!("{policy:?}"), policy);
+        let (explored, _) = explore(&trace, &models, policy, 24, u64::MAX);
+        let why = explored.failed.expect("it is noticed");
+        assert!(why.contains("behind statement"), "{policy:?}: {why}");
+    }
+}
+
+#[test]
+fn an_instruction_of_a_part_that_is_left_out_is_noticed() {
+    let (trace, models) = recorded("parts-left-out", Policy::Right);
+    let mut unnoticed = Vec::new();
+    let mut instructions = trace.instructions();
+    instructions.retain(|one| one.to_string().contains("prepared.rs"));
+    // For live connections alone.
+    let source = include_str!("../../src/store/prepared.rs");
+    let live = ["self.side.begin(", "self.side.applied("]
+        .map(|text| lines_of(("prepared.rs", source, text)));
+    let live = live.concat();
+    instructions.retain(|one| live.iter().all(|line| !one.to_string().ends_with(line)));
+    assert!(instructions.len() > 5, "{instructions:?}");
+    for one in instructions {
+        let without = trace.without(one);
+        let noticed =
+            |bound| explore(&without, &models, Policy::Right, bound, u64::MAX).0.failed.is_some();
+        if !noticed(8) && !noticed(100) {
+            unnoticed.push(one.to_string());
+        }
+    }
+    assert_eq!(unnoticed, Vec::<String>::new());
+}
