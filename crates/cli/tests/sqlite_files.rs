@@ -207,11 +207,17 @@ fn the_extension_is_found_copied_and_explained() {
     let library = found["library"].as_str().expect("text");
     assert_eq!(Path::new(library).parent(), Some(directory.path()));
     let recipes = found["recipes"].as_array().expect("a list");
-    assert_eq!(recipes.len(), 7);
+    // A build of this crate alone makes none.
+    let preload = found["preload"].as_str();
+    assert_eq!(recipes.len(), 7 + usize::from(preload.is_some()));
     for recipe in recipes {
         let text = recipe["text"].as_str().expect("text");
         assert!(!text.contains('@') || text.contains("(@"), "{text}");
-        let loads = recipe["language"] != "sqlalchemy" && recipe["language"] != "django";
+        let loads =
+            ["sqlalchemy", "django", "preload"].iter().all(|none| recipe["language"] != *none);
+        if recipe["language"] == "preload" {
+            assert!(text.contains(preload.expect("there")), "{text}");
+        }
         assert_eq!(text.contains(library), loads, "{text}");
     }
     let ran = run(&["sqlite", "install", "c", "shell", "--library", library]);
@@ -222,6 +228,16 @@ fn the_extension_is_found_copied_and_explained() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("not Perdura's extension"), "{}", ran.err);
     assert_eq!(run(&["sqlite", "install", "cobol"]).code, Some(2));
+    let alone = folder();
+    let copied = alone.path().join("libperdura_sqlite.so");
+    fs::copy(library, &copied).expect("copied");
+    let copied = copied.to_str().expect("text");
+    let ran = run(&["sqlite", "install", "preload", "--library", copied]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("-p perdura-preload"), "{}", ran.err);
+    let ran = run(&["sqlite", "install", "--library", copied]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(!ran.out.contains("LD_PRELOAD"), "{}", ran.out);
 }
 
 /// The recipe of a language, about a database of this directory.
@@ -274,4 +290,18 @@ fn the_recipes_of_languages_that_are_here_work() {
         assert!(compiler.status().expect("a compiler").success());
         commits(Command::new(&program), "", directory.path());
     }
+}
+
+/// The library is there if the whole workspace is built; `crates/preload/tests` has what it promises.
+#[test]
+fn an_unchanged_program_commits_by_the_recipe_for_it() {
+    let found = run(&["sqlite", "install", "--json", "-"]);
+    let found: Value = serde_json::from_str(&found.out).expect("JSON");
+    if found["preload"].is_null() || Command::new("sqlite3").arg("--version").output().is_err() {
+        return;
+    }
+    let directory = folder();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(recipe("preload", directory.path()));
+    commits(shell, "", directory.path());
 }

@@ -12,7 +12,7 @@ use crate::sqlite::Language;
 pub(crate) enum SqliteCommand {
     /// Say where the extension is, and how to load it from each language.
     #[command(
-        after_help = "The extension is one file, libperdura_sqlite.so. It is looked for beside this command, and in ../lib. SQLite 3.34 and newer load it. Without a language, all of them are shown.\n\nExample:\n  perdura sqlite install\n  perdura sqlite install python django\n  perdura sqlite install --to ~/.local/lib shell"
+        after_help = "The extension is one file, libperdura_sqlite.so. It is looked for beside this command, and in ../lib; so is libperdura_preload.so, which is preloaded before a program that cannot be changed. SQLite 3.34 and newer load it. Without a language, all of them are shown.\n\nExample:\n  perdura sqlite install\n  perdura sqlite install python django\n  perdura sqlite install --to ~/.local/lib shell"
     )]
     Install(InstallArgs),
     /// Say whether a database is whole, who has it open, and what its next open will do.
@@ -33,7 +33,7 @@ pub(crate) struct InstallArgs {
     /// Languages to show.
     #[arg(value_enum, value_name = "LANGUAGE")]
     pub(crate) languages: Vec<Language>,
-    /// Copy the extension into this directory first.
+    /// Copy the extension, and the library to preload, into this directory first.
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
     /// The extension, if it is not where it is looked for.

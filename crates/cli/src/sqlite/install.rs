@@ -1,7 +1,7 @@
 //! `perdura sqlite install`: where the extension is, and how it is loaded.
 //!
 //! The command does not carry the extension: both come out of one build, `cargo build --release`, and lie side
-//! by side, so it is looked for there.
+//! by side, so it is looked for there. So does the library to preload, which has the extension in it.
 
 use std::fs;
 use std::io;
@@ -16,6 +16,8 @@ use crate::output::{check_target, report, write_whole};
 
 /// The name of the extension's file.
 const LIBRARY: &str = "libperdura_sqlite.so";
+/// The name of the library to preload, which is beside it.
+const PRELOAD: &str = "libperdura_preload.so";
 /// Where it is looked for from the command's directory: where a build puts it, where a package does, and where
 /// a build of the tests does.
 const PLACES: [&str; 3] = ["", "../lib", "deps"];
@@ -28,6 +30,8 @@ struct Installed {
     perdura: &'static str,
     /// The extension's path.
     library: String,
+    /// The path of the library to preload, if it is there.
+    preload: Option<String>,
     recipes: Vec<Recipe>,
 }
 
@@ -48,19 +52,37 @@ pub(super) fn run(args: &InstallArgs) -> Result<(), Failure> {
         None => find()?,
     };
     check_target(args.json.as_ref(), &[&found])?;
+    let beside = found.with_file_name(PRELOAD);
+    let has_preload = beside.exists();
+    if has_preload {
+        checked(&beside)?;
+    } else if args.languages.contains(&Language::Preload) {
+        return Err(Failure::about(
+            beside.display(),
+            "it is not there; build it with `cargo build --release -p perdura-preload`",
+        ));
+    }
     let library = match &args.to {
         Some(directory) => copy(&found, directory)?,
         None => found,
     };
-    let languages: &[Language] = match &args.languages[..] {
-        [] => &Language::ALL,
-        named => named,
+    let preload = match &args.to {
+        Some(directory) if has_preload => copy(&beside, directory)?,
+        _ => beside,
     };
-    let recipe =
-        |language: &Language| Recipe { language: *language, text: language.recipe(&library) };
+    let there = |language: &Language| has_preload || *language != Language::Preload;
+    let languages: Vec<Language> = match &args.languages[..] {
+        [] => Language::ALL.into_iter().filter(there).collect(),
+        named => named.to_vec(),
+    };
+    let recipe = |language: &Language| Recipe {
+        language: *language,
+        text: language.recipe(&library, &preload),
+    };
     let installed = Installed {
         perdura: env!("CARGO_PKG_VERSION"),
         library: library.display().to_string(),
+        preload: has_preload.then(|| preload.display().to_string()),
         recipes: languages.iter().map(recipe).collect(),
     };
     report(&installed.people(), &installed, args.json.as_ref())
@@ -114,12 +136,12 @@ fn checked(path: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::about(path.display(), "this is not Perdura's extension"))
 }
 
-/// Copies the extension into a directory: whole, or not at all, so that a process that has it loaded keeps what
+/// Copies the extension, or the library to preload, into a directory: whole, or not at all, so that a process that has it loaded keeps what
 /// it has.
 fn copy(library: &Path, directory: &Path) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| Failure::about(directory.display(), error);
     let directory = fs::canonicalize(directory).map_err(failed)?;
-    let to = directory.join(LIBRARY);
+    let to = directory.join(library.file_name().unwrap_or(LIBRARY.as_ref()));
     if to == library {
         return Ok(to);
     }

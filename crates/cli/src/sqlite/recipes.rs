@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// A language, or a library of one.
+/// A language, a library of one, or another way to load the extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Language {
@@ -24,6 +24,8 @@ pub(crate) enum Language {
     Rust,
     /// C.
     C,
+    /// An unchanged program, with a library preloaded.
+    Preload,
 }
 
 /// The database in recipes.
@@ -31,7 +33,7 @@ pub(super) const DATABASE: &str = "/dev/shm/my.db";
 
 impl Language {
     /// All.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Shell,
         Self::Python,
         Self::Sqlalchemy,
@@ -39,6 +41,7 @@ impl Language {
         Self::Node,
         Self::Rust,
         Self::C,
+        Self::Preload,
     ];
 
     /// Its name, for people.
@@ -51,6 +54,7 @@ impl Language {
             Self::Node => "Node: better-sqlite3",
             Self::Rust => "Rust: rusqlite",
             Self::C => "C",
+            Self::Preload => "An unchanged program",
         }
     }
 
@@ -63,12 +67,14 @@ impl Language {
             Self::Node => include_str!("recipes/node.js"),
             Self::Rust => include_str!("recipes/rust.txt"),
             Self::C => include_str!("recipes/c.c"),
+            Self::Preload => include_str!("recipes/preload.txt"),
         }
     }
 
-    /// The recipe with the extension at `library`.
-    pub(super) fn recipe(self, library: &Path) -> String {
-        let library = library.display().to_string();
-        self.text().replace("@LIBRARY@", &library).replace("@DATABASE@", DATABASE)
+    /// The recipe with the extension at `library`, and the library to preload at `preload`.
+    pub(super) fn recipe(self, library: &Path, preload: &Path) -> String {
+        let (library, preload) = (library.display().to_string(), preload.display().to_string());
+        let text = self.text().replace("@LIBRARY@", &library).replace("@PRELOAD@", &preload);
+        text.replace("@DATABASE@", DATABASE)
     }
 }

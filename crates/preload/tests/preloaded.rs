@@ -1,0 +1,255 @@
+//! Unchanged programs, the SQLite shell and Python, with the library preloaded. A program that is not on this machine
+//! is left out.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A directory in memory: there the VFS takes databases by itself.
+fn folder() -> tempfile::TempDir {
+    tempfile::Builder::new().tempdir_in("/dev/shm").expect("a directory")
+}
+
+/// The library, which the build of the tests puts beside them.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("known");
+    let library = test.with_file_name("libperdura_preload.so");
+    assert!(library.exists(), "{}", library.display());
+    library
+}
+
+fn is_here(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|ran| ran.status.success())
+}
+
+/// A program with the library preloaded.
+fn preloaded(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", library());
+    command
+}
+
+/// Each Python of this machine whose module has its SQLite from a library.
+fn pythons() -> Vec<&'static str> {
+    let probe = "import ctypes, _sqlite3; ctypes.CDLL(_sqlite3.__file__).sqlite3_open16";
+    let reaches = |python: &&str| {
+        let ran = Command::new(python).args(["-c", probe]).output();
+        ran.is_ok_and(|ran| ran.status.success())
+    };
+    ["/usr/bin/python3", "python3"].into_iter().filter(reaches).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+/// The output of a program that ends well, and says nothing on standard error but what is expected.
+fn printed(ran: &Output, on_error: &str) -> String {
+    let (out, err) = (text(&ran.stdout), text(&ran.stderr));
+    assert!(ran.status.success(), "{out}{err}");
+    if on_error.is_empty() {
+        assert_eq!(err, "");
+    } else {
+        assert!(err.contains(on_error), "{err}");
+        assert_eq!(err.lines().count(), 1, "it is told once: {err}");
+    }
+    out
+}
+
+/// The output of a program in Python that knows the database in this directory as `DB`, and `answers(connection)`.
+fn python(python: &str, directory: &Path, program: &str, on_error: &str) -> String {
+    let before = "\
+import ctypes, sqlite3, sys, _sqlite3
+DB = sys.argv[1]
+def answers(connection):
+    return len(connection.execute('PRAGMA perdura_stats').fetchall())
+";
+    let mut command = preloaded(python);
+    command.arg("-c").arg(format!("{before}{program}")).arg(directory.join("db"));
+    printed(&command.output().expect("runs"), on_error)
+}
+
+#[test]
+fn the_shell_keeps_what_it_has_told_through_a_kill() {
+    if !is_here("sqlite3") {
+        return;
+    }
+    let directory = folder();
+    let path = directory.path().join("db");
+    let mut shell = preloaded("sqlite3");
+    let mut shell = shell
+        .arg("-batch")
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut input = shell.stdin.take().expect("piped");
+    let mut output = BufReader::new(shell.stdout.take().expect("piped")).lines();
+    input.write_all(b"CREATE TABLE t(a INTEGER PRIMARY KEY);\n").expect("taken");
+    for row in 0..20 {
+        // The shell itself writes to a pipe when it ends.
+        let insert = format!("INSERT INTO t VALUES({row});\n.shell echo {row}\n");
+        input.write_all(insert.as_bytes()).expect("taken");
+        assert_eq!(output.next().expect("a line").expect("read"), row.to_string());
+    }
+    shell.kill().expect("killed");
+    shell.wait().expect("ends");
+
+    let select = "SELECT count(*), max(a) FROM t; PRAGMA integrity_check";
+    let stock = Command::new("sqlite3").arg(&path).arg(select).output().expect("runs");
+    assert!(text(&stock.stderr).contains("not a database"), "{stock:?}");
+    let ran = preloaded("sqlite3").arg(&path).arg(select).output().expect("runs");
+    assert_eq!(printed(&ran, ""), "20|19\nok\n");
+    let stock = Command::new("sqlite3").arg(&path).arg(select).output().expect("runs");
+    assert_eq!(printed(&stock, ""), "20|19\nok\n");
+}
+
+/// The shell sets SQLite up before it opens a database: URIs are allowed then, and can name another VFS.
+#[test]
+fn a_vfs_that_is_named_is_used() {
+    if !is_here("sqlite3") {
+        return;
+    }
+    let directory = folder();
+    let path = directory.path().join("db");
+    let answer = |name: String, pragma: &str| {
+        let ran = preloaded("sqlite3").arg(name).arg(pragma).output().expect("runs");
+        printed(&ran, "")
+    };
+    let path = path.display();
+    assert_eq!(answer(format!("file:{path}?vfs=unix"), "PRAGMA perdura_share"), "");
+    assert_eq!(answer(format!("file:{path}?perdura_mode=full"), "PRAGMA perdura_mode"), "full\n");
+    assert_eq!(answer(path.to_string(), "PRAGMA perdura_share"), "perdura\n");
+}
+
+#[test]
+fn a_program_without_sqlite_is_as_it_was() {
+    let script = "echo out; echo err >&2; cat /dev/null; exit 3";
+    let ran = preloaded("/bin/sh").args(["-c", script]).output().expect("runs");
+    assert_eq!((text(&ran.stdout), text(&ran.stderr)), ("out\n".into(), "err\n".into()));
+    assert_eq!(ran.status.code(), Some(3));
+}
+
+#[test]
+fn each_function_that_opens_is_reached_and_what_is_not_a_file_is_as_ever() {
+    for interpreter in pythons() {
+        let directory = folder();
+        // What a program calls by these names is this library's.
+        let program = "
+program = ctypes.CDLL(None)
+kept = sqlite3.connect(DB)
+print(answers(kept), answers(sqlite3.connect(':memory:')), answers(sqlite3.connect('')))
+def share(code, connection):
+    assert code == 0, code
+    rows = []
+    note = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p)(
+        lambda unused, count, values, names: rows.append(values[0]) or 0)
+    library = ctypes.CDLL(_sqlite3.__file__)
+    assert library.sqlite3_exec(connection, b'PRAGMA perdura_share', note, None, None) == 0
+    assert library.sqlite3_close(connection) == 0
+    print(rows)
+connection = ctypes.c_void_p()
+share(program.sqlite3_open(DB.encode(), ctypes.byref(connection)), connection)
+share(program.sqlite3_open16(ctypes.create_string_buffer(DB.encode('utf-16-le') + bytes(2)), ctypes.byref(connection)), connection)
+share(program.sqlite3_open_v2(DB.encode(), ctypes.byref(connection), 6, None), connection)
+share(program.sqlite3_open_v2(DB.encode(), ctypes.byref(connection), 6, b'unix'), connection)
+connection.value = 17
+assert program.sqlite3_open_v2(DB.encode() + b'/no', ctypes.byref(connection), 6, None) == 14
+assert ctypes.CDLL(_sqlite3.__file__).sqlite3_close(connection) == 0
+";
+        let ours = "[b'perdura']\n";
+        let expected = format!("1 0 0\n{ours}{ours}{ours}[]\n");
+        assert_eq!(python(interpreter, directory.path(), program, ""), expected);
+    }
+}
+
+#[test]
+fn threads_that_open_the_first_databases_together_get_the_vfs() {
+    for interpreter in pythons() {
+        let directory = folder();
+        let program = "
+import threading
+found = []
+gate = threading.Barrier(8)
+def work(number):
+    gate.wait()
+    connection = sqlite3.connect(DB + str(number))
+    connection.execute('CREATE TABLE t(a)')
+    found.append(answers(connection))
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(sum(found))
+";
+        assert_eq!(python(interpreter, directory.path(), program, ""), "8\n");
+    }
+}
+
+#[test]
+fn after_sqlite_was_shut_down_it_is_the_default_again() {
+    for interpreter in pythons() {
+        let directory = folder();
+        let program = "
+connection = sqlite3.connect(DB)
+print(answers(connection))
+connection.close()
+assert ctypes.CDLL(_sqlite3.__file__).sqlite3_shutdown() == 0
+print(answers(sqlite3.connect(DB)))
+";
+        assert_eq!(python(interpreter, directory.path(), program, ""), "1\n1\n");
+    }
+}
+
+#[test]
+fn a_default_vfs_that_the_program_has_chosen_stays_and_that_is_told_once() {
+    for interpreter in pythons() {
+        let directory = folder();
+        let program = "
+library = ctypes.CDLL(_sqlite3.__file__)
+library.sqlite3_vfs_find.restype = ctypes.c_void_p
+library.sqlite3_vfs_register(ctypes.c_void_p(library.sqlite3_vfs_find(b'unix-dotfile')), 1)
+print(answers(sqlite3.connect(DB)), answers(sqlite3.connect(DB)))
+";
+        let out = python(interpreter, directory.path(), program, "chosen the VFS unix-dotfile");
+        assert_eq!(out, "0 0\n");
+    }
+}
+
+/// Another library with SQLite's functions is loaded by its own name. The one that Python's module is linked with has
+/// to open the database: a connection of the other one would be of no use to it.
+#[test]
+fn of_several_sqlites_the_one_of_the_caller_is_taken() {
+    for interpreter in pythons() {
+        let directory = folder();
+        let program = "
+import shutil, os
+(own,) = {line.split()[-1] for line in open('/proc/self/maps') if 'libsqlite3' in line}
+copy = os.path.join(os.path.dirname(DB), 'other.so')
+shutil.copy(own, copy)
+other = ctypes.CDLL(copy)
+assert ctypes.cast(other.sqlite3_open, ctypes.c_void_p).value != ctypes.cast(ctypes.CDLL(_sqlite3.__file__).sqlite3_open, ctypes.c_void_p).value
+print(answers(sqlite3.connect(DB)))
+other.sqlite3_vfs_find.restype = ctypes.c_void_p
+print(other.sqlite3_vfs_find(b'perdura'))
+# Whoever calls from a library without SQLite may mean either.
+connection = ctypes.c_void_p(17)
+print(ctypes.CDLL(None).sqlite3_open(DB.encode(), ctypes.byref(connection)), connection.value)
+";
+        let out = python(interpreter, directory.path(), program, "several SQLites");
+        assert_eq!(out, "1\nNone\n1 None\n");
+    }
+}
+
+#[test]
+fn without_any_sqlite_the_functions_fail() {
+    for interpreter in pythons() {
+        let program = "
+import ctypes
+connection = ctypes.c_void_p(17)
+print(ctypes.CDLL(None).sqlite3_open(b'db', ctypes.byref(connection)), connection.value)
+";
+        let ran = preloaded(interpreter).args(["-c", program]).output().expect("runs");
+        assert_eq!(printed(&ran, "there is no SQLite"), "1 None\n");
+    }
+}
