@@ -16,7 +16,8 @@ fn versions_that_lead_to_each_other_are_damage() {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();
-    let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16 };
+    let options =
+        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16, durable_percent: 0 };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
     let store = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
     let (key, mut session) = (Value::Word(7), store.session());
@@ -46,7 +47,8 @@ fn building_an_index_walks_over_no_versions() {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();
-    let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16 };
+    let options =
+        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16, durable_percent: 0 };
     let (tables, keys): (&[&[Kind]], _) = (&[&[Kind::Word, Kind::Word]], Arc::new(FirstColumn));
     let store = Store::create(heap.lane(0), options, tables, &keys).unwrap();
     let [committed, deleted, open] = [7, 8, 9].map(Value::Word);
@@ -86,7 +88,8 @@ fn building_an_index_walks_over_no_versions() {
             }
         }
         let keys = table.indexes[0].read();
-        let indexed = [committed, open].map(|key| keys.get(&crate::Key::from(key).bytes).unwrap());
+        let indexed =
+            [committed, open].map(|key| keys.get(&crate::Key::from(key).bytes).unwrap().unwrap());
         assert_eq!((keys.unbuilt, indexed), (1, [last[0], last[2]]));
     }
 }

@@ -5,7 +5,8 @@
 //! has aborted.
 //!
 //! 1. Every snapshot is behind that commit.
-//! 2. With the stripe of its key the version is taken out of the indexes. One that others are reached
+//! 2. With the stripe of its key the version is taken out of the indexes, of those in persistent memory
+//!    durably. One that others are reached
 //!    through stays: its turn comes when a version in front of it is committed, or is garbage itself.
 //! 3. Whoever had begun before that has ended.
 //! 4. No slot names it any more: those that nobody has forget their last transaction; **fence**. One that
@@ -76,13 +77,19 @@ impl Pile {
 
 impl<M: Memory> Shared<M> {
     /// Steps 1 and 2.
+    #[track_caller]
     fn unlink_some(&self, many: usize) -> Result<()> {
         let horizon = self.epochs.horizon(&self.clock);
         let taken = self.pile.write().take_ended(many, horizon);
-        let (mut unlinked, mut kept) = (Vec::new(), Vec::new());
+        let (mut unlinked, mut kept, mut lines) = (Vec::new(), Vec::new(), LineSet::new());
         for dead in taken {
-            let gone = self.unlink(dead, horizon)?;
+            let gone = self.unlink(dead, horizon, &mut lines)?;
             (if gone { &mut unlinked } else { &mut kept }).push(dead);
+        }
+        if !lines.is_empty() {
+            // Before the rows are others': an index in persistent memory leads to none of them.
+            lines.flush(&self.memory);
+            self.memory.fence();
         }
         let mut pile = self.pile.write();
         if !unlinked.is_empty() {
@@ -93,11 +100,12 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Takes a version out of the indexes; returns false if others are reached through it.
-    fn unlink(&self, dead: Dead, horizon: u64) -> Result<bool> {
+    #[track_caller]
+    fn unlink(&self, dead: Dead, horizon: u64, lines: &mut LineSet) -> Result<bool> {
         let (table, row) = (self.table(dead.table)?, dead.row);
         let primary = table.key(row, 0)?.bytes;
         let _stripe = self.stripes.take(vec![Stripes::of(table.number, 0, &primary)]);
-        let head = table.indexes[0].read().get(&primary).unwrap_or(0);
+        let head = table.indexes[0].read().get(&primary)?.unwrap_or(0);
         let mut reached = self.reached(table, head, horizon)?;
         match reached.iter().position(|one| *one == row) {
             None => {}
@@ -105,15 +113,15 @@ impl<M: Memory> Shared<M> {
                 reached.remove(0);
                 let mut keys = table.indexes[0].write();
                 match reached.first() {
-                    Some(newest) => keys.set(primary, *newest),
-                    None => keys.remove(&primary),
+                    Some(newest) => keys.replace(primary, *newest, lines)?,
+                    None => keys.remove(&primary, &self.lane)?,
                 }
             }
             Some(_) => return Ok(false),
         }
         for index in 1..table.indexes.len() {
             let key = table.key(row, index)?;
-            if table.indexes[index].read().get(&key.bytes) != Some(row) {
+            if table.indexes[index].read().get(&key.bytes)? != Some(row) {
                 continue;
             }
             let mut other = None;
@@ -124,8 +132,8 @@ impl<M: Memory> Shared<M> {
             }
             let mut keys = table.indexes[index].write();
             match other {
-                Some(other) => keys.set(key.bytes, other),
-                None => keys.remove(&key.bytes),
+                Some(other) => keys.replace(key.bytes, other, lines)?,
+                None => keys.remove(&key.bytes, &self.lane)?,
             }
         }
         Ok(true)

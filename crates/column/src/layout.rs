@@ -27,7 +27,9 @@ pub(crate) struct Constants {
     pub(crate) most_rows: u32,
     pub(crate) reserve: u32,
     pub(crate) checksum: u32,
-    pub(crate) spare: [u64; 4],
+    /// Of the indexes in persistent memory.
+    pub(crate) durable_percent: u64,
+    pub(crate) spare: [u64; 3],
 }
 
 /// A table begins with the number of its columns and a byte for the kind of each; its rows' array is
@@ -38,6 +40,14 @@ pub(crate) const ARRAY_BYTES: u64 = 192;
 /// The pages of a directory: page `n` has `2^n` segments.
 pub(crate) const LEVELS: usize = 16;
 pub(crate) const LEVELS_AT: u64 = 8;
+
+/// Levels of a skip list, and bytes of its head: the first node of each level.
+pub(crate) const SKIP_LEVELS: usize = 16;
+pub(crate) const HEAD_BYTES: u64 = SKIP_LEVELS as u64 * 8;
+/// A node of a skip list begins with its row; the length and the checksum of its key are next, then the next node
+/// of each level.
+pub(crate) const NODE_SIZE_AT: u64 = 8;
+pub(crate) const NODE_NEXT_AT: u64 = 16;
 
 /// Words of a chunk's header: its columns' places behind those of begin, end and prev.
 pub(crate) const CHUNK_FIXED: u64 = 3;
@@ -139,9 +149,27 @@ pub(crate) const fn values_at(columns: u64, column: u64) -> u64 {
     rows_at(columns) + ARRAY_BYTES * (1 + 2 * column)
 }
 
-/// Bytes of a table of so many columns.
+/// Bytes of a table of so many columns, without indexes in persistent memory. Their part is behind that: how many
+/// indexes there are, a byte for each that says whether it lies there, and, on lines, the heads of those that do.
 pub(crate) const fn table_bytes(columns: u64) -> u64 {
     values_at(columns, columns)
+}
+
+/// Indexes of a table that lie in persistent memory: the place of each one's head, or zero.
+pub(crate) fn heads(is_durable: &[bool], columns: u64) -> Vec<u64> {
+    let mut next = (table_bytes(columns) + 8 + is_durable.len() as u64).next_multiple_of(64);
+    let mut place = |durable: &bool| {
+        let at = if *durable { next } else { 0 };
+        next += if *durable { HEAD_BYTES } else { 0 };
+        at
+    };
+    is_durable.iter().map(&mut place).collect()
+}
+
+/// Bytes of a table with these indexes, of which some lie in persistent memory.
+pub(crate) fn placed_bytes(is_durable: &[bool], columns: u64) -> u64 {
+    let last = heads(is_durable, columns).into_iter().max().unwrap_or(0);
+    if last == 0 { table_bytes(columns) + 8 + is_durable.len() as u64 } else { last + HEAD_BYTES }
 }
 
 /// The parameters of a store.
@@ -158,11 +186,20 @@ pub struct Options {
     /// The number of ids that are reserved at once, at most what is left of a chunk: from 1 to
     /// `most_rows`.
     pub reserve: u32,
+    /// The share of indexes, by their number, that lie in persistent memory, in per cent: the first ones, in the
+    /// order of tables. The others lie in ordinary memory, and are built again after opening.
+    pub durable_percent: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { slots: 256, first_rows: 1024, most_rows: 32 << 10, reserve: 1024 }
+        Self {
+            slots: 256,
+            first_rows: 1024,
+            most_rows: 32 << 10,
+            reserve: 1024,
+            durable_percent: 0,
+        }
     }
 }
 
@@ -180,6 +217,9 @@ impl Options {
         if self.first_rows > self.most_rows {
             return bad("first chunks that are larger than the last".into());
         }
+        if self.durable_percent > 100 {
+            return bad(format!("{} % of its indexes in persistent memory", self.durable_percent));
+        }
         if self.reserve == 0 || self.reserve > self.most_rows {
             return bad(format!("a reserve of {} ids", self.reserve));
         }
@@ -188,7 +228,7 @@ impl Options {
 
     /// The fixed part of the master.
     pub(crate) fn constants(self, tables: u32) -> Constants {
-        let Self { slots, first_rows, most_rows, reserve } = self;
+        let Self { slots, first_rows, most_rows, reserve, durable_percent } = self;
         let mut constants = Constants {
             magic: MAGIC,
             tables,
@@ -197,7 +237,8 @@ impl Options {
             most_rows,
             reserve,
             checksum: 0,
-            spare: [0; 4],
+            durable_percent: durable_percent.into(),
+            spare: [0; 3],
         };
         constants.checksum = crc32c::crc32c(constants.as_bytes());
         constants
@@ -216,6 +257,7 @@ mod tests {
         assert_eq!((ARRAY_BYTES, LEVELS_AT, LEVELS), (192, 8, 16));
         assert_eq!((rows_at(3), values_at(3, 0), values_at(3, 1)), (64, 256, 640));
         assert_eq!((SLOT_BYTES, NAME_AT, NAME_CHECK_AT, CHAIN_AT), (1024, 64, 112, 120));
+        assert_eq!((SKIP_LEVELS, HEAD_BYTES, NODE_SIZE_AT, NODE_NEXT_AT), (16, 128, 8, 16));
         assert_eq!((ENTRIES_AT, ENTRY_BYTES, SEGMENT_BYTES), (128, 32, 4096));
         let header = [SEQUENCE_AT, NUMBER_AT, SNAPSHOT_AT, OPENINGS_AT, STATE_AT];
         assert_eq!(header, [0, 8, 16, 24, 32]);
@@ -233,6 +275,7 @@ mod tests {
             Options { most_rows: 64 << 10, ..sound },
             Options { reserve: 0, ..sound },
             Options { reserve: 64 << 10, ..sound },
+            Options { durable_percent: 101, ..sound },
         ] {
             assert!(matches!(wrong.validate(), Err(ColumnError::Options { .. })), "{wrong:?}");
         }

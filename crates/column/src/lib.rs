@@ -22,6 +22,7 @@
 //! | who may change a key | `stripes` |
 //! | keys of rows, in the order of their bytes | `keys` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
+//! | indexes in persistent memory | `secondary`, `skip_list` |
 //! | whether a serializable transaction may commit | `serial` |
 //! | opening after a crash; going on by running everything once more | `recover`, `replay` |
 //! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `lag` |
@@ -56,6 +57,7 @@ mod replay;
 mod secondary;
 mod serial;
 pub mod session;
+mod skip_list;
 mod slots;
 mod stamps;
 mod statement;

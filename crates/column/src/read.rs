@@ -54,7 +54,7 @@ impl<M: Memory> Shared<M> {
         // Before the index: what comes into it meanwhile is in both.
         let mut rest = self.rest(table, index, &range)?;
         loop {
-            let batch = table.indexes[index].read().some(&range, BATCH);
+            let batch = table.indexes[index].read().some(&range, BATCH)?;
             let last = batch.last().map(|(key, _)| key.clone()).filter(|_| batch.len() == BATCH);
             let mut all = upto(&mut rest, last.as_deref(), range.backward);
             for (key, row) in batch {

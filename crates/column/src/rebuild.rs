@@ -1,14 +1,16 @@
 //! Rebuilding of the indexes in ordinary memory (P4 4.3, 4.4), beside transactions: step by step, the
-//! newest rows first. What is not built yet is found by scans of the rest.
+//! newest rows first. What is not built yet is found by scans of the rest. An index in persistent memory is
+//! there; rows that are not in use are looked for all the same.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
 
-use pm::Memory;
+use pm::{LineSet, Memory, Off};
 
 use crate::Result;
 use crate::collect::Dead;
 use crate::epoch::Stay;
+use crate::secondary::Room;
 use crate::stamps::is_mark;
 use crate::store::{Shared, Store};
 use crate::table::Table;
@@ -18,8 +20,11 @@ use crate::table::Table;
 pub struct Built {
     /// Rows and values that were there when the store was opened and are not in an index yet.
     pub waiting: u64,
-    /// Keys and values in indexes.
+    /// Keys and values in indexes in ordinary memory.
     pub built: u64,
+    /// Rows that were there when the store was opened, of tables whose first index lies in persistent memory, and
+    /// of which nobody has looked yet whether they are in use.
+    pub unswept: u64,
 }
 
 impl<M: Memory> Shared<M> {
@@ -27,56 +32,104 @@ impl<M: Memory> Shared<M> {
     fn build_keys(&self, table: &Table<M>, index: usize, many: u64) -> Result<bool> {
         let end = table.indexes[index].read().unbuilt;
         let start = end.saturating_sub(many).max(1);
-        let (mut found, mut ended, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-        let mut cut_off = Vec::new();
+        let (mut found, mut unused) = (Vec::new(), Unused::default());
         for row in (start..end).rev() {
             if self.counts(table, row)? {
                 found.push((table.key(row, index)?.bytes, row));
-                // What has ended since then is known to whoever has ended it.
-                if let Some(until) = self.ended(table, row)?.filter(|until| *until <= self.opened) {
-                    ended.push(Dead { table: table.number, row, until });
-                }
-                continue;
             }
-            gone.push(Dead { table: table.number, row, until: 0 });
-            let begin = table.place(row)?.begin();
-            let stamp = self.memory.load(begin, Acquire)?;
-            if is_mark(stamp) && self.recovered.contains_key(&stamp) {
-                cut_off.push(begin);
-            }
+            self.look_at(table, row, &mut unused)?;
         }
         let mut keys = table.indexes[index].write();
         // Somebody else may have built some of them.
         if keys.unbuilt == end {
-            // A statement that a crash cut off has left them. Its transaction may go on, with the same mark:
-            // nobody must take the rows for its own. They are not used again before everything is built.
-            for begin in cut_off {
-                self.memory.store(begin, 0);
-            }
+            self.forget_cut_off(&unused);
             for (key, row) in found {
-                let newer = match keys.get(&key) {
+                let newer = match keys.get(&key)? {
                     Some(there) if there >= table.ids.opened => false,
                     Some(there) => self.is_newer(table, row, there)?,
                     None => true,
                 };
                 if newer {
-                    keys.set(key, row);
+                    keys.set(key, Room::Ordinary, row, &mut LineSet::new());
                 }
             }
             keys.unbuilt = start;
             if index == 0 {
-                let mut pile = self.pile.write();
-                pile.add(ended);
-                pile.retire(self.epochs.next(), gone);
+                self.leave(unused);
             }
         }
         Ok(keys.unbuilt > 1)
     }
+
+    /// Looks at up to `many` rows of a table whose first index needs no building, for those that are not in use.
+    fn sweep(&self, table: &Table<M>, many: u64) -> Result<()> {
+        let end = *table.unswept.read();
+        let start = end.saturating_sub(many).max(1);
+        let mut unused = Unused::default();
+        for row in (start..end).rev() {
+            self.look_at(table, row, &mut unused)?;
+        }
+        let mut unswept = table.unswept.write();
+        if *unswept == end {
+            self.forget_cut_off(&unused);
+            self.leave(unused);
+            *unswept = start;
+        }
+        Ok(())
+    }
+
+    /// Notes a row that was there when the store was opened, if it is not in use or will not be.
+    fn look_at(&self, table: &Table<M>, row: u64, unused: &mut Unused) -> Result<()> {
+        let dead = |until| Dead { table: table.number, row, until };
+        if self.counts(table, row)? {
+            // What has ended since then is known to whoever has ended it.
+            let until = self.ended(table, row)?.filter(|until| *until <= self.opened);
+            unused.ended.extend(until.map(dead));
+            return Ok(());
+        }
+        let begin = table.place(row)?.begin();
+        let stamp = self.memory.load(begin, Acquire)?;
+        if is_mark(stamp) && self.recovered.contains_key(&stamp) {
+            unused.cut_off.push(begin);
+            unused.gone.push(dead(0));
+        } else if stamp != 0 && table.has_durable_index() && table.has_keys(row)? {
+            // The version of a transaction that is over, to which an index may lead.
+            unused.ended.push(dead(0));
+        } else {
+            unused.gone.push(dead(0));
+        }
+        Ok(())
+    }
+
+    /// Makes rows nobody's that a statement has left which a crash cut off. Its transaction may go on, with the
+    /// same mark: nobody must take the rows for its own. They are not used again before everything is built.
+    fn forget_cut_off(&self, unused: &Unused) {
+        for begin in &unused.cut_off {
+            self.memory.store(*begin, 0);
+        }
+    }
+
+    fn leave(&self, unused: Unused) {
+        let mut pile = self.pile.write();
+        pile.add(unused.ended);
+        pile.retire(self.epochs.next(), unused.gone);
+    }
+}
+
+/// Rows that are not in use, or will not be.
+#[derive(Default)]
+struct Unused {
+    /// Those whose versions have ended, or never counted, and that somebody may come to.
+    ended: Vec<Dead>,
+    /// Those that nothing leads to.
+    gone: Vec<Dead>,
+    /// The stamps of those that a transaction in flight has made and does not know.
+    cut_off: Vec<Off<u64>>,
 }
 
 impl<M: Memory> Store<M> {
     /// Indexes up to `many` rows or values that were there when the store was opened: of the tables of
-    /// transactions in flight first. Returns whether there are more.
+    /// transactions in flight first; then looks for rows that are not in use. Returns whether there are more.
     ///
     /// # Errors
     /// Damage.
@@ -101,18 +154,24 @@ impl<M: Memory> Store<M> {
                 }
             }
         }
-        Ok(false)
+        // No answer waits for this.
+        match self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
+            Some(table) => self.0.sweep(table, many).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Returns whether [`Self::rebuild`] has something to do.
     pub fn has_unbuilt(&self) -> bool {
-        self.built().waiting > 0
+        let built = self.built();
+        built.waiting > 0 || built.unswept > 0
     }
 
     /// Returns how much of the indexes is built.
     pub fn built(&self) -> Built {
         let mut all = Built::default();
         for table in &self.0.tables {
+            all.unswept += *table.unswept.read() - 1;
             for index in &table.indexes {
                 let keys = index.read();
                 all.waiting += keys.unbuilt - 1;

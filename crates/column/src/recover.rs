@@ -14,7 +14,9 @@
 //!
 //! Stores of a killed process may not be durable. Three fences: what is gone by, before anything
 //! that follows from it is stored (a stamp is that of a durable commit, a mark is in a durable entry);
-//! stamps and marks, before a slot says that nobody needs them; the slots.
+//! stamps and marks, before a slot says that nobody needs them; the slots. Where indexes lie in persistent
+//! memory, what the last two statements of each slot have made is led to before the slots say that nobody needs
+//! it.
 
 use std::collections::HashMap;
 
@@ -22,12 +24,14 @@ use pm::{Bad, LineSet, Memory};
 
 use crate::Result;
 use crate::clock::Clock;
+use crate::keys::IndexKey;
 use crate::latch::Waiting;
 use crate::layout::{Header, MOST_OPENINGS};
 use crate::serial::Kept;
 use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED, SERIAL, STATES};
 use crate::stamps::{MOST_SEQUENCE, mark};
 use crate::store::{InFlight, Recovered, Shared, TxId};
+use crate::table::Table;
 
 /// The end of a slot's transaction, as a crash left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,15 +68,27 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
         shared.memory.fence();
     }
     let mut report = Recovered::default();
-    for (slot, (header, found)) in (0..).zip(ends) {
-        match found {
-            Found::InFlight(statements) => {
-                keep(shared, slot, &header, statements)?;
-                report.in_flight += 1;
-            }
-            Found::Over | Found::Committed(_) => end(shared, slot, &header),
+    for (slot, (header, found)) in (0..).zip(&ends) {
+        if let Found::InFlight(statements) = found {
+            keep(shared, slot, header, *statements)?;
+            report.in_flight += 1;
         }
         report.stamped += u64::from(matches!(found, Found::Committed(_)));
+    }
+    // Behind all of them: which of two versions is the newer one, the transactions in flight say.
+    for (slot, (header, found)) in (0..).zip(&ends) {
+        if let Found::InFlight(statements) | Found::Committed(statements) = found {
+            lead(shared, mark(slot, header.sequence), *statements, &mut lines)?;
+        }
+    }
+    if !lines.is_empty() {
+        lines.flush(&shared.memory);
+        shared.memory.fence();
+    }
+    for (slot, (header, found)) in (0..).zip(&ends) {
+        if !matches!(found, Found::InFlight(_)) {
+            end(shared, slot, header);
+        }
         lines.add(shared.slots.line(slot));
     }
     lines.flush(&shared.memory);
@@ -165,6 +181,57 @@ fn whole_statements<M: Memory>(shared: &Shared<M>, mark: u64, most: u64) -> Resu
     Ok(if whole { statements } else { statements - 1 })
 }
 
+/// Leads indexes in persistent memory to what the last two statements of a transaction have made, if they are
+/// behind it.
+fn lead<M: Memory>(
+    shared: &Shared<M>,
+    mark: u64,
+    statements: u64,
+    lines: &mut LineSet,
+) -> Result<()> {
+    for index in statements.saturating_sub(2)..statements {
+        let statement = shared.statement(mark, index)?;
+        let table = shared.table(usize::from(statement.table))?;
+        if statement.new == 0 || !table.has_durable_index() {
+            continue;
+        }
+        for (index, key) in table.all_keys(statement.new)? {
+            if table.indexes[index].read().is_durable() {
+                raise(shared, table, (index, key), statement.new, lines)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a row the newest of a key, unless another one is newer. What was there may be a killed process's: it is
+/// flushed, too.
+#[track_caller]
+fn raise<M: Memory>(
+    shared: &Shared<M>,
+    table: &Table<M>,
+    (index, key): (usize, IndexKey),
+    row: u64,
+    lines: &mut LineSet,
+) -> Result<()> {
+    let there = table.indexes[index].read().get(&key.bytes)?;
+    if let Some(there) = there {
+        let is_newer = there != row && shared.is_newer(table, row, there)?;
+        let row = if is_newer { row } else { there };
+        return table.indexes[index].write().replace(key.bytes, row, lines);
+    }
+    if !shared.is_last(table, row)? {
+        // It was taken out: nobody sees the row.
+        return Ok(());
+    }
+    let (keys, mut made) = (vec![(index, key)], LineSet::new());
+    let rooms = table.prepare(&keys, &shared.lane, &mut made)?;
+    table.fill(&keys, &rooms, row, &mut made);
+    made.flush(&shared.memory);
+    shared.memory.fence();
+    table.publish((keys, &rooms), row, &shared.lane, lines)
+}
+
 /// Keeps a transaction in flight: its rows count, and its keys are in the index at once.
 fn keep<M: Memory>(
     shared: &mut Shared<M>,
@@ -179,7 +246,7 @@ fn keep<M: Memory>(
         if statement.new != 0 {
             let table = shared.table(usize::from(statement.table))?;
             rows.insert((table.at, statement.new), index);
-            table.publish(table.all_keys(statement.new)?, statement.new);
+            table.publish_ordinary(statement.new)?;
         }
     }
     shared.recovered.insert(mark, rows);

@@ -1,5 +1,5 @@
-//! Indexes: from a key to the newest version that has it and may count. They lie in ordinary memory, and
-//! are built again after opening, from the newest row down.
+//! Indexes: from a key to the newest version that has it and may count. One lies in ordinary memory, and is
+//! built again after opening, from the newest row down; or it lies in persistent memory, and is there (P4 4.3).
 //!
 //! An entry in the primary key's index is the newest version of its key. In a secondary index a version
 //! that was replaced by one with another key stands under its own: whoever comes to it looks for the one
@@ -9,54 +9,160 @@
 //! While an index is built, of two versions that were there when the store was opened the newer one
 //! counts; whoever finds nothing, or a version that has ended, looks through the rows that are not built
 //! yet (P4 4.4).
+//!
+//! In persistent memory, in the steps of `statement`:
+//! - Room for a key that is not there is taken, and written, before the fence: what comes behind it cannot fail
+//!   for want of room. A crash leaves the room free.
+//! - Behind the fence the room becomes part of the index, durably: one mini-transaction for all indexes. Of a key
+//!   that is there the row is stored, and its line rides on the next fence.
+//! - Recovery does both again for the last two statements of each slot, where the index is behind them.
+//! - A key is taken out, or led to another row, durably, before its row is used again.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 
-#[derive(Debug, Default)]
-pub(crate) struct KeyIndex {
-    rows: BTreeMap<Vec<u8>, u64>,
+use heap::Lane;
+use pm::{LineSet, Memory};
+
+use crate::Result;
+use crate::latch::Latch;
+use crate::skip_list::SkipList;
+
+#[derive(Debug)]
+enum Rows<M> {
+    Ordinary(BTreeMap<Vec<u8>, u64>),
+    Durable(SkipList<M>),
+}
+
+/// The room of a key in an index, while its stripe is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// Whatever ordinary memory gives.
+    Ordinary,
+    /// The node that has the key.
+    There(u64),
+    /// A node that nothing leads to yet.
+    New(u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct KeyIndex<M> {
+    rows: Rows<M>,
     /// The rows from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
 }
 
-impl KeyIndex {
-    /// An index of nothing yet, of a table that had `opened` rows.
-    pub(crate) fn new(opened: u64) -> Self {
-        Self { rows: BTreeMap::new(), unbuilt: opened.max(1) }
+impl<M: Memory> KeyIndex<M> {
+    /// An index in ordinary memory, of nothing yet, of a table that had `opened` rows.
+    pub(crate) fn ordinary(opened: u64) -> Self {
+        Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1) }
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Option<u64> {
-        self.rows.get(key).copied()
+    /// An index in persistent memory, which has all rows.
+    pub(crate) fn durable(list: SkipList<M>) -> Self {
+        Self { rows: Rows::Durable(list), unbuilt: 1 }
     }
 
-    /// Makes this row the newest of its key.
-    pub(crate) fn set(&mut self, key: Vec<u8>, row: u64) {
-        self.rows.insert(key, row);
+    pub(crate) fn is_durable(&self) -> bool {
+        self.list().is_some()
     }
 
-    /// Takes a key out.
-    pub(crate) fn remove(&mut self, key: &[u8]) {
-        self.rows.remove(key);
+    /// The list, if the index lies in persistent memory.
+    pub(crate) fn list(&self) -> Option<&SkipList<M>> {
+        match &self.rows {
+            Rows::Ordinary(_) => None,
+            Rows::Durable(list) => Some(list),
+        }
     }
 
-    /// The number of keys in it.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<u64>> {
+        match &self.rows {
+            Rows::Ordinary(rows) => Ok(rows.get(key).copied()),
+            Rows::Durable(list) => list.find(key)?.map(|node| list.row(node)).transpose(),
+        }
+    }
+
+    /// Room for a key. Of a new node, what has to be durable before it is linked is added to `lines`.
+    #[track_caller]
+    pub(crate) fn prepare(
+        &self,
+        key: &[u8],
+        lane: &Latch<Lane<M>>,
+        lines: &mut LineSet,
+    ) -> Result<Room> {
+        let Rows::Durable(list) = &self.rows else { return Ok(Room::Ordinary) };
+        match list.find(key)? {
+            Some(node) => Ok(Room::There(node)),
+            None => list.prepare(key, &mut lane.write(), lines).map(Room::New),
+        }
+    }
+
+    /// Stores the row of a new node: as [`Self::prepare`].
+    #[track_caller]
+    pub(crate) fn fill(&self, room: Room, row: u64, lines: &mut LineSet) {
+        if let (Rows::Durable(list), Room::New(node)) = (&self.rows, room) {
+            list.store_row(node, row, lines);
+        }
+    }
+
+    /// Makes this row the newest of its key, unless that has a new node. The line that changes is added to `lines`.
+    #[track_caller]
+    pub(crate) fn set(&mut self, key: Vec<u8>, room: Room, row: u64, lines: &mut LineSet) {
+        match (&mut self.rows, room) {
+            (Rows::Ordinary(rows), _) => drop(rows.insert(key, row)),
+            (Rows::Durable(list), Room::There(node)) => list.store_row(node, row, lines),
+            (Rows::Durable(_), _) => unreachable!("a key that is not there"),
+        }
+    }
+
+    /// Leads a key that is there to another row.
+    #[track_caller]
+    pub(crate) fn replace(&mut self, key: Vec<u8>, row: u64, lines: &mut LineSet) -> Result<()> {
+        let room = match &self.rows {
+            Rows::Ordinary(_) => Room::Ordinary,
+            Rows::Durable(list) => match list.find(&key)? {
+                Some(node) => Room::There(node),
+                None => return Ok(()),
+            },
+        };
+        self.set(key, room, row, lines);
+        Ok(())
+    }
+
+    /// Takes a key out, durably.
+    #[track_caller]
+    pub(crate) fn remove(&mut self, key: &[u8], lane: &Latch<Lane<M>>) -> Result<()> {
+        match &mut self.rows {
+            Rows::Ordinary(rows) => drop(rows.remove(key)),
+            Rows::Durable(list) => list.remove(key, &mut lane.write())?,
+        }
+        Ok(())
+    }
+
+    /// The number of keys in it, if it lies in ordinary memory.
     pub(crate) fn len(&self) -> usize {
-        self.rows.len()
+        match &self.rows {
+            Rows::Ordinary(rows) => rows.len(),
+            Rows::Durable(_) => 0,
+        }
     }
 
     /// Up to `many` keys of a range, with their newest versions, from its start or from its end.
-    pub(crate) fn some(&self, range: &KeyRange, many: usize) -> Vec<(Vec<u8>, u64)> {
+    pub(crate) fn some(&self, range: &KeyRange, many: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         if range.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
+        let rows = match &self.rows {
+            Rows::Ordinary(rows) => rows,
+            Rows::Durable(list) => return list.some(range, many),
+        };
         let owned = |(key, row): (&Vec<u8>, &u64)| (key.clone(), *row);
-        let found = self.rows.range::<[u8], _>((as_slice(&range.low), as_slice(&range.high)));
-        if range.backward {
+        let found = rows.range::<[u8], _>((as_slice(&range.low), as_slice(&range.high)));
+        Ok(if range.backward {
             found.rev().take(many).map(owned).collect()
         } else {
             found.take(many).map(owned).collect()
-        }
+        })
     }
 }
 

@@ -3,11 +3,11 @@
 //!
 //! 1. The stripe of the key is taken; the newest version must be the transaction's own, or have been
 //!    committed before it began, and nobody else may have marked its end.
-//! 2. Everything that can fail: ids of the values, room for the entry, a row.
-//! 3. All stores: the slot's line, if it is the first statement; the row, begin last; the entry.
+//! 2. Everything that can fail: ids of the values, room for the entry and for keys in persistent memory, a row.
+//! 3. All stores: the slot's line, if it is the first statement; the row, begin last; new keys; the entry.
 //! 4. All flushes, with what the last statement or commit has left over; **fence**.
-//! 5. The end of the old version is marked, the indexes lead to the new one. Their lines ride on the next fence:
-//!    recovery does this step again.
+//! 5. The end of the old version is marked, the indexes lead to the new one. Their lines ride on the next fence,
+//!    but for new keys in persistent memory, which a mini-transaction links: recovery does this step again.
 //!
 //! The entry may persist without the row: it has the row's checksum, and does not count then.
 
@@ -18,6 +18,7 @@ use pm::{Bad, LineSet, Memory};
 use crate::Result;
 use crate::error::ColumnError;
 use crate::keys::{IndexKey, Key};
+use crate::secondary::Room;
 use crate::session::{Open, Session};
 use crate::slots::{DELETE, INSERT, Statement, UPDATE};
 use crate::stamps::mark;
@@ -222,15 +223,24 @@ impl<M: Memory> Session<M> {
             shared.check_unique(table, (*index, key), &self.sight())?;
         }
         keys.push((0, IndexKey { bytes: key.bytes.to_vec(), unique: None }));
+        if kind == DELETE {
+            keys.clear();
+        }
         let ids = self.ids(number, change, old)?;
         let slot = self.slot_with_room()?;
-        let new = if kind == DELETE { 0 } else { table.take_row(&shared.lane)? };
+        let rooms = table.prepare(&keys, &shared.lane, &mut self.lines)?;
+        let new = match kind {
+            DELETE => Ok(0),
+            _ => table.take_row(&shared.lane),
+        };
+        let new = new.inspect_err(|_| Table::give_up(&rooms, &shared.lane))?;
         // From here on nothing fails.
         let first = self.begin_in(slot);
         let open = self.open()?;
         let (own, statements) = (open.mark, open.statements);
         if new != 0 {
             table.store_row(new, prev, &ids, own, &mut self.lines)?;
+            table.fill(&keys, &rooms, new, &mut self.lines);
         }
         let sum = if new == 0 { 0 } else { Table::<M>::sum(prev, &ids) };
         let statement = Statement { kind, table: number as u16, old, new, sum };
@@ -251,7 +261,7 @@ impl<M: Memory> Session<M> {
         if first {
             shared.slots.set_begun(slot);
         }
-        self.publish(table, &statement, own, keys)?;
+        self.publish(table, &statement, own, (keys, &rooms))?;
         drop(stripes);
         self.open.as_mut().expect("it is open").statements += 1;
         match committed {
@@ -310,7 +320,7 @@ impl<M: Memory> Session<M> {
         table: &Table<M>,
         statement: &Statement,
         own: u64,
-        keys: Vec<(usize, IndexKey)>,
+        keys: (Vec<(usize, IndexKey)>, &[Room]),
     ) -> Result<()> {
         if statement.old != 0 {
             let end = table.place(statement.old)?.end();
@@ -318,7 +328,7 @@ impl<M: Memory> Session<M> {
             self.lines.add(end.range());
         }
         if statement.new != 0 {
-            table.publish(keys, statement.new);
+            table.publish(keys, statement.new, &self.shared.lane, &mut self.lines)?;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::lag::Lags;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{
     Constants, Kind, MAGIC, MOST_COLUMNS, MOST_TABLES, Options, SLOT_BYTES, SLOTS_AT, TABLES_AT,
-    table_bytes,
+    placed_bytes, table_bytes,
 };
 use crate::recover;
 use crate::replay::Replay;
@@ -28,7 +28,7 @@ use crate::serial::Kept;
 use crate::session::Session;
 use crate::slots::Slots;
 use crate::stripes::Stripes;
-use crate::table::{Table, store_header};
+use crate::table::{Table, store_header, store_placement};
 
 /// The number of a transaction that can be continued: it stays the same over crashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -136,9 +136,19 @@ impl<M: Memory> Store<M> {
         words[..8].copy_from_slice(&fixed);
         let slots = zeroed(&mut lane, u64::from(options.slots) * SLOT_BYTES)?;
         words[SLOTS_AT as usize / 8] = slots;
+        let counts: Vec<usize> = (0..tables.len()).map(|table| keys.count(table)).collect();
+        let placed = Self::placed(&options, &counts);
         for (number, kinds) in tables.iter().enumerate() {
-            let table = zeroed(&mut lane, table_bytes(kinds.len() as u64))?;
+            let (columns, is_durable) = (kinds.len() as u64, &placed[number]);
+            let bytes = match options.durable_percent {
+                0 => table_bytes(columns),
+                _ => placed_bytes(is_durable, columns),
+            };
+            let table = zeroed(&mut lane, bytes)?;
             store_header(&memory, table, kinds);
+            if options.durable_percent > 0 {
+                store_placement(&memory, table, columns, is_durable);
+            }
             words[TABLES_AT as usize / 8 + number] = table;
             memory.fence();
             lane.mini_persist(table)?;
@@ -174,6 +184,7 @@ impl<M: Memory> Store<M> {
             first_rows: fixed.first_rows,
             most_rows: fixed.most_rows,
             reserve: fixed.reserve,
+            durable_percent: u32::try_from(fixed.durable_percent).unwrap_or(u32::MAX),
         };
         let tables = fixed.tables as usize;
         let keys: Arc<dyn Keys> = Arc::<K>::clone(keys);
@@ -213,6 +224,16 @@ impl<M: Memory> Store<M> {
         let report = recover::run(&mut shared, waiting)?;
         shared.lane.write().recovered();
         Ok((Self(Arc::new(shared)), report))
+    }
+
+    /// Chooses the indexes that lie in persistent memory, of tables with so many.
+    fn placed(options: &Options, counts: &[usize]) -> Vec<Vec<bool>> {
+        let all: usize = counts.iter().sum();
+        let durable = all as u64 * u64::from(options.durable_percent) / 100;
+        let mut numbers = 0..;
+        let mut place =
+            |count: &usize| (&mut numbers).take(*count).map(|at| at < durable).collect();
+        counts.iter().map(&mut place).collect()
     }
 
     /// The columns of each table.

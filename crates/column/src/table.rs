@@ -15,9 +15,15 @@ use crate::error::ColumnError;
 use crate::ids::Ids;
 use crate::keys::{IndexKey, Key, Keys};
 use crate::latch::{Latch, Waiting};
-use crate::layout::{KINDS_AT, Kind, MOST_COLUMNS, Options, rows_at, values_at};
-use crate::secondary::KeyIndex;
+use crate::layout::{
+    KINDS_AT, Kind, MOST_COLUMNS, Options, heads, rows_at, table_bytes, values_at,
+};
+use crate::secondary::{KeyIndex, Room};
+use crate::skip_list::SkipList;
 use crate::value::{Field, Value};
+
+/// Nodes that one mini-transaction links: each has a word or two a level, and there is room for 316.
+const LINKED_TOGETHER: usize = 8;
 
 /// A table of a store.
 #[derive(Debug)]
@@ -31,7 +37,9 @@ pub(crate) struct Table<M> {
     pub(crate) free: Latch<Vec<u64>>,
     pub(crate) columns: Vec<Dictionary<M>>,
     /// The index of the primary key, and the secondary ones.
-    pub(crate) indexes: Vec<Latch<KeyIndex>>,
+    pub(crate) indexes: Vec<Latch<KeyIndex<M>>>,
+    /// Nobody has looked whether the rows from 1 to below this one are in use.
+    pub(crate) unswept: Latch<u64>,
     pub(crate) keys: Arc<dyn Keys>,
 }
 
@@ -57,11 +65,27 @@ impl<M: Memory> Table<M> {
             let place = at + values_at(many, column);
             columns.push(Dictionary::open(memory, place, kind, shape, options.reserve, waiting)?);
         }
-        let index = || Latch::new(KeyIndex::new(ids.opened), waiting);
-        let indexes = (0..keys.count(number)).map(|_| index()).collect();
+        let places = match options.durable_percent {
+            0 => vec![0; keys.count(number)],
+            _ => load_heads(memory, at, many, keys.count(number))?,
+        };
+        let index = |head: &u64| match head {
+            0 => KeyIndex::ordinary(ids.opened),
+            head => KeyIndex::durable(SkipList::new(memory, at + head)),
+        };
+        let indexes: Vec<_> = places.iter().map(index).collect();
+        // Where the first index has to be built, that looks at all rows.
+        let unswept = if indexes[0].is_durable() { ids.opened.max(1) } else { 1 };
+        let indexes = indexes.into_iter().map(|index| Latch::new(index, waiting)).collect();
+        let unswept = Latch::new(unswept, waiting);
         let free = Latch::new(Vec::new(), waiting);
         let (keys, memory) = (Arc::clone(keys), memory.clone());
-        Ok(Self { number, at, memory, rows, ids, free, columns, indexes, keys })
+        Ok(Self { number, at, memory, rows, ids, free, columns, indexes, unswept, keys })
+    }
+
+    /// Returns whether an index lies in persistent memory.
+    pub(crate) fn has_durable_index(&self) -> bool {
+        self.indexes.iter().any(|index| index.read().is_durable())
     }
 
     /// The places of a row.
@@ -213,16 +237,114 @@ impl<M: Memory> Table<M> {
         Ok(())
     }
 
-    /// Makes a row the newest of its keys in some indexes.
-    pub(crate) fn publish(&self, keys: Vec<(usize, IndexKey)>, row: u64) {
+    /// Room for keys in their indexes. What has to be durable before [`Self::publish`] is added to `lines`.
+    #[track_caller]
+    pub(crate) fn prepare(
+        &self,
+        keys: &[(usize, IndexKey)],
+        lane: &Latch<Lane<M>>,
+        lines: &mut LineSet,
+    ) -> Result<Vec<Room>> {
+        let mut rooms = Vec::with_capacity(keys.len());
         for (index, key) in keys {
-            self.indexes[index].write().set(key.bytes, row);
+            match self.indexes[*index].read().prepare(&key.bytes, lane, lines) {
+                Ok(room) => rooms.push(room),
+                Err(error) => {
+                    Self::give_up(&rooms, lane);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(rooms)
+    }
+
+    /// Gives back room that is not used.
+    pub(crate) fn give_up(rooms: &[Room], lane: &Latch<Lane<M>>) {
+        for room in rooms {
+            if let Room::New(node) = room {
+                lane.write().release(*node);
+            }
         }
     }
 
-    /// The keys of a row in all indexes.
+    /// Stores the row of keys that have new nodes, as [`Self::prepare`].
+    #[track_caller]
+    pub(crate) fn fill(
+        &self,
+        keys: &[(usize, IndexKey)],
+        rooms: &[Room],
+        row: u64,
+        lines: &mut LineSet,
+    ) {
+        for ((index, _), room) in keys.iter().zip(rooms) {
+            self.indexes[*index].read().fill(*room, row, lines);
+        }
+    }
+
+    /// Makes a row the newest of its keys in some indexes, for which there is room: of new nodes durably, and what
+    /// else changes is added to `lines`. Indexes are in the order of their numbers, the first one last.
+    #[track_caller]
+    pub(crate) fn publish(
+        &self,
+        (keys, rooms): (Vec<(usize, IndexKey)>, &[Room]),
+        row: u64,
+        lane: &Latch<Lane<M>>,
+        lines: &mut LineSet,
+    ) -> Result<()> {
+        let mut linked = Vec::new();
+        for ((index, key), room) in keys.into_iter().zip(rooms) {
+            let mut rows = self.indexes[index].write();
+            match room {
+                Room::New(node) => linked.push((rows, *node)),
+                room => rows.set(key.bytes, *room, row, lines),
+            }
+        }
+        for together in linked.chunks(LINKED_TOGETHER) {
+            let mut lane = lane.write();
+            for (rows, node) in together {
+                let list = rows.list().expect("a node is in persistent memory");
+                if let Err(error) = list.link(*node, &mut lane) {
+                    lane.mini_cancel();
+                    return Err(error);
+                }
+            }
+            lane.mini_commit(&mut LineSet::new());
+            lane.fence_flushed();
+        }
+        Ok(())
+    }
+
+    /// Makes a row the newest of its keys in indexes in ordinary memory.
+    pub(crate) fn publish_ordinary(&self, row: u64) -> Result<()> {
+        for (index, key) in self.all_keys(row)? {
+            let mut rows = self.indexes[index].write();
+            if !rows.is_durable() {
+                rows.set(key.bytes, Room::Ordinary, row, &mut LineSet::new());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a row that may be torn has keys: others are in no index.
+    pub(crate) fn has_keys(&self, row: u64) -> Result<bool> {
+        for index in 0..self.indexes.len() {
+            for column in self.keys.columns(self.number, index) {
+                if !self.columns[*column].is_whole(self.id(row, *column)?)? {
+                    return Ok(false);
+                }
+            }
+            // A row that was stored as a whole has one.
+            if self.key(row, index).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The keys of a row in all indexes, in the order of [`Self::publish`].
     pub(crate) fn all_keys(&self, row: u64) -> Result<Vec<(usize, IndexKey)>> {
-        (0..self.indexes.len()).map(|index| Ok((index, self.key(row, index)?))).collect()
+        let order = (1..self.indexes.len()).chain([0]);
+        order.map(|index| Ok((index, self.key(row, index)?))).collect()
     }
 
     /// Returns whether a row has these ids in the columns of the primary key.
@@ -239,6 +361,31 @@ impl<M: Memory> Table<M> {
     pub(crate) fn column(&self, number: usize) -> Result<&Dictionary<M>> {
         self.columns.get(number).ok_or(ColumnError::Unfit { what: "a column of this number" })
     }
+}
+
+/// The place in the table at `at` of the head of each of its `many` indexes, or zero.
+fn load_heads<M: Memory>(memory: &M, at: u64, columns: u64, many: usize) -> Result<Vec<u64>> {
+    let damaged = Bad::Damaged { what: "placement of a table's indexes", at };
+    let start = at + table_bytes(columns);
+    if memory.load(Off::new(start), Acquire)? != many as u64 {
+        return Err(damaged.into());
+    }
+    let mut is_durable = vec![0; many];
+    memory.read_into(Off::new(start + 8), &mut is_durable)?;
+    if is_durable.iter().any(|byte| *byte > 1) {
+        return Err(damaged.into());
+    }
+    let is_durable: Vec<bool> = is_durable.into_iter().map(|byte| byte == 1).collect();
+    Ok(heads(&is_durable, columns))
+}
+
+/// Writes where the indexes of a table lie: as [`store_header`].
+pub(crate) fn store_placement<M: Memory>(memory: &M, at: u64, columns: u64, is_durable: &[bool]) {
+    let start = at + table_bytes(columns);
+    let bytes: Vec<u8> = is_durable.iter().map(|durable| u8::from(*durable)).collect();
+    memory.store(Off::new(start), bytes.len() as u64);
+    memory.copy(Off::new(start + 8), &bytes);
+    memory.flush(Range::new(start, 8 + bytes.len() as u64));
 }
 
 /// Writes the header of a table of these columns, whose object is zero; nothing leads to it yet.

@@ -83,7 +83,7 @@ impl<M: Memory> Shared<M> {
     /// The newest version of a key that may count: from the index, or from the rows that are not in it
     /// yet.
     pub(crate) fn newest(&self, table: &Table<M>, key: &Key<'_>) -> Result<u64> {
-        let (hit, unbuilt) = Self::hit(table, &key.bytes);
+        let (hit, unbuilt) = Self::hit(table, &key.bytes)?;
         if unbuilt <= 1 {
             return Ok(hit);
         }
@@ -107,7 +107,7 @@ impl<M: Memory> Shared<M> {
 
     /// The newest version of a primary key that was found in a secondary index.
     fn newest_of(&self, table: &Table<M>, primary: &[u8], rest: &mut Rest) -> Result<u64> {
-        let (hit, unbuilt) = Self::hit(table, primary);
+        let (hit, unbuilt) = Self::hit(table, primary)?;
         if unbuilt <= 1 || hit != 0 && self.is_last(table, hit)? {
             return Ok(hit);
         }
@@ -116,7 +116,7 @@ impl<M: Memory> Shared<M> {
             none => none.insert(self.rest(table, 0, &KeyRange::ALL)?),
         };
         // Behind the rest: what has come into the index meanwhile is in both.
-        let (hit, _) = Self::hit(table, primary);
+        let (hit, _) = Self::hit(table, primary)?;
         match rest.get(primary) {
             Some(row) if hit != 0 => self.newer(table, *row, hit),
             Some(row) => Ok(*row),
@@ -125,9 +125,9 @@ impl<M: Memory> Shared<M> {
     }
 
     /// The version that the primary index has of a key, or zero; and how many rows are not built yet.
-    fn hit(table: &Table<M>, primary: &[u8]) -> (u64, u64) {
+    fn hit(table: &Table<M>, primary: &[u8]) -> Result<(u64, u64)> {
         let keys = table.indexes[0].read();
-        (keys.get(primary).unwrap_or(0), keys.unbuilt)
+        Ok((keys.get(primary)?.unwrap_or(0), keys.unbuilt))
     }
 
     /// The newest of a version from the index and those that are sought among the rows that are not built
@@ -152,7 +152,7 @@ impl<M: Memory> Shared<M> {
 
     /// Returns whether a version is the newest one of its key, while indexes are built: it was made since
     /// then, or no commit has ended it.
-    fn is_last(&self, table: &Table<M>, row: u64) -> Result<bool> {
+    pub(crate) fn is_last(&self, table: &Table<M>, row: u64) -> Result<bool> {
         let ended = || self.meaning(table.place(row)?.end(), 0);
         Ok(row >= table.ids.opened || !matches!(ended()?, Meaning::At(_)))
     }

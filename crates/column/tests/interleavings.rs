@@ -57,6 +57,8 @@ mod secondary;
 mod serial;
 #[path = "../src/session.rs"]
 mod session;
+#[path = "../src/skip_list.rs"]
+mod skip_list;
 #[path = "../src/slots.rs"]
 mod slots;
 #[path = "../src/stamps.rs"]
@@ -150,7 +152,8 @@ fn bank() -> (Recording, Bank) {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let heap =
         Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
-    let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 64 };
+    let options =
+        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 64, durable_percent: 0 };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
     let bank = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
     let mut session = bank.session();

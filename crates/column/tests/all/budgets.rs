@@ -10,10 +10,19 @@ const ROWS: u64 = 400;
 
 /// A table of `columns` columns with some rows, and a session of it.
 fn store(memory: &Recording, columns: usize) -> Session<Recording> {
+    placed(memory, columns, 0).1
+}
+
+/// The same, with so many per cent of its indexes in persistent memory.
+fn placed(
+    memory: &Recording,
+    columns: usize,
+    durable_percent: u32,
+) -> (Store<Recording>, Session<Recording>) {
+    let options = Options { durable_percent, ..Options::default() };
     let heap = Heap::format(memory.clone(), HeapOptions::default()).unwrap();
     let kinds = vec![Kind::Word; columns];
-    let store =
-        Store::create(heap.lane(0), Options::default(), &[&kinds], &Arc::new(FirstColumn)).unwrap();
+    let store = Store::create(heap.lane(0), options, &[&kinds], &Arc::new(FirstColumn)).unwrap();
     let mut session = store.session();
     for key in 0..ROWS {
         let row: Vec<Value<'_>> = (0..columns as u64).map(|at| Value::Word(key + at)).collect();
@@ -21,7 +30,7 @@ fn store(memory: &Recording, columns: usize) -> Session<Recording> {
         session.insert(0, &row).unwrap();
         session.commit().unwrap();
     }
-    session
+    (store, session)
 }
 
 /// The most that one of some calls has cost, with what the call before it has left over.
@@ -112,4 +121,52 @@ fn an_abort_has_one_fence_and_undoes_nothing() {
     let abort = |session: &mut Session<Recording>, _| session.abort().unwrap();
     let costs = most(&memory, &mut session, updates, abort, |_, _| ());
     assert_eq!(costs, (2, 1));
+}
+
+/// Where the index of keys lies in persistent memory: an update of values that are there has a line more, that of the
+/// key's node. A new key has three fences more: the record of a mini-transaction, its words, and its end.
+#[test]
+fn an_index_in_persistent_memory_costs_a_line_an_update_and_three_fences_a_new_key() {
+    let memory = Recording::pool(16 << 10, 256 << 20).unwrap();
+    let (store, mut session) = placed(&memory, 5, 100);
+    let known = |number| [(1, Value::Word(number * 11 % ROWS))];
+    let begin = |session: &mut Session<Recording>, _| session.begin().unwrap();
+    let commit = |session: &mut Session<Recording>, _| assert!(session.commit().unwrap() > 0);
+    let update = |session: &mut Session<Recording>, number| {
+        session.update(0, key(number), &known(number)).unwrap();
+    };
+    let (lines, fences) = most(&memory, &mut session, begin, update, commit);
+    println!("update: {lines} lines, {fences} fences");
+    assert!(lines <= 5 + 8, "{lines} lines");
+    assert_eq!(fences, 1);
+    assert_eq!(
+        most(
+            &memory,
+            &mut session,
+            |session, number| {
+                session.begin().unwrap();
+                update(session, number);
+            },
+            commit,
+            |_, _| ()
+        ),
+        (3, 1)
+    );
+    // Keys that were there once: their values are in the dictionary, and there is room for their nodes.
+    let key = |number| Value::Word(ROWS + number);
+    let insert = |session: &mut Session<Recording>, number| {
+        let known = |at| Value::Word((number + at) % ROWS);
+        session.insert(0, &[key(number), known(1), known(2), known(3), known(4)]).unwrap();
+    };
+    for number in 0..100 {
+        session.begin().unwrap();
+        insert(&mut session, number);
+        session.abort().unwrap();
+    }
+    while store.collect(64).unwrap() > 0 {}
+    let (lines, fences) = most(&memory, &mut session, begin, insert, commit);
+    println!("insert: {lines} lines, {fences} fences");
+    // Those of an update; the node's; the record of the mini-transaction, its words and its end.
+    assert!(lines <= 5 + 18, "{lines} lines");
+    assert_eq!(fences, 4);
 }

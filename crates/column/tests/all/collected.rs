@@ -1,17 +1,17 @@
 //! Rows of versions that nobody sees any more are used again: space does not grow with updates, whoever
 //! may see a version keeps it, and a crash forgets nothing for good.
 
-use column::{Field, Session, Store, Value, Waiting};
+use column::{Field, Options, Session, Store, Value, Waiting};
 use pm::Recording;
 
-use crate::work::{create, from_image, open, rebuild, small, text};
+use crate::work::{create, durable, from_image, open, rebuild, small, text};
 
 const LIMIT: u64 = 8 << 20;
 const KEYS: u64 = 20;
 
-fn store() -> (Recording, Store<Recording>) {
+fn store(options: Options) -> (Recording, Store<Recording>) {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
-    let store = create(memory.clone(), small());
+    let store = create(memory.clone(), options);
     let mut session = store.session();
     session.begin().unwrap();
     for key in 0..KEYS {
@@ -36,7 +36,11 @@ fn taken(store: &Store<Recording>) -> u64 {
 
 #[test]
 fn rows_do_not_grow_with_updates() {
-    let (memory, store) = store();
+    [small(), durable()].into_iter().for_each(grows_not);
+}
+
+fn grows_not(options: Options) {
+    let (memory, store) = store(options);
     // One that begins nothing more keeps nothing.
     let mut idle = store.session();
     update(&mut idle, 1);
@@ -77,7 +81,11 @@ fn rows_do_not_grow_with_updates() {
 
 #[test]
 fn whoever_may_see_a_version_keeps_it() {
-    let (_, store) = store();
+    [small(), durable()].into_iter().for_each(keeps);
+}
+
+fn keeps(options: Options) {
+    let (_, store) = store(options);
     let (mut reader, mut writer, mut detached) =
         (store.session(), store.session(), store.session());
     reader.begin().unwrap();

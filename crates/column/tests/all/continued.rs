@@ -1,18 +1,18 @@
 //! Transactions that go on: over crashes, from one session to another, and by running everything once
 //! more.
 
-use column::{ColumnError, Field, InFlight, Session, Store, Value, Waiting};
+use column::{ColumnError, Field, InFlight, Options, Session, Store, Value, Waiting};
 use pm::Recording;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use crate::work::{Model, Statement, contents, create, from_image, open, small};
+use crate::work::{Model, Statement, contents, create, durable, from_image, open, small};
 
 const LIMIT: u64 = 8 << 20;
 
-fn store() -> (Recording, Store<Recording>) {
+fn store(options: Options) -> (Recording, Store<Recording>) {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
-    let store = create(memory.clone(), small());
+    let store = create(memory.clone(), options);
     (memory, store)
 }
 
@@ -29,7 +29,11 @@ fn row(key: u64, value: u64) -> [Value<'static>; 3] {
 
 #[test]
 fn a_transaction_is_carried_from_session_to_session_and_over_kills() {
-    let (memory, store) = store();
+    [small(), durable()].into_iter().for_each(carries);
+}
+
+fn carries(options: Options) {
+    let (memory, store) = store(options);
     let mut session = store.session();
     session.begin_named(b"order 4711").unwrap();
     assert!(matches!(session.detach(), Err(ColumnError::State { .. })), "nothing is durable");
@@ -66,7 +70,11 @@ fn a_transaction_is_carried_from_session_to_session_and_over_kills() {
 
 #[test]
 fn a_resumed_transaction_writes_nothing_anew() {
-    let (memory, store) = store();
+    [small(), durable()].into_iter().for_each(resumes);
+}
+
+fn resumes(options: Options) {
+    let (memory, store) = store(options);
     let mut session = store.session();
     session.begin().unwrap();
     for key in 0..20 {
@@ -91,7 +99,11 @@ fn started(store: &Store<Recording>, key: u64) -> Session<Recording> {
 
 #[test]
 fn a_transaction_that_was_found_too_often_is_over() {
-    let (memory, store) = store();
+    [small(), durable()].into_iter().for_each(finds_too_often);
+}
+
+fn finds_too_often(options: Options) {
+    let (memory, store) = store(options);
     let mut session = store.session();
     session.begin_named(b"lost").unwrap();
     session.insert(0, &row(1, 1)).unwrap();
@@ -142,7 +154,7 @@ fn a_replay_compares_what_is_done_and_does_the_rest() {
         let mut random = SmallRng::seed_from_u64(seed);
         let all: Vec<Statement> = (0..30).map(|_| Statement::random(&mut random, 4)).collect();
         for part in [1, 7, 16, 30] {
-            let (memory, store) = store();
+            let (memory, store) = store(small());
             let mut session = store.session();
             session.begin_named(b"closure").unwrap();
             run(&mut session, &all[..part]).unwrap();
@@ -176,7 +188,7 @@ fn a_replay_compares_what_is_done_and_does_the_rest() {
 
 #[test]
 fn a_replay_that_does_something_else_has_diverged() {
-    let (_, store) = store();
+    let (_, store) = store(small());
     let mut session = store.session();
     session.begin().unwrap();
     session.insert(0, &row(1, 10)).unwrap();

@@ -8,14 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use column::{ColumnError, Field, Store, Value, Waiting};
+use column::{ColumnError, Field, Options, Store, Value, Waiting};
 use pm::{Event, Killed, Recording, Replay, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::work::{
-    Model, Statement, contents, create, explore, from_image, leaks, noticed_sites, open, rebuild,
-    small, text, values,
+    Model, Statement, contents, create, durable, explore, from_image, leaks, noticed_sites, open,
+    rebuild, small, text, values,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -131,14 +131,14 @@ fn fused(random: &mut SmallRng, own: &Model) -> Option<Statement> {
     fitting.next()
 }
 
-fn story(seed: u64, many: u64) -> Story {
-    filled_story(seed, many, 0)
+fn story(options: Options, seed: u64, many: u64) -> Story {
+    filled_story(options, seed, many, 0)
 }
 
 /// A story with so many rows in the first table that the transactions change nothing of.
-fn filled_story(seed: u64, many: u64, rows: u64) -> Story {
+fn filled_story(options: Options, seed: u64, many: u64, rows: u64) -> Story {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
-    let store = create(memory.clone(), small());
+    let store = create(memory.clone(), options);
     let mut random = SmallRng::seed_from_u64(seed);
     let mut acknowledged = Vec::new();
     note(&memory, &mut acknowledged, State { committed: fill(&store, rows), open: None });
@@ -257,8 +257,8 @@ fn verdict_and_use(image: &[u8], acknowledged: &[Acknowledged], noted: u64) -> R
     go_on(&store, found, &mut SmallRng::seed_from_u64(noted))
 }
 
-fn survives_power_cuts(seed: u64, many: u64, bound: u64) -> u64 {
-    let story = story(seed, many);
+fn survives_power_cuts(options: Options, seed: u64, many: u64, bound: u64) -> u64 {
+    let story = story(options, seed, many);
     let (points, states, failed) = explore(Replay::new(&story.trace), bound, |image, noted| {
         verdict_and_use(image, &story.acknowledged, noted)
     });
@@ -269,20 +269,24 @@ fn survives_power_cuts(seed: u64, many: u64, bound: u64) -> u64 {
 
 #[test]
 fn statements_and_commits_survive_power_cuts_at_every_fence() {
-    assert!(survives_power_cuts(1, 16, 16) > 1000);
+    assert!(survives_power_cuts(small(), 1, 16, 16) > 1000);
+    assert!(survives_power_cuts(durable(), 1, 16, 16) > 1000);
 }
 
 #[test]
 #[ignore = "minutes"]
 fn statements_and_commits_survive_many_power_cuts() {
     for seed in 10..20 {
-        assert!(survives_power_cuts(seed, 60, 120) > 20_000);
+        for durable_percent in [0, 50, 100] {
+            let options = Options { durable_percent, ..small() };
+            assert!(survives_power_cuts(options, seed, 60, 120) > 20_000);
+        }
     }
 }
 
 /// The states of some power cuts are recovered from, and the power is cut again at every fence of that.
-fn survives_in_recovery(seed: u64, many: u64) -> u64 {
-    let story = story(seed, many);
+fn survives_in_recovery(options: Options, seed: u64, many: u64) -> u64 {
+    let story = story(options, seed, many);
     let mut crashes = 0;
     let (.., failed) = explore(Replay::new(&story.trace), 6, |image, noted| {
         let memory = from_image(image, LIMIT)?;
@@ -302,18 +306,20 @@ fn survives_in_recovery(seed: u64, many: u64) -> u64 {
 
 #[test]
 fn recovery_survives_power_cuts_at_every_fence() {
-    assert!(survives_in_recovery(2, 6) > 1000);
+    assert!(survives_in_recovery(small(), 2, 6) > 1000);
+    assert!(survives_in_recovery(durable(), 2, 3) > 1000);
 }
 
 /// A process is killed at every few stores; the next one finds what it had stored, durable or not,
 /// goes on with it, and loses its power.
 fn survives_kills(
+    options: Options,
     seed: u64,
     many: u64,
     every: usize,
     edit: impl Fn(&Trace) -> Trace,
 ) -> Option<String> {
-    let story = story(seed, many);
+    let story = story(options, seed, many);
     let mut failed = None;
     story.trace.kills(every, |killed| {
         if failed.is_none() {
@@ -360,7 +366,8 @@ fn survives_kill(
 
 #[test]
 fn a_power_cut_after_a_kill_loses_nothing() {
-    assert_eq!(survives_kills(3, 6, 7, Trace::clone), None);
+    assert_eq!(survives_kills(small(), 3, 6, 7, Trace::clone), None);
+    assert_eq!(survives_kills(durable(), 3, 6, 7, Trace::clone), None);
 }
 
 /// A fence behind a mini-transaction of the heap is for whoever changes one of its words next in
@@ -384,6 +391,16 @@ const OVERWRITTEN: &str = "let mut objects = vec![zeroed(lane, words * 8)?];";
 /// grows, which is used afterwards.
 #[test]
 fn the_test_of_power_cuts_fails_without_one_flush_or_fence() {
+    fails_without_one(small(), 13, "array bytes chunk collect ids lag session slots statement");
+}
+
+#[test]
+fn so_it_does_where_indexes_lie_in_persistent_memory() {
+    fails_without_one(durable(), 13, "collect lag statement");
+}
+
+/// Each site is left out in turn: of all files, or, with indexes in persistent memory, of these.
+fn fails_without_one(options: Options, seed: u64, files: &str) {
     let has_reason = |place: &str, line: &str| {
         line == FOR_OTHERS
             || line == TESTED_ELSEWHERE
@@ -391,7 +408,13 @@ fn the_test_of_power_cuts_fails_without_one_flush_or_fence() {
             || place.starts_with("fence at bytes.rs") && line == BEHIND_A_RECORD
             || place.starts_with("fence at ids.rs") && line == FOR_OTHER_SESSIONS
     };
-    let mixed = story(13, 16);
+    let mixed = story(options, seed, 16);
+    // All others are the same in both placements.
+    let is_of = |place: &str| {
+        options.durable_percent == 0
+            || files.split(' ').any(|file| place.contains(&format!(" {file}.rs")))
+    };
+    let has_reason = |place: &str, line: &str| has_reason(place, line) || !is_of(place);
     let sites = noticed_sites(&mixed.trace, 6, has_reason, |image, noted| {
         verdict(from_image(image, LIMIT)?, &mixed.acknowledged, noted).map(drop)
     });
@@ -399,7 +422,7 @@ fn the_test_of_power_cuts_fails_without_one_flush_or_fence() {
     let is_done = |place: &str, line: &str| {
         has_reason(place, line) || noticed.get(&(place.into(), line.into())) == Some(&true)
     };
-    let grows = filled_story(3, 4, 187);
+    let grows = filled_story(options, 3, 4, 187);
     let sites = noticed_sites(&grows.trace, 40, is_done, |image, noted| {
         verdict_and_use(image, &grows.acknowledged, noted)
     });
@@ -407,7 +430,7 @@ fn the_test_of_power_cuts_fails_without_one_flush_or_fence() {
     let unseen: Vec<_> = noticed.iter().filter(|(_, seen)| !**seen).collect();
     assert!(unseen.is_empty(), "{unseen:?}");
     // Stories in which one of them has nothing to do would show less.
-    for file in "array bytes chunk collect ids lag session slots statement".split(' ') {
+    for file in files.split(' ') {
         assert!(noticed.keys().any(|(place, _)| place.contains(&format!(" {file}.rs"))), "{file}");
     }
 }
@@ -417,7 +440,7 @@ fn the_test_of_power_cuts_fails_without_one_flush_or_fence() {
 #[test]
 fn ids_that_one_session_has_reserved_are_durable_when_another_one_uses_them() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
-    let store = create(memory.clone(), column::Options { slots: 2, ..small() });
+    let store = create(memory.clone(), Options { slots: 2, ..small() });
     let row = |key| [Value::Word(key), Value::Word(key), Value::Null];
     let mut holder = store.session();
     let (mut reserves, mut uses) = (store.session(), store.session());

@@ -15,7 +15,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::work::{
-    Model, Statement, contents, create, explore, from_image, leaks, open, rebuild, small, text,
+    Model, Statement, contents, create, durable, explore, from_image, leaks, open, rebuild, small,
+    text,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -160,11 +161,11 @@ fn transactions(
     }
 }
 
-fn story(seed: u64, threads: usize) -> Story {
+fn story(options: Options, seed: u64, threads: usize) -> Story {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut initial = Model::new();
-    let store = create(memory.clone(), Options { slots: 6, ..small() });
+    let store = create(memory.clone(), Options { slots: 6, ..options });
     let mut session = store.session();
     session.begin().unwrap();
     for _ in 0..10 {
@@ -221,8 +222,9 @@ fn check_history(story: &Story) {
 #[test]
 fn sessions_that_interleave_see_their_snapshots_and_lose_no_update() {
     let (mut commits, mut conflicts) = (0, 0);
-    for seed in 0..12 {
-        let story = story(seed, 3);
+    let placed = (0..12).map(|_| small()).chain((0..6).map(|_| durable()));
+    for (seed, options) in (0..).zip(placed) {
+        let story = story(options, seed, 3);
         check_history(&story);
         let count = |wanted: fn(&Done) -> bool| {
             story.record.events.iter().filter(|event| wanted(&event.done)).count()
@@ -363,8 +365,8 @@ impl Record {
     }
 }
 
-fn survives_power_cuts(seed: u64, threads: usize, bound: u64) -> u64 {
-    let story = story(seed, threads);
+fn survives_power_cuts(options: Options, seed: u64, threads: usize, bound: u64) -> u64 {
+    let story = story(options, seed, threads);
     let (points, states, failed) = explore(Replay::new(&story.trace), bound, |image, noted| {
         verdict(image, &story, noted as usize, true)
     });
@@ -375,13 +377,18 @@ fn survives_power_cuts(seed: u64, threads: usize, bound: u64) -> u64 {
 
 #[test]
 fn sessions_that_interleave_survive_power_cuts_at_every_fence() {
-    let states: u64 = (20..22).map(|seed| survives_power_cuts(seed, 3, 10)).sum();
-    assert!(states > 1000, "{states}");
+    for options in [small(), durable()] {
+        let cut = |seed| survives_power_cuts(options, seed, 3, 10);
+        let states: u64 = (20..22).map(cut).sum();
+        assert!(states > 1000, "{states}");
+    }
 }
 
 #[test]
 #[ignore = "minutes"]
 fn sessions_that_interleave_survive_many_power_cuts() {
-    let states: u64 = (100..140).map(|seed| survives_power_cuts(seed, 3, 100)).sum();
+    let options = |seed| if seed % 2 == 0 { small() } else { durable() };
+    let cut = |seed| survives_power_cuts(options(seed), seed, 3, 100);
+    let states: u64 = (100..140).map(cut).sum();
     assert!(states > 100_000, "{states}");
 }

@@ -29,13 +29,16 @@ fn put(field: &Field, out: &mut Vec<u8>) {
     }
 }
 
-/// The length of a value at the start of a key.
+/// The length of a value at the start of a key, which may be damaged.
 fn length(key: &[u8]) -> usize {
-    match key[0] {
-        0 => 1,
-        1 => 9,
-        _ => 3 + key[1..].windows(2).position(|pair| pair == [0, 0]).unwrap(),
-    }
+    let end = || key[1..].windows(2).position(|pair| pair == [0, 0]);
+    let length = match key.first() {
+        None => 0,
+        Some(0) => 1,
+        Some(1) => 9,
+        Some(_) => 3 + end().unwrap_or(key.len()),
+    };
+    length.min(key.len())
 }
 
 impl Keys for Keyed {

@@ -5,12 +5,12 @@
 //! acknowledged is there after each kill, and at most the call that was under way: the long transaction
 //! is in flight and goes on behind its last statement, the other ones are finished.
 
-use column::{Field, Session, Store, Value, Waiting};
+use column::{Field, Options, Session, Store, Value, Waiting};
 use pm::{Event, Recording, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::work::{create, from_image, open, small, text};
+use crate::work::{create, durable, from_image, open, small, text};
 
 const LIMIT: u64 = 8 << 20;
 const STATEMENTS: u64 = 1000;
@@ -131,8 +131,12 @@ fn found(store: &Store<Recording>, acknowledged: Acknowledged) -> Acknowledged {
 
 #[test]
 fn a_thousand_statements_outlive_two_hundred_kills() {
+    [small(), durable()].into_iter().for_each(outlives);
+}
+
+fn outlives(options: Options) {
     let mut memory = Recording::pool(16 << 10, LIMIT).unwrap();
-    let mut store = create(memory.clone(), column::Options { slots: 8, reserve: 64, ..small() });
+    let mut store = create(memory.clone(), Options { slots: 8, reserve: 64, ..options });
     let (mut random, mut state) = (SmallRng::seed_from_u64(5), [0; BESIDE as usize + 1]);
     for _ in 0..KILLS {
         memory.start();

@@ -9,6 +9,7 @@ mod cut_off;
 mod keyed;
 mod killed;
 mod model;
+mod placed;
 mod serial;
 mod unbuilt;
 mod work;

@@ -19,9 +19,9 @@ fn memory() -> Recording {
 
 /// Random transactions; after some of them the store is opened anew, and used while its indexes come
 /// back.
-fn transactions(seed: u64, many: u64, keys: u64) {
+fn transactions(options: Options, seed: u64, many: u64, keys: u64) {
     let memory = memory();
-    let mut store = create(memory.clone(), small());
+    let mut store = create(memory.clone(), options);
     let (mut model, mut random) = (Model::new(), SmallRng::seed_from_u64(seed));
     for number in 0..many {
         let mut session = store.session();
@@ -61,7 +61,9 @@ fn transactions(seed: u64, many: u64, keys: u64) {
 #[test]
 fn transactions_do_what_the_model_does() {
     for (seed, keys) in [(1, 8), (2, 60), (3, 1000)] {
-        transactions(seed, 200, keys);
+        for durable_percent in [0, 50, 100] {
+            transactions(Options { durable_percent, ..small() }, seed, 200, keys);
+        }
     }
 }
 

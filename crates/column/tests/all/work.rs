@@ -21,7 +21,12 @@ pub(crate) const TABLES: [&[Kind]; 2] =
 
 /// The parameters of small stores, in which everything happens soon.
 pub(crate) fn small() -> Options {
-    Options { slots: 4, first_rows: 64, most_rows: 128, reserve: 16 }
+    Options { slots: 4, first_rows: 64, most_rows: 128, reserve: 16, durable_percent: 0 }
+}
+
+/// The same, with all indexes in persistent memory.
+pub(crate) fn durable() -> Options {
+    Options { durable_percent: 100, ..small() }
 }
 
 fn keys() -> Arc<Keyed> {

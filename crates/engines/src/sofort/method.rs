@@ -23,7 +23,7 @@ fn store_options(options: &SofortOptions) -> Options {
     let SofortOptions { first_rows, most_rows, reserve, slots } = *options;
     let first_rows = first_rows.next_power_of_two();
     let most_rows = most_rows.next_power_of_two().max(first_rows);
-    Options { slots, first_rows, most_rows, reserve: reserve.min(most_rows) }
+    Options { slots, first_rows, most_rows, reserve: reserve.min(most_rows), durable_percent: 0 }
 }
 
 impl<E: Environment> Method<E> for Sofort<E> {
