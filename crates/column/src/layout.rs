@@ -27,7 +27,7 @@ pub(crate) struct Constants {
     pub(crate) most_rows: u32,
     pub(crate) reserve: u32,
     pub(crate) checksum: u32,
-    /// Of the indexes in persistent memory.
+    /// The share of indexes in persistent memory, in per cent.
     pub(crate) durable_percent: u64,
     pub(crate) spare: [u64; 3],
 }

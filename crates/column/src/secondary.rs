@@ -37,7 +37,7 @@ enum Rows<M> {
 /// The room of a key in an index, while its stripe is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// Whatever ordinary memory gives.
+    /// Ordinary memory makes room by itself.
     Ordinary,
     /// The node that has the key.
     There(u64),
@@ -82,7 +82,7 @@ impl<M: Memory> KeyIndex<M> {
         }
     }
 
-    /// Room for a key. Of a new node, what has to be durable before it is linked is added to `lines`.
+    /// Room for a key. The lines of a new node, which have to be durable before it is linked, are added to `lines`.
     #[track_caller]
     pub(crate) fn prepare(
         &self,
