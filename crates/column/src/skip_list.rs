@@ -360,7 +360,7 @@ mod tests {
         let (mut fixture, mut model) = (fixture(), Model::new());
         for step in 0..3000 {
             let key = key(mixed(step) % 200);
-            if mixed(step * 7) % 3 == 0 {
+            if mixed(step * 7).is_multiple_of(3) {
                 fixture.list.remove(&key, &mut fixture.lane).unwrap();
                 model.remove(&key);
             } else {
