@@ -83,7 +83,8 @@ fn is_no(word: &str) -> bool {
 }
 
 fn no_mode(word: &str) -> String {
-    format!("`{word}` is no mode; there are fash1 and full, and stock in a URI")
+    let all = Mode::ALL.map(Mode::name).join(", ");
+    format!("`{word}` is no mode; there are {all}, and stock in a URI")
 }
 
 impl Mapped {
@@ -285,6 +286,12 @@ impl Mapped {
         }
     }
 
+    /// Returns whether a transaction has begun to write.
+    fn writes(&self) -> bool {
+        // In exclusive mode the lock stays behind a transaction.
+        self.store.has_changes() || [Level::Reserved, Level::Pending].contains(&self.level())
+    }
+
     fn writable(&self) -> Result<(), Failure> {
         if self.read_only { Err(Failure::ReadOnly) } else { Ok(()) }
     }
@@ -473,6 +480,9 @@ impl MainFile for Mapped {
         let answer = match (name, value) {
             ("perdura_mode", None) => Ok(self.store.mode().name().into()),
             ("perdura_mode", Some(word)) => match Mode::of(word) {
+                Some(_) if self.writes() => {
+                    Err("the mode cannot change within a transaction that writes".into())
+                }
                 Some(mode) => {
                     self.store.set_mode(mode);
                     Ok(mode.name().into())

@@ -23,6 +23,8 @@
 //! *A part of a transaction over several databases* is made durable by 2 and put in place later, or never
 //! (`store::prepared`).
 //!
+//! In the mode `fash` it is as in P3, a fence a step (`store::ordered`).
+//!
 //! *A transaction after which pages have another size*, or none, goes by bytes: all pages are taken home first.
 
 use pm::{LineSet, Memory};
@@ -225,12 +227,12 @@ impl<M: Memory> Store<M> {
         self.marked
     }
 
-    /// The part of a changed page that is logged.
+    /// The way in which this connection commits.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Chooses what of a changed page is logged from now on.
+    /// Chooses how this connection commits from now on.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }
@@ -270,8 +272,14 @@ impl<M: Memory> Store<M> {
                 self.stage.clear();
                 return Ok(());
             }
-            Work::Pages(plan) => self.log_pages(size, &plan, false)?,
-            Work::Bytes(frames, counters) => self.log_bytes(size, &frames, &counters)?,
+            Work::Pages(plan) => match self.mode {
+                Mode::Fash => self.order_pages(size, &plan)?,
+                Mode::Fash1 | Mode::Full => self.log_pages(size, &plan, false)?,
+            },
+            Work::Bytes(frames, counters) => match self.mode {
+                Mode::Fash => self.order_bytes(size, &frames, &counters)?,
+                Mode::Fash1 | Mode::Full => self.log_bytes(size, &frames, &counters)?,
+            },
         }
         self.stage.clear();
         self.stats.commits += 1;
@@ -388,7 +396,10 @@ impl<M: Memory> Store<M> {
         let mut lines = std::mem::take(&mut self.stored);
         let sized = (size != self.size).then_some(size);
         let (pages, bytes) = (false, &frames.bytes[..]);
-        self.side.log(&Entry { number, size: sized, pages, bytes, direct: 0 }, &mut lines.side);
+        self.side.log(
+            &Entry { number, size: sized, pages, bytes, direct: 0, ordered: false },
+            &mut lines.side,
+        );
         self.acknowledge(number, &mut lines)?;
         self.stats.bytes += frames.bytes.len() as u64;
         Ok(lines)
@@ -504,10 +515,7 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn settle(&mut self) -> Result<()> {
         self.learn()?;
-        let mut lines = std::mem::take(&mut self.stored);
-        for line in self.unflushed.flush() {
-            self.note_line(line, &mut lines.data);
-        }
+        let mut lines = self.take_unflushed();
         if self.size >= HEADER_BYTES {
             self.data.note(&mut lines.data, 0, HEADER_BYTES);
         }
@@ -517,6 +525,15 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         self.last_by_pages = None;
         self.healthy()
+    }
+
+    /// The lines of the last commit that may not be durable.
+    pub(super) fn take_unflushed(&mut self) -> Lines {
+        let mut lines = std::mem::take(&mut self.stored);
+        for line in self.unflushed.flush() {
+            self.note_line(line, &mut lines.data);
+        }
+        lines
     }
 
     /// Clears the marker of a database that is settled and whose file has its size: it is a plain file again.

@@ -18,7 +18,7 @@ use crate::store::span::{LINE_BYTES, Span};
 const LINE: u64 = LINE_BYTES as u64;
 
 impl<M: Memory> Store<M> {
-    fn page_bytes(&self) -> u64 {
+    pub(super) fn page_bytes(&self) -> u64 {
         u64::from(self.side.table.page_bytes)
     }
 
@@ -45,7 +45,8 @@ impl<M: Memory> Store<M> {
         let mut record = Vec::new();
         parts.iter().for_each(|part| part.encode(&mut record));
         let mut lines = std::mem::take(&mut self.stored);
-        let entry = Entry { number, size: sized, pages: true, bytes: &record, direct };
+        let entry =
+            Entry { number, size: sized, pages: true, bytes: &record, direct, ordered: false };
         self.side.log(&entry, &mut lines.side);
         for line in flushed {
             self.note_line(line, &mut lines.data);
@@ -68,7 +69,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Stores what goes where nothing is; returns the checksum over it.
-    fn put_direct(&mut self, plan: &Plan, flushed: &mut BTreeSet<FrameLine>) -> u32 {
+    pub(super) fn put_direct(&mut self, plan: &Plan, flushed: &mut BTreeSet<FrameLine>) -> u32 {
         let mut check = 0;
         for (part, image) in plan.parts.iter().zip(&plan.images) {
             for run in &part.direct {
@@ -134,6 +135,15 @@ impl<M: Memory> Store<M> {
             }
             if store.frame == 1 {
                 self.data.note(lines, at, store.len as u64);
+            }
+        }
+    }
+
+    /// Adds the lines of all that is stored behind a commit to `lines`.
+    pub(super) fn note_behind(&self, parts: &[Part], lines: &mut LineSet) {
+        for (frame, run) in parts.iter().flat_map(behind) {
+            for line in lines_of(frame, run) {
+                self.note_line(line, lines);
             }
         }
     }

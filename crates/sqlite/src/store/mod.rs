@@ -26,6 +26,7 @@ pub mod locks;
 mod log;
 pub mod matching;
 pub mod mode;
+mod ordered;
 pub mod page1;
 mod pages;
 pub mod parse;

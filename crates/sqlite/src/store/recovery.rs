@@ -6,6 +6,8 @@
 //!    directly is there, too. That the newer one was begun says that all of the older one was durable.
 //!    A commit that was in place, or behind which another one has begun, was durable: if it does not count and
 //!    is not settled, that is damage and no commit that was cut off. Replaying without it would mix two states.
+//!    An ordered one counts if its mark is there. If the newer one counts as well, the older, ordered one is durable
+//!    where it belongs: it is left out.
 //! 2. Flush both, and what they have stored directly: a killed process may have stored all of it, and
 //!    nothing of it be durable. A commit that has begun and does not count may have stored directly, too,
 //!    nobody knows where: then the whole database is flushed. Else the next commit could leave out bytes that
@@ -65,7 +67,8 @@ impl<M: Memory> Store<M> {
         let size = size.map_or_else(|| self.side.size(), Ok)?;
         self.has_bytes(size)?;
         self.replay(&found, &mut lines);
-        if !found.is_empty() && size >= HEADER_BYTES {
+        // Of a commit that is settled the two may have become durable one without the other.
+        if size >= HEADER_BYTES {
             page1::raise_counters(&self.data, &mut lines.data)?;
         }
         self.side.set_size(size, &mut lines.side);
@@ -134,7 +137,8 @@ impl<M: Memory> Store<M> {
             if older.number + 1 != newer.number {
                 return Err(StoreError::SideDamaged("the numbers of its slots do not follow"));
             }
-            if matches!(older.body, Body::Pages(_)) != matches!(newer.body, Body::Pages(_)) {
+            let by_pages = |logged: &Logged| matches!(logged.body, Body::Pages(_));
+            if !older.ordered && by_pages(older) != by_pages(newer) {
                 return Err(StoreError::SideDamaged("one of its slots goes by pages"));
             }
         }
@@ -150,6 +154,16 @@ impl<M: Memory> Store<M> {
         if cut_off && found.last().is_some_and(|older| self.is_cut_off(older)) {
             let why = "a commit has lost what it stored directly";
             return Err(StoreError::SideDamaged(why));
+        }
+        if let [older, _] = &found[..]
+            && older.ordered
+        {
+            found.remove(0);
+        }
+        if found.iter().any(|logged| logged.torn) {
+            return Err(StoreError::SideDamaged(
+                "a commit that was marked has lost what it logged",
+            ));
         }
         Ok(found)
     }
@@ -182,8 +196,10 @@ impl<M: Memory> Store<M> {
     fn is_cut_off(&self, logged: &Logged) -> bool {
         match &logged.body {
             // Where it cannot be read, nothing is.
-            Body::Pages(parts) => self.check_direct(parts).ok() != Some(logged.direct),
-            Body::Bytes(_) => false,
+            Body::Pages(parts) if !logged.ordered => {
+                self.check_direct(parts).ok() != Some(logged.direct)
+            }
+            _ => false,
         }
     }
 

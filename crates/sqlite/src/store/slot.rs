@@ -3,6 +3,9 @@
 //! A commit is there if its slot matches its checksum, and what it has stored directly another one: all
 //! of that becomes durable with one fence, in whatever order its lines do.
 //!
+//! One that is *ordered* (P3 3.3) is there if its mark is, which becomes durable behind all the rest. The next
+//! commit begins when it is durable where it belongs.
+//!
 //! A commit logs [pages](Body::Pages), a record for frames of pages, or, where there are no
 //! such, [bytes](Body::Bytes) of the database. Two slots that count have the same of the two.
 
@@ -22,8 +25,10 @@ const SIZED: u32 = 2;
 const FAR: u32 = 4;
 /// Marks a log that is a record of pages.
 const PAGES: u32 = 8;
+/// The mark has become durable behind all the rest: its checksum is over the words before what is logged.
+const ORDERED: u32 = 16;
 /// The bits of the flags; above them are the bytes of what the slot has.
-const FLAG_BITS: u32 = 4;
+const FLAG_BITS: u32 = 5;
 
 /// A commit as it is logged.
 #[derive(Debug)]
@@ -34,8 +39,10 @@ pub(crate) struct Entry<'e> {
     /// Marks a log that is a record of pages.
     pub(crate) pages: bool,
     pub(crate) bytes: &'e [u8],
-    /// The checksum over what was stored directly.
+    /// The checksum over what was stored directly; over what is logged, if it is ordered.
     pub(crate) direct: u32,
+    /// The mark becomes durable behind all the rest.
+    pub(crate) ordered: bool,
 }
 
 /// The log of a slot.
@@ -54,8 +61,12 @@ pub(crate) struct Logged {
     /// The size of the database, if it is another one than before.
     pub(crate) size: Option<u64>,
     pub(crate) body: Body,
-    /// The checksum over what was stored directly.
+    /// The checksum over what was stored directly; over what is logged, if it is ordered.
     pub(crate) direct: u32,
+    /// The mark has become durable behind all the rest.
+    pub(crate) ordered: bool,
+    /// It is ordered, and what it has logged is not there.
+    pub(crate) torn: bool,
     /// The bytes of the slot that are used.
     used: u64,
     /// The bytes of what is logged behind the table.
@@ -90,6 +101,21 @@ impl<M: Memory> Side<M> {
 
     /// Writes a commit into its slot.
     pub(crate) fn log(&self, entry: &Entry, lines: &mut LineSet) {
+        let mark = self.write(entry, lines);
+        self.set_mark(entry.number, mark, lines);
+    }
+
+    /// Stores the mark of a commit that was written.
+    #[track_caller]
+    pub(crate) fn set_mark(&self, number: u64, mark: u64, lines: &mut LineSet) {
+        let at = self.slot(number) + MARK_AT;
+        self.region.store(at, mark);
+        self.region.note(lines, at, 8);
+    }
+
+    /// Writes a commit into its slot, but for the mark, which is returned.
+    #[track_caller]
+    pub(crate) fn write(&self, entry: &Entry, lines: &mut LineSet) -> u64 {
         let (slot, bytes) = (self.slot(entry.number), entry.bytes.len() as u64);
         let far = !self.fits(bytes);
         let mut words = Vec::new();
@@ -100,6 +126,9 @@ impl<M: Memory> Side<M> {
         }
         if entry.pages {
             flags |= PAGES;
+        }
+        if entry.ordered {
+            flags |= ORDERED;
         }
         if far {
             flags |= FAR;
@@ -119,14 +148,14 @@ impl<M: Memory> Side<M> {
             at += bytes;
         }
         self.region.store(slot + NUMBER_AT, number_word(entry.number, entry.direct));
-        let mark = self.mark(flags, entry.number, entry.direct, &words, entry.bytes);
-        self.region.store(slot + MARK_AT, mark);
         self.region.note(lines, slot, at - slot);
+        self.mark(flags, entry.number, entry.direct, &words, entry.bytes)
     }
 
     fn mark(&self, flags: u32, number: u64, direct: u32, words: &[u64], bytes: &[u8]) -> u64 {
         let mut all = vec![self.tag, number, u64::from(direct), u64::from(flags)];
         all.extend(words);
+        let bytes = if flags & ORDERED == 0 { bytes } else { &[] };
         u64::from(check(&all, bytes)) << 32 | u64::from(flags)
     }
 
@@ -171,13 +200,18 @@ impl<M: Memory> Side<M> {
         if self.mark(flags, found, direct, &words, &logged) != mark {
             return Ok(None);
         }
+        let ordered = flags & ORDERED != 0;
+        let torn = ordered && crc32c::crc32c(&logged) != direct;
+        if torn {
+            logged.clear();
+        }
         let size = if flags & SIZED == 0 { None } else { Some(words[0]) };
         let pages = flags & PAGES != 0;
         // It is what was logged: so the size of pages is not.
         let damaged = StoreError::SideDamaged("its table is of pages that a slot does not have");
         let body = self.body(pages, logged).ok_or(damaged)?;
         let used = behind_words + if flags & FAR == 0 { bytes } else { 0 };
-        Ok(Some(Logged { number: found, size, body, direct, used, far }))
+        Ok(Some(Logged { number: found, size, body, direct, ordered, torn, used, far }))
     }
 
     fn body(&self, pages: bool, logged: Vec<u8>) -> Option<Body> {

@@ -261,7 +261,7 @@ fn pragmas_answer_and_refuse_what_is_not_built() {
     assert_eq!(ask("perdura_mode = full").unwrap(), "full");
     assert_eq!(ask("perdura_domain").unwrap(), "process");
     assert_eq!(ask("perdura_share").unwrap(), "perdura");
-    for wrong in ["perdura_mode = fast", "perdura_share = stock", "perdura_domain = adr"] {
+    for wrong in ["perdura_mode = fats", "perdura_share = stock", "perdura_domain = adr"] {
         assert!(ask(wrong).is_err(), "{wrong}");
     }
     connection.execute_batch("CREATE TABLE t(a, b)").unwrap();
@@ -381,4 +381,53 @@ fn what_is_deleted_is_zeroed_if_sqlite_deletes_securely() {
         let found = std::fs::read(&path).unwrap().windows(6).any(|bytes| bytes == b"secret");
         assert_eq!(found, !secure);
     }
+}
+
+/// The mode that a connection is in behind a pragma.
+fn mode_of(connection: &Connection, pragma: &str) -> rusqlite::Result<String> {
+    connection.query_row(pragma, [], |row| row.get(0))
+}
+
+#[test]
+fn connections_in_different_modes_read_and_extend_what_the_others_have_committed() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let modes = perdura_sqlite::store::mode::Mode::ALL;
+    let connections: Vec<Connection> = modes.iter().map(|_| open(&path).unwrap()).collect();
+    connections[0].execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    for (mode, connection) in modes.iter().zip(&connections) {
+        let chosen = mode_of(connection, &format!("PRAGMA perdura_mode = {}", mode.name()));
+        assert_eq!(chosen.as_deref(), Ok(mode.name()));
+    }
+    for number in 0..300_i64 {
+        // Each follows each other one.
+        let one = (number % 3 + number / 3 % 7 * number) as usize % connections.len();
+        let text = "text".repeat(number as usize % 40);
+        let values = (number * 37 % 300, text);
+        connections[one].execute("INSERT INTO t VALUES(?1, ?2)", values).unwrap();
+        let other = &connections[(one + 1) % connections.len()];
+        assert_eq!(rows(other).len() as i64, number + 1);
+    }
+    let all = rows(&connections[0]);
+    for connection in connections {
+        assert_eq!(rows(&connection), all);
+        connection.close().unwrap();
+    }
+    let plain = stock(&path);
+    check(&plain);
+    assert_eq!(rows(&plain), all);
+}
+
+#[test]
+fn the_mode_does_not_change_within_a_transaction_that_writes() {
+    let directory = folder();
+    let connection = open(&directory.path().join("db")).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b); BEGIN; INSERT INTO t VALUES(1, 2)").unwrap();
+    let refused = mode_of(&connection, "PRAGMA perdura_mode = fash").unwrap_err();
+    assert!(refused.to_string().contains("within a transaction"), "{refused}");
+    assert_eq!(mode_of(&connection, "PRAGMA perdura_mode").as_deref(), Ok("fash1"));
+    connection.execute_batch("COMMIT").unwrap();
+    assert_eq!(mode_of(&connection, "PRAGMA perdura_mode = fash").as_deref(), Ok("fash"));
+    connection.execute_batch("INSERT INTO t VALUES(3, 4)").unwrap();
+    assert_eq!(mode_of(&connection, "PRAGMA perdura_mode").as_deref(), Ok("fash"));
 }

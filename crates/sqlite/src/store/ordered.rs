@@ -1,0 +1,103 @@
+//! A commit in the order of P3 3.3: slot-header logging with a fence a step.
+//!
+//! 1. Store what goes where nothing is, directly, and write the rest into the slot, all but its mark. Flush that, and
+//!    what the commit before has left; **fence**.
+//! 2. Store the mark; flush; **fence**. *Committed.*
+//! 3. Store the rest where it belongs; flush; **fence**.
+//! 4. Empty the log: one store says that the commit is settled. The next commit flushes it with its step 1.
+//!
+//! *Crash before the mark is durable:* what was stored directly means nothing. *Before 4 is:* the slot counts, and is
+//! stored again. If a newer commit counts, too, all of 3 was durable when that one began.
+
+use std::collections::BTreeSet;
+
+use pm::Memory;
+
+use crate::store::connection::{Lines, Store};
+use crate::store::error::Result;
+use crate::store::frames::Frames;
+use crate::store::plan::{Counters, Plan};
+use crate::store::replay::replay;
+use crate::store::slot::Entry;
+
+impl<M: Memory> Store<M> {
+    /// Logs a plan, marks it, and puts it in place.
+    pub(super) fn order_pages(&mut self, size: u64, plan: &Plan) -> Result<()> {
+        let mut lines = self.take_unflushed();
+        let mut flushed = BTreeSet::new();
+        self.put_direct(plan, &mut flushed);
+        for line in flushed {
+            self.note_line(line, &mut lines.data);
+        }
+        let mut record = Vec::new();
+        plan.parts.iter().for_each(|part| part.encode(&mut record));
+        self.mark_commit(size, true, &record, &mut lines)?;
+        self.put_parts(&replay(&plan.parts, None, self.page_bytes() as usize), &mut lines.data);
+        self.note_behind(&plan.parts, &mut lines.data);
+        for step in plan.moves() {
+            self.side.put_page(step, &mut lines.side);
+        }
+        self.stats.moved += plan.moves().count() as u64;
+        self.stats.frames += plan.parts.len() as u64;
+        self.checkpointed(size, &plan.counters, lines)
+    }
+
+    /// Logs runs of bytes, marks that, and puts them in place.
+    pub(super) fn order_bytes(
+        &mut self,
+        size: u64,
+        frames: &Frames,
+        counters: &Option<Counters>,
+    ) -> Result<()> {
+        let mut lines = self.take_unflushed();
+        self.mark_commit(size, false, &frames.bytes, &mut lines)?;
+        self.put_frames(&frames.bytes, &mut lines.data);
+        self.stats.frames += frames.count;
+        self.checkpointed(size, counters, lines)
+    }
+
+    /// Steps 1 and 2.
+    fn mark_commit(
+        &mut self,
+        size: u64,
+        pages: bool,
+        bytes: &[u8],
+        lines: &mut Lines,
+    ) -> Result<()> {
+        let number = self.last + 1;
+        self.side.begin(number);
+        let sized = (size != self.size).then_some(size);
+        let direct = crc32c::crc32c(bytes);
+        let entry = Entry { number, size: sized, pages, bytes, direct, ordered: true };
+        let mark = self.side.write(&entry, &mut lines.side);
+        // The last commit is settled, if it was an ordered one.
+        self.side.note_header(&mut lines.side);
+        self.fence(lines);
+        self.side.set_mark(number, mark, &mut lines.side);
+        self.acknowledge(number, lines)?;
+        self.stats.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The end of step 3, and 4.
+    fn checkpointed(
+        &mut self,
+        size: u64,
+        counters: &Option<Counters>,
+        mut lines: Lines,
+    ) -> Result<()> {
+        let number = self.last + 1;
+        if size != self.size {
+            self.side.set_size(size, &mut lines.side);
+        }
+        self.fence(&mut lines);
+        // Where that has failed, whoever comes next replays.
+        self.healthy()?;
+        self.side.set_settled(number, &mut lines.side);
+        self.put_counters(counters);
+        self.side.applied(number);
+        self.side.begin(number);
+        (self.last, self.size, self.last_by_pages) = (number, size, None);
+        Ok(())
+    }
+}
