@@ -1,0 +1,75 @@
+"use strict";
+
+// Perdura under better-sqlite3: databases that commit in persistent memory, and are there after `kill -9`.
+//
+// better-sqlite3 takes no URIs, so no database can name the VFS: once it is loaded it is the default one of all
+// databases that this process opens with better-sqlite3.
+
+const path = require("node:path");
+
+const library = path.join(__dirname, "libperdura_sqlite.so");
+// The classes `Database` into whose SQLite it was loaded.
+const loaded = new WeakSet();
+
+/** The error of `open` if the VFS does not take a database. */
+class NotTaken extends Error {
+    constructor(file) {
+        super(
+            `${file}: Perdura's VFS does not take this database. It takes those in persistent memory or tmpfs;` +
+                " none on an ordinary disk, none that is read-only, or in WAL mode. allowStock: true opens it as SQLite does",
+        );
+        this.name = "NotTaken";
+    }
+}
+
+/** Where the extension is. */
+function libraryPath() {
+    return library;
+}
+
+/** Makes the VFS the default one of the SQLite of `Database`, the class that better-sqlite3 exports. */
+function load(Database) {
+    if (typeof Database !== "function") {
+        throw new TypeError("load wants the class Database of better-sqlite3");
+    }
+    if (loaded.has(Database)) return;
+    const loader = new Database(":memory:");
+    try {
+        loader.loadExtension(library, "sqlite3_perduradefault_init");
+    } finally {
+        loader.close();
+    }
+    loaded.add(Database);
+}
+
+/** Whether the VFS has the main database of a connection. */
+function isTaken(db) {
+    return db.pragma("perdura_share").length > 0;
+}
+
+/**
+ * Opens a database with the VFS: `options` are those of better-sqlite3, and `allowStock`, with which a database that
+ * the VFS does not take is opened all the same.
+ */
+function open(Database, file, options = {}) {
+    if (typeof file !== "string" || file === "" || file === ":memory:") {
+        throw new TypeError("open wants the name of a file: a database without one has nothing to be durable in");
+    }
+    const { allowStock = false, ...own } = options;
+    load(Database);
+    const db = new Database(file, own);
+    if (!allowStock && !isTaken(db)) {
+        db.close();
+        throw new NotTaken(file);
+    }
+    return db;
+}
+
+/** What a connection has done to its main database: transactions, cache lines, fences and so on. */
+function stats(db) {
+    const rows = db.pragma("perdura_stats");
+    if (rows.length === 0) throw new NotTaken(db.name);
+    return JSON.parse(Object.values(rows[0])[0]);
+}
+
+module.exports = { NotTaken, load, open, path: libraryPath, stats };
