@@ -56,6 +56,11 @@ impl<M: Memory> Shared<M> {
                 }
             }
             for column in &table.columns {
+                if let Some(list) = column.index.read().list() {
+                    list.check(|node| {
+                        objects.insert(node);
+                    })?;
+                }
                 for array in [&column.values, &column.bytes.words] {
                     objects.extend(array.pages(memory)?);
                     objects.extend(array.segments(memory)?);
@@ -110,11 +115,19 @@ impl<M: Memory> Shared<M> {
         Self::check_keys(table)
     }
 
-    /// Every value of a column has one id.
+    /// Every value of a column has one id, to which an index in persistent memory leads.
     fn check_values(column: &Dictionary<M>) -> Result<()> {
         let mut values = HashSet::new();
+        let is_durable = column.index.read().list().is_some();
         for id in 0..column.ids.next() as u32 {
-            if column.is_whole(id)? && !values.insert(column.value(id)?) {
+            if !column.is_whole(id)? {
+                continue;
+            }
+            let value = column.value(id)?;
+            if is_durable && column.find(value.value())? != Some(id) {
+                return damaged("index of a dictionary", u64::from(id));
+            }
+            if !values.insert(value) {
                 return damaged("second id of a value", u64::from(id));
             }
         }

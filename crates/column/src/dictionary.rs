@@ -6,7 +6,6 @@
 //! - Whoever puts an id into a row makes its value durable first, or with the row: the finder of an id
 //!   that nobody is known to have fenced flushes it once more.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::Ordering::Acquire;
 
 use heap::Lane;
@@ -15,7 +14,7 @@ use pm::{Bad, LineSet, Memory, Off, Range, View};
 use crate::Result;
 use crate::array::{Array, Shape};
 use crate::bytes::{Bytes, add_sized};
-use crate::dictionary_index::DictionaryIndex;
+use crate::dictionary_index::{self, DictionaryIndex};
 use crate::error::ColumnError;
 use crate::ids::Ids;
 use crate::latch::{Latch, Waiting};
@@ -35,7 +34,7 @@ pub(crate) struct Dictionary<M> {
     pub(crate) values: Array<u64>,
     pub(crate) ids: Ids,
     pub(crate) bytes: Bytes,
-    pub(crate) index: Latch<DictionaryIndex>,
+    pub(crate) index: Latch<DictionaryIndex<M>>,
 }
 
 /// An id that a row may be given, when what `lines` has got is durable.
@@ -47,10 +46,11 @@ pub(crate) struct Found {
 }
 
 impl<M: Memory> Dictionary<M> {
-    /// The dictionary whose arrays' headers are at `at`.
+    /// The dictionary whose arrays' headers are at `at`, and the head of its index, if that lies in persistent
+    /// memory, at `head`.
     pub(crate) fn open(
         memory: &M,
-        at: u64,
+        (at, head): (u64, Option<u64>),
         kind: Kind,
         shape: Shape,
         reserve: u32,
@@ -60,7 +60,11 @@ impl<M: Memory> Dictionary<M> {
         let words = Array::new(at + ARRAY_BYTES, shape);
         let ids = Ids::open(memory, values.reserved_at(), 1, reserve, waiting)?;
         let of_bytes = Ids::open(memory, words.reserved_at(), 0, reserve, waiting)?;
-        let index = Latch::new(DictionaryIndex::new(ids.opened), waiting);
+        let index = match head {
+            None => DictionaryIndex::ordinary(ids.opened),
+            Some(head) => DictionaryIndex::durable(memory, head),
+        };
+        let index = Latch::new(index, waiting);
         let bytes = Bytes { words, ids: of_bytes };
         Ok(Self { memory: memory.clone(), kind, values, ids, bytes, index })
     }
@@ -157,7 +161,7 @@ impl<M: Memory> Dictionary<M> {
         match value {
             Value::Null => 0,
             Value::Word(word) => word,
-            Value::Bytes(bytes) => BuildHasherDefault::<DefaultHasher>::new().hash_one(bytes),
+            Value::Bytes(bytes) => dictionary_index::hash(bytes),
         }
     }
 
@@ -219,8 +223,10 @@ impl<M: Memory> Dictionary<M> {
             drop(index);
             return self.found(id, lines);
         }
-        let found = self.add(value, lane, lines)?;
-        index.add(Self::hash(value), found.id);
+        let id = self.take(lane)?;
+        index.announce(Self::hash(value), id, lane, |other| self.is_whole(other))?;
+        let found = self.store(id, value, lane, lines)?;
+        index.add(Self::hash(value), id);
         if !found.fresh {
             index.set_durable(found.id);
         }
@@ -236,14 +242,26 @@ impl<M: Memory> Dictionary<M> {
         Ok(Found { id, fresh })
     }
 
+    /// An id that nobody has, with room for its element.
     #[track_caller]
-    fn add(&self, value: Value<'_>, lane: &Latch<Lane<M>>, lines: &mut LineSet) -> Result<Found> {
+    fn take(&self, lane: &Latch<Lane<M>>) -> Result<u32> {
         let bytes = self.element_bytes();
         let grow = |segment| add_sized(&mut lane.write(), &self.values, segment, bytes);
         if self.ids.next() >= u64::from(NULL) {
             return Err(ColumnError::Unfit { what: "one more value in a column" });
         }
-        let id = self.ids.take(&self.memory, self.values.shape, 1, grow)? as u32;
+        Ok(self.ids.take(&self.memory, self.values.shape, 1, grow)? as u32)
+    }
+
+    /// Stores the value of an id.
+    #[track_caller]
+    fn store(
+        &self,
+        id: u32,
+        value: Value<'_>,
+        lane: &Latch<Lane<M>>,
+        lines: &mut LineSet,
+    ) -> Result<Found> {
         let at = self.element(id)?;
         let fresh = match value {
             Value::Bytes(bytes) if self.bytes.is_short(bytes.len()) => {
@@ -265,7 +283,7 @@ impl<M: Memory> Dictionary<M> {
             Value::Null => unreachable!("NULL has its id"),
         };
         if fresh {
-            lines.add(Range::new(at.get(), bytes));
+            lines.add(Range::new(at.get(), self.element_bytes()));
         }
         Ok(Found { id, fresh })
     }

@@ -1,25 +1,77 @@
 //! The index of a dictionary: from a value's hash to its id. It lies in ordinary memory, and is built
-//! again after opening, from the newest id down.
+//! again after opening, from the newest id down; or it lies in persistent memory, and is there.
 //!
 //! Values that share a hash have the numbers behind it. Nothing is ever taken out.
+//!
+//! In persistent memory an id is in the index, durably, before its value is stored: a value that is there can be
+//! found. A crash, or a full memory, may leave an id without a value, which nobody else gets; the next value with
+//! that place has it instead.
 
 use std::collections::HashMap;
 
-use crate::Result;
+use heap::Lane;
+use pm::{LineSet, Memory};
 
-#[derive(Debug, Default)]
-pub(crate) struct DictionaryIndex {
-    ids: HashMap<u64, u32>,
+use crate::Result;
+use crate::latch::Latch;
+use crate::skip_list::SkipList;
+
+#[derive(Debug)]
+enum Ids<M> {
+    Ordinary(HashMap<u64, u32>),
+    Durable(M, SkipList<M>),
+}
+
+#[derive(Debug)]
+pub(crate) struct DictionaryIndex<M> {
+    ids: Ids<M>,
     /// The ids from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
     /// Bits of the ids whose values are known to be durable.
     durable: Vec<u64>,
 }
 
-impl DictionaryIndex {
-    /// An index of nothing yet, of a dictionary that had `opened` ids.
-    pub(crate) fn new(opened: u64) -> Self {
-        Self { ids: HashMap::new(), unbuilt: opened.max(1), durable: Vec::new() }
+/// The hash of bytes: as long as the format is the same one, since it lies in persistent memory. FNV-1a of 64 bits,
+/// mixed.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl<M: Memory> DictionaryIndex<M> {
+    /// An index in ordinary memory, of nothing yet, of a dictionary that had `opened` ids.
+    pub(crate) fn ordinary(opened: u64) -> Self {
+        let ids = Ids::Ordinary(HashMap::new());
+        Self { ids, unbuilt: opened.max(1), durable: Vec::new() }
+    }
+
+    /// The index in persistent memory whose head is at `head`.
+    pub(crate) fn durable(memory: &M, head: u64) -> Self {
+        let list = SkipList::new(memory, head);
+        Self { ids: Ids::Durable(memory.clone(), list), unbuilt: 1, durable: Vec::new() }
+    }
+
+    /// The list, if the index lies in persistent memory.
+    pub(crate) fn list(&self) -> Option<&SkipList<M>> {
+        match &self.ids {
+            Ids::Ordinary(_) => None,
+            Ids::Durable(_, list) => Some(list),
+        }
+    }
+
+    /// The id at a place.
+    fn get(&self, place: u64) -> Result<Option<u32>> {
+        match &self.ids {
+            Ids::Ordinary(ids) => Ok(ids.get(&place).copied()),
+            Ids::Durable(_, list) => {
+                let node = list.find(&place.to_be_bytes())?;
+                // One that is none has no value.
+                node.map(|node| Ok(u32::try_from(list.row(node)?).unwrap_or(0))).transpose()
+            }
+        }
     }
 
     /// The id with this hash whose value is the one that is sought.
@@ -29,27 +81,65 @@ impl DictionaryIndex {
         mut is_it: impl FnMut(u32) -> Result<bool>,
     ) -> Result<Option<u32>> {
         let mut place = hash;
-        while let Some(id) = self.ids.get(&place) {
-            if is_it(*id)? {
-                return Ok(Some(*id));
+        while let Some(id) = self.get(place)? {
+            if is_it(id)? {
+                return Ok(Some(id));
             }
             place = place.wrapping_add(1);
         }
         Ok(None)
     }
 
-    /// Adds an id whose value is not in it.
-    pub(crate) fn add(&mut self, hash: u64, id: u32) {
-        let mut place = hash;
-        while self.ids.contains_key(&place) {
+    /// Adds an id, whose value is about to be stored and has no other one, to an index in persistent memory,
+    /// durably. `has_value` says of another id whether it has a value.
+    #[track_caller]
+    pub(crate) fn announce(
+        &mut self,
+        hash: u64,
+        id: u32,
+        lane: &Latch<Lane<M>>,
+        has_value: impl Fn(u32) -> Result<bool>,
+    ) -> Result<()> {
+        let Ids::Durable(memory, list) = &self.ids else { return Ok(()) };
+        let (mut place, mut lines) = (hash, LineSet::new());
+        while let Some(node) = list.find(&place.to_be_bytes())? {
+            let other = u32::try_from(list.row(node)?).unwrap_or(0);
+            if other == 0 || !has_value(other)? {
+                list.store_row(node, id.into(), &mut lines);
+                lines.flush(memory);
+                memory.fence();
+                return Ok(());
+            }
             place = place.wrapping_add(1);
         }
-        self.ids.insert(place, id);
+        let mut lane = lane.write();
+        let node = list.prepare(&place.to_be_bytes(), &mut lane, &mut lines)?;
+        list.store_row(node, id.into(), &mut lines);
+        if let Err(error) = list.link(node, &mut lane) {
+            lane.mini_cancel();
+            return Err(error);
+        }
+        lane.mini_commit(&mut lines);
+        lane.fence_flushed();
+        Ok(())
     }
 
-    /// The number of values in it.
+    /// Adds an id, whose value is stored, to an index in ordinary memory.
+    pub(crate) fn add(&mut self, hash: u64, id: u32) {
+        let Ids::Ordinary(ids) = &mut self.ids else { return };
+        let mut place = hash;
+        while ids.contains_key(&place) {
+            place = place.wrapping_add(1);
+        }
+        ids.insert(place, id);
+    }
+
+    /// The number of values in it, if it lies in ordinary memory.
     pub(crate) fn len(&self) -> usize {
-        self.ids.len()
+        match &self.ids {
+            Ids::Ordinary(ids) => ids.len(),
+            Ids::Durable(..) => 0,
+        }
     }
 
     pub(crate) fn is_durable(&self, id: u32) -> bool {
@@ -63,5 +153,16 @@ impl DictionaryIndex {
             self.durable.resize(word + 1, 0);
         }
         self.durable[word] |= 1 << (id % 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash;
+
+    #[test]
+    fn hashes_stay_as_they_are() {
+        assert_eq!(hash(b""), 0x8570_e254_d5cb_36d5);
+        assert_eq!(hash(b"perdura"), 0x4b6c_8507_aa1c_919a);
     }
 }

@@ -187,7 +187,7 @@ pub struct Options {
     /// `most_rows`.
     pub reserve: u32,
     /// The share of indexes, by their number, that lie in persistent memory, in per cent: the first ones, in the
-    /// order of tables. The others lie in ordinary memory, and are built again after opening.
+    /// order of tables, and of each table those of keys before those of dictionaries. The others lie in ordinary memory, and are built again after opening.
     pub durable_percent: u32,
 }
 

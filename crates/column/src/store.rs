@@ -136,7 +136,9 @@ impl<M: Memory> Store<M> {
         words[..8].copy_from_slice(&fixed);
         let slots = zeroed(&mut lane, u64::from(options.slots) * SLOT_BYTES)?;
         words[SLOTS_AT as usize / 8] = slots;
-        let counts: Vec<usize> = (0..tables.len()).map(|table| keys.count(table)).collect();
+        let columns = tables.iter().map(|kinds| kinds.len());
+        let counts: Vec<usize> =
+            columns.enumerate().map(|(table, columns)| keys.count(table) + columns).collect();
         let placed = Self::placed(&options, &counts);
         for (number, kinds) in tables.iter().enumerate() {
             let (columns, is_durable) = (kinds.len() as u64, &placed[number]);

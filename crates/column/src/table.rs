@@ -59,21 +59,24 @@ impl<M: Memory> Table<M> {
         let shape = Shape::of(options);
         let rows = Array::new(at + rows_at(many), shape);
         let ids = Ids::open(memory, rows.reserved_at(), 1, options.reserve, waiting)?;
+        let indexes_of = keys.count(number);
+        let structures = indexes_of + many as usize;
+        let places = match options.durable_percent {
+            0 => vec![0; structures],
+            _ => load_heads(memory, at, many, structures)?,
+        };
         let mut columns = Vec::with_capacity(many as usize);
         for column in 0..many {
             let kind = Kind::of(memory.read(Off::new(at + KINDS_AT + column))?, at)?;
-            let place = at + values_at(many, column);
+            let head = places[indexes_of + column as usize];
+            let place = (at + values_at(many, column), (head != 0).then_some(at + head));
             columns.push(Dictionary::open(memory, place, kind, shape, options.reserve, waiting)?);
         }
-        let places = match options.durable_percent {
-            0 => vec![0; keys.count(number)],
-            _ => load_heads(memory, at, many, keys.count(number))?,
-        };
         let index = |head: &u64| match head {
             0 => KeyIndex::ordinary(ids.opened),
             head => KeyIndex::durable(SkipList::new(memory, at + head)),
         };
-        let indexes: Vec<_> = places.iter().map(index).collect();
+        let indexes: Vec<_> = places[..indexes_of].iter().map(index).collect();
         // Where the first index has to be built, that looks at all rows.
         let unswept = if indexes[0].is_durable() { ids.opened.max(1) } else { 1 };
         let indexes = indexes.into_iter().map(|index| Latch::new(index, waiting)).collect();
@@ -363,7 +366,8 @@ impl<M: Memory> Table<M> {
     }
 }
 
-/// The place in the table at `at` of the head of each of its `many` indexes, or zero.
+/// The place in the table at `at` of the head of each of its `many` indexes, those of keys and then those of the
+/// columns' dictionaries, or zero.
 fn load_heads<M: Memory>(memory: &M, at: u64, columns: u64, many: usize) -> Result<Vec<u64>> {
     let damaged = Bad::Damaged { what: "placement of a table's indexes", at };
     let start = at + table_bytes(columns);

@@ -270,7 +270,7 @@ fn survives_power_cuts(options: Options, seed: u64, many: u64, bound: u64) -> u6
 #[test]
 fn statements_and_commits_survive_power_cuts_at_every_fence() {
     assert!(survives_power_cuts(small(), 1, 16, 16) > 1000);
-    assert!(survives_power_cuts(durable(), 1, 16, 16) > 1000);
+    assert!(survives_power_cuts(durable(), 1, 16, 8) > 1000);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn survives_kill(
 #[test]
 fn a_power_cut_after_a_kill_loses_nothing() {
     assert_eq!(survives_kills(small(), 3, 6, 7, Trace::clone), None);
-    assert_eq!(survives_kills(durable(), 3, 6, 7, Trace::clone), None);
+    assert_eq!(survives_kills(durable(), 3, 6, 17, Trace::clone), None);
 }
 
 /// A fence behind a mini-transaction of the heap is for whoever changes one of its words next in
@@ -414,7 +414,10 @@ fn fails_without_one(options: Options, seed: u64, files: &str) {
         options.durable_percent == 0
             || files.split(' ').any(|file| place.contains(&format!(" {file}.rs")))
     };
-    let has_reason = |place: &str, line: &str| has_reason(place, line) || !is_of(place);
+    // The next fences of the collection, behind what leaves the indexes, cover that of what was left over.
+    let is_covered = |line: &str| options.durable_percent > 0 && line == "self.0.settle_lags();";
+    let has_reason =
+        |place: &str, line: &str| has_reason(place, line) || !is_of(place) || is_covered(line);
     let sites = noticed_sites(&mixed.trace, 6, has_reason, |image, noted| {
         verdict(from_image(image, LIMIT)?, &mixed.acknowledged, noted).map(drop)
     });
