@@ -253,3 +253,65 @@ print(ctypes.CDLL(None).sqlite3_open(b'db', ctypes.byref(connection)), connectio
         assert_eq!(printed(&ran, "there is no SQLite"), "1 None\n");
     }
 }
+
+/// A SQLite that is too old for the extension, as far as it is called, and a program that opens a database with it.
+const OLD: &str = r#"
+#include <string.h>
+typedef struct { int version, file_bytes, longest_path; void *next; const char *name; } vfs;
+static vfs own = {3, 8, 512, 0, "unix"};
+static int (*extension)(void *, char **, void **);
+static int refused;
+static int number(void) { return 3033000; }
+const char *sqlite3_libversion(void) { return "3.33.0"; }
+vfs *sqlite3_vfs_find(const char *name) { return !name || !strcmp(name, "unix") ? &own : 0; }
+int sqlite3_vfs_register(vfs *which, int is_default) { (void)which, (void)is_default; return 1; }
+int sqlite3_auto_extension(int (*which)(void *, char **, void **)) { extension = which; return 0; }
+int sqlite3_cancel_auto_extension(int (*which)(void *, char **, void **)) {
+    int known = extension == which;
+    if (known) extension = 0;
+    return known;
+}
+int sqlite3_close(void *connection) { return connection ? 0 : 21; }
+int sqlite3_open_v2(const char *name, void **connection, int flags, const char *vfs_name) {
+    static void *routines[300];
+    (void)name, (void)flags, (void)vfs_name;
+    routines[67] = (void *)number;
+    *connection = &own;
+    if (extension && extension(*connection, 0, routines)) { refused++; return 1; }
+    return 0;
+}
+int counted(void) { return refused; }
+"#;
+const CALLER: &str = r#"
+#include <stdio.h>
+int sqlite3_open_v2(const char *, void **, int, const char *);
+int counted(void);
+int main(void) {
+    void *connection = 0;
+    int first = sqlite3_open_v2("db", &connection, 6, 0), second = sqlite3_open_v2("db", &connection, 6, 0);
+    printf("%d %d %d %d\n", first, second, connection != 0, counted());
+    return 0;
+}
+"#;
+
+#[test]
+fn a_sqlite_that_is_too_old_goes_on_without_and_that_is_told_once() {
+    if !is_here("cc") {
+        return;
+    }
+    let directory = folder();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("old.c"), OLD).expect("written");
+    std::fs::write(at("caller.c"), CALLER).expect("written");
+    let compile = |arguments: &[&str]| {
+        let mut compiler = Command::new("cc");
+        compiler.current_dir(directory.path()).args(["-Wall", "-Wextra", "-Werror"]);
+        assert!(compiler.args(arguments).status().expect("runs").success());
+    };
+    compile(&["-shared", "-fPIC", "-o", "libold.so", "old.c"]);
+    compile(&["-o", "caller", "caller.c", "-L.", "-lold", "-Wl,-rpath,$ORIGIN"]);
+    let caller = at("caller");
+    let ran = preloaded(caller.to_str().expect("text")).output().expect("runs");
+    // Each of the two tries was refused by the extension, and the call went on.
+    assert_eq!(printed(&ran, "SQLite 3.33.0 does not take the extension"), "0 0 1 2\n");
+}
