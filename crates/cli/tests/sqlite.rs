@@ -53,7 +53,7 @@ fn each_mode_operation_and_order_is_a_run_with_the_documented_keys() {
     assert_eq!(found.len(), 4 * 3 * 2);
     for cell in found.chunks(4) {
         let names: Vec<&Value> = cell.iter().map(|run| &run["engine"]).collect();
-        assert_eq!(names, ["fash1", "fash", "full", "stock-wal", "stock-journal"]);
+        assert_eq!(names, ["fash1", "fash", "fast", "full", "stock-wal", "stock-journal"]);
         for run in cell {
             assert_eq!(keys(run), KEYS.into_iter().collect());
             assert_eq!(run["workload"], "sqlite");
@@ -68,7 +68,8 @@ fn each_mode_operation_and_order_is_a_run_with_the_documented_keys() {
             assert_eq!(run["user_bytes"], rows * 108);
             assert_eq!(run["throughput_spread"]["n"], 2);
             assert_eq!(run["baseline"], "stock-wal");
-            let ours = ["fash1", "fash", "full"].contains(&run["engine"].as_str().expect("a name"));
+            let ours = ["fash1", "fash", "fast", "full"]
+                .contains(&run["engine"].as_str().expect("a name"));
             assert_eq!(run["modelled"], ours);
             assert_eq!(run["domain"], if ours { "adr" } else { "process" });
             assert_eq!(run["vfs_commits"], if ours { 50.into() } else { Value::Null });

@@ -23,7 +23,8 @@
 //! *A part of a transaction over several databases* is made durable by 2 and put in place later, or never
 //! (`store::prepared`).
 //!
-//! In the mode `fash` it is as in P3, a fence a step (`store::ordered`).
+//! In the mode `fash` it is as in P3, a fence a step (`store::ordered`); in the mode `fast` the header of a page that
+//! changes alone may be stored in place (`store::in_place`).
 //!
 //! *A transaction after which pages have another size*, or none, goes by bytes: all pages are taken home first.
 
@@ -77,6 +78,8 @@ pub struct Store<M> {
     pub(super) prepared: Option<Prepared>,
     /// The commit whose lines are in `stored` and `unflushed`, and may not be durable.
     pub(super) last: u64,
+    /// The last commit that this connection has durably settled.
+    pub(super) known_settled: u64,
     /// Its slot counts, and it goes by pages; or by bytes.
     pub(super) last_by_pages: Option<bool>,
     pub(super) stored: Lines,
@@ -163,6 +166,7 @@ impl<M: Memory> Store<M> {
             stage: Stage::default(),
             prepared: None,
             last: 0,
+            known_settled: 0,
             last_by_pages: None,
             stored: Lines::default(),
             unflushed: Unflushed::new(),
@@ -273,11 +277,12 @@ impl<M: Memory> Store<M> {
                 return Ok(());
             }
             Work::Pages(plan) => match self.mode {
-                Mode::Fash => self.order_pages(size, &plan)?,
+                Mode::Fast if plan.in_place.is_some() => self.commit_in_place(&plan)?,
+                Mode::Fash | Mode::Fast => self.order_pages(size, &plan)?,
                 Mode::Fash1 | Mode::Full => self.log_pages(size, &plan, false)?,
             },
             Work::Bytes(frames, counters) => match self.mode {
-                Mode::Fash => self.order_bytes(size, &frames, &counters)?,
+                Mode::Fash | Mode::Fast => self.order_bytes(size, &frames, &counters)?,
                 Mode::Fash1 | Mode::Full => self.log_bytes(size, &frames, &counters)?,
             },
         }
@@ -523,7 +528,7 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.side.set_settled(self.last, &mut lines.side);
         self.fence(&mut lines);
-        self.last_by_pages = None;
+        (self.known_settled, self.last_by_pages) = (self.last, None);
         self.healthy()
     }
 

@@ -73,14 +73,24 @@ impl<M: Memory> Store<M> {
         let mut check = 0;
         for (part, image) in plan.parts.iter().zip(&plan.images) {
             for run in &part.direct {
-                let bytes = run.of(image);
-                check = crc32c::crc32c_append(check, bytes);
-                self.data.copy(place_of(part.frame, self.page_bytes()) + run.at as u64, bytes);
-                flushed.extend(lines_of(part.frame, *run));
-                self.stats.direct += bytes.len() as u64;
+                check = crc32c::crc32c_append(check, run.of(image));
+                self.put_run(part.frame, *run, image, flushed);
             }
         }
         check
+    }
+
+    /// Stores a run where nothing is.
+    pub(super) fn put_run(
+        &mut self,
+        frame: u32,
+        run: Span,
+        image: &[u8],
+        flushed: &mut BTreeSet<FrameLine>,
+    ) {
+        self.data.copy(place_of(frame, self.page_bytes()) + run.at as u64, run.of(image));
+        flushed.extend(lines_of(frame, run));
+        self.stats.direct += run.bytes as u64;
     }
 
     /// The parts that are logged: those of the plan, with what is carried on of the commit before. What is

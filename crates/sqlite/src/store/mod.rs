@@ -21,6 +21,7 @@ pub mod connection;
 pub mod error;
 mod frames;
 mod home;
+mod in_place;
 mod layout;
 pub mod locks;
 mod log;

@@ -9,21 +9,30 @@ pub enum Mode {
     Fash1,
     /// The same runs, in the order of P3 3.3: logged, marked, put in place, each with a fence.
     Fash,
+    /// As `fash`; but where one word of a page's header says all, or one line does and the processor stores it whole,
+    /// that is stored in place, with two fences (P3 3.2).
+    Fast,
     /// All of it, with one fence.
     Full,
 }
 
 impl Mode {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Fash1, Self::Fash, Self::Full];
+    pub const ALL: [Self; 4] = [Self::Fash1, Self::Fash, Self::Fast, Self::Full];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fash1 => "fash1",
             Self::Fash => "fash",
+            Self::Fast => "fast",
             Self::Full => "full",
         }
+    }
+
+    /// Returns whether what it logs becomes durable in the order of P3 3.3.
+    pub const fn is_ordered(self) -> bool {
+        matches!(self, Self::Fash | Self::Fast)
     }
 
     /// The mode of a name.

@@ -15,11 +15,13 @@ use crate::store::matching::{Touched, assign};
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::parse::{PAGES_MAX, Page, Shape};
-use crate::store::place::{Frame, Placed, exact, place_fresh, place_over};
-use crate::store::plan::{Plan, place_of};
+use crate::store::place::{Frame, Placed, exact, place_apart, place_fresh, place_over};
+use crate::store::plan::{Form, Plan, place_of};
 use crate::store::record::Part;
-use crate::store::span::Span;
+use crate::store::span::{LINE_BYTES, Span};
 
+/// The bytes that one store changes.
+const WORD_BYTES: usize = 8;
 /// In a commit of more pages none takes another frame: most of it is new, or all of it is rewritten.
 const MOVERS_MAX: usize = 256;
 
@@ -54,11 +56,24 @@ impl<M: Memory> Store<M> {
             Vec::new()
         };
         let takes = if movers { takes(&written, &parsed) } else { (0..written.len()).collect() };
+        // In place at most one page is committed. Page 1's header begins in the middle of a word.
+        let alone = match &written[..] {
+            [page] => self.mode() == Mode::Fast && page.page > 1 && size == self.size,
+            _ => false,
+        };
         for (at, (now, taken)) in written.iter().zip(takes).enumerate() {
             let from = &written[taken];
             let placed = if self.mode() == Mode::Full {
                 plan.exact += 1;
                 whole(now)
+            } else if alone && let (Some(old), Some(new)) = (&parsed[at].old, &parsed[at].new) {
+                plan.placed += 1;
+                let mut placed = place_apart(old, new, self.erases);
+                plan.in_place = self.form(&placed);
+                if plan.in_place.is_none() {
+                    placed.share_lines();
+                }
+                placed
             } else if movers {
                 self.placed(
                     now,
@@ -81,6 +96,16 @@ impl<M: Memory> Store<M> {
             }
         }
         Ok(plan)
+    }
+
+    /// The form in which the header of a page can be stored in place, if nothing else is to be stored behind the commit.
+    fn form(&self, placed: &Placed) -> Option<Form> {
+        let within = |bytes: usize| placed.logged.iter().all(|run| run.end() <= bytes);
+        match placed.erased.is_empty() {
+            true if within(WORD_BYTES) => Some(Form::Word),
+            true if within(LINE_BYTES) && self.data.memory().has_store_line() => Some(Form::Line),
+            _ => None,
+        }
     }
 
     /// The pages that are other ones than in their frames.

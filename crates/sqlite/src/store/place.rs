@@ -61,6 +61,18 @@ pub struct Placed {
     pub erased: Vec<Span>,
 }
 
+impl Placed {
+    /// Logs what of a line would be stored before the commit, if the line is stored behind it anyway: else it would be
+    /// flushed twice.
+    pub fn share_lines(&mut self) {
+        let mut skipped = Bytes::none(self.image.len());
+        for span in &self.erased {
+            skipped.add(*span);
+        }
+        share_lines(&mut self.direct, &mut self.logged, &skipped);
+    }
+}
+
 /// Lays `new` out for a frame. With `erase` no byte that nothing means is left other than zero, as
 /// SQLite's `secure_delete` wants it.
 pub fn place(new: &Page, frame: Frame, erase: bool) -> Placed {
@@ -100,6 +112,13 @@ pub fn exact(image: &[u8], frame: Frame) -> Placed {
 
 /// Lays `new` out over a page of a b-tree that its frame holds, as [`place`] does.
 pub fn place_over(old: &Page, new: &Page, erase: bool) -> Placed {
+    let mut placed = place_apart(old, new, erase);
+    placed.share_lines();
+    placed
+}
+
+/// The same, where all that may be is stored before the commit, also in lines that are stored behind it, too.
+pub fn place_apart(old: &Page, new: &Page, erase: bool) -> Placed {
     let live_before = old.live();
     let places = Places::find(old, new, &live_before).filter(|places| fits(new, places));
     let places = places.unwrap_or_else(|| as_given(new));
@@ -113,7 +132,7 @@ pub fn place_over(old: &Page, new: &Page, erase: bool) -> Placed {
     for span in &erased {
         skipped.add(*span);
     }
-    let (direct, logged) = changes(old.image(), &image, &means_nothing, &skipped, &live);
+    let (direct, logged) = split(old.image(), &image, &means_nothing, &skipped, &live);
     Placed { image, direct, logged, erased }
 }
 
@@ -394,6 +413,19 @@ fn changes(
     skipped: &Bytes,
     live: &Bytes,
 ) -> (Vec<Span>, Vec<Span>) {
+    let (mut direct, mut logged) = split(before, after, means_nothing, skipped, live);
+    share_lines(&mut direct, &mut logged, skipped);
+    (direct, logged)
+}
+
+/// The same, where each byte that may be is stored before the commit.
+fn split(
+    before: &[u8],
+    after: &[u8],
+    means_nothing: &Bytes,
+    skipped: &Bytes,
+    live: &Bytes,
+) -> (Vec<Span>, Vec<Span>) {
     let (mut direct, mut logged) = (Vec::new(), Vec::new());
     for at in differences(before, after) {
         if !skipped.has(at) {
@@ -407,8 +439,6 @@ fn changes(
             means_nothing.holes(between).is_empty() && live.holes(between).is_empty();
         becomes_live && !skipped.has_any(between)
     });
-    share_lines(&mut direct, &mut logged);
-    join(&mut logged, |between| !skipped.has_any(between));
     (direct, logged)
 }
 
@@ -451,8 +481,8 @@ fn join(runs: &mut Vec<Span>, may_store: impl Fn(Span) -> bool) {
 }
 
 /// Logs what of a line would be stored before the commit, if the line is stored behind it anyway:
-/// else it would be flushed twice.
-fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>) {
+/// else it would be flushed twice. Joins logged runs, but for bytes of `skipped`.
+fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>, skipped: &Bytes) {
     let behind: Vec<usize> =
         logged.iter().flat_map(|run| parts(*run)).map(|part| part.at / LINE_BYTES).collect();
     let mut kept = Vec::with_capacity(direct.len());
@@ -466,6 +496,7 @@ fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>) {
     join(direct, |between| between.bytes == 0);
     logged.extend(moved);
     logged.sort_unstable();
+    join(logged, |between| !skipped.has_any(between));
 }
 
 /// The longest runs of bytes in a set.

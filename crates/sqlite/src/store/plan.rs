@@ -19,6 +19,17 @@ pub(crate) struct Plan {
     pub(crate) placed: u64,
     /// Pages that are logged as SQLite wrote them.
     pub(crate) exact: u64,
+    /// The one page's header can be stored in place.
+    pub(crate) in_place: Option<Form>,
+}
+
+/// The form in which a header is stored in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Its first word is all that changes.
+    Word,
+    /// Its first line is, and the processor stores that whole.
+    Line,
 }
 
 /// The outcome of a transaction's changes.

@@ -78,6 +78,7 @@ impl<M: Memory> Store<M> {
         let last = last.max(given_up);
         self.side.set_settled(last, &mut lines.side);
         self.fence(&mut lines);
+        self.known_settled = last;
         if self.side.prepared()? > 0 {
             // The next commit may have the number of one that was to be prepared.
             self.side.clear_prepared(&mut lines.side);

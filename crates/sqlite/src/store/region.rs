@@ -83,6 +83,13 @@ impl<M: Memory> Region<M> {
         self.memory.copy(Off::new(self.base + at), bytes);
     }
 
+    /// Stores the whole line that begins at `at`: the next fence makes it durable. Only where the memory
+    /// [has that](pm::Memory::has_store_line).
+    #[track_caller]
+    pub fn store_line(&self, at: u64, bytes: &[u8; pm::LINE_BYTES as usize]) {
+        self.memory.store_line(pm::Line::of(self.base + at), bytes);
+    }
+
     /// Flushes all that may be used now.
     #[track_caller]
     pub fn flush_all(&self) {

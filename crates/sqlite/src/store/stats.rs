@@ -29,6 +29,8 @@ pub struct Stats {
     pub home: u64,
     /// Commits that recoveries stored again.
     pub replayed: u64,
+    /// Commits that stored a page's header in place.
+    pub in_place: u64,
 }
 
 impl Stats {
@@ -48,6 +50,7 @@ impl Stats {
             ("moved", self.moved),
             ("home", self.home),
             ("replayed", self.replayed),
+            ("in_place", self.in_place),
         ];
         let all: Vec<String> =
             counts.iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();

@@ -55,3 +55,11 @@ fn an_insert_in_the_order_of_the_paper_takes_three_fences() {
     println!("random: {lines} hundredths of a line");
     assert!(lines <= 1700 && fences == 300, "random: {lines} hundredths of a line, {fences}");
 }
+
+#[test]
+fn an_insert_behind_all_others_is_committed_in_place_with_two_fences() {
+    let (lines, fences) = cost(Mode::Fast, |_, number| number);
+    println!("ascending: {lines} hundredths of a line, {fences} of a fence");
+    // Behind a page that was filled goes a new one, by the log.
+    assert!(lines <= 450 && (200..=206).contains(&fences), "ascending: {lines}, {fences}");
+}
