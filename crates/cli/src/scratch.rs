@@ -65,28 +65,33 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Makes a directory below `parent`, or on the best medium that has room for so many bytes.
+    /// Makes a directory below `parent`, or on the best medium that has room for as many bytes as
+    /// `takes` says of it.
     ///
     /// # Errors
     /// The directory cannot be made or looked at, or nowhere is so much room.
-    pub(crate) fn with_room(parent: Option<&Path>, bytes: u64) -> Result<Self, Failure> {
+    pub(crate) fn with_room(
+        parent: Option<&Path>,
+        takes: impl Fn(&Medium) -> u64,
+    ) -> Result<Self, Failure> {
         let mut parents = match parent {
             Some(parent) => vec![parent.to_owned()],
             None => vec![best_directory(), std::env::temp_dir()],
         };
         parents.dedup();
-        let mut free = Vec::new();
+        let (mut free, mut least) = (Vec::new(), u64::MAX);
         for parent in parents {
             let scratch = Self::new(Some(&parent), false)?;
-            let here = scratch.free()?;
+            let (here, bytes) = (scratch.free()?, takes(scratch.medium()));
             if bytes <= here {
                 return Ok(scratch);
             }
+            least = least.min(bytes);
             free.push(format!("{} in {}", units::bytes(here), parent.display()));
         }
         Err(Failure::Failed(format!(
             "this takes about {}, and free are {}; choose another directory with --path",
-            units::bytes(bytes),
+            units::bytes(least),
             free.join(" and "),
         )))
     }

@@ -4,15 +4,19 @@
 //!    is persistent memory) and one in `process`, and SQLite and LMDB get a database each. All are
 //!    loaded and run YCSB, balanced, low skew, with durable commits; three rounds that go around
 //!    the stores, of which the median counts.
-//! 2. Flushes and fences are counted in a pass of their own: a timed run counts nothing.
+//! 2. Flushes and fences, on a disk syncs and bytes, are counted in a pass of their own: a timed run
+//!    counts nothing.
 //! 3. A child process on another pool, in `process`, or on another database of a peer, is killed
 //!    with SIGKILL in the middle; a fresh process reopens it and verifies every acknowledged
 //!    transaction.
+//!
+//! On a disk only the engines whose data or log are files take part, in `disk` alone, with fewer
+//! transactions: each waits for the disk.
 
 use std::sync::Arc;
 
 use peers::PeerKind;
-use perdura::{Domain, EngineKind};
+use perdura::{Domain, EngineKind, Medium};
 use workloads::ycsb::{Mix, Skew, Spec, Workload};
 use workloads::{Commit, Measurement};
 
@@ -33,8 +37,56 @@ use crate::units::grouped;
 
 /// Timed runs of each pool.
 const ROUNDS: usize = 3;
-/// The domains in which engines are measured: the counted one first.
-const DOMAINS: [Domain; 2] = [Domain::Adr, Domain::Process];
+/// The stores that take part in a tour, and how much they do.
+struct Plan {
+    engines: &'static [EngineKind],
+    /// The domains in which engines are measured: the counted one first, and that of the kills last.
+    domains: &'static [Domain],
+    /// The engine that is compared with peers, the default of the medium.
+    compared: EngineKind,
+    /// Transactions of a run, if no number is given.
+    transactions: u64,
+    /// The two counts of a transaction that are shown, with their names.
+    counts: [(&'static str, fn(&PerTxn) -> Option<f64>); 2],
+}
+
+/// In memory, persistent or not.
+const IN_MEMORY: Plan = Plan {
+    engines: &EngineKind::ALL,
+    domains: &[Domain::Adr, Domain::Process],
+    compared: EngineKind::NvmInp,
+    transactions: 100_000,
+    counts: [("flushes", |it| it.flushed_lines), ("fences", |it| it.fences)],
+};
+/// On a disk.
+const ON_A_DISK: Plan = Plan {
+    engines: &[EngineKind::Inp, EngineKind::Cow, EngineKind::Log, EngineKind::NvDisk],
+    domains: &[Domain::Disk],
+    compared: EngineKind::NvDisk,
+    transactions: 1_000,
+    counts: [("syncs", |it| it.syncs), ("file bytes", |it| it.file_bytes)],
+};
+
+impl Plan {
+    /// The plan for a medium.
+    const fn on(medium: &Medium) -> &'static Self {
+        match medium.natural {
+            Domain::Disk => &ON_A_DISK,
+            Domain::Process | Domain::Adr | Domain::Eadr => &IN_MEMORY,
+        }
+    }
+
+    /// The domain of the databases that are killed.
+    fn killed(&self) -> Domain {
+        *self.domains.last().expect("a plan has a domain")
+    }
+
+    /// Pools that are there at a time: those that are measured, and one that is killed.
+    const fn pools(&self) -> u64 {
+        (self.engines.len() * self.domains.len() + PEERS.len() + 1) as u64
+    }
+}
+
 /// The databases beside them.
 const PEERS: [PeerKind; 2] = [PeerKind::Sqlite, PeerKind::Lmdb];
 /// The commands to go on with, and their purposes.
@@ -53,8 +105,6 @@ const NEXT: [(&str, &str); 3] = [
     ),
 ];
 
-/// Pools that are there at a time: those that are measured, and one that is killed.
-const POOLS: u64 = (EngineKind::ALL.len() * DOMAINS.len() + PEERS.len() + 1) as u64;
 /// Bytes that a pool takes for a tuple, with its index and files. Measured were 1,570 on average,
 /// with what the transactions of a tour as it is had added.
 const TUPLE_BYTES: u64 = 1_600;
@@ -87,27 +137,33 @@ impl Row {
 /// # Errors
 /// An engine failed, or [`Failure::Found`] if it lost anything.
 pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
-    let spec = Spec {
+    let spec = |plan: &Plan| Spec {
         tuples: args.tuples,
-        transactions: args.txns,
+        transactions: args.txns.unwrap_or(plan.transactions),
         mix: Mix::Balanced,
         skew: Skew::Low,
         ..Spec::default()
     };
+    let scratch = Scratch::with_room(args.path.as_deref(), |medium| {
+        let plan = Plan::on(medium);
+        let spec = spec(plan);
+        let grown = spec.transactions.saturating_mul(TRANSACTION_BYTES);
+        let pool = spec.tuples.saturating_mul(TUPLE_BYTES).saturating_add(grown);
+        pool.saturating_mul(plan.pools())
+    })?;
+    let plan = Plan::on(scratch.medium());
+    let spec = spec(plan);
     spec.validate()?;
-    let grown = spec.transactions.saturating_mul(TRANSACTION_BYTES);
-    let pool_bytes = spec.tuples.saturating_mul(TUPLE_BYTES).saturating_add(grown);
-    let scratch = Scratch::with_room(args.path.as_deref(), pool_bytes.saturating_mul(POOLS))?;
     let host = Host::new(scratch.medium());
     let mut bar = Bar::new();
-    let measured = measure(&spec, &scratch, &mut bar)?;
+    let measured = measure(plan, &spec, &scratch, &mut bar)?;
     let job = Job::Ycsb(spec.clone());
     let mut rows = Vec::new();
     for Measured { contestant, throughput, per_txn } in measured {
         let directory = scratch.directory(&format!("{contestant}.killed"))?;
         let kill = Kill {
             contestant,
-            domain: contestant.engine().map(|_| Domain::Process),
+            domain: contestant.engine().map(|_| plan.killed()),
             run: run_options(1, Commit::Durable),
             tree_node_bytes: None,
             background: perdura::Background::Inline,
@@ -118,7 +174,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
         scratch.discard(&directory);
     }
     drop(bar);
-    Failure::or_verdict(print(&people(&host, &spec, &rows)), || {
+    Failure::or_verdict(print(&people(plan, &host, &spec, &rows)), || {
         for row in rows.iter().filter(|row| row.is_broken()) {
             say(format_args!(
                 "perdura: {} did not hold what it had acknowledged; please report it",
@@ -137,10 +193,16 @@ struct Measured {
 }
 
 /// Measures engines in each domain, and peers; counts what a transaction costs.
-fn measure(spec: &Spec, scratch: &Scratch, bar: &mut Bar) -> Result<Vec<Measured>, Failure> {
+fn measure(
+    plan: &Plan,
+    spec: &Spec,
+    scratch: &Scratch,
+    bar: &mut Bar,
+) -> Result<Vec<Measured>, Failure> {
     let workload = Arc::new(Workload::generate(spec)?);
-    let engine = |kind| DOMAINS.map(|domain| (Contestant::Engine(kind), Some(domain)));
-    let engines = EngineKind::ALL.into_iter().flat_map(engine);
+    let engines = plan.engines.iter().flat_map(|&kind| {
+        plan.domains.iter().map(move |&domain| (Contestant::Engine(kind), Some(domain)))
+    });
     let peers = PEERS.map(|kind| (Contestant::Peer(kind), None));
     let mut racers = Vec::new();
     for (number, (contestant, domain)) in engines.chain(peers).enumerate() {
@@ -189,13 +251,13 @@ fn promises(rows: &[Row]) -> Vec<Promise> {
     promises
 }
 
-fn people(host: &Host, spec: &Spec, rows: &[Row]) -> String {
+fn people(plan: &Plan, host: &Host, spec: &Spec, rows: &[Row]) -> String {
     let promises = promises(rows);
     let (counted, others) = promises.split_first().expect("every engine has a promise");
     let rate = |promise: &Promise| format!("txn/s {}", promise.text());
     let head: Vec<String> = ["store".into(), rate(counted)]
         .into_iter()
-        .chain(["flushes", "fences"].map(String::from))
+        .chain(plan.counts.map(|(name, _)| name.to_owned()))
         .chain(others.iter().map(rate))
         .chain(["reopen ms", "lost"].map(String::from))
         .collect();
@@ -204,7 +266,7 @@ fn people(host: &Host, spec: &Spec, rows: &[Row]) -> String {
         .iter()
         .map(|row| {
             let mut cells = vec![row.contestant.to_string(), rate(row, counted)];
-            cells.extend([fine(row.per_txn.flushed_lines), fine(row.per_txn.fences)]);
+            cells.extend(plan.counts.map(|(_, count)| fine(count(&row.per_txn))));
             cells.extend(others.iter().map(|promise| rate(row, promise)));
             cells.push(format!("{:.3}", row.kill.found.first_commit_ms));
             let (lost, all) = (row.kill.found.lost, row.kill.acknowledged);
@@ -220,8 +282,8 @@ fn people(host: &Host, spec: &Spec, rows: &[Row]) -> String {
     );
     text += &table(&head, &cells, 1);
     text.push('\n');
-    text += &comparison(rows);
-    text += &legend(&promises);
+    text += &comparison(plan, rows);
+    text += &legend(plan, &promises);
     text += "\nNext:\n";
     for (command, purpose) in NEXT {
         text += &format!("  {command}\n      {purpose}\n");
@@ -229,9 +291,10 @@ fn people(host: &Host, spec: &Spec, rows: &[Row]) -> String {
     text
 }
 
-/// Returns how much NVM-InP does of what each peer does that promises as much; nothing if none does.
-fn comparison(rows: &[Row]) -> String {
-    let ours = rows.iter().find(|row| row.contestant == Contestant::Engine(EngineKind::NvmInp));
+/// Returns how much the default engine does of what each peer does that promises as much; nothing if
+/// none does.
+fn comparison(plan: &Plan, rows: &[Row]) -> String {
+    let ours = rows.iter().find(|row| row.contestant == Contestant::Engine(plan.compared));
     let times = |row: &Row| {
         let name = row.contestant.peer()?;
         let (promise, theirs) = row.throughput.first()?;
@@ -241,12 +304,12 @@ fn comparison(rows: &[Row]) -> String {
     let all: Vec<String> = rows.iter().filter_map(times).collect();
     match all.is_empty() {
         true => String::new(),
-        false => format!("Transactions of nvm-inp, equally durable: {}.\n", all.join(", ")),
+        false => format!("Transactions of {}, equally durable: {}.\n", plan.compared, all.join(", ")),
     }
 }
 
 /// Returns what the columns mean, and what was not shown.
-fn legend(promises: &[Promise]) -> String {
+fn legend(plan: &Plan, promises: &[Promise]) -> String {
     let mut text = String::new();
     for promise in promises {
         text += &match (promise.domain, promise.modelled) {
@@ -263,10 +326,14 @@ fn legend(promises: &[Promise]) -> String {
         text.push('\n');
     }
     if let Some(counted) = promises.first() {
-        text += &format!("flushes, fences: of a transaction in {}.\n", counted.text());
+        let [(one, _), (other, _)] = plan.counts;
+        text += &format!("{one}, {other}: of a transaction in {}.\n", counted.text());
     }
     text += "sqlite, lmdb: at their durable settings (docs/peers.md). They ask the kernel to sync, which costs nothing where the medium is memory.\n";
-    text += "reopen: from the open call of a fresh process to its first durable commit, after SIGKILL in the middle of a run (engines: in `process`).\n";
+    text += &format!(
+        "reopen: from the open call of a fresh process to its first durable commit, after SIGKILL in the middle of a run (engines: in `{}`).\n",
+        plan.killed()
+    );
     text += "lost: of the acknowledged transactions those that were not there after that kill. This is process evidence: the kernel keeps the pages of a killed process, so a kill shows nothing about flushes, and power loss was not tried.\n";
     text
 }

@@ -579,6 +579,25 @@ fn the_tour_shows_every_engine_beside_peers_and_what_was_not_shown() {
     assert_eq!((commands.count(), next.lines().count()), (3, 6), "{next}");
 }
 
+/// Engines that keep nothing in files would only show what a disk is not for.
+#[test]
+fn the_tour_on_a_disk_shows_the_engines_for_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let probe = std::fs::File::create(directory.path().join("probe")).expect("a file");
+    let medium = perdura::medium_of(&probe).expect("a medium");
+    let path = directory.path().to_str().expect("text");
+    let ran = run(&["tour", "--path", path, "--tuples", "100", "--txns", "20"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let shown = |name| ran.out.lines().any(|line| line.split_whitespace().next() == Some(name));
+    let on_a_disk = medium.natural == perdura::Domain::Disk;
+    assert!(shown("nv-disk") && shown("inp") && shown("sqlite"), "{}", ran.out);
+    assert_eq!(shown("nvm-inp"), !on_a_disk, "{}", ran.out);
+    assert_eq!(ran.out.contains("syncs, file bytes: of a transaction in disk"), on_a_disk);
+    let default = if on_a_disk { "nv-disk" } else { "nvm-inp" };
+    let compared = format!("Transactions of {default}, equally durable: ");
+    assert!(ran.out.contains(&compared) || !on_a_disk, "{}", ran.out);
+}
+
 /// It says so before it begins, and where it looked.
 #[test]
 fn a_tour_that_fits_nowhere_is_refused() {

@@ -170,8 +170,8 @@ pub(crate) struct CreateArgs {
 pub(crate) struct NewDatabase {
     /// The engine: inp, cow, log, nvm-inp, nvm-cow, nvm-log, nv-disk, nv-logging-foi, nv-logging-foc,
     /// fast, fash, nvwal, journal, wal, sofort; or paged, which is nv-disk on a disk and nv-logging-foc on
-    /// any other medium [default: that of the backup, if there is one; else inp on a disk, nvm-inp on any
-    /// other medium].
+    /// any other medium [default: that of the backup, if there is one; else nv-disk on a disk, nvm-inp on
+    /// any other medium].
     #[arg(long, value_parser = EngineChoice::from_str)]
     pub(crate) engine: Option<EngineChoice>,
     /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr, disk

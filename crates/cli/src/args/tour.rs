@@ -12,6 +12,8 @@ of YCSB, half of them updates, each durable by itself, on one thread: three time
 Flushes and fences are counted apart. Then a process with another database of each is killed with SIGKILL in the \
 middle of its work, and a fresh process looks for every acknowledged transaction. Nothing is left behind.
 
+On a disk the engines are those whose data or log are files, in the domain disk, a run has 1,000 transactions, and syncs and written bytes are counted.
+
 Exit code 1: a store failed, or lost what it had acknowledged.
 
 Example:
@@ -27,7 +29,7 @@ pub(crate) struct TourArgs {
     /// Tuples in each pool.
     #[arg(long, hide = true, default_value = "50k", value_parser = parse_positive)]
     pub(crate) tuples: u64,
-    /// Transactions of each run.
-    #[arg(long, hide = true, default_value = "100k", value_parser = parse_positive)]
-    pub(crate) txns: u64,
+    /// Transactions of each run [default: 100,000, on a disk 1,000].
+    #[arg(long, hide = true, value_parser = parse_positive)]
+    pub(crate) txns: Option<u64>,
 }

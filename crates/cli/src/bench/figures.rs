@@ -104,8 +104,10 @@ pub(crate) struct PerTxn {
     bytes_persisted: Option<f64>,
     /// Records that were appended to a log, wherever that lies.
     pub(crate) bytes_logged: Option<f64>,
-    file_bytes: Option<f64>,
-    syncs: Option<f64>,
+    /// Bytes that were written to files.
+    pub(crate) file_bytes: Option<f64>,
+    /// Syncs of files.
+    pub(crate) syncs: Option<f64>,
 }
 
 impl PerTxn {

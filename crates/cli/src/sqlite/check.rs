@@ -130,7 +130,7 @@ impl Checked {
 
     /// Recovers a copy.
     fn recover(&mut self, look: &Look) -> Result<(), Failure> {
-        let scratch = Scratch::with_room(None, look.bytes + look.side_bytes.unwrap_or(0))?;
+        let scratch = Scratch::with_room(None, |_| look.bytes + look.side_bytes.unwrap_or(0))?;
         let copy = timed("copying", || copy(look, scratch.path()))?;
         // Somebody who has come meanwhile may have changed it under the copy.
         if Look::at(&look.path)?.is_open {
