@@ -304,7 +304,9 @@ fn comparison(plan: &Plan, rows: &[Row]) -> String {
     let all: Vec<String> = rows.iter().filter_map(times).collect();
     match all.is_empty() {
         true => String::new(),
-        false => format!("Transactions of {}, equally durable: {}.\n", plan.compared, all.join(", ")),
+        false => {
+            format!("Transactions of {}, equally durable: {}.\n", plan.compared, all.join(", "))
+        }
     }
 }
 
