@@ -201,7 +201,7 @@ impl Options {
     /// # let directory = tempfile::tempdir().unwrap();
     /// # let path = directory.path().join("accounts");
     /// # let schema = Schema::new().table(TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]));
-    /// let db = Database::create(&path, &Options::new(), &schema)?;
+    /// let db = Database::create(&path, &schema, &Options::new())?;
     /// let on_a_disk = db.pool_info().medium.natural == Domain::Disk;
     /// let default = if on_a_disk { EngineKind::NvDisk } else { EngineKind::NvmInp };
     /// assert_eq!(db.engine(), default);
