@@ -37,6 +37,9 @@ use crate::units::grouped;
 
 /// Timed runs of each pool.
 const ROUNDS: usize = 3;
+/// A count of a transaction: its name, and where it stands.
+type Count = (&'static str, fn(&PerTxn) -> Option<f64>);
+
 /// The stores that take part in a tour, and how much they do.
 struct Plan {
     engines: &'static [EngineKind],
@@ -47,7 +50,7 @@ struct Plan {
     /// Transactions of a run, if no number is given.
     transactions: u64,
     /// The two counts of a transaction that are shown, with their names.
-    counts: [(&'static str, fn(&PerTxn) -> Option<f64>); 2],
+    counts: [Count; 2],
 }
 
 /// In memory, persistent or not.
