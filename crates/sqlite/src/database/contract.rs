@@ -164,6 +164,8 @@ pub trait Names: Send + Sync + Debug {
     /// # Errors
     /// No room, or the kernel refuses: the journal may not name it.
     fn name(&self, super_journal: &[u8]) -> Result<(), Failure>;
+    /// The journal has ended, and names none any more.
+    fn forget(&self);
 }
 
 /// How a main database is to be opened.

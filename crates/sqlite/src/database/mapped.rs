@@ -235,26 +235,24 @@ impl Mapped {
         if !self.store.has_changes() {
             return Ok(());
         }
-        if decide(name)? == Verdict::Apply {
-            return Err(Failure::Io("the super-journal of the transaction is no file".into()));
-        }
         self.stub.name(name)?;
         self.look_before_a_commit()?;
         Ok(self.store.prepare_for(name)?)
     }
 
     /// Ends a transaction that is one with those of other databases, if there is one: what is prepared counts if the
-    /// super-journal is gone.
-    fn resolve(&mut self) -> Result<(), Failure> {
+    /// super-journal is gone. Returns which it was.
+    fn resolve(&mut self) -> Result<Option<Verdict>, Failure> {
         self.store.healthy()?;
         self.with = None;
-        if let Some(name) = self.store.prepared_for() {
-            match decide(name)? {
-                Verdict::Apply => self.store.apply()?,
-                Verdict::Discard => self.store.give_up()?,
-            }
+        let verdict = self.store.prepared_for().map(decide).transpose()?;
+        match verdict {
+            Some(Verdict::Apply) => self.store.apply()?,
+            Some(Verdict::Discard) => self.store.give_up()?,
+            None => {}
         }
-        self.stub.remove()
+        self.stub.remove()?;
+        Ok(verdict)
     }
 
     /// Returns whether there is something to resolve.
@@ -301,6 +299,8 @@ impl Mapped {
         if !self.look()? {
             self.recover()?;
         }
+        // Of one who died before anything was prepared.
+        self.remove_stub()?;
         if self.store.is_marked() {
             self.side.see()?;
             self.store.bring_home()?;
@@ -384,11 +384,18 @@ impl MainFile for Mapped {
             return self.prepare(name);
         }
         if !self.is_with_others() {
+            // One that could not be removed when its transaction ended: the last close tries again.
+            let _ = self.stub.remove();
             return self.commit_here();
         }
-        self.resolve()?;
+        let touched = self.store.is_touched();
+        let applied = self.resolve()? == Some(Verdict::Apply);
         // It was rolled back to what is committed.
         self.store.discard();
+        // Where SQLite finds no super-journal it rolls nothing back.
+        if applied && touched {
+            return Err(Failure::Io("a transaction over several databases has not ended".into()));
+        }
         Ok(())
     }
 

@@ -23,6 +23,8 @@ use crate::store::verdict::Verdict;
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// Bytes behind the name: how long it is, a checksum, and the magic.
 const BEHIND: usize = 16;
+/// The least bytes of a journal of SQLite's that is not empty.
+const JOURNAL_BYTES_MIN: u64 = 512;
 /// The zeros that a stub begins with.
 const ZEROS: usize = 4;
 /// The most bytes of a name that is looked for.
@@ -61,6 +63,12 @@ fn name_of_stub(ends: &FileEnds) -> Option<&[u8]> {
     let name = name_at_end(&ends.last)?;
     let is_stub = ends.first == Some(0) && ends.bytes == (ZEROS + name.len() + BEHIND) as u64;
     is_stub.then_some(name)
+}
+
+/// Returns whether a file is a stub, or the beginning of one. A journal of SQLite's that is as short has nothing in it.
+fn is_begun(ends: &FileEnds) -> bool {
+    let is_short = ends.first.is_none_or(|first| first == 0) && ends.bytes < JOURNAL_BYTES_MIN;
+    is_short || name_of_stub(ends).is_some()
 }
 
 fn path_of(name: &[u8]) -> &Path {
@@ -113,9 +121,9 @@ impl Stub {
         Ok(self.file.ends(NAME_MAX + BEHIND)?)
     }
 
-    /// Returns whether there is one, whoever has made it.
+    /// Returns whether there is one, whole or not, whoever has made it.
     pub(crate) fn is_there(&self) -> bool {
-        self.ends().is_ok_and(|ends| ends.as_ref().and_then(name_of_stub).is_some())
+        self.ends().is_ok_and(|ends| ends.is_some_and(|ends| is_begun(&ends)))
     }
 
     /// The transaction has ended: removes what this connection has made.
@@ -131,16 +139,16 @@ impl Stub {
         Ok(())
     }
 
-    /// Removes one that somebody has left, and with it the super-journal, if that is there and no other journal names
+    /// Removes one that somebody has left, or begun, and with it the super-journal, if that is there and no other journal names
     /// it.
     ///
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn remove_any(&self) -> std::result::Result<(), Failure> {
-        let Some(ends) = self.ends()? else { return Ok(()) };
-        let Some(name) = name_of_stub(&ends) else { return Ok(()) };
+        let Some(ends) = self.ends()?.filter(is_begun) else { return Ok(()) };
         self.file.remove()?;
         self.made.store(false, Ordering::Relaxed);
+        let Some(name) = name_of_stub(&ends) else { return Ok(()) };
         let file = self.data.beside(path_of(name));
         let Some(found) = file.ends(SUPER_MAX)?.filter(|found| found.bytes <= SUPER_MAX as u64)
         else {
@@ -163,6 +171,10 @@ impl Names for Stub {
         if super_journal.len() > NAME_MAX {
             return Err(StoreError::LongName(super_journal.len()).into());
         }
+        if decide(super_journal)? == Verdict::Apply {
+            // Its VFS has files that are none here.
+            return Err(Failure::Io("the super-journal of a transaction is no file".into()));
+        }
         if let Some(ends) = self.ends()? {
             if name_at_end(&ends.last) == Some(super_journal) {
                 // That of a VFS above has the journal itself.
@@ -181,6 +193,10 @@ impl Names for Stub {
         self.file.put(&stub_of(super_journal), self.data.mode()?)?;
         self.named.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn forget(&self) {
+        self.named.store(false, Ordering::Relaxed);
     }
 }
 

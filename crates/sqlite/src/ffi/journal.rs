@@ -21,6 +21,15 @@ struct State {
     names: Option<Arc<dyn Names>>,
 }
 
+impl State {
+    /// It has ended.
+    fn end(&self) {
+        if let Some(names) = &self.names {
+            names.forget();
+        }
+    }
+}
+
 static METHODS: IoMethods = IoMethods {
     version: 1,
     close: Some(close),
@@ -67,7 +76,7 @@ unsafe fn with(file: *mut File, work: impl FnOnce(&mut Vec<u8>) -> c_int) -> c_i
 unsafe extern "C" fn close(file: *mut File) -> c_int {
     guarded(code::IOERR, || {
         // SAFETY: SQLite closes what it has opened, once.
-        drop(unsafe { Box::from_raw((*file.cast::<Open>()).state) });
+        unsafe { Box::from_raw((*file.cast::<Open>()).state) }.end();
         code::OK
     })
 }
@@ -118,8 +127,12 @@ unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at:
 unsafe extern "C" fn truncate(file: *mut File, to: i64) -> c_int {
     // SAFETY: SQLite calls with a journal of ours.
     unsafe {
-        with(file, |bytes| {
-            bytes.truncate(to.max(0) as usize);
+        guarded(code::IOERR, || {
+            let state = &mut *(*file.cast::<Open>()).state;
+            state.bytes.truncate(to.max(0) as usize);
+            if state.bytes.is_empty() {
+                state.end();
+            }
             code::OK
         })
     }

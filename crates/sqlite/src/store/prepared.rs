@@ -119,7 +119,7 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
             self.healthy()?;
             self.side.applied(number);
-            (self.last, self.last_by_pages) = (number, None);
+            (self.last, self.known_settled, self.last_by_pages) = (number, number, None);
             (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
         }
         self.side.begin(self.last);

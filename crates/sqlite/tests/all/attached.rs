@@ -1,11 +1,16 @@
 //! Transactions over several databases that are attached to one connection.
 
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
+use perdura_sqlite::database::{How, Level, MainFile as _, Mapped, name_at_end};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::{open, stats};
+use crate::registered::{in_forked_child, open, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
+use crate::traced::{End, kill_at_call};
 
 const ONE: &str = "one";
 
@@ -198,5 +203,424 @@ fn a_part_that_is_cut_behind_its_commit_and_one_that_fits_into_no_slot_count() {
     drop(connection);
     for path in &paths {
         assert_eq!(rows(&stock(path)).len(), 20);
+    }
+}
+
+/// A database of ours whose part of a transaction, a second row, is prepared; nobody has it open.
+fn prepared(directory: &Path, name: &str, super_journal: &Path) -> PathBuf {
+    preparing(directory, name, super_journal).0
+}
+
+/// The same, still open.
+fn preparing(directory: &Path, name: &str, super_journal: &Path) -> (PathBuf, Mapped) {
+    let path = directory.join(name);
+    let connection = open(&path).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(1, 'x')",
+        )
+        .unwrap();
+    connection.close().unwrap();
+    let copy = directory.join("copy");
+    std::fs::copy(&path, &copy).unwrap();
+    Connection::open(&copy).unwrap().execute_batch("INSERT INTO t VALUES(2, 'y')").unwrap();
+    let journals = [journal_of(&path).as_os_str().as_bytes(), b"\0"].concat();
+    let mut file =
+        std::fs::OpenOptions::new().append(true).create(true).open(super_journal).unwrap();
+    file.write_all(&journals).unwrap();
+    let mut mapped = Mapped::open(&path, &How::default()).unwrap().unwrap();
+    for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
+        mapped.lock(level).unwrap();
+    }
+    mapped.write(0, &std::fs::read(&copy).unwrap()).unwrap();
+    mapped.commit(Some(super_journal.as_os_str().as_bytes())).unwrap();
+    std::fs::remove_file(copy).unwrap();
+    (path, mapped)
+}
+
+fn refused_by_stock(path: &Path) {
+    for sql in ["SELECT * FROM t", "DELETE FROM t"] {
+        let error = Connection::open(path).unwrap().execute_batch(sql).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase));
+    }
+}
+
+#[test]
+fn a_part_that_is_prepared_counts_once_the_super_journal_is_gone() {
+    for gone in [false, true] {
+        let folder = folder();
+        let super_journal = folder.path().join("one-mj012345678");
+        let paths = ["one", "two"].map(|name| prepared(folder.path(), name, &super_journal));
+        let files = litter(folder.path());
+        assert_eq!(files.len(), 3, "{files:?}");
+        paths.iter().for_each(|path| refused_by_stock(path));
+        // A database of stock SQLite that rolls back leaves the super-journal to those that are prepared.
+        let theirs = hot(folder.path(), &super_journal, &paths);
+        assert_eq!(rows(&Connection::open(theirs).unwrap()).len(), 1);
+        assert_eq!(litter(folder.path()).len(), 3);
+        if gone {
+            std::fs::remove_file(&super_journal).unwrap();
+        }
+        for (path, left) in paths.iter().zip([2, 0]) {
+            let connection = open(path).unwrap();
+            let found = rows(&connection).len();
+            assert_eq!(found, if gone { 2 } else { 1 });
+            assert_eq!(litter(folder.path()).len(), if gone { left / 2 } else { left });
+            // The next one has the number that was prepared, or that behind it.
+            connection.execute_batch("INSERT INTO t VALUES(3, 'z')").unwrap();
+            drop(connection);
+            assert_eq!(rows(&stock(path)).len(), found + 1);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+}
+
+/// A database of stock SQLite with a hot journal that names a super-journal, which names it, too.
+fn hot(directory: &Path, super_journal: &Path, others: &[PathBuf]) -> PathBuf {
+    let (live, path) = (directory.join("live"), directory.join("theirs"));
+    let connection = Connection::open(&live).unwrap();
+    connection.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'x')").unwrap();
+    connection
+        .execute_batch("PRAGMA cache_size = 1; BEGIN; INSERT INTO t SELECT 2, hex(zeroblob(9000))")
+        .unwrap();
+    std::fs::copy(&live, &path).unwrap();
+    let mut journal = std::fs::read(journal_of(&live)).unwrap();
+    // Spilled pages have a header that counts them.
+    assert_eq!(&journal[..4], &[0xd9, 0xd5, 0x05, 0xf9]);
+    let stub = std::fs::read(journal_of(&others[0])).unwrap();
+    journal.extend(&stub);
+    std::fs::write(journal_of(&path), journal).unwrap();
+    drop(connection);
+    std::fs::remove_file(live).unwrap();
+    let mut file = std::fs::OpenOptions::new().append(true).open(super_journal).unwrap();
+    file.write_all(&[journal_of(&path).as_os_str().as_bytes(), b"\0"].concat()).unwrap();
+    path
+}
+
+#[test]
+fn others_wait_for_the_end_of_a_transaction_and_decide_if_its_process_dies() {
+    let folder = folder();
+    for dies in [false, true] {
+        let super_journal = folder.path().join("one-mj012345678");
+        let name = format!("dies-{dies}");
+        let (path, mut mapped) = preparing(folder.path(), &name, &super_journal);
+        let other = open(&path).unwrap();
+        other.busy_timeout(std::time::Duration::ZERO).unwrap();
+        for sql in ["SELECT * FROM t", "BEGIN IMMEDIATE", "PRAGMA integrity_check"] {
+            let error = other.execute_batch(sql).unwrap_err();
+            assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+        }
+        // As long as the super-journal is there nothing counts.
+        assert!(mapped.end().is_err());
+        mapped.sync().unwrap();
+        if dies {
+            drop(mapped);
+        } else {
+            std::fs::remove_file(&super_journal).unwrap();
+            mapped.end().unwrap();
+            mapped.unlock(Level::None).unwrap();
+            Box::new(mapped).close().unwrap();
+        }
+        assert_eq!(rows(&other).len(), if dies { 1 } else { 2 });
+        assert_eq!(stats(&other, "recoveries"), u64::from(dies));
+        assert_eq!(litter(folder.path()), Vec::<String>::new());
+        other.execute_batch("INSERT INTO t VALUES(3, 'z')").unwrap();
+        drop(other);
+        stock(&path);
+    }
+}
+
+#[test]
+fn a_forked_child_decides_nothing_about_its_parents_part() {
+    let folder = folder();
+    let path = folder.path().join("db");
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "attached::forker", "--ignored", "--test-threads=1"])
+        .env("PERDURA_TEST_PATH", &path)
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    assert_eq!(rows(&stock(&path)).len(), 2);
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn forker() {
+    let Ok(path) = std::env::var("PERDURA_TEST_PATH") else { return };
+    let path = Path::new(&path);
+    let super_journal = path.with_file_name("db-mj012345678");
+    let (_, mut mapped) = preparing(path.parent().unwrap(), "db", &super_journal);
+    let files = litter(path.parent().unwrap());
+    for kind in 0..5 {
+        let mut held = Some(mapped);
+        assert!(in_forked_child(|| {
+            let mut mapped = held.take().unwrap();
+            match kind {
+                0 => mapped.commit(None).is_err(),
+                1 => mapped.unlock(Level::None).is_ok(),
+                2 => mapped.end().is_err(),
+                3 => mapped.commit(Some(super_journal.as_os_str().as_bytes())).is_err(),
+                _ => Box::new(mapped).close().is_err(),
+            }
+        }));
+        mapped = held.take().unwrap();
+        assert_eq!(litter(path.parent().unwrap()), files, "{kind}");
+    }
+    std::fs::remove_file(&super_journal).unwrap();
+    mapped.end().unwrap();
+    mapped.unlock(Level::None).unwrap();
+    Box::new(mapped).close().unwrap();
+}
+
+#[test]
+fn a_stub_beside_a_database_whose_side_file_is_missing_stays() {
+    let folder = folder();
+    let super_journal = folder.path().join("one-mj012345678");
+    let path = prepared(folder.path(), "one", &super_journal);
+    let away = folder.path().join("away");
+    std::fs::rename(side_of(&path), &away).unwrap();
+    let error = open(&path).and_then(|one| one.execute_batch("SELECT * FROM t")).unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen));
+    assert_eq!(litter(folder.path()).len(), 2);
+    std::fs::rename(&away, side_of(&path)).unwrap();
+    assert_eq!(rows(&open(&path).unwrap()).len(), 1);
+    assert_eq!(litter(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_name_that_is_damaged_is_refused_and_nothing_is_changed() {
+    let folder = folder();
+    let super_journal = folder.path().join("one-mj012345678");
+    let path = prepared(folder.path(), "one", &super_journal);
+    let (data, side) = (std::fs::read(&path).unwrap(), std::fs::read(side_of(&path)).unwrap());
+    let bytes = super_journal.as_os_str().len();
+    for at in (104..112).chain(128..136 + bytes) {
+        let mut damaged = side.clone();
+        damaged[at] ^= 1;
+        std::fs::write(side_of(&path), damaged).unwrap();
+        let refused = Mapped::open(&path, &How::default()).unwrap_err();
+        assert!(matches!(refused, perdura_sqlite::database::Failure::CannotOpen(_)), "{at}");
+    }
+    assert_eq!((std::fs::read(&path).unwrap(), litter(folder.path()).len()), (data, 2));
+}
+
+#[test]
+fn a_stub_that_a_kill_has_left_before_its_part_was_prepared_is_removed() {
+    let folder = folder();
+    let super_journal = folder.path().join("one-mj012345678");
+    let path = prepared(folder.path(), "one", &super_journal);
+    let stub = std::fs::read(journal_of(&path)).unwrap();
+    drop(open(&path).unwrap());
+    // A plain one, one of ours, and one that stock SQLite is writing.
+    for (mode, left) in [("plain", 0), ("live", 1), ("stock", 2)] {
+        std::fs::write(&super_journal, [journal_of(&path).as_os_str().as_bytes(), b"\0"].concat())
+            .unwrap();
+        std::fs::write(journal_of(&path), &stub).unwrap();
+        let others = match mode {
+            "live" => {
+                // Another one has it open: it is not looked for.
+                std::fs::remove_file(journal_of(&path)).unwrap();
+                let live = open(&path).unwrap();
+                live.execute_batch("INSERT INTO t VALUES(9, 'live')").unwrap();
+                std::fs::write(journal_of(&path), &stub).unwrap();
+                Some(live)
+            }
+            "stock" => {
+                let writes = Connection::open(&path).unwrap();
+                writes.execute_batch("PRAGMA journal_mode = MEMORY; BEGIN IMMEDIATE").unwrap();
+                Some(writes)
+            }
+            _ => None,
+        };
+        let connection = open(&path).unwrap();
+        let _ = connection.execute_batch("SELECT * FROM t");
+        let there = litter(folder.path()).len();
+        assert_eq!(there, if mode == "plain" { 0 } else { 2 }, "{mode}: {left}");
+        drop(others);
+        drop(connection);
+        assert_eq!(litter(folder.path()), Vec::<String>::new(), "{mode}: the last one removes it");
+    }
+}
+
+const PATHS: &str = "PERDURA_TEST_PATHS";
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn committer() {
+    let Ok(paths) = std::env::var(PATHS) else { return };
+    let (one, two) = paths.split_once(':').unwrap();
+    let (two, vfs) = two.split_once(':').unwrap();
+    let connection = open(Path::new(one)).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
+    attach(&connection, Path::new(two), "two", vfs);
+    let key = std::env::var("PERDURA_TEST_KEY").unwrap();
+    let both = insert(&["main", "two"], key.parse().unwrap()).replace("COMMIT", "");
+    connection.execute_batch(&both).unwrap();
+    let thread = std::fs::read_link("/proc/thread-self").unwrap();
+    println!("=ready {}", thread.file_name().unwrap().to_str().unwrap());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let committed = connection.execute_batch("COMMIT");
+    println!("=told {}", if committed.is_ok() { "it" } else { "an error" });
+    if std::env::var("PERDURA_TEST_GOES_ON").is_ok() {
+        // What was wrong has gone: each alone, and closed.
+        let key = 1_000_000 + key.parse::<i64>().unwrap();
+        for name in ["main", "two"] {
+            let one = format!("INSERT INTO {name}.t VALUES({key}, 'alone')");
+            println!("=then {}", connection.execute_batch(&one).is_ok());
+        }
+        drop(connection);
+    }
+    // Else without closing anything.
+    std::process::exit(0);
+}
+
+/// A process that commits this key to two databases when it is told to, and the number of its thread.
+fn start(paths: &[PathBuf; 2], vfs: &str, key: usize, goes_on: bool) -> (Child, i32) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "attached::committer", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(PATHS, format!("{}:{}:{vfs}", paths[0].display(), paths[1].display()))
+        .env("PERDURA_TEST_KEY", key.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    if goes_on {
+        command.env("PERDURA_TEST_GOES_ON", "1");
+    }
+    let mut child = command.spawn().unwrap();
+    // Byte by byte: what follows is read later.
+    let mut told = Vec::new();
+    let out = child.stdout.as_mut().unwrap();
+    while !told.ends_with(b"\n") || !told.windows(7).any(|part| part == b"=ready ") {
+        let mut byte = [0];
+        out.read_exact(&mut byte).expect("it is ready");
+        told.extend(byte);
+    }
+    let told = String::from_utf8(told).unwrap();
+    let thread = told.split("=ready ").nth(1).unwrap().trim().parse().unwrap();
+    (child, thread)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_call_that_fails_in_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
+    let folder = folder();
+    let paths = ["one", "two"].map(|name| folder.path().join(name));
+    for path in &paths {
+        let create = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
+        open(path).unwrap().execute_batch(create).unwrap();
+    }
+    let (mut committed, mut refused) = (0, 0);
+    for number in 1.. {
+        let (mut child, thread) = start(&paths, "perdura", number, true);
+        let mut stdin = child.stdin.take().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let go = || stdin.write_all(b"\n").unwrap();
+        let failed = crate::traced::fail_at_call(&mut child, thread, number, go);
+        let mut told = String::new();
+        out.read_to_string(&mut told).unwrap();
+        let [has, other, alone, both_alone] = {
+            let found = paths.each_ref().map(|path| {
+                let one = open(path).unwrap();
+                check(&one);
+                let keys = keys(&one, "main");
+                [number, 1_000_000 + number].map(|key| keys.contains(&(key as i64)))
+            });
+            [found[0][0], found[1][0], found[0][1], found[1][1]]
+        };
+        assert_eq!(has, other, "call {number}: {told}");
+        assert!(has || !told.contains("=told it"), "call {number}: what was told is there");
+        let then = told.matches("=then true").count();
+        assert!(usize::from(alone) + usize::from(both_alone) >= then, "call {number}: {told}");
+        paths.iter().for_each(|path| drop(stock(path)));
+        for name in litter(folder.path()) {
+            assert!(name.contains("-mj"), "call {number}: {name}");
+            std::fs::remove_file(folder.path().join(name)).unwrap();
+        }
+        let count = if has { &mut committed } else { &mut refused };
+        *count += 1;
+        if !failed {
+            break;
+        }
+    }
+    println!("{committed} with the transaction, {refused} without it");
+    assert!(committed > 5 && refused > 10, "{committed}, {refused}");
+}
+
+/// Kills a process at each of its calls to the kernel while it commits to two databases, the second one by `vfs`. If
+/// there are `live` connections, those go on; else the next ones. Returns how many had the transaction, and how many
+/// had not.
+fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
+    let folder = folder();
+    let paths = ["one", "two"].map(|name| folder.path().join(name));
+    let connect = |number: usize| match (number, vfs) {
+        (1, "unix") => Connection::open(&paths[1]).unwrap(),
+        _ => open(&paths[number]).unwrap(),
+    };
+    for number in 0..2 {
+        let create = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
+        connect(number).execute_batch(create).unwrap();
+    }
+    let mut found = [0, 0];
+    for number in 1.. {
+        let lives = live.then(|| {
+            [0, 1].map(|number| {
+                let one = connect(number);
+                check(&one);
+                one
+            })
+        });
+        let (mut child, thread) = start(&paths, vfs, number, false);
+        let mut stdin = child.stdin.take().unwrap();
+        let end = kill_at_call(&mut child, thread, number, || stdin.write_all(b"\n").unwrap());
+        let left = litter(folder.path());
+        let journals = paths.iter().map(|path| std::fs::read(journal_of(path)).unwrap_or_default());
+        let named = journals.filter(|journal| name_at_end(journal).is_some()).count() > 0;
+        if !live && std::fs::read(&paths[0]).unwrap()[19] == 80 {
+            refused_by_stock(&paths[0]);
+            assert_eq!(litter(folder.path()), left, "stock SQLite removes nothing");
+        }
+        let first = number % 2;
+        let has = |number: usize, key: usize| {
+            let one;
+            let connection = match &lives {
+                Some(lives) => &lives[number],
+                None => {
+                    one = connect(number);
+                    &one
+                }
+            };
+            check(connection);
+            keys(connection, "main").contains(&(key as i64))
+        };
+        let both = [first, 1 - first].map(|one| has(one, number));
+        assert_eq!(both[0], both[1], "call {number} of {vfs}, {live}: {left:?}");
+        assert!(both[0] || end == End::Killed, "what was told is there");
+        drop(lives);
+        let litter = litter(folder.path());
+        // SQLite leaves a super-journal that no journal names yet.
+        // And it leaves a journal of its own that it has not synced, whatever that names.
+        let unsynced = vfs == "unix" && litter.iter().any(|name| name == "two-journal");
+        let may_be = |name: &String| {
+            name.contains("-mj") && (!named || unsynced) || unsynced && name == "two-journal"
+        };
+        let is_left = litter.iter().all(may_be);
+        assert!(litter.is_empty() || is_left, "call {number}: {litter:?}, {left:?}");
+        litter.iter().for_each(|name| std::fs::remove_file(folder.path().join(name)).unwrap());
+        found[usize::from(both[0])] += 1;
+        if end == End::Exited {
+            break;
+        }
+    }
+    paths.iter().for_each(|path| assert_eq!(rows(&stock(path)).len(), found[1]));
+    found
+}
+
+#[test]
+fn a_kill_at_any_call_of_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
+    for (vfs, live) in [("perdura", false), ("perdura", true), ("unix", false)] {
+        let [without, with] = kill_at_every_call(vfs, live);
+        println!("{vfs}, live {live}: {without} kills without the transaction, {with} with it");
+        assert!(without > 10 && with > 5, "{without}, {with}");
     }
 }

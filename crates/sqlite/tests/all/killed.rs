@@ -24,7 +24,7 @@ fn page(counter: u32, fill: u8) -> Vec<u8> {
     page
 }
 
-fn file_bytes(memory: &Recording) -> u64 {
+pub(crate) fn file_bytes(memory: &Recording) -> u64 {
     media(memory).data.len()
 }
 
@@ -73,7 +73,7 @@ fn cut_power_after_kills(
     states
 }
 
-fn refresh(store: &mut Store<Recording>, mut file_bytes: impl FnMut() -> u64) -> bool {
+pub(crate) fn refresh(store: &mut Store<Recording>, mut file_bytes: impl FnMut() -> u64) -> bool {
     store.refresh(|| Ok::<_, StoreError>(file_bytes())).unwrap()
 }
 

@@ -14,3 +14,4 @@ mod registered;
 mod sql;
 mod stacked;
 mod together;
+mod traced;

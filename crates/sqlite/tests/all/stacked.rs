@@ -242,6 +242,36 @@ fn what_a_vfs_above_passes_on_as_late_as_sqlite_syncs_is_committed() {
 }
 
 #[test]
+fn a_part_that_a_vfs_above_passes_on_late_is_committed_with_the_others() {
+    for name in [MAKES_NAMES, PASSES_NAMES] {
+        let folder = folder();
+        let paths = ["one", "two"].map(|name| folder.path().join(name));
+        let one = above(&paths[0], name);
+        let vfs = name.to_str().unwrap();
+        let attach = format!("ATTACH 'file:{}?vfs={vfs}' AS two", paths[1].display());
+        one.execute_batch(&attach).unwrap();
+        let create = "CREATE TABLE main.t(a INTEGER PRIMARY KEY, b TEXT);
+             CREATE TABLE two.t(a INTEGER PRIMARY KEY, b TEXT)";
+        one.execute_batch(create).unwrap();
+        let others = paths.each_ref().map(|path| open(path).unwrap());
+        for key in 0..40 {
+            let end = if key % 4 == 3 { "ROLLBACK" } else { "COMMIT" };
+            one.execute_batch(&format!(
+                "BEGIN; INSERT INTO main.t VALUES({key}, hex(randomblob(500)));
+                 INSERT INTO two.t VALUES({key}, hex(randomblob(300))); {end}"
+            ))
+            .unwrap();
+            let there = 1 + key - (key + 1) / 4;
+            others.iter().for_each(|other| assert_eq!(rows(other).len(), there as usize, "{key}"));
+        }
+        assert_eq!(stats(&one, "recoveries"), 0);
+        drop((one, others));
+        paths.iter().for_each(|path| assert_eq!(rows(&stock(path)).len(), 30));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
+
+#[test]
 fn the_journal_of_a_vfs_above_is_a_file_and_ours_is_none() {
     let folder = folder();
     let path = folder.path().join("db");

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use perdura_sqlite::database::{Failure, Level, MainFile, Names};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::error::StoreError;
+use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
 use perdura_sqlite::store::verdict::Verdict;
 use pm::{LineSet, Memory, Recording, Replay, Trace};
@@ -19,6 +20,7 @@ use rusqlite::Connection;
 use crate::explored::{Alone, Reader, Rows, SLOT, lines_of, no_table};
 use crate::registered::open_recording;
 use crate::sql::{folder, rows};
+use crate::{explored, killed};
 
 /// Bytes of each side file, of each database, and of both.
 const SIDE: u64 = 48 << 10;
@@ -127,6 +129,7 @@ impl Names for Stub {
         std::fs::write(&self.file, [&[0; 4], super_journal, &words, &magic].concat()).unwrap();
         Ok(())
     }
+    fn forget(&self) {}
 }
 
 impl Stub {
@@ -267,7 +270,7 @@ fn statements() -> Vec<String> {
 type Pair = [Rows; 2];
 
 /// The record of the story, and the rows behind each statement.
-fn recorded(name: &str, policy: Policy) -> (Trace, Vec<Pair>) {
+fn recorded(name: &str, policy: Policy, modes: [Mode; 2]) -> (Trace, Vec<Pair>) {
     let memory = Recording::new(WORDS + LINES).unwrap();
     memory.grow(WORDS + LINES).unwrap();
     for number in 0..2 {
@@ -287,6 +290,10 @@ fn recorded(name: &str, policy: Policy) -> (Trace, Vec<Pair>) {
         one.execute_batch(attach).unwrap();
         one.execute_batch(set).unwrap();
         one.execute_batch("PRAGMA other.page_size = 1024").unwrap();
+    }
+    for (database, mode) in ["main", "other"].iter().zip(modes) {
+        let set = format!("PRAGMA {database}.perdura_mode = {}", mode.name());
+        connection.execute_batch(&set).unwrap();
     }
     let pair = |one: &Connection| [rows(one), rows_of_other(one)];
     let mut models = vec![[no_table(), no_table()]];
@@ -410,17 +417,23 @@ fn explore(
 
 #[test]
 fn every_crash_state_of_two_databases_has_a_transaction_in_both_or_in_neither() {
-    let (trace, models) = recorded("together", Policy::Right);
-    let (explored, prepared) = explore(&trace, &models, Policy::Right, 24, 20);
-    assert_eq!(explored.failed, None);
-    println!("{explored:?}, {prepared} with a part that was prepared");
-    assert!(explored.states > 4_000 && prepared > 500, "{explored:?}, {prepared}");
+    for (modes, bound) in
+        [([Mode::Fash1; 2], 24), ([Mode::Fash, Mode::Fast], 6), ([Mode::Full, Mode::Fash1], 6)]
+    {
+        let name = format!("{}-{}", modes[0].name(), modes[1].name());
+        let (trace, models) = recorded(&name, Policy::Right, modes);
+        let (explored, prepared) = explore(&trace, &models, Policy::Right, bound, 20);
+        assert_eq!(explored.failed, None, "{name}");
+        println!("{name}: {explored:?}, {prepared} with a part that was prepared");
+        let least = if bound == 24 { (4_000, 500) } else { (800, 100) };
+        assert!(explored.states > least.0 && prepared > least.1, "{explored:?}, {prepared}");
+    }
 }
 
 #[test]
 fn a_part_that_counts_alone_and_one_that_nobody_sees_are_noticed() {
     for policy in [Policy::AppliesAlone, Policy::NoStub] {
-        let (trace, models) = recorded(&format!("{policy:?}"), policy);
+        let (trace, models) = recorded(&format!("{policy:?}"), policy, [Mode::Fash1; 2]);
         let (explored, _) = explore(&trace, &models, policy, 24, u64::MAX);
         let why = explored.failed.expect("it is noticed");
         assert!(why.contains("behind statement"), "{policy:?}: {why}");
@@ -429,7 +442,7 @@ fn a_part_that_counts_alone_and_one_that_nobody_sees_are_noticed() {
 
 #[test]
 fn an_instruction_of_a_part_that_is_left_out_is_noticed() {
-    let (trace, models) = recorded("parts-left-out", Policy::Right);
+    let (trace, models) = recorded("parts-left-out", Policy::Right, [Mode::Fash1; 2]);
     let mut unnoticed = Vec::new();
     let mut instructions = trace.instructions();
     instructions.retain(|one| one.to_string().contains("prepared.rs"));
@@ -449,4 +462,76 @@ fn an_instruction_of_a_part_that_is_left_out_is_noticed() {
         }
     }
     assert_eq!(unnoticed, Vec::<String>::new());
+}
+
+const SUPER: &[u8] = b"/there/one-mj012345678";
+
+/// The database of a file, and one row more, by stock SQLite.
+fn with_another_row(file: &[u8]) -> Vec<u8> {
+    let folder = folder();
+    let path = folder.path().join("db");
+    std::fs::write(&path, file).unwrap();
+    Connection::open(&path).unwrap().execute_batch("INSERT INTO t VALUES(5000, 'other')").unwrap();
+    std::fs::read(path).unwrap()
+}
+
+#[test]
+fn a_decision_about_what_a_kill_has_left_is_for_good_wherever_power_is_cut() {
+    const ROWS: usize = 40;
+    let files = killed::files_of_inserts();
+    for verdict in [Verdict::Discard, Verdict::Apply] {
+        let decide = |name: &[u8]| {
+            assert_eq!(name, SUPER);
+            Ok(verdict)
+        };
+        let memory = killed::new();
+        let mut one = killed::open(&memory, 1);
+        files[..ROWS].iter().for_each(|file| killed::commit(&mut one, file));
+        one.write(0, &files[ROWS]).unwrap();
+        // Once the super-journal is gone, the part is prepared.
+        let trace = if verdict == Verdict::Discard {
+            killed::trace(&memory, || one.prepare_for(SUPER).unwrap())
+        } else {
+            one.prepare_for(SUPER).unwrap();
+            killed::trace(&memory, || one.apply().unwrap())
+        };
+        let before = &files[if verdict == Verdict::Discard { ROWS - 1 } else { ROWS }];
+        let then = with_another_row(before);
+        let mut reader = Reader::new();
+        let wanted = [before, &then].map(|file| reader.read(file.clone()).unwrap());
+        let (mut states, mut replayed) = (0, 0);
+        trace.kills(1, |killed| {
+            let memory = Recording::from_image(killed.visible(), explored::SIDE + explored::DATA);
+            let memory = memory.unwrap();
+            memory.start();
+            let bytes = killed::file_bytes(&memory);
+            let mut next = Store::attach(explored::media(&memory), bytes).unwrap();
+            if !killed::refresh(&mut next, || bytes) {
+                next.recover_and_decide(&decide).unwrap();
+            }
+            replayed += next.stats().replayed;
+            assert_eq!(reader.read(killed::whole(&next)).as_ref(), Ok(&wanted[0]));
+            next.write(0, &then).unwrap();
+            next.commit().unwrap();
+            memory.note(1);
+            // Behind its last fence there is a point only if something follows.
+            explored::media(&memory).side.store(explored::SIDE - 8, 1);
+            let after = memory.stop();
+            let explored = killed.replay(&after).explore(12, 1, |image, noted| {
+                let memory = Recording::from_image(image, explored::SIDE + explored::DATA).unwrap();
+                let media = explored::media(&memory);
+                let bytes = media.data.len();
+                let store = Store::open_and_decide(media, bytes, 1, SLOT, &decide);
+                let store = store.map_err(|error| error.to_string())?;
+                let found = reader.read(killed::whole(&store))?;
+                let right = found == wanted[1] || found == wanted[0] && noted == 0;
+                if right { Ok(()) } else { Err(format!("told {noted}: {found:?}")) }
+            });
+            assert_eq!(explored.failed, None, "killed at {}", killed.position());
+            states += explored.states;
+        });
+        println!("{verdict:?}: {states} states, {replayed} replayed");
+        assert!(states > 150, "{verdict:?}: {states}");
+        assert!(replayed > 0);
+    }
 }
