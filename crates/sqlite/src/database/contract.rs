@@ -5,39 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::store::error::StoreError;
-
-/// The levels of SQLite's locks on a database file, lowest first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
-    /// Nothing is read.
-    None,
-    /// Several read.
-    Shared,
-    /// One of them is going to write.
-    Reserved,
-    /// Nobody new may read: it waits for those who do.
-    Pending,
-    /// It has the file to itself.
-    Exclusive,
-}
-
-impl Level {
-    /// The level of SQLite's number.
-    pub fn of(number: i32) -> Self {
-        match number {
-            ..=0 => Self::None,
-            1 => Self::Shared,
-            2 => Self::Reserved,
-            3 => Self::Pending,
-            4.. => Self::Exclusive,
-        }
-    }
-
-    /// SQLite's number.
-    pub fn number(self) -> i32 {
-        self as i32
-    }
-}
+pub use crate::store::locks::Level;
 
 /// A reason why a call fails, as SQLite tells reasons apart.
 #[derive(Clone, PartialEq, Eq, Debug)]

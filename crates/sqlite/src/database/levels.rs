@@ -1,24 +1,21 @@
-//! SQLite's levels of locks, on bytes of a file as stock SQLite uses them in a database file, by locks that
-//! belong to the open file.
+//! SQLite's levels of locks, on bytes of a database file as stock SQLite uses them, by locks that belong to the
+//! open file.
 //!
 //! A reader has a shared lock on the shared bytes. Who is going to write has the reserved byte, and before
 //! it waits for the readers to leave the pending one, which every reader looks at: no new ones
 //! come. A reader that has looked just before may still come, as one that was there already. Whoever dies leaves
 //! no lock.
 
-use pm::{Bad, Lock, Memory as _, Plain, Range};
+use pm::{Lock, Plain, Range};
 
 use crate::database::contract::{Failure, Level};
+use crate::database::door::owned;
 
 const PENDING: Range = Range::new(0x4000_0000, 1);
 const RESERVED: Range = Range::new(PENDING.start + 1, 1);
 const SHARED: Range = Range::new(PENDING.start + 2, 510);
 /// All bytes that stock SQLite locks.
 pub(crate) const STOCK: Range = Range::new(PENDING.start, 512);
-/// Held while a connection opens or closes the file.
-const DOOR: Range = Range::new(PENDING.start + 1024, 1);
-/// Held as long as a connection is open.
-const LIFE: Range = Range::new(PENDING.start + 1025, 1);
 
 /// The lock that one connection has on a file.
 #[derive(Debug)]
@@ -43,13 +40,8 @@ impl Levels {
         self.pending && self.level < Level::Exclusive
     }
 
-    /// Returns an error in a forked child: the locks are its parent's, too, and none of its calls may change
-    /// them.
     fn owned(&self) -> Result<(), Failure> {
-        match self.file.healthy() {
-            Err(Bad::Forked) => Err(Failure::Io(Bad::Forked.to_string())),
-            _ => Ok(()),
-        }
+        owned(&self.file)
     }
 
     fn take(&self, range: Range, lock: Lock) -> Result<(), Failure> {
@@ -113,34 +105,5 @@ impl Levels {
     pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
         self.owned()?;
         Ok(self.level >= Level::Reserved || self.file.is_locked_by_others(RESERVED)?)
-    }
-
-    /// Keeps others from opening and closing the file; waits for those that do.
-    pub(crate) fn shut_door(&self) -> Result<(), Failure> {
-        self.owned()?;
-        Ok(self.file.wait_for_lock(DOOR, Lock::Exclusive)?)
-    }
-
-    /// Lets others open and close it.
-    pub(crate) fn open_door(&self) -> Result<(), Failure> {
-        self.owned()?;
-        Ok(self.file.unlock(DOOR)?)
-    }
-
-    /// Returns whether nobody else has the file open. If so, that stays so until [`Self::open_door`].
-    pub(crate) fn is_alone(&self) -> Result<bool, Failure> {
-        self.owned()?;
-        Ok(self.file.lock(LIFE, Lock::Exclusive)?)
-    }
-
-    /// Says that the file is open from now on.
-    pub(crate) fn live(&self) -> Result<(), Failure> {
-        self.take(LIFE, Lock::Shared)
-    }
-
-    /// Says that the file is not open any more.
-    pub(crate) fn die(&self) -> Result<(), Failure> {
-        self.owned()?;
-        Ok(self.file.unlock(LIFE)?)
     }
 }

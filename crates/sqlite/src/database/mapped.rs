@@ -1,8 +1,8 @@
 //! A database file that is mapped, with its side file beside it.
 //!
-//! - Connections agree by locks on bytes of the side file. As long as the marker is not set, stock SQLite may
-//!   have the database open, too: then each lock is also taken on the database file, where stock SQLite has
-//!   its own.
+//! - Connections agree by locks in words of the side file (`database::ours`). As long as the marker is not set,
+//!   stock SQLite may have the database open, too: then each lock is also taken on the database file, where
+//!   stock SQLite has its own.
 //! - A part of a transaction over several databases is prepared when SQLite commits, and counts once the
 //!   super-journal is gone. A stub says so to the others, from before that until it is decided.
 //! - Who opens the file when nobody has it open recovers; who closes it last makes it a plain file and
@@ -14,7 +14,9 @@ use std::sync::Arc;
 use pm::{Domain, Memory as _, Plain, PlainOptions, random_uuid};
 
 use crate::database::contract::{Failure, How, Level, MainFile, Names, Opened, Opener};
+use crate::database::door::Door;
 use crate::database::levels::{Levels, STOCK};
+use crate::database::ours::{Ours, Taken};
 use crate::database::stub::{Stub, decide};
 use crate::store::connection::{Media, Store};
 use crate::store::mode::Mode;
@@ -39,8 +41,9 @@ pub struct Mapped {
     side_path: PathBuf,
     data: Plain,
     side: Plain,
+    door: Door,
     /// The locks of connections of ours.
-    ours: Levels,
+    ours: Ours,
     /// The locks of stock SQLite, as long as it can read the file.
     stock: Levels,
     read_only: bool,
@@ -140,25 +143,38 @@ impl Mapped {
                 }
                 Err(error) => return Err(Failure::CannotOpen(format!("its side file: {error}"))),
             };
-            let (ours, stock) = (Levels::new(side.clone()), Levels::new(data.clone()));
-            ours.shut_door()?;
+            let (door, stock) = (Door::of(&side), Levels::new(data.clone()));
+            door.shut()?;
             // Who closed it last may have removed the side file meanwhile.
             if !side.is_at(&side_path) || !data.is_at(path) {
                 continue;
             }
-            let alone = ours.is_alone()?;
+            let alone = door.is_alone()?;
             let mut store = Self::store(&data, &side, alone)?;
             store.set_mode(mode);
             store.set_erases(how.secure_delete);
+            let (ours, taken) = Ours::claim(&side, alone)?;
             let stub = Arc::new(Stub::new(&data, path));
             let (path, read_only, with) = (path.to_owned(), how.read_only, None);
-            let mut mapped =
-                Self { store, path, side_path, data, side, ours, stock, read_only, stub, with };
+            let mut mapped = Self {
+                store,
+                path,
+                side_path,
+                data,
+                side,
+                door,
+                ours,
+                stock,
+                read_only,
+                stub,
+                with,
+            };
             if alone {
                 mapped.remove_stub()?;
             }
-            mapped.ours.live()?;
-            mapped.ours.open_door()?;
+            mapped.door.live()?;
+            mapped.recover_if(taken)?;
+            mapped.door.open()?;
             return Ok(Some(mapped));
         }
     }
@@ -260,13 +276,37 @@ impl Mapped {
         self.with.is_some() || self.store.is_prepared() || self.stub.is_named()
     }
 
+    /// Recovers if the lock that was asked for says so; returns whether it did. Then the connection has no
+    /// lock.
+    fn recover_if(&mut self, taken: Taken) -> Result<bool, Failure> {
+        if taken == Taken::Got {
+            return Ok(false);
+        }
+        let recovered = self.look().and_then(|whole| if whole { Ok(()) } else { self.recover() });
+        match recovered {
+            Ok(()) => self.ours.recovered(),
+            Err(_) => self.ours.leave_half_way(),
+        }
+        recovered.map(|()| true)
+    }
+
+    /// Begins to read beside other connections of ours.
+    fn share(&mut self) -> Result<(), Failure> {
+        loop {
+            let taken = self.ours.lock(Level::Shared)?;
+            if !self.recover_if(taken)? {
+                return Ok(());
+            }
+        }
+    }
+
     /// Looks at what others have committed since it was locked last.
     fn refresh(&mut self) -> Result<(), Failure> {
         if !self.look()? {
-            // Whoever has died had the file to himself, so nobody else reads.
-            self.ours.lock(Level::Exclusive)?;
+            // A commit that failed in the middle was given up by one who lives.
+            let _ = self.ours.lock(Level::Exclusive)?;
             self.recover()?;
-            self.ours.unlock(Level::Shared)?;
+            self.ours.unlock(Level::Shared);
         }
         if !self.store.is_marked() {
             self.stock.lock(Level::Shared)?;
@@ -434,20 +474,21 @@ impl MainFile for Mapped {
             return Ok(());
         }
         if before == Level::None {
-            self.ours.lock(Level::Shared)?;
+            self.share()?;
             if let Err(failure) = self.refresh() {
-                self.ours.unlock(Level::None)?;
+                self.ours.unlock(Level::None);
                 self.stock.unlock(Level::None)?;
                 return Err(failure);
             }
         }
         if to > Level::Shared {
-            self.ours.lock(to)?;
+            // Only who begins to read is told to recover.
+            let _ = self.ours.lock(to)?;
             if self.stock.level() > Level::None
                 && let Err(failure) = self.stock.lock(to)
             {
                 if to == Level::Reserved {
-                    self.ours.unlock(before.max(Level::Shared))?;
+                    self.ours.unlock(before.max(Level::Shared));
                 }
                 return Err(failure);
             }
@@ -463,15 +504,15 @@ impl MainFile for Mapped {
             }
             self.store.discard();
         }
-        let ours = self.ours.unlock(to);
+        self.ours.unlock(to);
         if self.stock.level() > Level::None {
             self.stock.unlock(to)?;
         }
-        ours
+        Ok(())
     }
 
     fn level(&self) -> Level {
-        let pending = self.ours.is_pending() || self.stock.is_pending();
+        let pending = self.ours.level() == Level::Pending || self.stock.is_pending();
         if pending { Level::Pending } else { self.held() }
     }
 
@@ -525,10 +566,10 @@ impl MainFile for Mapped {
         }
         self.store.discard();
         self.stock.unlock(Level::None)?;
-        self.ours.unlock(Level::None)?;
-        self.ours.shut_door()?;
-        self.ours.die()?;
-        if self.ours.is_alone()? {
+        self.ours.unlock(Level::None);
+        self.door.shut()?;
+        self.door.die()?;
+        if self.door.is_alone()? {
             self.make_plain()?;
         }
         // The door opens when the file is closed.

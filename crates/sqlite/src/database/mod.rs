@@ -1,8 +1,10 @@
 //! A database file as one connection has it: who may do what when, and the store that does it.
 
 mod contract;
+mod door;
 mod levels;
 mod mapped;
+mod ours;
 mod stub;
 
 pub use contract::{Failure, How, Level, MainFile, Names, Opened, Opener};

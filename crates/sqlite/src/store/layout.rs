@@ -3,7 +3,7 @@
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
 /// The format's version.
-pub(crate) const VERSION: u64 = 5;
+pub(crate) const VERSION: u64 = 6;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;
@@ -33,9 +33,14 @@ pub(crate) const PREPARED_AT: u64 = 104;
 /// Checksum, and the bytes of the name of its super-journal, which is behind this word.
 pub(crate) const NAME_AT: u64 = 128;
 /// The most bytes of such a name.
-pub(crate) const NAME_MAX: u64 = SLOTS_AT - NAME_AT - 8;
+pub(crate) const NAME_MAX: u64 = LOCKS_AT - NAME_AT - 8;
+/// The words of the locks of connections: the writer's, and one for each of them. They mean nothing when nobody
+/// has the database open.
+pub(crate) const LOCKS_AT: u64 = 4096;
+/// The number of these words.
+pub(crate) const LOCK_WORDS: u64 = 256;
 /// The first of the two slots. Behind the second one is the table, and behind that room for a large commit.
-pub(crate) const SLOTS_AT: u64 = 4096;
+pub(crate) const SLOTS_AT: u64 = 8192;
 
 // In a slot:
 /// Checksum, and above it flags and the bytes of what is logged; 0 if the slot is empty.
@@ -71,6 +76,8 @@ const _: () = assert!(
     SIZE_AT.is_multiple_of(64)
         && PREPARED_AT < SIZE_AT + 64
         && NAME_AT == SIZE_AT + 64
+        && LOCKS_AT.is_multiple_of(64)
+        && LOCKS_AT + LOCK_WORDS * 8 <= SLOTS_AT
         && SLOTS_AT.is_multiple_of(64)
 );
 const _: () = assert!(MARKER != 1 && MARKER != 2 && DATABASE_TAG.start.is_multiple_of(8));

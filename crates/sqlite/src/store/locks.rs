@@ -49,12 +49,12 @@ pub const fn words(slots: usize) -> usize {
     slots + 1
 }
 
-/// The lock that a connection has.
+/// The lock that a connection has: the levels of SQLite's locks on a database file, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// None.
     None,
-    /// It reads.
+    /// It reads, as others do.
     Shared,
     /// It will write; others read, and begin to.
     Reserved,
@@ -62,6 +62,24 @@ pub enum Level {
     Pending,
     /// It writes, alone.
     Exclusive,
+}
+
+impl Level {
+    /// The level of SQLite's number.
+    pub fn of(number: i32) -> Self {
+        match number {
+            ..=0 => Self::None,
+            1 => Self::Shared,
+            2 => Self::Reserved,
+            3 => Self::Pending,
+            4.. => Self::Exclusive,
+        }
+    }
+
+    /// SQLite's number.
+    pub fn number(self) -> i32 {
+        self as i32
+    }
 }
 
 /// An answer to a connection that wants a lock.

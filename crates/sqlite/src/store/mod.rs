@@ -22,7 +22,7 @@ pub mod error;
 mod frames;
 mod home;
 mod in_place;
-mod layout;
+pub(crate) mod layout;
 pub mod locks;
 mod log;
 pub mod matching;

@@ -8,7 +8,7 @@ use crate::explored::{DATA, Reader, SIDE, SLOT, media};
 use crate::killed::{commit, files_of_inserts, image, new, open, trace, whole};
 
 /// The first slot.
-const SLOTS: usize = 4096;
+const SLOTS: usize = 8192;
 
 /// The database in an image; or why it is refused.
 fn recovered(image: &[u8]) -> Result<Vec<u8>, String> {

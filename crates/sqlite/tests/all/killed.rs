@@ -390,7 +390,7 @@ fn who_dies_on_the_way_home_is_noticed_by_a_connection_that_lives() {
 fn lines_that_another_connection_has_settled_are_not_flushed_with_pages_of_its_size() {
     const PAGES: usize = 140;
     let memory = new();
-    let limited = Media { side: Region::new(memory.clone(), 0, 4096 + 4 * SLOT), ..media(&memory) };
+    let limited = Media { side: Region::new(memory.clone(), 0, 8192 + 4 * SLOT), ..media(&memory) };
     let mut one = Store::open(limited.clone(), file_bytes(&memory), 1, SLOT).unwrap();
     // Few bytes of each page, so that there is room for them in the log.
     let mut small = [page(1, 7), vec![0; (PAGES - 1) * PAGE]].concat();
@@ -516,7 +516,7 @@ fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
 #[test]
 fn the_size_of_pages_is_durable_before_a_commit_that_goes_by_them() {
     let memory = new();
-    let limited = Media { side: Region::new(memory.clone(), 0, 4096 + 2 * SLOT), ..media(&memory) };
+    let limited = Media { side: Region::new(memory.clone(), 0, 8192 + 2 * SLOT), ..media(&memory) };
     let mut one = Store::open(limited, file_bytes(&memory), 1, SLOT).unwrap();
     commit(&mut one, &[page(1, 7), vec![8; 3 * PAGE]].concat());
     let trace = trace(&memory, || {

@@ -9,6 +9,7 @@ mod direct;
 mod explored;
 mod killed;
 mod kills;
+mod locking;
 mod random;
 mod registered;
 mod sql;

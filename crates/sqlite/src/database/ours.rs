@@ -1,0 +1,154 @@
+//! The locks of the connections of this VFS: words in the side file ([`crate::store::locks`]), so that a
+//! transaction locks without a call to the kernel.
+//!
+//! A connection has a slot as long as it has a lock on the slot's byte of the side file, which the kernel takes
+//! away when it dies. The kernel is asked for that only when a connection is in the way.
+
+use std::sync::atomic::{Ordering, fence};
+
+use pm::{Lock, Memory as _, Off, Plain, Range};
+
+use crate::database::contract::Failure;
+use crate::database::door::{LOCKS, owned};
+use crate::store::layout::{LOCK_WORDS, LOCKS_AT};
+use crate::store::locks::{Answer, Connection, Level, Liveness, Words};
+
+/// The most connections that a database can have at once.
+pub(crate) const SLOTS: usize = LOCK_WORDS as usize - 1;
+/// The byte that the owner of slot 0 has locked.
+const FIRST_SLOT: u64 = LOCKS + 64;
+
+/// The byte that the owner of a slot has locked.
+fn byte_of(slot: usize) -> Range {
+    Range::new(FIRST_SLOT + slot as u64, 1)
+}
+
+/// The words in the side file.
+#[derive(Debug)]
+struct SideWords(Plain);
+
+impl SideWords {
+    fn at(word: usize) -> Off<u64> {
+        Off::new(LOCKS_AT + word as u64 * 8)
+    }
+}
+
+impl Words for SideWords {
+    fn load(&self, word: usize) -> u64 {
+        // The side file has the words from its beginning on, and its mapping never shrinks.
+        self.0.load(Self::at(word), Ordering::Acquire).unwrap_or(0)
+    }
+
+    fn store(&self, word: usize, value: u64) {
+        self.0.store(Self::at(word), value);
+        // Each look at another word is behind it: of two that store and then look, one sees the other.
+        fence(Ordering::SeqCst);
+    }
+
+    fn swap(&self, word: usize, old: u64, new: u64) -> bool {
+        let swapped = self.0.cas(Self::at(word), old, new).is_ok();
+        fence(Ordering::SeqCst);
+        swapped
+    }
+}
+
+/// The kernel's knowledge of who has which slot.
+#[derive(Debug)]
+struct Owners(Plain);
+
+impl Liveness for Owners {
+    fn is_alive(&self, slot: usize) -> bool {
+        // Where the kernel does not say, waiting is right.
+        self.0.is_locked_by_others(byte_of(slot)).unwrap_or(true)
+    }
+}
+
+/// The outcome of asking for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Taken {
+    /// The connection has it.
+    Got,
+    /// A writer has died in the middle. The caller has the database to himself: it recovers, and says
+    /// [`Ours::recovered`], or [`Ours::leave_half_way`].
+    Recover,
+}
+
+/// The lock that one connection has on its database, beside others of this VFS.
+#[derive(Debug)]
+pub(crate) struct Ours {
+    side: Plain,
+    connection: Connection<SideWords, Owners>,
+}
+
+impl Ours {
+    /// Takes a slot in the words of a side file. The caller has shut the door; `alone` says that nobody else has
+    /// the file open, so nothing that the words say counts.
+    ///
+    /// # Errors
+    /// There are too many connections.
+    pub(crate) fn claim(side: &Plain, alone: bool) -> Result<(Self, Taken), Failure> {
+        let words = SideWords(side.clone());
+        if alone {
+            (0..LOCK_WORDS as usize).for_each(|word| words.store(word, 0));
+        }
+        let slot = Self::free_slot(side)?;
+        let (connection, answer) = Connection::claim(words, Owners(side.clone()), SLOTS, slot);
+        let taken = if answer == Answer::Replay { Taken::Recover } else { Taken::Got };
+        Ok((Self { side: side.clone(), connection }, taken))
+    }
+
+    fn free_slot(side: &Plain) -> Result<usize, Failure> {
+        for slot in 0..SLOTS {
+            if side.lock(byte_of(slot), Lock::Exclusive)? {
+                return Ok(slot);
+            }
+        }
+        Err(Failure::CannotOpen(format!(
+            "it has {SLOTS} connections already, and can have no more"
+        )))
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        self.connection.level()
+    }
+
+    /// Raises the lock.
+    ///
+    /// # Errors
+    /// Busy; if the exclusive lock was asked for nobody new can read until [`Self::unlock`].
+    pub(crate) fn lock(&mut self, to: Level) -> Result<Taken, Failure> {
+        owned(&self.side)?;
+        match self.connection.lock(to) {
+            Answer::Got => Ok(Taken::Got),
+            Answer::Busy => Err(Failure::Busy),
+            Answer::Replay => Ok(Taken::Recover),
+        }
+    }
+
+    /// Lowers the lock; that of the parent of a forked child stays.
+    pub(crate) fn unlock(&mut self, to: Level) {
+        if owned(&self.side).is_ok() {
+            self.connection.unlock(to);
+        }
+    }
+
+    /// Ends a recovery. The connection has no lock then.
+    pub(crate) fn recovered(&mut self) {
+        self.connection.replayed();
+    }
+
+    /// Gives up a commit or a recovery that failed in the middle: who comes next recovers. The connection has no
+    /// lock then.
+    pub(crate) fn leave_half_way(&mut self) {
+        if owned(&self.side).is_ok() {
+            self.connection.leave_half_way();
+        }
+    }
+
+    /// Returns whether any connection is going to write.
+    pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
+        owned(&self.side)?;
+        Ok(self.connection.is_reserved())
+    }
+}

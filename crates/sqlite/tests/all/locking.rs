@@ -1,0 +1,147 @@
+//! Locks in the words of the side file: who is in whose way, and what the dead leave.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode};
+
+use crate::registered::open;
+use crate::sql::{check, folder, stock};
+
+const PATH: &str = "PERDURA_TEST_PATH";
+const SQL: &str = "PERDURA_TEST_SQL";
+
+/// A process that has run these statements, and does nothing from then on.
+fn holder(path: &Path, sql: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "locking::holding", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(PATH, path)
+        .env(SQL, sql)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("=holds")), "{sql}");
+    child
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn holding() {
+    let Ok(path) = std::env::var(PATH) else { return };
+    let connection = open(Path::new(&path)).unwrap();
+    for statement in std::env::var(SQL).unwrap().split(';') {
+        // A busy one keeps what it has.
+        let _ = connection.execute_batch(statement);
+    }
+    println!("=holds");
+    // Until it is killed, or its parent has ended.
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+fn is_busy(result: rusqlite::Result<()>) -> bool {
+    matches!(result, Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy))
+}
+
+fn rows(connection: &Connection) -> i64 {
+    connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
+}
+
+/// Each lock that a process can die with: whether others can read and write until then, and that they can
+/// afterwards.
+#[test]
+fn whoever_dies_with_a_lock_stops_nobody() {
+    for (sql, reads, writes) in [
+        ("BEGIN; SELECT * FROM t", true, false),
+        ("BEGIN IMMEDIATE", true, false),
+        ("BEGIN EXCLUSIVE; INSERT INTO t VALUES(7)", false, false),
+        (
+            "PRAGMA cache_size = 10; PRAGMA cache_spill = 1; BEGIN; \
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50000) \
+             INSERT INTO t SELECT i FROM n",
+            false,
+            false,
+        ),
+    ] {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let one = open(&path).unwrap();
+        one.busy_timeout(Duration::ZERO).unwrap();
+        one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+        let mut child = holder(&path, sql);
+        let write = || one.execute_batch("INSERT INTO t VALUES(2)");
+        let read = || one.query_row("SELECT count(*) FROM t", [], |_| Ok(()));
+        assert_eq!(read().is_ok(), reads, "{sql}");
+        assert_eq!(!is_busy(write()), writes, "{sql}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        write().unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(rows(&one), 2, "{sql}");
+        one.close().unwrap();
+        check(&stock(&path));
+    }
+}
+
+/// A reader that died is wiped away by the writer that waits for it, one that lives is waited for.
+#[test]
+fn a_writer_waits_for_living_readers_only() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    one.busy_timeout(Duration::ZERO).unwrap();
+    one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+    let (mut first, mut second) = (holder(&path, READS), holder(&path, READS));
+    const READS: &str = "BEGIN; SELECT * FROM t";
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(is_busy(one.execute_batch("INSERT INTO t VALUES(2)")), "the second one reads");
+    second.kill().unwrap();
+    second.wait().unwrap();
+    one.execute_batch("INSERT INTO t VALUES(2)").unwrap();
+    assert_eq!(rows(&one), 2);
+}
+
+#[test]
+fn connections_that_count_together_lose_no_step() {
+    const STEPS: i64 = 60;
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    one.execute_batch("CREATE TABLE t(a INTEGER); INSERT INTO t VALUES(0)").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let connection = open(&path).unwrap();
+                connection.busy_timeout(Duration::from_secs(60)).unwrap();
+                for _ in 0..STEPS {
+                    connection
+                        .execute_batch("BEGIN IMMEDIATE; UPDATE t SET a = a + 1; COMMIT")
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let found: i64 = one.query_row("SELECT a FROM t", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, 4 * STEPS);
+}
+
+/// As many as there are words; those of connections that are closed are used again.
+#[test]
+fn a_connection_too_many_is_refused_until_another_one_goes() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let first = open(&path).unwrap();
+    first.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+    let mut more: Vec<Connection> = (1..255).map(|_| open(&path).unwrap()).collect();
+    assert_eq!(rows(&more[253]), 1, "the last one");
+    let how = perdura_sqlite::database::How::default();
+    let refused = perdura_sqlite::database::Mapped::open(&path, &how).unwrap_err();
+    assert!(format!("{refused:?}").contains("255 connections already"), "{refused:?}");
+    more.pop();
+    assert_eq!(rows(&open(&path).unwrap()), 1);
+}
