@@ -8,7 +8,7 @@ use std::fmt;
 /// # use perdura::*;
 /// # use std::time::Duration;
 /// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
-/// # let (_directory, db, _) = accounts(&Options::new());
+/// # let (_directory, db, _) = accounts(&Options::new().engine(EngineKind::NvmInp));
 /// let tx = db.begin()?;
 /// let busy = std::thread::scope(|scope| {
 ///     let other = || db.try_begin(Duration::from_millis(1)).map(|_| ());

@@ -192,8 +192,21 @@ impl Options {
     }
 
     /// The method of storage and recovery: an [`EngineKind`], what was chosen about one, such as
-    /// [`crate::InpOptions`], or [`EngineChoice::Paged`]. An existing database has one; naming another,
-    /// or giving the options of another, is an error.
+    /// [`crate::InpOptions`], or [`EngineChoice::Paged`]. If none is named a new database has NVM-InP
+    /// on persistent memory and tmpfs, and the paged engine NV-Disk on a disk. An existing database
+    /// has one; naming another, or giving the options of another, is an error.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let path = directory.path().join("accounts");
+    /// # let schema = Schema::new().table(TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]));
+    /// let db = Database::create(&path, &schema, &Options::new())?;
+    /// let on_a_disk = db.pool_info().medium.natural == Domain::Disk;
+    /// let default = if on_a_disk { EngineKind::NvDisk } else { EngineKind::NvmInp };
+    /// assert_eq!(db.engine(), default);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[must_use]
     pub fn engine(mut self, engine: impl Into<EngineChoice>) -> Self {
         self.engine = Some(engine.into());
@@ -407,7 +420,7 @@ impl Options {
     pub(crate) fn kind_on(&self, natural: Domain) -> EngineKind {
         match (&self.engine, natural) {
             (Some(choice), natural) => choice.kind_on(natural),
-            (None, Domain::Disk) => EngineKind::Inp,
+            (None, Domain::Disk) => EngineChoice::Paged.kind_on(natural),
             (None, Domain::Process | Domain::Adr | Domain::Eadr) => EngineKind::NvmInp,
         }
     }
