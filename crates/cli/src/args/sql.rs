@@ -24,8 +24,8 @@ pub(crate) struct SqlArgs {
     /// Statements and dot-commands to run, each an argument. Without them they are read from standard
     /// input.
     pub(crate) statements: Vec<String>,
-    /// Way in which commits are made: fash1, fash, fast, full, or stock, without the extension.
-    #[arg(long, value_name = "MODE", value_parser = ["fash1", "fash", "fast", "full", "stock"])]
+    /// Way in which commits are made: fash1, fash, fast, nvwal, full, or stock, without the extension.
+    #[arg(long, value_name = "MODE", value_parser = ["fash1", "fash", "fast", "nvwal", "full", "stock"])]
     pub(crate) mode: Option<String>,
     /// Domain, which says what a commit survives: auto (the medium's own), process, adr, eadr,
     /// disk. One that is stronger than the medium's is modelled.

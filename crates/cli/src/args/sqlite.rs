@@ -6,7 +6,7 @@ use peers::extension::{Keys, Operation, SqliteMode};
 use super::{List, MeasureArgs, list, not_empty};
 use crate::units::{parse_number, parse_positive, parse_u32};
 
-pub(super) const HELP: &str = "Each mode does the same work through the same SQLite, in turns, in a database of its own that is loaded off the clock. A transaction is BEGIN, its statements, COMMIT. Afterwards each database is closed, and SQLite without the VFS checks and reads it: all must have the same contents. Lines, fences and logged bytes are those that the VFS counts; it must have seen every transaction, or the run fails. The mode nvwal is not built yet.
+pub(super) const HELP: &str = "Each mode does the same work through the same SQLite, in turns, in a database of its own that is loaded off the clock. A transaction is BEGIN, its statements, COMMIT. Afterwards each database is closed, and SQLite without the VFS checks and reads it: all must have the same contents. Lines, fences and logged bytes are those that the VFS counts; it must have seen every transaction, or the run fails.
 
 Example:
   perdura bench sqlite --domain adr --repeat 3
@@ -16,7 +16,7 @@ Example:
 /// `perdura bench sqlite`.
 #[derive(Debug, Args)]
 pub(crate) struct SqliteBenchArgs {
-    /// Ways in which SQLite commits, by comma: fash1, fash, fast, full (through the VFS), stock-wal,
+    /// Ways in which SQLite commits, by comma: fash1, fash, fast, nvwal, full (through the VFS), stock-wal,
     /// stock-journal (without it, synchronous FULL); `all` of these.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = modes)]
     pub(crate) mode: List<SqliteMode>,

@@ -208,7 +208,7 @@ impl Mapped {
             data.see()?;
             Ok::<_, Failure>(data.len())
         })?;
-        if self.store.is_marked() && self.store.side_bytes() > self.side.len() {
+        if self.store.is_marked() && self.store.side_bytes()? > self.side.len() {
             self.side.see()?;
         }
         Ok(whole)
@@ -313,7 +313,7 @@ impl Mapped {
             // Stock SQLite may have changed it until then.
             self.look()?;
         }
-        Ok(())
+        if self.store.is_marked() { Ok(self.store.catch_up()?) } else { Ok(()) }
     }
 
     /// The lock that the connection has: the lower one of two, if stock SQLite may be there.
@@ -343,6 +343,7 @@ impl Mapped {
         self.remove_stub()?;
         if self.store.is_marked() {
             self.side.see()?;
+            self.store.catch_up()?;
             self.store.bring_home()?;
             self.data.cut(self.store.size())?;
             self.data.sync()?;

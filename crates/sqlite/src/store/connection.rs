@@ -24,23 +24,24 @@
 //! (`store::prepared`).
 //!
 //! In the mode `fash` it is as in P3, a fence a step (`store::ordered`); in the mode `fast` the header of a page that
-//! changes alone may be stored in place (`store::in_place`).
+//! changes alone may be stored in place (`store::in_place`). The mode `nvwal` has a log of its own (`store::nvwal`).
 //!
 //! *A transaction after which pages have another size*, or none, goes by bytes: all pages are taken home first.
 
 use pm::{LineSet, Memory};
 
+use crate::store::cache::{CHECKPOINT_FRAMES, Cache};
 use crate::store::carry::Unflushed;
 use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
-use crate::store::frames::{Frames, changed};
-use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES, VERSIONS_AT};
+use crate::store::frames::Frames;
+use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::parse::Shape;
 use crate::store::plan::{Counters, Prepared, Work};
 use crate::store::region::Region;
 use crate::store::side::{Side, Table};
-use crate::store::slot::{Body, Entry};
+use crate::store::slot::Body;
 use crate::store::stage::Stage;
 use crate::store::stats::Stats;
 use crate::store::verdict::{Decide, undecided};
@@ -80,6 +81,9 @@ pub struct Store<M> {
     pub(super) last: u64,
     /// The last commit that this connection has durably settled.
     pub(super) known_settled: u64,
+    /// The content of the log of frames.
+    pub(super) cache: Cache,
+    pub(super) checkpoint_frames: usize,
     /// Its slot counts, and it goes by pages; or by bytes.
     pub(super) last_by_pages: Option<bool>,
     pub(super) stored: Lines,
@@ -167,6 +171,8 @@ impl<M: Memory> Store<M> {
             prepared: None,
             last: 0,
             known_settled: 0,
+            cache: Cache::default(),
+            checkpoint_frames: CHECKPOINT_FRAMES,
             last_by_pages: None,
             stored: Lines::default(),
             unflushed: Unflushed::new(),
@@ -247,8 +253,11 @@ impl<M: Memory> Store<M> {
     }
 
     /// Bytes of the side file that a reader needs: it may be longer than when it was looked at last.
-    pub fn side_bytes(&self) -> u64 {
-        self.side.behind()
+    ///
+    /// # Errors
+    /// The medium fails, or a word is damaged.
+    pub fn side_bytes(&self) -> Result<u64> {
+        Ok(self.side.bytes_with_log(self.side.log_state()?.0))
     }
 
     /// The counts of this connection.
@@ -268,7 +277,8 @@ impl<M: Memory> Store<M> {
         if self.stage.is_empty() {
             return Ok(());
         }
-        let (size, work) = self.begin()?;
+        let by_frames = self.mode == Mode::Nvwal && self.fits_into_frames();
+        let (size, work) = self.begin(by_frames)?;
         match work {
             Work::Counters(counters) => {
                 self.put_counters(&counters);
@@ -279,11 +289,16 @@ impl<M: Memory> Store<M> {
             Work::Pages(plan) => match self.mode {
                 Mode::Fast if plan.in_place.is_some() => self.commit_in_place(&plan)?,
                 Mode::Fash | Mode::Fast => self.order_pages(size, &plan)?,
-                Mode::Fash1 | Mode::Full => self.log_pages(size, &plan, false)?,
+                Mode::Fash1 | Mode::Nvwal | Mode::Full => self.log_pages(size, &plan, false)?,
             },
+            Work::Bytes(frames, counters) if by_frames => {
+                self.log_frames(size, &frames, &counters)?;
+            }
             Work::Bytes(frames, counters) => match self.mode {
                 Mode::Fash | Mode::Fast => self.order_bytes(size, &frames, &counters)?,
-                Mode::Fash1 | Mode::Full => self.log_bytes(size, &frames, &counters)?,
+                Mode::Fash1 | Mode::Nvwal | Mode::Full => {
+                    self.log_bytes(size, &frames, &counters)?;
+                }
             },
         }
         self.stage.clear();
@@ -291,14 +306,15 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Says that a commit begins, and finds out of what size of the database, and what else.
-    pub(super) fn begin(&mut self) -> Result<(u64, Work)> {
+    /// Says that a commit begins, and finds out of what size of the database, and what else. `by_frames`: it goes to the log
+    /// of frames.
+    pub(super) fn begin(&mut self, by_frames: bool) -> Result<(u64, Work)> {
         self.healthy()?;
         self.learn()?;
         // Whoever finds that it was not put in place makes durable how long the files are.
         self.side.begin(self.last + 1);
         let size = self.size();
-        let work = self.work(size).inspect_err(|error| {
+        let work = self.work(size, by_frames).inspect_err(|error| {
             // Any other failure may have left something.
             if matches!(error, StoreError::Full(_) | StoreError::Memory) {
                 self.side.begin(self.last);
@@ -310,13 +326,13 @@ impl<M: Memory> Store<M> {
                 self.stats.placed += plan.placed;
                 self.stats.exact += plan.exact;
             }
-            Work::Bytes(..) => self.stats.bytewise += 1,
+            Work::Bytes(..) => self.stats.bytewise += u64::from(!by_frames),
         }
         Ok((size, work))
     }
 
     /// Finds out what is to be committed, and makes room for it.
-    fn work(&mut self, size: u64) -> Result<Work> {
+    fn work(&mut self, size: u64, by_frames: bool) -> Result<Work> {
         let shape = self.shape(size)?;
         let page_bytes = shape.map_or(0, |(shape, _)| shape.page_bytes() as u32);
         if !self.marked {
@@ -325,6 +341,9 @@ impl<M: Memory> Store<M> {
             self.mark(page_bytes)?;
         }
         self.data.grow(size.max(HEADER_BYTES))?;
+        if !by_frames {
+            self.checkpoint()?;
+        }
         let by_pages = shape.is_some_and(|(_, by_pages)| by_pages);
         let table = self.side.table;
         if table.page_bytes != page_bytes || !by_pages && table.entries > 0 {
@@ -335,7 +354,22 @@ impl<M: Memory> Store<M> {
         {
             self.settle()?;
         }
+        if by_frames && self.side.settled()? < self.last {
+            self.settle()?;
+        }
         self.cover(size)?;
+        if by_frames {
+            let (mut frames, counters) = self.frames(size)?;
+            if size != self.size {
+                // One without bytes says how many the database has.
+                frames.add(size, &[]);
+            }
+            if frames.bytes.is_empty() {
+                return Ok(Work::Counters(counters));
+            }
+            self.side.reserve_log(self.cache.bytes + frames.bytes.len() as u64)?;
+            return Ok(Work::Bytes(frames, counters));
+        }
         if let Some((shape, true)) = shape {
             return self.work_of_pages(size, shape);
         }
@@ -383,46 +417,6 @@ impl<M: Memory> Store<M> {
             self.settle()?;
         }
         Ok(())
-    }
-
-    /// Steps 2 and 3, by bytes.
-    fn log_bytes(&mut self, size: u64, frames: &Frames, counters: &Option<Counters>) -> Result<()> {
-        let lines = self.record_bytes(size, frames)?;
-        let number = self.last + 1;
-        self.place_bytes(number, size, frames, counters, lines);
-        self.side.begin(number);
-        Ok(())
-    }
-
-    /// Step 2. Returns the lines that are to be noted further.
-    pub(super) fn record_bytes(&mut self, size: u64, frames: &Frames) -> Result<Lines> {
-        let number = self.last + 1;
-        self.side.begin(number);
-        let mut lines = std::mem::take(&mut self.stored);
-        let sized = (size != self.size).then_some(size);
-        let (pages, bytes) = (false, &frames.bytes[..]);
-        self.side.log(
-            &Entry { number, size: sized, pages, bytes, direct: 0, ordered: false },
-            &mut lines.side,
-        );
-        self.acknowledge(number, &mut lines)?;
-        self.stats.bytes += frames.bytes.len() as u64;
-        Ok(lines)
-    }
-
-    /// Step 3.
-    pub(super) fn place_bytes(
-        &mut self,
-        number: u64,
-        size: u64,
-        frames: &Frames,
-        counters: &Option<Counters>,
-        mut lines: Lines,
-    ) {
-        self.put_frames(&frames.bytes, &mut lines.data);
-        self.stats.frames += frames.count;
-        self.in_its_place(number, size, counters, lines);
-        self.last_by_pages = Some(false);
     }
 
     /// The end of step 2: nobody who replays may miss the commit any more. That the next one has begun says so
@@ -556,45 +550,5 @@ impl<M: Memory> Store<M> {
         }
         self.marked = false;
         self.healthy()
-    }
-
-    /// The frames of what is staged, and page 1's counters, which are not among them.
-    fn frames(&self, size: u64) -> Result<(Frames, Option<Counters>)> {
-        let (mut frames, mut counters) = (Frames::default(), None);
-        let mut old = Box::new([0; GRANULE as usize]);
-        let mut first = Box::new([0; GRANULE as usize]);
-        for (number, granule) in &self.stage.granules {
-            let start = number * GRANULE;
-            let Some(len) = size.checked_sub(start).map(|len| len.min(GRANULE) as usize) else {
-                continue;
-            };
-            self.data.read_into(start, &mut old[..len])?;
-            let mut new = granule;
-            if *number == 0 && len as u64 >= HEADER_BYTES {
-                *first = **granule;
-                page1::mark(&mut first[..], self.side.tag);
-                page1::mark(&mut old[..], self.side.tag);
-                counters = Some(COUNTERS.map(|range| {
-                    let bytes = first[range.clone()].to_vec();
-                    first[range.clone()].copy_from_slice(&old[range]);
-                    bytes
-                }));
-                new = &first;
-            }
-            let runs = changed(&old[..len], &new[..len]);
-            match self.mode {
-                Mode::Full if !runs.is_empty() => frames.add(start, &new[..len]),
-                _ => runs.iter().for_each(|(at, len)| {
-                    frames.add(start + *at as u64, &new[*at..*at + *len]);
-                }),
-            }
-        }
-        Ok((frames, counters))
-    }
-
-    pub(super) fn put_counters(&self, counters: &Option<Counters>) {
-        for (range, bytes) in COUNTERS.iter().zip(counters.iter().flatten()) {
-            self.data.copy(range.start as u64, bytes);
-        }
     }
 }

@@ -27,7 +27,7 @@ impl Frames {
 
     /// Calls `take` with the place and the bytes of each, in order. Returns false if they end in the middle
     /// of one: nothing that was made here does.
-    pub(crate) fn each(bytes: &[u8], mut take: impl FnMut(u64, &[u8])) -> bool {
+    pub(crate) fn each<'f>(bytes: &'f [u8], mut take: impl FnMut(u64, &'f [u8])) -> bool {
         let mut rest = bytes;
         while let Some((word, behind)) = rest.split_first_chunk::<8>() {
             let word = u64::from_le_bytes(*word);

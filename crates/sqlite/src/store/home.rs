@@ -133,6 +133,7 @@ impl<M: Memory> Store<M> {
 
     /// Lets all pages be in their own frames from now on, of so many bytes.
     pub(super) fn reshape(&mut self, page_bytes: u32) -> Result<()> {
+        self.checkpoint()?;
         self.go_home()?;
         self.settle()?;
         let mut lines = Lines::default();

@@ -3,7 +3,7 @@
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
 /// The format's version.
-pub(crate) const VERSION: u64 = 6;
+pub(crate) const VERSION: u64 = 7;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;
@@ -30,6 +30,10 @@ pub(crate) const TABLE_AT: u64 = 96;
 /// The number of the last commit that was prepared, as a part of a transaction over several databases; 0 if there is
 /// none.
 pub(crate) const PREPARED_AT: u64 = 104;
+/// Bytes of the log of frames (`store::blocks`) that are committed.
+pub(crate) const LOG_BYTES_AT: u64 = 112;
+/// Times that it was emptied.
+pub(crate) const EMPTIED_AT: u64 = 120;
 /// Checksum, and the bytes of the name of its super-journal, which is behind this word.
 pub(crate) const NAME_AT: u64 = 128;
 /// The most bytes of such a name.

@@ -16,6 +16,9 @@
 //! `prepared` has commits that are parts of a transaction over several databases.
 //! [`locks`] is not used yet: who reads and who writes, in shared words, whoever dies?
 
+mod blocks;
+mod bytes;
+mod cache;
 pub mod carry;
 pub mod connection;
 pub mod error;
@@ -27,6 +30,7 @@ pub mod locks;
 mod log;
 pub mod matching;
 pub mod mode;
+mod nvwal;
 mod ordered;
 pub mod page1;
 mod pages;

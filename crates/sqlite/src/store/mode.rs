@@ -12,13 +12,16 @@ pub enum Mode {
     /// As `fash`; but where one word of a page's header says all, or one line does and the processor stores it whole,
     /// that is stored in place, with two fences (P3 3.2).
     Fast,
+    /// As NVWAL (P3 2.2): the runs that differ from the page as SQLite had it go to a log, two fences, and are put in place
+    /// after 1,000 of them.
+    Nvwal,
     /// All of it, with one fence.
     Full,
 }
 
 impl Mode {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Fash1, Self::Fash, Self::Fast, Self::Full];
+    pub const ALL: [Self; 5] = [Self::Fash1, Self::Fash, Self::Fast, Self::Nvwal, Self::Full];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -26,6 +29,7 @@ impl Mode {
             Self::Fash1 => "fash1",
             Self::Fash => "fash",
             Self::Fast => "fast",
+            Self::Nvwal => "nvwal",
             Self::Full => "full",
         }
     }

@@ -36,7 +36,7 @@ impl<M: Memory> Store<M> {
             return Ok(());
         }
         self.side.has_room_for_name(name)?;
-        let (size, work) = self.begin()?;
+        let (size, work) = self.begin(false)?;
         let number = self.last + 1;
         if !matches!(work, Work::Counters(_)) {
             self.settle()?;

@@ -2,6 +2,7 @@
 //!
 //! 0. Flush the number that is settled: a killed process may have stored it, and nothing of it be durable. Of two
 //!    settled slots only one could be emptied at a power cut, and the other one would count again. **Fence.**
+//!    If the log of frames has some (`store::nvwal`), no slot counts: they are put in place, and it is emptied.
 //! 1. The slot with the smaller number counts if its record is whole; the other one if what it has stored
 //!    directly is there, too. That the newer one was begun says that all of the older one was durable.
 //!    A commit that was in place, or behind which another one has begun, was durable: if it does not count and
@@ -57,6 +58,7 @@ impl<M: Memory> Store<M> {
             self.side.note_name(&mut lines.side)?;
         }
         self.fence(&mut lines);
+        self.recover_frames()?;
         let (found, given_up) = self.counting(decide, &mut lines)?;
         let ((begun, _), settled) = (self.side.progress()?, self.side.settled()?);
         if found.last().map_or(settled, |newest| newest.number) < begun {
@@ -188,7 +190,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    fn has_bytes(&self, wanted: u64) -> Result<()> {
+    pub(super) fn has_bytes(&self, wanted: u64) -> Result<()> {
         let found = self.data.len();
         if wanted > found { Err(StoreError::Cut { found, wanted }) } else { Ok(()) }
     }

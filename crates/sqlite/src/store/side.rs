@@ -4,9 +4,9 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::{Result, StoreError};
 use crate::store::layout::{
-    APPLIED_AT, BEGUN_AT, HEADER_CHECK_AT, LOGGED_AT, MAGIC, MAGIC_AT, NAME_AT, NAME_MAX,
-    PREPARED_AT, SETTLED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT, TABLE_AT, TAG_AT, VERSION,
-    VERSION_AT, WORDS_MAX,
+    APPLIED_AT, BEGUN_AT, EMPTIED_AT, HEADER_CHECK_AT, LOG_BYTES_AT, LOGGED_AT, MAGIC, MAGIC_AT,
+    NAME_AT, NAME_MAX, PREPARED_AT, SETTLED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT, TABLE_AT, TAG_AT,
+    VERSION, VERSION_AT, WORDS_MAX,
 };
 use crate::store::parse::Shape;
 use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
@@ -88,12 +88,14 @@ impl<M: Memory> Side<M> {
         side.put(SETTLED_AT, 0);
         side.put(TABLE_AT, 0);
         side.put(PREPARED_AT, 0);
+        side.put(LOG_BYTES_AT, 0);
+        side.put(EMPTIED_AT, 0);
         Ok(side)
     }
 
     /// Stores a word that changes.
     #[track_caller]
-    fn put(&self, at: u64, value: u64) {
+    pub(super) fn put(&self, at: u64, value: u64) {
         self.region.store(at, seal(self.tag, at, value));
     }
 
@@ -101,14 +103,14 @@ impl<M: Memory> Side<M> {
     ///
     /// # Errors
     /// The medium fails, or the word is damaged.
-    fn get(&self, at: u64) -> Result<u64> {
+    pub(super) fn get(&self, at: u64) -> Result<u64> {
         let value = unseal(self.tag, at, self.region.load(at)?);
         value.ok_or(StoreError::SideDamaged("a word does not match its checksum"))
     }
 
     /// Adds the lines of the header to `lines`.
     pub(crate) fn note_header(&self, lines: &mut LineSet) {
-        self.region.note(lines, 0, PREPARED_AT + 8);
+        self.region.note(lines, 0, EMPTIED_AT + 8);
     }
 
     /// Reads the header.

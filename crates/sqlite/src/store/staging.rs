@@ -54,6 +54,11 @@ impl<M: Memory> Store<M> {
 
     /// Copies bytes from `at` on out of the frames that they are in, committed or not.
     pub(crate) fn in_place(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        if self.cache.is_empty() { self.in_frames(at, out) } else { self.over_frames(at, out) }
+    }
+
+    /// The same, without what the log of frames has.
+    pub(super) fn in_frames(&self, at: u64, out: &mut [u8]) -> Result<()> {
         if self.side.table.entries == 0 {
             return Ok(self.data.read_into(at, out)?);
         }

@@ -31,6 +31,10 @@ pub struct Stats {
     pub replayed: u64,
     /// Commits that stored a page's header in place.
     pub in_place: u64,
+    /// Times that the log of frames was put in place.
+    pub checkpoints: u64,
+    /// Lines of those that were flushed for that.
+    pub checkpoint_lines: u64,
 }
 
 impl Stats {
@@ -51,6 +55,8 @@ impl Stats {
             ("home", self.home),
             ("replayed", self.replayed),
             ("in_place", self.in_place),
+            ("checkpoints", self.checkpoints),
+            ("checkpoint_lines", self.checkpoint_lines),
         ];
         let all: Vec<String> =
             counts.iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();

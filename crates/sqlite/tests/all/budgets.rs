@@ -10,7 +10,7 @@ use crate::sql::folder;
 const BEFORE: i64 = 4000;
 const COUNTED: i64 = 1000;
 
-/// Hundredths of a line, and hundredths of a fence, that one transaction takes.
+/// Hundredths of a line, but for those of checkpoints, and hundredths of a fence, that one transaction takes.
 fn cost(mode: Mode, key: impl Fn(&mut SmallRng, i64) -> i64) -> (u64, u64) {
     let directory = folder();
     let connection = open(&directory.path().join("db")).unwrap();
@@ -27,13 +27,14 @@ fn cost(mode: Mode, key: impl Fn(&mut SmallRng, i64) -> i64) -> (u64, u64) {
         insert.execute((key, row)).unwrap()
     };
     (1..=BEFORE).for_each(|number| assert_eq!(insert(number), 1));
-    let counts = || ["lines", "fences", "commits"].map(|name| stats(&connection, name));
+    let counts =
+        || ["lines", "fences", "commits", "checkpoint_lines"].map(|name| stats(&connection, name));
     let before = counts();
     (1..=COUNTED).for_each(|number| assert_eq!(insert(BEFORE + number), 1));
     let after = counts();
-    let [lines, fences, commits] = std::array::from_fn(|at| after[at] - before[at]);
+    let [lines, fences, commits, checkpoints] = std::array::from_fn(|at| after[at] - before[at]);
     assert_eq!(commits, COUNTED as u64);
-    (lines * 100 / commits, fences * 100 / commits)
+    ((lines - checkpoints) * 100 / commits, fences * 100 / commits)
 }
 
 #[test]
@@ -62,4 +63,14 @@ fn an_insert_behind_all_others_is_committed_in_place_with_two_fences() {
     println!("ascending: {lines} hundredths of a line, {fences} of a fence");
     // Behind a page that was filled goes a new one, by the log.
     assert!(lines <= 450 && (200..=206).contains(&fences), "ascending: {lines}, {fences}");
+}
+
+#[test]
+fn nvwal_takes_two_fences_and_as_many_lines_as_its_authors_would_let_it() {
+    let (lines, fences) = cost(Mode::Nvwal, |_, number| number);
+    println!("ascending: {lines} hundredths of a line, {fences} of a fence");
+    assert!(lines <= 400 && (200..=206).contains(&fences), "ascending: {lines}, {fences}");
+    let (lines, fences) = cost(Mode::Nvwal, |random, _| random.random_range(0..1 << 40));
+    println!("random: {lines} hundredths of a line, {fences} of a fence");
+    assert!(lines <= 2300 && (200..=206).contains(&fences), "random: {lines}, {fences}");
 }

@@ -2,6 +2,7 @@
 
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::error::StoreError;
+use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
 use pm::{Memory, Recording, Replay, Trace};
 
@@ -45,6 +46,7 @@ fn live(memory: &Recording) -> Store<Recording> {
     if !refresh(&mut store, || file_bytes(memory)) {
         store.recover().unwrap();
     }
+    store.catch_up().unwrap();
     store
 }
 
@@ -98,8 +100,13 @@ pub(crate) fn trace(memory: &Recording, work: impl FnOnce()) -> Trace {
 
 #[test]
 fn a_live_connection_notices_what_it_has_replayed() {
+    Mode::ALL.into_iter().for_each(live_connection_notices);
+}
+
+fn live_connection_notices(mode: Mode) {
     let memory = new();
     let mut one = open(&memory, 1);
+    one.set_mode(mode);
     commit(&mut one, &page(1, 7));
     let cached = read(&one);
     let trace = trace(&memory, || commit(&mut one, &page(2, 8)));
@@ -109,10 +116,53 @@ fn a_live_connection_notices_what_it_has_replayed() {
         let now = read(&live(&memory));
         if now[100..] != cached[100..] {
             changed += 1;
-            assert_ne!(now[COMPARED], cached[COMPARED], "behind event {events}");
+            assert_ne!(now[COMPARED], cached[COMPARED], "{mode:?}, behind event {events}");
         }
     });
     assert!(changed > 3, "{changed}");
+}
+
+#[test]
+fn frames_that_found_no_room_are_not_in_the_checkpoint() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    one.set_mode(Mode::Nvwal);
+    commit(&mut one, &page(1, 7));
+    memory.fail_growth_after(Some(0));
+    // More than a block of frames.
+    let large = [page(2, 8), (0..100 * PAGE).map(|byte| (byte / 7) as u8 | 1).collect()].concat();
+    one.write(0, &large).unwrap();
+    assert!(matches!(one.commit(), Err(StoreError::Full(_))));
+    one.discard();
+    memory.fail_growth_after(None);
+    assert_eq!((read(&one)[500], one.stats().checkpoints), (7, 0));
+    one.bring_home().unwrap();
+    assert_eq!((read(&one)[500], one.stats().checkpoints), (7, 1));
+    // The next log is another one to who has read this.
+    let mut other = live(&memory);
+    commit(&mut one, &page(3, 9));
+    assert!(refresh(&mut other, || file_bytes(&memory)));
+    other.catch_up().unwrap();
+    assert_eq!(read(&other), read(&one));
+    one.bring_home().unwrap();
+    commit(&mut one, &page(4, 1));
+    other.catch_up().unwrap();
+    assert_eq!((read(&other), read(&other)[500]), (read(&one), 1));
+}
+
+#[test]
+fn a_log_whose_block_is_damaged_is_refused_and_nothing_is_changed() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    one.set_mode(Mode::Nvwal);
+    commit(&mut one, &page(1, 7));
+    // There is no table yet: the log begins behind the slots.
+    let block = 8192 + 2 * SLOT;
+    media(&memory).side.store(block, 0x1234);
+    let image = memory.contents();
+    let refused = Store::open(media(&memory), file_bytes(&memory), 2, SLOT).unwrap_err();
+    assert!(refused.to_string().contains("a block of its log is not in use"), "{refused}");
+    assert_eq!(memory.contents(), image);
 }
 
 #[test]
@@ -429,7 +479,7 @@ fn a_side_file_whose_words_are_damaged_or_whose_end_is_missing_is_an_error() {
     let mut one = open(&memory, 1);
     files[..100].iter().for_each(|file| commit(&mut one, file));
     assert!(one.stats().moved > 0);
-    let (whole, behind) = (image(&memory), one.side_bytes());
+    let (whole, behind) = (image(&memory), one.side_bytes().unwrap());
     let opened = |image: Vec<u8>, side_bytes: u64| {
         let memory = Recording::from_image(&image, SIDE + DATA).unwrap();
         let side = Region::new(memory.clone(), 0, side_bytes);

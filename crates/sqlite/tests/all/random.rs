@@ -12,9 +12,18 @@ const STATEMENTS: usize = 40;
 const PAGE_BYTES: [u32; 4] = [512, 512, 1024, 4096];
 
 /// `None`: each statement in a mode of its own, as if other connections made them.
-const MODES: [Option<Mode>; 7] = {
+const MODES: [Option<Mode>; 8] = {
     let usual = Some(Mode::Fash1);
-    [usual, usual, Some(Mode::Fash), Some(Mode::Fast), Some(Mode::Full), None, None]
+    [
+        usual,
+        usual,
+        Some(Mode::Fash),
+        Some(Mode::Fast),
+        Some(Mode::Nvwal),
+        Some(Mode::Full),
+        None,
+        None,
+    ]
 };
 
 /// A statement, so small that a database of them fits into a recording.

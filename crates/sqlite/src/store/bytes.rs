@@ -1,0 +1,100 @@
+//! Steps 2 and 3 of a commit that goes by bytes ([`crate::store::connection`]), and the runs of bytes that a transaction
+//! changes.
+
+use pm::Memory;
+
+use crate::store::connection::{Lines, Store};
+use crate::store::error::Result;
+use crate::store::frames::{Frames, changed};
+use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES};
+use crate::store::mode::Mode;
+use crate::store::page1;
+use crate::store::plan::Counters;
+use crate::store::slot::Entry;
+
+impl<M: Memory> Store<M> {
+    /// Steps 2 and 3, by bytes.
+    pub(super) fn log_bytes(
+        &mut self,
+        size: u64,
+        frames: &Frames,
+        counters: &Option<Counters>,
+    ) -> Result<()> {
+        let lines = self.record_bytes(size, frames)?;
+        let number = self.last + 1;
+        self.place_bytes(number, size, frames, counters, lines);
+        self.side.begin(number);
+        Ok(())
+    }
+
+    /// Step 2. Returns the lines that are to be noted further.
+    pub(super) fn record_bytes(&mut self, size: u64, frames: &Frames) -> Result<Lines> {
+        let number = self.last + 1;
+        self.side.begin(number);
+        let mut lines = std::mem::take(&mut self.stored);
+        let sized = (size != self.size).then_some(size);
+        let (pages, bytes) = (false, &frames.bytes[..]);
+        self.side.log(
+            &Entry { number, size: sized, pages, bytes, direct: 0, ordered: false },
+            &mut lines.side,
+        );
+        self.acknowledge(number, &mut lines)?;
+        self.stats.bytes += frames.bytes.len() as u64;
+        Ok(lines)
+    }
+
+    /// Step 3.
+    pub(super) fn place_bytes(
+        &mut self,
+        number: u64,
+        size: u64,
+        frames: &Frames,
+        counters: &Option<Counters>,
+        mut lines: Lines,
+    ) {
+        self.put_frames(&frames.bytes, &mut lines.data);
+        self.stats.frames += frames.count;
+        self.in_its_place(number, size, counters, lines);
+        self.last_by_pages = Some(false);
+    }
+
+    /// The frames of what is staged, and page 1's counters, which are not among them.
+    pub(super) fn frames(&self, size: u64) -> Result<(Frames, Option<Counters>)> {
+        let (mut frames, mut counters) = (Frames::default(), None);
+        let mut old = Box::new([0; GRANULE as usize]);
+        let mut first = Box::new([0; GRANULE as usize]);
+        for (number, granule) in &self.stage.granules {
+            let start = number * GRANULE;
+            let Some(len) = size.checked_sub(start).map(|len| len.min(GRANULE) as usize) else {
+                continue;
+            };
+            self.in_place(start, &mut old[..len])?;
+            let mut new = granule;
+            if *number == 0 && len as u64 >= HEADER_BYTES {
+                *first = **granule;
+                page1::mark(&mut first[..], self.side.tag);
+                page1::mark(&mut old[..], self.side.tag);
+                counters = Some(COUNTERS.map(|range| {
+                    let bytes = first[range.clone()].to_vec();
+                    first[range.clone()].copy_from_slice(&old[range]);
+                    bytes
+                }));
+                new = &first;
+            }
+            let runs = changed(&old[..len], &new[..len]);
+            match self.mode() {
+                Mode::Full if !runs.is_empty() => frames.add(start, &new[..len]),
+                _ => runs.iter().for_each(|(at, len)| {
+                    frames.add(start + *at as u64, &new[*at..*at + *len]);
+                }),
+            }
+        }
+        Ok((frames, counters))
+    }
+
+    pub(super) fn put_counters(&self, counters: &Option<Counters>) {
+        for (range, bytes) in COUNTERS.iter().zip(counters.iter().flatten()) {
+            self.data.copy(range.start as u64, bytes);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! NVWAL, which P3 compares its schemes with (P3 2.2): pages are changed in ordinary memory, and a commit logs the bytes
+//! that differ.
+//!
+//! 1. Compare each page with the one before; runs with less than 16 bytes between them are one. Make frames of them.
+//! 2. Take blocks for them, copy them behind what the log has; flush; **fence**.
+//! 3. Store how many bytes the log has: NVWAL's commit flag. Flush; **fence**. *Committed.*
+//! 4. Note in ordinary memory what the log has of which page ([`crate::store::cache`]): reads find it there.
+//!
+//! After 1,000 frames the pages' runs are put in place, each once; flush; **fence**; the log is emptied; flush;
+//! **fence**. So they are before a commit of another mode, and when the last connection closes. Slots do not count as long
+//! as the log has frames.
+//!
+//! *Other connections* read what the log has got when they lock. *Crash before 3 is durable:* nothing leads to the frames.
+//! *In a checkpoint:* the log has all of it, until it is in place.
+//!
+//! A commit has no number. Who dies at one leaves a commit that has begun, and whoever locks next empties the log.
+
+use pm::Memory;
+
+use crate::store::connection::{Lines, Store};
+use crate::store::error::{Result, StoreError};
+use crate::store::frames::Frames;
+use crate::store::layout::{COUNTERS, GRANULE};
+use crate::store::page1;
+use crate::store::plan::{Counters, place_of};
+use crate::store::stage::Granule;
+
+/// A transaction that stages more goes another way: the log would be as long.
+const STAGED_MAX: u64 = 64 << 20;
+
+impl<M: Memory> Store<M> {
+    /// Returns whether what is staged fits into the log of frames.
+    pub(super) fn fits_into_frames(&self) -> bool {
+        self.stage.granules.len() as u64 * GRANULE <= STAGED_MAX
+    }
+
+    /// Steps 2 to 4.
+    pub(super) fn log_frames(
+        &mut self,
+        size: u64,
+        frames: &Frames,
+        counters: &Option<Counters>,
+    ) -> Result<()> {
+        let (mut lines, from, emptied) = (Lines::default(), self.cache.bytes, self.cache.emptied);
+        let to = from + frames.bytes.len() as u64;
+        self.side.write_log(from, &frames.bytes, emptied, &mut lines.side);
+        self.side.use_blocks(from, to, emptied, &mut lines.side);
+        if self.known_settled < self.last || from == 0 {
+            self.side.note_header(&mut lines.side);
+        }
+        if !self.marker_is_durable {
+            self.note_marker(&mut lines);
+        }
+        self.fence(&mut lines);
+        self.healthy()?;
+        (self.known_settled, self.marker_is_durable) = (self.last, true);
+        self.side.set_log_bytes(to, &mut lines.side);
+        self.fence(&mut lines);
+        self.healthy()?;
+        self.take_frames(&frames.bytes)?;
+        (self.cache.bytes, self.size) = (to, size);
+        self.stats.frames += frames.count;
+        self.stats.bytes += frames.bytes.len() as u64;
+        // Once all that was begun is in place, nobody raises them.
+        self.put_counters(counters);
+        if self.cache.frames >= self.checkpoint_frames {
+            self.checkpoint()?;
+        }
+        self.side.begin(self.last);
+        Ok(())
+    }
+
+    /// Takes frames over into the cache.
+    fn take_frames(&mut self, frames: &[u8]) -> Result<()> {
+        let (mut all, mut size) = (Vec::new(), None);
+        let whole = Frames::each(frames, |at, bytes| {
+            if bytes.is_empty() {
+                size = Some(at);
+            } else {
+                all.push((at, bytes));
+            }
+        });
+        let within = |(at, bytes): &(u64, &[u8])| at % GRANULE + bytes.len() as u64 <= GRANULE;
+        if !whole || !all.iter().all(within) {
+            return Err(StoreError::SideDamaged("its log of frames ends in the middle of one"));
+        }
+        for (at, bytes) in all {
+            let number = at / GRANULE;
+            if self.cache.get(number).is_none() {
+                let granule = self.granule_in_place(number)?;
+                self.cache.add(number, granule);
+            }
+            self.cache.put(number, (at % GRANULE) as usize, bytes);
+        }
+        self.cache.size = size.or(self.cache.size);
+        Ok(())
+    }
+
+    /// A granule as it is in the frames of its pages.
+    fn granule_in_place(&self, number: u64) -> Result<Granule> {
+        let mut granule = Box::new([0; GRANULE as usize]);
+        let there = self.data.len().saturating_sub(number * GRANULE).min(GRANULE) as usize;
+        self.in_frames(number * GRANULE, &mut granule[..there])?;
+        Ok(granule)
+    }
+
+    /// Copies bytes from `at` on over those in place, as the log has them.
+    pub(super) fn over_frames(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < out.len() {
+            let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
+            let len = (GRANULE - within).min((out.len() - done) as u64) as usize;
+            let out = &mut out[done..done + len];
+            match self.cache.get(number) {
+                Some(granule) => out.copy_from_slice(&granule[within as usize..][..len]),
+                None => self.in_frames(number * GRANULE + within, out)?,
+            }
+            done += len;
+        }
+        // The counters are where they always are.
+        for range in COUNTERS {
+            let (start, end) = (range.start as u64, range.end as u64);
+            let (from, to) = (start.max(at), end.min(at + out.len() as u64));
+            if from < to {
+                self.data.read_into(from, &mut out[(from - at) as usize..(to - at) as usize])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts in place what the log of frames has, and empties it. The caller has the database to himself, and a commit has
+    /// begun.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(super) fn checkpoint(&mut self) -> Result<()> {
+        if self.cache.is_empty() {
+            return Ok(());
+        }
+        let (mut lines, before) = (Lines::default(), self.stats.lines);
+        for (at, bytes) in self.cache.runs() {
+            self.put_in_place(at, bytes, &mut lines);
+        }
+        self.side.set_size(self.cache.size.unwrap_or(self.size), &mut lines.side);
+        self.fence(&mut lines);
+        self.healthy()?;
+        self.side.set_log_bytes(0, &mut lines.side);
+        self.fence(&mut lines);
+        self.healthy()?;
+        // A new log has it durable before it has frames. Who dies here leaves a commit that has begun.
+        self.cache.clear(self.cache.emptied + 1);
+        self.side.set_emptied(self.cache.emptied);
+        self.stats.checkpoints += 1;
+        self.stats.checkpoint_lines += self.stats.lines - before;
+        Ok(())
+    }
+
+    /// Stores bytes of the database where its pages are.
+    fn put_in_place(&self, at: u64, bytes: &[u8], lines: &mut Lines) {
+        let page_bytes = u64::from(self.side.table.page_bytes);
+        let mut done = 0;
+        while done < bytes.len() {
+            let from = at + done as u64;
+            let (place, len) = match self.side.table.entries {
+                0 => (from, bytes.len()),
+                _ => {
+                    let (page, within) = (from / page_bytes + 1, from % page_bytes);
+                    let len = (page_bytes - within).min((bytes.len() - done) as u64) as usize;
+                    let frame = self.side.frame(page as u32).expect("it was read before");
+                    (place_of(frame, page_bytes) + within, len)
+                }
+            };
+            let part = &bytes[done..done + len];
+            for range in page1::all_but_counters(place, len) {
+                self.data.copy(place + range.start as u64, &part[range]);
+            }
+            self.data.note(&mut lines.data, place, len as u64);
+            done += len;
+        }
+    }
+
+    /// Reads what others have put into the log, or that they have emptied it. The caller has a lock.
+    ///
+    /// # Errors
+    /// The medium fails, or the log is damaged.
+    pub fn catch_up(&mut self) -> Result<()> {
+        let (bytes, emptied) = self.side.log_state()?;
+        if emptied != self.cache.emptied || bytes < self.cache.bytes {
+            self.cache.clear(emptied);
+        }
+        if bytes > self.cache.bytes {
+            let frames = self.side.read_log(self.cache.bytes, bytes, emptied)?;
+            self.take_frames(&frames)?;
+            self.cache.bytes = bytes;
+        }
+        self.size = self.cache.size.unwrap_or(self.size);
+        Ok(())
+    }
+
+    /// Lets checkpoints be made after so many frames, and not after 1,000.
+    pub fn set_checkpoint_frames(&mut self, frames: usize) {
+        self.checkpoint_frames = frames;
+    }
+
+    /// Empties the log behind a crash. The words that say how long it is are durable.
+    ///
+    /// # Errors
+    /// The medium fails, or the log is damaged.
+    pub(super) fn recover_frames(&mut self) -> Result<()> {
+        let (bytes, emptied) = self.side.log_state()?;
+        self.cache.clear(emptied);
+        if bytes > 0 {
+            let frames = self.side.read_log(0, bytes, emptied)?;
+            self.size = self.side.size()?;
+            self.take_frames(&frames)?;
+            self.cache.bytes = bytes;
+            self.has_bytes(self.cache.size.unwrap_or(self.size))?;
+            return self.checkpoint();
+        }
+        self.cache.clear(emptied + 1);
+        self.side.set_emptied(emptied + 1);
+        Ok(())
+    }
+}
