@@ -408,6 +408,10 @@ pub(crate) struct RecoveryArgs {
     #[arg(long, value_name = "LIST", default_value = "100k", value_delimiter = ',',
           value_parser = parse_positive)]
     pub(crate) txns: Vec<u64>,
+    /// Share of the indexes of sofort, by their number, that lie in persistent memory, in per cent: they
+    /// are there after a kill [default: 0].
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) placement: Option<u32>,
     /// Peers.
     #[command(flatten)]
     pub(crate) peers: PeerArgs,

@@ -27,7 +27,7 @@ use crate::demo::worker::{self, WORKER};
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::output::print;
-use crate::plan::database_options;
+use crate::plan::{database_options, placed};
 use crate::pool::waker;
 use crate::scratch;
 
@@ -58,6 +58,9 @@ pub(crate) struct Task {
     /// The size of the nodes of a copy-on-write tree, if it is not the engine's default.
     #[serde(default)]
     tree_node_bytes: Option<u64>,
+    /// Per cent of the indexes of sofort that lie in persistent memory; `None` is its default.
+    #[serde(default)]
+    placement: Option<u32>,
 }
 
 impl Task {
@@ -81,12 +84,18 @@ impl Task {
             group: crate::plan::commit_group(run.commit),
             thread: false,
             tree_node_bytes: None,
+            placement: None,
         }
     }
 
     /// Gives the work that an engine puts off to somebody else.
     pub(crate) fn with_background(self, background: Background) -> Self {
         Self { thread: background == Background::Thread, ..self }
+    }
+
+    /// Places the indexes of sofort.
+    pub(crate) fn with_placement(self, placement: Option<u32>) -> Self {
+        Self { placement, ..self }
     }
 
     /// Gives nodes another size.
@@ -113,6 +122,7 @@ impl Task {
     fn options(&self) -> Options {
         let background = if self.thread { Background::Thread } else { Background::Inline };
         let options = database_options(self.commit(), background);
+        let options = placed(options, self.placement);
         let options = match self.contestant() {
             Ok(Contestant::Engine(EngineKind::Inp)) => {
                 options.set("checkpoint_bytes", NO_CHECKPOINT_BYTES)
@@ -266,7 +276,8 @@ mod tests {
             let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
             let task = Task::new(contestant, Some(Domain::Adr), here, there, &job, &run)
                 .with_background(Background::Thread)
-                .with_tree_node_bytes(Some(4096));
+                .with_tree_node_bytes(Some(4096))
+                .with_placement(Some(40));
             let encoded = serde_json::to_string(&task).expect("encodes");
             let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
             assert_eq!(decoded.contestant().expect("named"), contestant);
@@ -274,6 +285,7 @@ mod tests {
             assert_eq!(decoded.commit(), Commit::Grouped(7));
             assert!(decoded.thread);
             assert_eq!(decoded.tree_node_bytes, Some(4096));
+            assert_eq!(decoded.placement, Some(40));
             assert_eq!(decoded.job, job);
             assert_eq!(decoded.acknowledged, there);
         }

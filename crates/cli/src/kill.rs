@@ -46,6 +46,8 @@ pub(crate) struct Kill<'a> {
     pub(crate) run: RunOptions,
     /// The size of the nodes of a copy-on-write tree, if it is not the engine's default.
     pub(crate) tree_node_bytes: Option<u64>,
+    /// Per cent of the indexes of sofort that lie in persistent memory; `None` is its default.
+    pub(crate) placement: Option<u32>,
     /// The threads that do the work which an engine puts off.
     pub(crate) background: Background,
     /// The job of the victim before it is killed.
@@ -77,7 +79,8 @@ impl Kill<'_> {
         let acknowledged = AcknowledgedFile::create(&file, job.counters(self.run.workers))?;
         let task = Task::new(self.contestant, self.domain, &store, &file, &job, &self.run)
             .with_background(self.background)
-            .with_tree_node_bytes(self.tree_node_bytes);
+            .with_tree_node_bytes(self.tree_node_bytes)
+            .with_placement(self.placement);
 
         bar.phase(format!("{}: to be killed", self.contestant), wanted);
         let total = || acknowledged.counts().iter().sum::<u64>();

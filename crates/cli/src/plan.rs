@@ -1,7 +1,7 @@
 //! The options of a benchmark, checked against each other.
 
 use peers::PeerKind;
-use perdura::{Background, Domain, Options};
+use perdura::{Background, Domain, EngineKind, Options};
 use workloads::ycsb::{Mix, Skew};
 use workloads::{Commit, Form, RunOptions, tatp, tpcb, tpcc, ycsb};
 
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) statements: bool,
     /// Engines are told to keep columns within the tuple.
     pub(crate) inline: bool,
+    /// Per cent of the indexes of sofort that lie in persistent memory; `None` is its default.
+    pub(crate) placement: Option<u32>,
     partitions: usize,
     seed: u64,
 }
@@ -67,9 +69,23 @@ impl Plan {
             repeat: args.repeat,
             statements: false,
             inline: false,
+            placement: None,
             partitions,
             seed: args.seed,
         })
+    }
+
+    /// The same with so many per cent of the indexes of sofort in persistent memory.
+    ///
+    /// # Errors
+    /// No engine of the run has such a choice.
+    pub(crate) fn with_placement(self, placement: Option<u32>) -> Result<Self, Failure> {
+        let mut engines = self.contestants.iter().filter_map(|one| one.kind());
+        if placement.is_some() && !engines.any(|kind| kind == EngineKind::Sofort) {
+            let why = "--placement is an option of sofort: leave it out, or name --engine sofort";
+            return Err(Failure::Usage(why.into()));
+        }
+        Ok(Self { placement, ..self })
     }
 
     /// The specification of a YCSB run of so many tuples and transactions.
@@ -182,6 +198,14 @@ pub(crate) fn database_options(commit: Commit, background: Background) -> Option
         Commit::Durable => perdura::Commit::Durable,
         Commit::Grouped(updates) => perdura::Commit::grouped(updates),
     })
+}
+
+/// Places the indexes of sofort; other engines pass it over.
+pub(crate) fn placed(options: Options, placement: Option<u32>) -> Options {
+    match placement {
+        Some(percent) => options.tune("placement", percent.into()),
+        None => options,
+    }
 }
 
 /// Returns the name in JSON of who does what engines put off.

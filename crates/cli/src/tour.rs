@@ -169,6 +169,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
             domain: contestant.engine().map(|_| plan.killed()),
             run: run_options(1, Commit::Durable),
             tree_node_bytes: None,
+            placement: None,
             background: perdura::Background::Inline,
             job: &job,
             directory: &directory,

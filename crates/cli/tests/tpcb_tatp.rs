@@ -316,6 +316,24 @@ fn indexes_are_built_before_the_first_transaction_if_it_is_asked_for() {
     }
 }
 
+/// Indexes in persistent memory: the runs say so, and nothing is built behind a kill.
+#[test]
+fn a_placement_is_that_of_the_run_and_of_its_report() {
+    let placed = ["--placement", "100", "--domain", "adr", "--json", "-"];
+    let killed = runs(&outage("nvm-inp,sofort", &[&["--until", "0.7"], &placed[..]].concat()));
+    assert_eq!([&killed[0]["placement"], &killed[1]["placement"]], [&Value::Null, &100.into()]);
+    assert_eq!((&killed[1]["lost"], &killed[1]["surplus"]), (&0.into(), &0.into()), "{killed:?}");
+    let few = ["--engine", "sofort", "--subscribers", "400", "--txns", "2k", "--check"];
+    let whole = runs(&bench("tatp", &[&few[..], &placed[..]].concat()));
+    assert_eq!(whole[0]["placement"], 100);
+    let few = ["--engine", "sofort", "--tuples", "300", "--txns", "500"];
+    let again = runs(&bench("recovery", &[&few[..], &placed[..]].concat()));
+    assert_eq!((&again[0]["placement"], &again[0]["lost"]), (&100.into(), &0.into()));
+    assert!(again[0]["built_percent"].is_null(), "nothing is built: {again:?}");
+    let usual = runs(&bench("recovery", &[&few[..], &["--json", "-"]].concat()));
+    assert!(usual[0]["built_percent"].is_number(), "{usual:?}");
+}
+
 #[test]
 fn a_kill_that_cannot_be_run_is_refused_before_anything_is_made() {
     let refused = |more: &[&str], hint: &str| {
@@ -333,6 +351,8 @@ fn a_kill_that_cannot_be_run_is_refused_before_anything_is_made() {
     refused(&["--kill-at", "1", "--repeat", "2"], "--repeat");
     let other = ["--engine", "inp,sofort", "--kill-at", "1", "--rebuild", "first"];
     refused(&other, "--rebuild is an option of sofort");
+    refused(&["--engine", "inp", "--placement", "40"], "--placement is an option of sofort");
+    refused(&["--placement", "101"], "0..=100");
     let same = ["--kill-at", "1", "--series", "Cargo.toml.x", "--json", "Cargo.toml.x"];
     refused(&same, "name another file");
     let ran = bench("tatp", &["--kill-at", "1", "--series", "/no/such/folder/x.csv"]);

@@ -129,7 +129,8 @@ struct Unused {
 
 impl<M: Memory> Store<M> {
     /// Indexes up to `many` rows or values that were there when the store was opened: of the tables of
-    /// transactions in flight first; then looks for rows that are not in use. Returns whether there are more.
+    /// transactions in flight first; then looks for rows that are not in use,
+    /// an eighth as many. Returns whether there are more.
     ///
     /// # Errors
     /// Damage.
@@ -156,7 +157,7 @@ impl<M: Memory> Store<M> {
         }
         // No answer waits for this.
         match self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
-            Some(table) => self.0.sweep(table, many).map(|()| true),
+            Some(table) => self.0.sweep(table, many.div_ceil(8)).map(|()| true),
             None => Ok(false),
         }
     }

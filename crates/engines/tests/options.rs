@@ -88,6 +88,7 @@ const LISTED: [(EngineKind, &[Listed]); 15] = [
             ("most_rows", 32_768, 64, 32_768, true),
             ("reserve", 1024, 1, 32_768, true),
             ("slots", 256, 2, 256, true),
+            ("placement", 0, 0, 100, true),
         ],
     ),
 ];

@@ -165,7 +165,7 @@ pub use exports::recording;
 pub use holder::Holder;
 pub use media::Media;
 pub use opening::OpeningTimes;
-pub use options::{Background, Commit, Options, WriteOptions};
+pub use options::{Background, Commit, Options, Placement, WriteOptions};
 pub use read::Read;
 pub use rows::Rows;
 pub use savepoint::Savepoint;

@@ -47,6 +47,15 @@ impl Commit {
     }
 }
 
+/// The place of an engine's secondary structures, its indexes (P4 4.3). It is fixed when a database is created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// So many per cent of the indexes, by their number, lie in persistent memory, and are there when the database is
+    /// opened; each change of a key costs more. The others lie in ordinary memory, and are built beside transactions.
+    /// More than 100 are refused.
+    Percent(u32),
+}
+
 /// The threads that do the work which engines put off: steps of checkpoints, the collection of
 /// pages that a crash has left, flushes and merges of runs.
 ///
@@ -332,6 +341,19 @@ impl Options {
     pub fn isolation(mut self, level: Isolation) -> Self {
         self.isolation = Some(level);
         self
+    }
+
+    /// Sets where `sofort` keeps its indexes in a new database; all in ordinary memory by default. Engines that have no
+    /// such choice refuse it, as [`Options::set`] does with the option `placement`, which this is.
+    ///
+    /// ```
+    /// # use perdura::{EngineKind, Options, Placement};
+    /// Options::new().engine(EngineKind::Sofort).placement(Placement::Percent(100));
+    /// ```
+    #[must_use]
+    pub fn placement(self, placement: Placement) -> Self {
+        let Placement::Percent(percent) = placement;
+        self.set("placement", percent.into())
     }
 
     /// Sets how long a transaction waits to be continued ([`crate::Database::in_flight`]), from the

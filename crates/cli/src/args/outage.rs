@@ -21,6 +21,10 @@ pub(crate) struct OutageArgs {
     /// Second at which the run ends, from its start [default: twice --kill-at].
     #[arg(long, value_name = "S", value_parser = seconds, requires = "kill_at")]
     pub(crate) until: Option<Duration>,
+    /// Share of the indexes of sofort, by their number, that lie in persistent memory, in per cent: they
+    /// are there after a kill [default: 0].
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) placement: Option<u32>,
     /// Moment at which sofort builds indexes that the kill took [default: background].
     #[arg(long, value_enum, requires = "kill_at")]
     pub(crate) rebuild: Option<Rebuild>,

@@ -46,6 +46,8 @@ struct Run {
     seed: u64,
     background: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    placement: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     warehouses: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     branches: Option<u32>,
@@ -87,7 +89,7 @@ struct Run {
 /// Options that contradict each other, a store that failed, or [`Failure::Found`] if anything was
 /// lost.
 pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
-    let plan = Plan::new(&args.common, &args.peers.peer.0)?;
+    let plan = Plan::new(&args.common, &args.peers.peer.0)?.with_placement(args.placement)?;
     if let Some(map) = args.peers.peer.0.iter().find(|peer| !peer.is_durable()) {
         let why = format!("peer {map} keeps nothing in files: there is nothing to reopen");
         return Err(Failure::Usage(why));
@@ -221,6 +223,7 @@ fn cell(
                 domain,
                 run,
                 tree_node_bytes: None,
+                placement: plan.placement.filter(|_| is_sofort(contestant)),
                 background,
                 job,
                 directory: &directory,
@@ -235,6 +238,11 @@ fn cell(
         summary(plan, contestant, promise, job, outcomes)
     };
     Ok(both.map(summary).collect())
+}
+
+/// Returns whether a contestant can be told where its indexes lie.
+fn is_sofort(contestant: Contestant) -> bool {
+    contestant.kind() == Some(perdura::EngineKind::Sofort)
 }
 
 fn summary(
@@ -276,6 +284,7 @@ fn summary(
         group: commit_group(plan.run.commit),
         seed,
         background: background_name(plan.background),
+        placement: plan.placement.filter(|_| is_sofort(contestant)),
         warehouses,
         branches,
         tuples,

@@ -23,7 +23,7 @@ const DEFAULT_TXNS: u64 = 100_000;
 /// # Errors
 /// As [`terminals::run`].
 pub(crate) fn run(args: &TatpArgs) -> Result<(), Failure> {
-    let mut plan = Plan::new(&args.common, &[])?;
+    let mut plan = Plan::new(&args.common, &[])?.with_placement(args.kill.placement)?;
     if let Some(users) = args.kill.users {
         plan.run.workers = users as usize;
     }

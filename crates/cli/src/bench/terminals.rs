@@ -27,7 +27,7 @@ use crate::failure::{Failure, say};
 use crate::host::Host;
 use crate::output::{check_target, report, table};
 use crate::plan::{
-    Plan, background_name, commit_group, commit_name, commit_text, database_options,
+    Plan, background_name, commit_group, commit_name, commit_text, database_options, placed,
 };
 use crate::progress::Bar;
 use crate::racer::FootprintBytes;
@@ -251,6 +251,7 @@ impl<'a, W: Workload> Bench<'a, W> {
             return Ok(Loaded { contestant, subject, rounds: Vec::new(), counted: None });
         }
         let options = database_options(plan.run.commit, plan.background);
+        let options = placed(options, plan.placement);
         let path = pool_path(directory);
         let schema = W::schema();
         let database = create(contestant, &path, &schema, partitions, &options, plan.domain)?;
@@ -371,6 +372,7 @@ impl<'a, W: Workload> Bench<'a, W> {
             modelled: promise.modelled,
             commit: commit_name(plan.run.commit),
             background: background_name(plan.background),
+            placement: plan.placement.filter(|_| contestant.kind() == Some(EngineKind::Sofort)),
             group: commit_group(plan.run.commit),
             seed: plan.seed(),
             emulated: None,

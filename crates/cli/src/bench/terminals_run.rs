@@ -42,6 +42,9 @@ pub(super) struct Run {
     pub(super) modelled: bool,
     pub(super) commit: &'static str,
     pub(super) background: &'static str,
+    /// Per cent of the indexes in persistent memory, if they were chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) placement: Option<u32>,
     pub(super) group: Option<u32>,
     pub(super) seed: u64,
     pub(super) emulated: Option<()>,

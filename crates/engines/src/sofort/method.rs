@@ -20,10 +20,11 @@ fn root_name(partition: u32) -> String {
 
 /// The parameters of a store. Chunks of rows are at least as large as their first ones.
 fn store_options(options: &SofortOptions) -> Options {
-    let SofortOptions { first_rows, most_rows, reserve, slots } = *options;
+    let SofortOptions { first_rows, most_rows, reserve, slots, placement } = *options;
     let first_rows = first_rows.next_power_of_two();
     let most_rows = most_rows.next_power_of_two().max(first_rows);
-    Options { slots, first_rows, most_rows, reserve: reserve.min(most_rows), durable_percent: 0 }
+    let reserve = reserve.min(most_rows);
+    Options { slots, first_rows, most_rows, reserve, durable_percent: placement }
 }
 
 impl<E: Environment> Method<E> for Sofort<E> {

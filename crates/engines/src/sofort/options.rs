@@ -16,5 +16,8 @@ engine_options! {
         /// Transactions that have changed something and are open at the same time, and those whose
         /// commit is not stamped yet.
         slots: u32 = 256, 2 to 256, "transactions", fixed;
+        /// Share of the indexes, of keys and of dictionaries, by their number, that lie in persistent memory:
+        /// they are there after a crash. The others lie in ordinary memory, and are built beside transactions.
+        placement: u32 = 0, 0 to 100, "%", fixed;
     }
 }

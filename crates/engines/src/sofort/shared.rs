@@ -32,8 +32,10 @@ pub(super) struct Shared<E: Environment> {
     pub(super) statements: AtomicU64,
     pub(super) commits: AtomicU64,
     in_flight: u64,
-    /// Indexes are not built yet.
+    /// Indexes are not built yet, or rows that are not in use are not found yet.
     unbuilt: AtomicBool,
+    /// Answers have to look for what is not in an index yet.
+    incomplete: AtomicBool,
     /// Reads have come to damage when they built indexes.
     found_damage: AtomicBool,
     /// Versions that are garbage, or will be, at which some are collected.
@@ -49,10 +51,12 @@ impl<E: Environment> Shared<E> {
         tables: Arc<ColumnTables>,
         in_flight: u64,
     ) -> Self {
+        let incomplete = AtomicBool::new(store.built().waiting > 0);
         Self {
             store,
             memory,
             tables,
+            incomplete,
             user_bytes: AtomicU64::new(0),
             statements: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -72,7 +76,8 @@ impl<E: Environment> Shared<E> {
         }
     }
 
-    /// Puts some rows or values into an index, if there are any that were there at opening; returns
+    /// Puts some rows or values into an index, if there are any that were there at opening, or looks for rows that are
+    /// not in use; returns
     /// whether there may be more.
     fn build(&self) -> Result<bool, EngineError> {
         if !self.unbuilt.load(Ordering::Relaxed) {
@@ -86,9 +91,13 @@ impl<E: Environment> Shared<E> {
     /// Builds a part for whoever reads, where nobody writes. Damage that it comes to is told to who reads
     /// that, or begins a transaction; reads build no more then.
     pub(super) fn build_beside_reads(&self) {
-        if !self.found_damage.load(Ordering::Relaxed) && self.build().is_err() {
+        if !self.incomplete.load(Ordering::Relaxed) || self.found_damage.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.build().is_err() {
             self.found_damage.store(true, Ordering::Relaxed);
         }
+        self.incomplete.fetch_and(self.store.built().waiting > 0, Ordering::Relaxed);
     }
 
     /// Does a part of the work that is put off.
@@ -119,7 +128,8 @@ impl<E: Environment> Shared<E> {
         if self.has_backlog() {
             self.collect()?;
         }
-        Ok(self.store.built().waiting * INDEXED_BYTES)
+        let built = self.store.built();
+        Ok((built.waiting + built.unswept) * INDEXED_BYTES)
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -139,13 +149,14 @@ impl<E: Environment> Shared<E> {
             in_flight: self.in_flight,
             built: built.built,
             unbuilt: built.waiting,
+            unswept: built.unswept,
             garbage: self.store.garbage() as u64,
             freed: self.freed.load(Ordering::Relaxed),
         };
         EngineStats {
             user_bytes: self.user_bytes.load(Ordering::Relaxed),
             logged_bytes: statements * ENTRY_BYTES,
-            waiting_bytes: built.waiting * INDEXED_BYTES,
+            waiting_bytes: (built.waiting + built.unswept) * INDEXED_BYTES,
             own: own.into(),
             ..EngineStats::from(EngineKind::Sofort)
         }

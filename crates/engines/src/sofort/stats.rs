@@ -11,10 +11,13 @@ engine_stats! {
         statements: u64;
         /// Transactions that opening has found in flight.
         in_flight: u64;
-        /// Keys and values in indexes.
+        /// Keys and values in indexes in ordinary memory.
         built: u64;
         /// Rows and values that were there at opening and are not in an index yet.
         unbuilt: u64;
+        /// Rows that were there at opening, of tables whose first index lies in persistent memory, and of which
+        /// nobody has looked yet whether they are in use.
+        unswept: u64;
         /// Versions that a commit has replaced, or an abort has left, and whose rows are not free yet.
         garbage: u64;
         /// Rows that were freed, to be used again.

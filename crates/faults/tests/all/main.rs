@@ -14,6 +14,7 @@ mod interleaved;
 mod killed;
 mod lints;
 mod paged;
+mod placed;
 mod points;
 mod pool;
 mod shared;

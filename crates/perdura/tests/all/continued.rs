@@ -7,8 +7,8 @@ use std::time::Duration;
 use engines::EngineError;
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Media, Options, OwnStats, Recorded, Scan, Schema,
-    Table, TableSchema, Tx, Unfinished, Value,
+    ColumnType, Database, EngineKind, Error, Media, Options, OwnStats, Placement, Recorded, Scan,
+    Schema, Table, TableSchema, Tx, Unfinished, Value,
 };
 
 const LIMIT: u64 = 16 << 20;
@@ -24,6 +24,10 @@ fn media(memory: &Recording) -> Media<Recorded> {
 }
 
 fn create() -> (Recording, Database<Recorded>) {
+    create_with(&options())
+}
+
+fn create_with(options: &Options) -> (Recording, Database<Recorded>) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let table = TableSchema::new("t")
         .column("id", ColumnType::U64)
@@ -32,7 +36,7 @@ fn create() -> (Recording, Database<Recorded>) {
         .nullable()
         .key(&["id"])
         .index("by_count", &["count"]);
-    let db = Database::create_on(media(&memory), &Schema::new().table(table), &options()).unwrap();
+    let db = Database::create_on(media(&memory), &Schema::new().table(table), options).unwrap();
     let table = db.table("t").unwrap();
     db.write(|tx| (0..ROWS).try_for_each(|id| tx.insert(&table, &row(id, 0)))).unwrap();
     (memory, db)
@@ -238,6 +242,38 @@ fn reads_build_what_opening_has_left() {
         (before, reads) = (now, reads + 1);
     }
     assert!(reads > 2, "{reads}");
+}
+
+/// With all indexes in persistent memory nothing is built after a kill, a transaction goes on at once, and the rows
+/// that are not in use are found beside transactions.
+#[test]
+fn indexes_in_persistent_memory_are_there_after_a_kill() {
+    const MANY: u64 = 2_000;
+    let (memory, db) = create_with(&options().placement(Placement::Percent(100)));
+    let table = db.table("t").unwrap();
+    db.write(|tx| (ROWS..MANY).try_for_each(|id| tx.insert(&table, &row(id, id % 50)))).unwrap();
+    let mut tx = db.begin_named(b"goes on").unwrap();
+    tx.insert(&table, &row(MANY, 7)).unwrap();
+    let (_memory, db2) = killed(&memory);
+    let own = || match db2.stats().unwrap().own {
+        OwnStats::Sofort(own) => (own.unbuilt, own.unswept),
+        other => panic!("{other:?}"),
+    };
+    let table = db2.table("t").unwrap();
+    let (unbuilt, unswept) = own();
+    assert_eq!(unbuilt, 0);
+    assert!(unswept > MANY, "{unswept}");
+    let found = db2.in_flight().unwrap();
+    let mut tx = db2.resume(found[0].id).unwrap();
+    tx.update(&table, &[Value::U64(3)], &[(1, Value::U64(9))]).unwrap();
+    let _durable = tx.commit().unwrap();
+    assert_eq!(db2.get(&table, &[Value::U64(MANY)]).unwrap().unwrap().u64(1), 7);
+    let left = own().1;
+    assert!(left > 0, "a commit looks at a few of them");
+    while db2.background(1 << 20).unwrap() > 0 {}
+    assert_eq!(own(), (0, 0));
+    let report = db2.check().unwrap();
+    assert_eq!((report.leaked, report.dangling), (0, 0));
 }
 
 /// A database with a named transaction that waits, after a kill.

@@ -83,6 +83,7 @@ fn other_value(name: &str) -> Option<u64> {
         "most_rows" => 64,
         "reserve" => 16,
         "slots" => 64,
+        "placement" => 50,
         _ => return None,
     })
 }

@@ -56,6 +56,8 @@ pub(crate) struct Outage<'a> {
     pub(crate) spec: &'a tatp::Spec,
     /// Users.
     pub(crate) users: usize,
+    /// Per cent of the indexes of sofort that lie in persistent memory; `None` is its default.
+    pub(crate) placement: Option<u32>,
     /// The moment at which indexes are built again.
     pub(crate) rebuild: Rebuild,
     /// The threads that do the work which the engine puts off.
@@ -159,6 +161,7 @@ impl Outage<'_> {
             spec: self.spec.clone(),
             users: self.users,
             sitting,
+            placement: self.placement,
             rebuild: self.rebuild,
             thread: self.background == Background::Thread,
             before,

@@ -20,7 +20,7 @@ use crate::contestant::{Contestant, Promise, pool_path};
 use crate::demo::worker::or_end;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::plan::database_options;
+use crate::plan::{database_options, placed};
 use crate::racer::FootprintBytes;
 
 /// First argument of this process.
@@ -49,6 +49,8 @@ pub(super) struct Task {
     pub(super) users: usize,
     /// Tells the transactions of one process from those of another.
     pub(super) sitting: u64,
+    /// Per cent of the indexes of sofort that lie in persistent memory; `None` is its default.
+    pub(super) placement: Option<u32>,
     /// The moment at which indexes are built that a crash took.
     pub(super) rebuild: Rebuild,
     /// A thread does the work that the engine puts off.
@@ -158,8 +160,9 @@ fn work(task: Task) -> Result<(), Failure> {
     let shared = &shared;
     shared.look()?;
     if shared.task.rebuild == Rebuild::First {
-        while shared.database.background(STEP_BYTES)? > 0 {
-            shared.look()?;
+        // Rows that are not in use are looked for later: no answer waits for that.
+        while !shared.look()? {
+            shared.database.background(STEP_BYTES)?;
         }
     }
     let all = thread::scope(|threads| {
@@ -196,7 +199,7 @@ impl Task {
 
     fn options(&self) -> perdura::Options {
         let background = if self.thread { Background::Thread } else { Background::Inline };
-        database_options(Commit::Durable, background)
+        placed(database_options(Commit::Durable, background), self.placement)
     }
 }
 

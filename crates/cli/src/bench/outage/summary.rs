@@ -66,6 +66,9 @@ struct Run {
     digest: Option<()>,
     /// `None` where opening builds no index.
     rebuild: Option<&'static str>,
+    /// Per cent of the indexes in persistent memory, if they were chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placement: Option<u32>,
     kill_at_s: f64,
     recovery: Recovery,
     /// From the kill to the first answer, with the start of the next process.
@@ -112,6 +115,7 @@ pub(crate) fn run(args: &TatpArgs, spec: &tatp::Spec, plan: &Plan) -> Result<(),
             domain: plan.domain,
             spec,
             users: plan.run.workers,
+            placement: plan.placement.filter(|_| rebuilds(kind)),
             rebuild,
             background: background(kind, plan),
             before,
@@ -230,6 +234,7 @@ fn summary(outage: &Outage<'_>, plan: &Plan, ended: Ended) -> Run {
         retries,
         consistency,
         digest: None,
+        placement: outage.placement,
         rebuild: rebuilds(outage.kind).then(|| outage.rebuild.name()),
         kill_at_s: curve.killed_s,
         recovery: curve.recovery(),

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use optimistic::Optimistic;
 use perdura::{
     Commit, Concurrency, Database, Domain, DurableIn, EngineKind, Environment, Error, Options,
-    Scan, Schema, Table, Value,
+    Placement, Scan, Schema, Table, Value,
 };
 
 /// An engine that tests run on.
@@ -43,6 +43,8 @@ enum Under {
     Known(EngineKind),
     /// The form with checksums and fewer fences of one that has it.
     Checksummed(EngineKind),
+    /// The column store with all indexes in persistent memory.
+    Placed,
     /// The one for tests.
     Optimistic,
 }
@@ -52,9 +54,10 @@ impl Under {
         EngineKind::ALL.into_iter().map(Self::Known).chain([Self::Optimistic])
     }
 
-    /// The same, and the engines with checksums.
+    /// The same, the engines with checksums, and the column store with durable indexes.
     fn in_all_forms() -> impl Iterator<Item = Self> {
-        Self::all().chain([EngineKind::Fast, EngineKind::Fash].map(Self::Checksummed))
+        let checksummed = [EngineKind::Fast, EngineKind::Fash].map(Self::Checksummed);
+        Self::all().chain(checksummed).chain([Self::Placed])
     }
 
     fn name(self) -> &'static str {
@@ -62,6 +65,7 @@ impl Under {
             Self::Known(kind) => kind.name(),
             Self::Checksummed(EngineKind::Fast) => "fast, checksummed",
             Self::Checksummed(_) => "fash, checksummed",
+            Self::Placed => "sofort, all indexes durable",
             Self::Optimistic => optimistic::NAME,
         }
     }
@@ -72,6 +76,7 @@ impl Under {
             Self::Known(kind) | Self::Checksummed(kind) => {
                 kind.traits().concurrency == Concurrency::Serial
             }
+            Self::Placed => false,
             // Its numbers are those of the engine beneath.
             Self::Optimistic => true,
         }
@@ -83,7 +88,7 @@ impl Under {
             Self::Known(kind) | Self::Checksummed(kind) => {
                 kind.traits().durable_in == DurableIn::Files
             }
-            Self::Optimistic => false,
+            Self::Placed | Self::Optimistic => false,
         }
     }
 }
@@ -128,6 +133,9 @@ impl Setup {
         match engine {
             Under::Known(kind) => options.engine(kind).into(),
             Under::Checksummed(kind) => options.engine(kind).set("checksummed", 1).into(),
+            Under::Placed => {
+                options.engine(EngineKind::Sofort).placement(Placement::Percent(100)).into()
+            }
             Under::Optimistic => Self { test_engine: true, options },
         }
     }

@@ -173,7 +173,7 @@ fn recording_media_hold_the_same() {
             Media::recorded(Recording::pool(64 << 10, 64 << 20).unwrap(), RecordingFiles::new());
         let setup = small(engine);
         let db = match engine {
-            Under::Known(_) | Under::Checksummed(_) => {
+            Under::Known(_) | Under::Checksummed(_) | Under::Placed => {
                 Database::create_on(media, &schema(), &setup)
             }
             Under::Optimistic => {
