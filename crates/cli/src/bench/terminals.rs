@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use peers::PeerKind;
-use perdura::{Database, Medium, Schema};
+use perdura::{Database, EngineKind, Medium, Schema};
 use workloads::{Check, Form, Lanes, Measured, Progress, RunError, RunOptions, contents};
 
 use super::Report;
