@@ -48,6 +48,12 @@ impl Commit {
 }
 
 /// The place of an engine's secondary structures, its indexes (P4 4.3). It is fixed when a database is created.
+///
+/// ```
+/// # use perdura::{EngineKind, Options, Placement};
+/// // No index is built after a crash.
+/// let options = Options::new().engine(EngineKind::Sofort).placement(Placement::Percent(100));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// So many per cent of the indexes, by their number, lie in persistent memory, and are there when the database is
@@ -345,11 +351,6 @@ impl Options {
 
     /// Sets where `sofort` keeps its indexes in a new database; all in ordinary memory by default. Engines that have no
     /// such choice refuse it, as [`Options::set`] does with the option `placement`, which this is.
-    ///
-    /// ```
-    /// # use perdura::{EngineKind, Options, Placement};
-    /// Options::new().engine(EngineKind::Sofort).placement(Placement::Percent(100));
-    /// ```
     #[must_use]
     pub fn placement(self, placement: Placement) -> Self {
         let Placement::Percent(percent) = placement;
