@@ -38,6 +38,7 @@ mod error;
 mod explore;
 mod files;
 mod flush;
+mod folder;
 mod header;
 mod holder;
 mod hook;
@@ -86,6 +87,7 @@ pub use files::{
     HostFile, HostFiles, NewFile, RecordedFile, RecordingFiles, Source,
 };
 pub use flush::FlushInstruction;
+pub use folder::{Folder, FolderTime, is_gone};
 pub use header::{
     FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START, read_header,
 };

@@ -106,6 +106,8 @@ pub mod open {
     pub const MAIN_DB: c_int = 0x100;
     pub const MAIN_JOURNAL: c_int = 0x800;
     pub const WAL: c_int = 0x8_0000;
+    /// A question to the VFS: whether a file is there.
+    pub const ACCESS_EXISTS: c_int = 0;
 }
 
 /// Operations of `xFileControl`.

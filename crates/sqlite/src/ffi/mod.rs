@@ -3,6 +3,7 @@
 //! No panic leaves a function that SQLite calls: it would unwind through C.
 
 pub mod abi;
+mod absent;
 pub mod api;
 pub mod entry;
 mod failed;

@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pm::FolderTime;
+
+use super::absent::{Absent, ENDINGS, Known};
 use crate::database::Names;
 
 /// Addresses in the memory of SQLite's where a connection has a main database of ours.
@@ -23,10 +26,19 @@ struct Connection {
     names: Option<Arc<dyn Names>>,
 }
 
-/// Each name, and the connections that have the database open.
-static OPEN: Mutex<Vec<(Vec<u8>, Vec<Connection>)>> = Mutex::new(Vec::new());
+/// A database that is open.
+#[derive(Debug)]
+struct Database {
+    name: Vec<u8>,
+    /// The connections that have it open.
+    all: Vec<Connection>,
+    absent: Absent,
+}
 
-fn lock() -> MutexGuard<'static, Vec<(Vec<u8>, Vec<Connection>)>> {
+/// The databases that are open.
+static OPEN: Mutex<Vec<Database>> = Mutex::new(Vec::new());
+
+fn lock() -> MutexGuard<'static, Vec<Database>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -34,17 +46,20 @@ fn lock() -> MutexGuard<'static, Vec<(Vec<u8>, Vec<Connection>)>> {
 pub(crate) fn add(name: &[u8], place: Place, names: Option<Arc<dyn Names>>) {
     let mut open = lock();
     let new = Connection { place, journal: None, names };
-    match open.iter_mut().find(|(known, _)| known == name) {
-        Some((_, all)) => all.push(new),
-        None => open.push((name.to_vec(), vec![new])),
+    match open.iter_mut().find(|known| known.name == name) {
+        Some(known) => known.all.push(new),
+        None => {
+            let absent = Absent::beside(name);
+            open.push(Database { name: name.to_vec(), all: vec![new], absent });
+        }
     }
 }
 
 /// The connection at a place has closed it.
 pub(crate) fn remove(name: &[u8], place: Place) {
     let mut open = lock();
-    if let Some(at) = open.iter().position(|(known, _)| known == name) {
-        let all = &mut open[at].1;
+    if let Some(at) = open.iter().position(|known| known.name == name) {
+        let all = &mut open[at].all;
         if let Some(found) = all.iter().position(|known| known.place == place) {
             all.swap_remove(found);
         }
@@ -56,14 +71,14 @@ pub(crate) fn remove(name: &[u8], place: Place) {
 
 /// Returns whether a connection that has a database of ours open keeps that one's name at `database`.
 pub(crate) fn is_at(database: usize) -> bool {
-    lock().iter().flat_map(|(_, all)| all).any(|one| one.place.name == database)
+    lock().iter().flat_map(|known| &known.all).any(|one| one.place.name == database)
 }
 
 /// Returns whether SQLite itself opens a journal in a file at `journal`, for a connection that has a database of ours
 /// and keeps its name at `database`. A VFS above has its own files, or names, and its own reasons to write and to sync:
 /// its journals are files.
 pub(crate) fn has(database: usize, journal: usize) -> bool {
-    lock().iter().flat_map(|(_, all)| all).any(|one| is_of(one.place, database, journal))
+    lock().iter().flat_map(|known| &known.all).any(|one| is_of(one.place, database, journal))
 }
 
 /// SQLite has these one behind the other: the database's file, a statement's journal, this one, a pointer, four bytes,
@@ -79,7 +94,7 @@ fn is_of(place: Place, database: usize, journal: usize) -> bool {
 /// is told when it names a super-journal.
 pub(crate) fn add_journal(database: usize, journal: usize, name: usize) -> Option<Arc<dyn Names>> {
     let mut open = lock();
-    let mut all = open.iter_mut().flat_map(|(_, all)| all);
+    let mut all = open.iter_mut().flat_map(|known| &mut known.all);
     let one = all.find(|one| is_of(one.place, database, journal))?;
     one.journal = Some(name);
     one.names.clone()
@@ -89,12 +104,32 @@ pub(crate) fn add_journal(database: usize, journal: usize, name: usize) -> Optio
 /// removed it now.
 pub(crate) fn remove_journal(name: usize) -> bool {
     let mut open = lock();
-    let found = open.iter_mut().flat_map(|(_, all)| all).find(|one| one.journal == Some(name));
+    let found =
+        open.iter_mut().flat_map(|known| &mut known.all).find(|one| one.journal == Some(name));
     found.is_some_and(|one| one.journal.take().is_some())
 }
 
 /// Returns whether `name` is that of an open database and this ending.
 pub(crate) fn belongs_to_one(name: &[u8], ending: &str) -> bool {
     name.strip_suffix(ending.as_bytes())
-        .is_some_and(|database| lock().iter().any(|(known, _)| known == database))
+        .is_some_and(|database| lock().iter().any(|known| known.name == database))
+}
+
+/// Returns what is known of a name: that it is the journal or the write-ahead log of an open database, and not there.
+pub(crate) fn known(name: &[u8]) -> Known {
+    of_one(&mut lock(), name).map_or(Known::Ask(None), |(open, ending)| open.absent.known(ending))
+}
+
+/// A name was not there, behind the look of which [`known`] has told.
+pub(crate) fn note_absent(name: &[u8], looked: FolderTime) {
+    if let Some((open, ending)) = of_one(&mut lock(), name) {
+        open.absent.note(ending, name, looked);
+    }
+}
+
+/// The open database that a name is beside, and the place of its ending in [`ENDINGS`].
+fn of_one<'a>(open: &'a mut [Database], name: &[u8]) -> Option<(&'a mut Database, usize)> {
+    let ending = ENDINGS.iter().position(|ending| name.ends_with(ending))?;
+    let database = &name[..name.len() - ENDINGS[ending].len()];
+    open.iter_mut().find(|known| known.name == database).map(|open| (open, ending))
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::abi::{File, Symbol, Vfs, code, open as flag};
+use super::absent::Known;
 use super::api::Api;
 use super::failed;
 use super::guard::guarded;
@@ -166,6 +167,36 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
     })
 }
 
+/// Asks the VFS below whether a file is there, unless a journal's is known not to be.
+unsafe extern "C" fn access(
+    vfs: *mut Vfs,
+    name: *const c_char,
+    flags: c_int,
+    found: *mut c_int,
+) -> c_int {
+    guarded(code::IOERR, || {
+        // SAFETY: SQLite calls with a VFS of ours, a name and a place for the answer.
+        unsafe {
+            let asks = flags == flag::ACCESS_EXISTS;
+            let known = if asks { names::known(bytes_of(name)) } else { Known::Ask(None) };
+            if known == Known::Absent {
+                found.write(0);
+                return code::OK;
+            }
+            let below = below(vfs);
+            let result =
+                (*below).access.map_or(code::IOERR, |access| access(below, name, flags, found));
+            if let Known::Ask(Some(looked)) = known
+                && result == code::OK
+                && found.read() == 0
+            {
+                names::note_absent(bytes_of(name), looked);
+            }
+            result
+        }
+    })
+}
+
 /// The VFS below the first one that was registered.
 static FIRST_BELOW: AtomicPtr<Vfs> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -212,7 +243,6 @@ macro_rules! forward {
 
 forward! {
     below:
-    access(name: *const c_char, flags: c_int, found: *mut c_int) -> c_int, code::IOERR;
     full_pathname(name: *const c_char, room: c_int, out: *mut c_char) -> c_int, code::CANTOPEN;
     dl_open(name: *const c_char) -> *mut c_void, std::ptr::null_mut();
     dl_error(room: c_int, out: *mut c_char) -> (), ();

@@ -88,7 +88,9 @@ pub fn place(new: &Page, frame: Frame, erase: bool) -> Placed {
 /// Lays `new` out for a frame that nobody reads, as [`place`] does.
 pub fn place_fresh(new: &Page, erase: bool) -> Placed {
     let page_bytes = new.shape().page_bytes();
-    let (image, live) = layout(new, &vec![0; page_bytes], &as_given(new));
+    let places = as_given(new);
+    let (image, live) =
+        layout(new, &vec![0; page_bytes], &places, &FreeRuns::between(new, &places));
     let erased = if erase { live.holes(Span::new(0, page_bytes)) } else { Vec::new() };
     Placed { direct: runs(&live, page_bytes), logged: Vec::new(), erased, image }
 }
@@ -120,14 +122,18 @@ pub fn place_over(old: &Page, new: &Page, erase: bool) -> Placed {
 /// The same, where all that may be is stored before the commit, also in lines that are stored behind it, too.
 pub fn place_apart(old: &Page, new: &Page, erase: bool) -> Placed {
     let live_before = old.live();
-    let places = Places::find(old, new, &live_before).filter(|places| fits(new, places));
-    let places = places.unwrap_or_else(|| as_given(new));
-    let (mut image, live) = layout(new, old.image(), &places);
+    let found = Places::find(old, new, &live_before).map(|places| {
+        let free = FreeRuns::between(new, &places);
+        (places, free)
+    });
+    let (places, free) = found.filter(|(_, free)| free.can_be_told()).unwrap_or_else(|| {
+        let places = as_given(new);
+        let free = FreeRuns::between(new, &places);
+        (places, free)
+    });
+    let (mut image, live) = layout(new, old.image(), &places, &free);
     let erased = if erase { erase_dead(&live, &mut image, old.image()) } else { Vec::new() };
-    let mut means_nothing = Bytes::none(image.len());
-    for hole in live_before.holes(Span::new(0, image.len())) {
-        means_nothing.add(hole);
-    }
+    let means_nothing = live_before.inverse();
     let mut skipped = Bytes::none(image.len());
     for span in &erased {
         skipped.add(*span);
@@ -327,26 +333,35 @@ fn as_given(new: &Page) -> Offsets {
     new.cells().iter().map(|cell| cell.at).collect()
 }
 
-/// The gap's end, and the runs behind it that no cell is in.
-fn free_runs(new: &Page, places: &Offsets) -> (usize, Vec<Span>) {
-    let area = Span::between(new.pointers_end(), new.shape().usable());
-    let mut used = Bytes::none(new.shape().page_bytes());
-    for (cell, at) in new.cells().iter().zip(places) {
-        let fresh = used.add(taken(Span::new(*at, cell.bytes)));
-        debug_assert!(fresh && *at >= area.at, "two cells in one place");
-    }
-    let mut holes = used.holes(area);
-    let content = match holes.first() {
-        Some(gap) if gap.at == area.at => holes.remove(0).end(),
-        _ => area.at,
-    };
-    (content, holes)
+/// The runs of the area of cells that no cell is in.
+struct FreeRuns {
+    /// The end of the gap behind the pointers.
+    content: usize,
+    /// Those behind the gap.
+    holes: Vec<Span>,
 }
 
-/// Returns whether the runs between the cells can all be told in free blocks and fragments.
-fn fits(new: &Page, places: &Offsets) -> bool {
-    let (_, holes) = free_runs(new, places);
-    fragments(&holes) <= FRAGMENTS_MAX
+impl FreeRuns {
+    /// The runs between cells of `new` that lie at `places`.
+    fn between(new: &Page, places: &Offsets) -> Self {
+        let area = Span::between(new.pointers_end(), new.shape().usable());
+        let mut used = Bytes::none(new.shape().page_bytes());
+        for (cell, at) in new.cells().iter().zip(places) {
+            let fresh = used.add(taken(Span::new(*at, cell.bytes)));
+            debug_assert!(fresh && *at >= area.at, "two cells in one place");
+        }
+        let mut holes = used.holes(area);
+        let content = match holes.first() {
+            Some(gap) if gap.at == area.at => holes.remove(0).end(),
+            _ => area.at,
+        };
+        Self { content, holes }
+    }
+
+    /// Returns whether they can all be told in free blocks and fragments.
+    fn can_be_told(&self) -> bool {
+        fragments(&self.holes) <= FRAGMENTS_MAX
+    }
 }
 
 /// The bytes in runs too short for a free block.
@@ -354,16 +369,17 @@ fn fragments(holes: &[Span]) -> usize {
     holes.iter().map(|hole| hole.bytes).filter(|bytes| *bytes < FREE_BLOCK_HEADER_BYTES).sum()
 }
 
-/// The image of `new` with its cells at `places`, over the bytes of `held`, and the bytes that mean something in it.
-fn layout(new: &Page, held: &[u8], places: &Offsets) -> (Vec<u8>, Bytes) {
-    let (content, holes) = free_runs(new, places);
+/// The image of `new` with its cells at `places` and these runs between them, over the bytes of `held`, and the bytes
+/// that mean something in it.
+fn layout(new: &Page, held: &[u8], places: &Offsets, free: &FreeRuns) -> (Vec<u8>, Bytes) {
+    let FreeRuns { content, holes } = free;
     let (header, given) = (new.header(), new.image());
     let mut image = held.to_vec();
     let pointers = header + new.kind().header_bytes();
     image[..pointers].copy_from_slice(&given[..pointers]);
     image[new.shape().usable()..].copy_from_slice(&given[new.shape().usable()..]);
-    put16(&mut image, header + 5, content);
-    image[header + 7] = fragments(&holes) as u8;
+    put16(&mut image, header + 5, *content);
+    image[header + 7] = fragments(holes) as u8;
     let mut live = Bytes::none(image.len());
     live.add(Span::between(0, new.pointers_end()));
     live.add(Span::between(new.shape().usable(), image.len()));
@@ -443,16 +459,14 @@ fn split(
 }
 
 /// The offsets of the bytes that differ.
-fn differences(before: &[u8], after: &[u8]) -> Vec<usize> {
+fn differences<'a>(before: &'a [u8], after: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
     const STEP: usize = 32;
-    let mut found = Vec::new();
-    for (chunk, (one, other)) in before.chunks(STEP).zip(after.chunks(STEP)).enumerate() {
-        if one != other {
-            let at = (0..one.len()).filter(|byte| one[*byte] != other[*byte]);
-            found.extend(at.map(|byte| chunk * STEP + byte));
-        }
-    }
-    found
+    let chunks = before.chunks(STEP).zip(after.chunks(STEP)).enumerate();
+    let unequal = chunks.filter(|(_, (one, other))| one != other);
+    unequal.flat_map(|(chunk, (one, other))| {
+        let at = (0..one.len()).filter(move |byte| one[*byte] != other[*byte]);
+        at.map(move |byte| chunk * STEP + byte)
+    })
 }
 
 /// Adds a byte behind all others.
@@ -501,11 +515,7 @@ fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>, skipped: &Bytes) 
 
 /// The longest runs of bytes in a set.
 fn runs(set: &Bytes, len: usize) -> Vec<Span> {
-    let mut rest = Bytes::none(len);
-    for hole in set.holes(Span::new(0, len)) {
-        rest.add(hole);
-    }
-    rest.holes(Span::new(0, len))
+    set.inverse().holes(Span::new(0, len))
 }
 
 /// Two bytes as a number, the high one first. 65,536 is told as 0.

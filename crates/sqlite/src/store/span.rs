@@ -1,5 +1,7 @@
 //! Runs of bytes in a page, and sets of a page's bytes.
 
+use smallvec::SmallVec;
+
 /// Bytes in a cache line. Frames begin at one.
 pub(crate) const LINE_BYTES: usize = pm::LINE_BYTES as usize;
 
@@ -42,17 +44,28 @@ impl Span {
     }
 }
 
-/// A set of the bytes of a page.
+/// A set of the bytes of a page. That of a page of up to 4 KB takes no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes {
-    words: Vec<u64>,
+    words: SmallVec<[u64; 64]>,
     len: usize,
 }
 
 impl Bytes {
     /// An empty set of bytes of a page with `len` bytes.
     pub fn none(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(64)], len }
+        Self { words: SmallVec::from_elem(0, len.div_ceil(64)), len }
+    }
+
+    /// The bytes of the page that are not in the set.
+    #[must_use]
+    pub fn inverse(&self) -> Self {
+        let mut inverse = self.clone();
+        inverse.words.iter_mut().for_each(|word| *word = !*word);
+        if let (Some(last), used @ 1..) = (inverse.words.last_mut(), self.len % 64) {
+            *last &= u64::MAX >> (64 - used);
+        }
+        inverse
     }
 
     /// Adds a run. Returns whether none of it was in the set before.
@@ -160,6 +173,9 @@ mod tests {
             }
             assert_eq!(set.count(), list.iter().filter(|has| **has).count());
             assert!((0..512).all(|at| set.has(at) == list[at]));
+            let inverse = set.inverse();
+            assert!((0..512).all(|at| inverse.has(at) != list[at]));
+            assert_eq!((inverse.count() + set.count(), inverse.inverse() == set), (512, true));
             let within = Span::between(random.random_range(0..256), random.random_range(256..512));
             let mut left = vec![false; 512];
             for hole in set.holes(within) {
@@ -170,6 +186,13 @@ mod tests {
             }
             assert!((within.at..within.end()).all(|at| left[at] != list[at]));
         }
+    }
+
+    #[test]
+    fn the_inverse_of_a_set_ends_with_the_page() {
+        let mut set = Bytes::none(70);
+        set.add(Span::new(0, 69));
+        assert_eq!((set.inverse().count(), set.inverse().has(69)), (1, true));
     }
 
     #[test]
