@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::{Ran, perdura, run};
 use peers::extension::{Parameters, open, open_stock};
+use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
@@ -57,7 +58,14 @@ fn sqlite(command: &str, path: &Path) -> Ran {
 
 /// The JSON of a check with this exit code, which changes nothing.
 fn checked(path: &Path, code: i32) -> Value {
-    let files = |path: &Path| [fs::read(path).ok(), fs::read(side_of(path)).ok()];
+    let files = |path: &Path| {
+        let mut side = fs::read(side_of(path)).ok();
+        // The words of the locks, which whoever reads beside others takes.
+        if let Some(locks) = side.as_mut().and_then(|side| side.get_mut(4096..6144)) {
+            locks.fill(0);
+        }
+        [fs::read(path).ok(), side]
+    };
     let before = files(path);
     let ran = run(&["sqlite", "check", path.to_str().expect("text"), "--json", "-"]);
     assert_eq!(ran.code, Some(code), "{ran:?}");
@@ -153,6 +161,52 @@ fn a_killed_database_becomes_a_plain_one_with_all_that_was_committed() {
         let ran = sqlite("plain", &path);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(ran.out.contains("already"), "{}", ran.out);
+    }
+}
+
+/// A database whose third row is a part of a transaction over several databases, which a kill has cut off.
+fn prepared(directory: &Path, super_journal: &Path) -> PathBuf {
+    let path = directory.join("db");
+    live(&path).close().expect("closed");
+    let copy = directory.join("copy");
+    fs::copy(&path, &copy).expect("copied");
+    let insert = "INSERT INTO t VALUES(3, 'three')";
+    let stock = open_stock(&copy, OpenFlags::default()).expect("opens");
+    stock.execute_batch(insert).expect("inserted");
+    let names = format!("{}-journal\0", path.display());
+    fs::write(super_journal, names).expect("written");
+    let mut part = Mapped::open(&path, &How::default()).expect("opens").expect("it is ours");
+    for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
+        part.lock(level).expect("nobody else has it");
+    }
+    part.write(0, &fs::read(copy).expect("there")).expect("written");
+    part.commit(Some(super_journal.as_os_str().as_encoded_bytes())).expect("prepared");
+    path
+}
+
+#[test]
+fn a_part_of_a_transaction_with_other_databases_is_told_and_decided() {
+    for committed in [false, true] {
+        let directory = folder();
+        let super_journal = directory.path().join("other-mj012345678");
+        let path = prepared(directory.path(), &super_journal);
+        let stub = directory.path().join("db-journal");
+        if committed {
+            fs::remove_file(&super_journal).expect("removed");
+        }
+        let found = checked(&path, 0);
+        assert_eq!(found["part"]["committed"], committed, "{found}");
+        assert_eq!(found["part"]["super_journal"], super_journal.to_str().expect("text"));
+        assert_eq!(found["replay"].is_null(), !committed, "{found}");
+        assert_eq!(found["stock_journal"], false);
+        assert_eq!((stub.exists(), super_journal.exists()), (true, !committed));
+        let ran = sqlite("check", &path);
+        assert!(ran.out.contains(if committed { " is gone" } else { " is there" }), "{ran:?}");
+        assert_eq!(sqlite("plain", &path).code, Some(0));
+        let wanted: &[i64] = if committed { &[1, 2, 3] } else { &[1, 2] };
+        assert_eq!(rows(&path), wanted);
+        assert_eq!((stub.exists(), super_journal.exists()), (false, false));
+        assert!(checked(&path, 0)["part"].is_null());
     }
 }
 

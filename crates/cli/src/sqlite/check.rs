@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use peers::extension::{Parameters, answer, open, open_stock};
 use perdura_sqlite::database::{How, Mapped};
+use pm::Beside;
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
 
@@ -49,8 +50,18 @@ struct Checked {
     side_file_bytes: Option<u64>,
     /// SQLite has left a journal, or a log, that its next open brings home.
     stock_journal: bool,
+    /// A part of a transaction over several databases that was cut off; `None` if there is none.
+    part: Option<Part>,
     /// The next open's stores; `None` if it has nothing to replay.
     replay: Option<Replay>,
+}
+
+/// A part of a transaction over several databases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Part {
+    /// The file that decides: SQLite has removed it if the transaction is committed.
+    super_journal: String,
+    committed: bool,
 }
 
 /// The stores with which a recovery changes a database.
@@ -96,6 +107,7 @@ impl Checked {
             pages: None,
             side_file_bytes: look.side_bytes,
             stock_journal: look.has_stock_journal(),
+            part: None,
             replay: None,
         }
     }
@@ -155,6 +167,10 @@ impl Checked {
             // Without closing it: the copy stays as recovery leaves it.
             Ok(Some(mapped)) => drop(mapped),
         }
+        self.part = look.super_journal().map(|file| Part {
+            committed: Beside::new(&file, false).is_there().is_ok_and(|there| !there),
+            super_journal: file.display().to_string(),
+        });
         self.replay = Replay::between(&before, &read(&copy)?);
         self.read(open(&copy, Parameters::default(), OpenFlags::SQLITE_OPEN_READ_WRITE));
         // That of the copy, which may lie on another medium.
@@ -183,6 +199,13 @@ impl Checked {
         }
         if self.state == State::Plain && self.side_file_bytes.is_some() {
             line("beside it", "a side file that means nothing, since the database is plain");
+        }
+        if let Some(Part { super_journal, committed }) = &self.part {
+            let verdict = match committed {
+                true => format!("committed: {super_journal} is gone"),
+                false => format!("not committed: {super_journal} is there"),
+            };
+            line("others", &format!("its part of a transaction with other databases is {verdict}"));
         }
         match (self.replay, self.state) {
             (Some(Replay { blocks, bytes }), _) => {

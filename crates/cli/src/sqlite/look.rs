@@ -1,12 +1,14 @@
 //! A database of SQLite's and the files beside it, seen from outside.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use perdura_sqlite::database::{Failure as Refusal, SIDE_SUFFIX};
+use perdura_sqlite::database::{Failure as Refusal, SIDE_SUFFIX, name_at_end};
 use perdura_sqlite::store::page1::is_marked;
-use pm::{Plain, PlainOptions, Range};
+use pm::{Beside, Plain, PlainOptions, Range};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -17,6 +19,8 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 const HEADER_BYTES: u64 = 100;
 /// Every byte that somebody may lock.
 const ALL: Range = Range::new(0, 1 << 62);
+/// More bytes than a stub has.
+const STUB_BYTES_MAX: usize = 8192;
 /// Addresses for a side file that is only asked for locks.
 const ADDRESSES: u64 = 16 << 30;
 
@@ -105,8 +109,19 @@ impl Look {
     /// yet.
     pub(super) fn has_stock_journal(&self) -> bool {
         STOCK_SUFFIXES.iter().any(|suffix| {
-            fs::metadata(with_suffix(&self.path, suffix)).is_ok_and(|meta| meta.len() > 0)
+            let ends = Beside::new(&with_suffix(&self.path, suffix), false).ends(0);
+            // SQLite does nothing with a journal that begins with a zero, as a stub does.
+            ends.is_ok_and(|ends| ends.and_then(|ends| ends.first).is_some_and(|first| first != 0))
         })
+    }
+
+    /// The file whose end ends a transaction over several databases that was cut off, if this database has a part of
+    /// one.
+    pub(super) fn super_journal(&self) -> Option<PathBuf> {
+        let stub = Beside::new(&with_suffix(&self.path, STOCK_SUFFIXES[0]), false);
+        let ends = stub.ends(STUB_BYTES_MAX).ok()??;
+        let name = name_at_end(&ends.last).filter(|_| ends.first == Some(0) && self.is_marked())?;
+        Some(OsStr::from_bytes(name).into())
     }
 }
 

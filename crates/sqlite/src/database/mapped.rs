@@ -170,7 +170,7 @@ impl Mapped {
                 with,
             };
             if alone {
-                mapped.remove_stub()?;
+                mapped.remove_stub();
             }
             mapped.door.live()?;
             mapped.recover_if(taken)?;
@@ -221,11 +221,12 @@ impl Mapped {
         self.data.sync()?;
         self.side.sync()?;
         self.store.recover_and_decide(&decide)?;
-        self.remove_stub()
+        self.remove_stub();
+        Ok(())
     }
 
     /// Removes the stub that one who is dead has left. The caller has the file to himself, or nobody else has it open.
-    fn remove_stub(&mut self) -> Result<(), Failure> {
+    fn remove_stub(&mut self) {
         if self.store.is_marked() {
             return self.stub.remove_any();
         }
@@ -235,9 +236,11 @@ impl Mapped {
             || self.stub.is_there()
                 && self.stock.lock(Level::Shared).is_ok()
                 && self.stock.lock(Level::Reserved).is_ok();
-        let removed = if is_ours { self.stub.remove_any() } else { Ok(()) };
-        self.stock.unlock(before)?;
-        removed
+        if is_ours {
+            self.stub.remove_any();
+        }
+        // A lock that is not given up goes with the file.
+        let _ = self.stock.unlock(before);
     }
 
     /// Prepares what was written.
@@ -267,7 +270,7 @@ impl Mapped {
             Some(Verdict::Discard) => self.store.give_up()?,
             None => {}
         }
-        self.stub.remove()?;
+        self.stub.remove();
         Ok(verdict)
     }
 
@@ -340,7 +343,7 @@ impl Mapped {
             self.recover()?;
         }
         // Of one who died before anything was prepared.
-        self.remove_stub()?;
+        self.remove_stub();
         if self.store.is_marked() {
             self.side.see()?;
             self.store.catch_up()?;
@@ -426,7 +429,7 @@ impl MainFile for Mapped {
         }
         if !self.is_with_others() {
             // One that could not be removed when its transaction ended: the last close tries again.
-            let _ = self.stub.remove();
+            self.stub.remove();
             return self.commit_here();
         }
         let touched = self.store.is_touched();
@@ -499,7 +502,7 @@ impl MainFile for Mapped {
 
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
         if to <= Level::Shared {
-            if self.is_with_others() && self.resolve().is_err() {
+            if (self.is_with_others() || self.stub.is_made()) && self.resolve().is_err() {
                 // Whoever locks the file next finds it, and decides.
                 self.store.leave_prepared();
             }

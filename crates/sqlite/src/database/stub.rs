@@ -126,42 +126,48 @@ impl Stub {
         self.ends().is_ok_and(|ends| ends.is_some_and(|ends| is_begun(&ends)))
     }
 
-    /// The transaction has ended: removes what this connection has made.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub(crate) fn remove(&self) -> std::result::Result<(), Failure> {
-        self.named.store(false, Ordering::Relaxed);
-        if self.made.load(Ordering::Relaxed) {
-            self.file.remove()?;
-            self.made.store(false, Ordering::Relaxed);
-        }
-        Ok(())
+    /// Returns whether this connection has made one, and not removed it since.
+    pub(crate) fn is_made(&self) -> bool {
+        self.made.load(Ordering::Relaxed)
     }
 
-    /// Removes one that somebody has left, or begun, and with it the super-journal, if that is there and no other journal names
-    /// it.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub(crate) fn remove_any(&self) -> std::result::Result<(), Failure> {
-        let Some(ends) = self.ends()?.filter(is_begun) else { return Ok(()) };
-        self.file.remove()?;
+    /// The transaction has ended: removes what this connection has made. One that the kernel does not let go decides
+    /// nothing any more: the next one takes its place, or the last close removes it.
+    pub(crate) fn remove(&self) {
+        self.named.store(false, Ordering::Relaxed);
+        if self.is_made() && self.file.remove().is_ok() {
+            self.made.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes one that somebody has left, or begun, and with it the super-journal, if that is there and no other
+    /// journal names it. All has been decided: what the kernel does not let go stays.
+    pub(crate) fn remove_any(&self) {
+        let Some(ends) = self.ends().ok().flatten().filter(is_begun) else { return };
+        if self.file.remove().is_err() {
+            return;
+        }
         self.made.store(false, Ordering::Relaxed);
-        let Some(name) = name_of_stub(&ends) else { return Ok(()) };
-        let file = self.data.beside(path_of(name));
-        let Some(found) = file.ends(SUPER_MAX)?.filter(|found| found.bytes <= SUPER_MAX as u64)
-        else {
-            return Ok(());
+        if let Some(name) = name_of_stub(&ends)
+            && self.is_unnamed(name).unwrap_or(false)
+        {
+            let _ = self.data.beside(path_of(name)).remove();
+        }
+    }
+
+    /// Returns whether a super-journal is there, and no journal that it lists names it.
+    fn is_unnamed(&self, name: &[u8]) -> std::io::Result<bool> {
+        let found = self.data.beside(path_of(name)).ends(SUPER_MAX)?;
+        let Some(found) = found.filter(|found| found.bytes <= SUPER_MAX as u64) else {
+            return Ok(false);
         };
-        let journals = found.last.split(|byte| *byte == 0).filter(|journal| !journal.is_empty());
-        for journal in journals {
+        for journal in found.last.split(|byte| *byte == 0).filter(|journal| !journal.is_empty()) {
             let ends = self.data.beside(path_of(journal)).ends(NAME_MAX + BEHIND)?;
             if ends.is_some_and(|ends| name_at_end(&ends.last) == Some(name)) {
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(file.remove()?)
+        Ok(true)
     }
 }
 

@@ -11,6 +11,8 @@
 //!    name some day says nothing about it.
 //! 4. If it is given up instead: its number is settled, and nothing of it is stored. **Fence.**
 //!
+//! In each mode ([`crate::store::mode`]) a part is logged and put in its place in this way.
+//!
 //! Recovery finds a slot that counts and has the number of 1. While the super-journal is there it is as if the slot
 //! did not count, and its number is settled, so that no other commit has it. Without the file the slot counts.
 

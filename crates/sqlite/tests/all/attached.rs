@@ -331,6 +331,36 @@ fn others_wait_for_the_end_of_a_transaction_and_decide_if_its_process_dies() {
 }
 
 #[test]
+fn a_part_of_which_nobody_can_tell_whether_it_counts_waits_until_somebody_can() {
+    let folder = folder();
+    let super_journal = folder.path().join("one-mj012345678");
+    let (path, mut mapped) = preparing(folder.path(), "one", &super_journal);
+    let other = open(&path).unwrap();
+    let list = std::fs::read(&super_journal).unwrap();
+    // A link to itself: the kernel does not say whether there is a file.
+    std::fs::remove_file(&super_journal).unwrap();
+    std::os::unix::fs::symlink(&super_journal, &super_journal).unwrap();
+    assert!(mapped.end().is_err());
+    mapped.unlock(Level::None).unwrap();
+    for _ in 0..2 {
+        let error = other.execute_batch("SELECT * FROM t").unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
+        assert!(mapped.lock(Level::Shared).is_err());
+    }
+    assert_eq!(litter(folder.path()).len(), 2);
+    std::fs::remove_file(&super_journal).unwrap();
+    std::fs::write(&super_journal, list).unwrap();
+    // The one that has prepared it takes it as the others do.
+    mapped.lock(Level::Shared).unwrap();
+    mapped.unlock(Level::None).unwrap();
+    assert_eq!(rows(&other).len(), 1);
+    assert_eq!(litter(folder.path()), Vec::<String>::new());
+    Box::new(mapped).close().unwrap();
+    drop(other);
+    assert_eq!(rows(&stock(&path)).len(), 1);
+}
+
+#[test]
 fn a_forked_child_decides_nothing_about_its_parents_part() {
     let folder = folder();
     let path = folder.path().join("db");

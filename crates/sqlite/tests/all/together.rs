@@ -418,7 +418,7 @@ fn explore(
 #[test]
 fn every_crash_state_of_two_databases_has_a_transaction_in_both_or_in_neither() {
     for (modes, bound) in
-        [([Mode::Fash1; 2], 24), ([Mode::Fash, Mode::Fast], 6), ([Mode::Full, Mode::Fash1], 6)]
+        [([Mode::Fash1; 2], 24), ([Mode::Fash, Mode::Fast], 6), ([Mode::Full, Mode::Nvwal], 6)]
     {
         let name = format!("{}-{}", modes[0].name(), modes[1].name());
         let (trace, models) = recorded(&name, Policy::Right, modes);
