@@ -1,6 +1,6 @@
 //! `perdura sqlite check`: is a database whole, who has it open, and what will its next open do?
 //!
-//! Invariant: nothing is changed.
+//! Invariant: nothing is changed but the words of locks.
 //!
 //! - A plain file is read by SQLite without the extension.
 //! - One that somebody has open is read beside him, through the VFS.

@@ -4,6 +4,7 @@ mod attached;
 mod bad;
 mod budgets;
 mod calls;
+mod cut_off;
 mod damage;
 mod direct;
 mod explored;

@@ -1,0 +1,275 @@
+//! Processes that are killed, or whose calls to the kernel fail, while they commit to two databases.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use perdura_sqlite::database::name_at_end;
+use rusqlite::Connection;
+
+use crate::attached::{attach, insert, journal_of, keys, litter, refused_by_stock};
+use crate::registered::open;
+use crate::sql::{check, folder, rows, stock};
+use crate::traced::{End, kill_at_call};
+
+const PATHS: &str = "PERDURA_TEST_PATHS";
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn committer() {
+    let Ok(paths) = std::env::var(PATHS) else { return };
+    let (one, two) = paths.split_once(':').unwrap();
+    let (two, vfs) = two.split_once(':').unwrap();
+    let connection = open(Path::new(one)).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
+    attach(&connection, Path::new(two), "two", vfs);
+    let key = std::env::var("PERDURA_TEST_KEY").unwrap();
+    let both = insert(&["main", "two"], key.parse().unwrap()).replace("COMMIT", "");
+    connection.execute_batch(&both).unwrap();
+    let thread = std::fs::read_link("/proc/thread-self").unwrap();
+    println!("=ready {}", thread.file_name().unwrap().to_str().unwrap());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    let committed = connection.execute_batch("COMMIT");
+    println!("=told {}", if committed.is_ok() { "it" } else { "an error" });
+    if std::env::var("PERDURA_TEST_GOES_ON").is_ok() {
+        // What was wrong has gone: each alone, and closed.
+        let key = 1_000_000 + key.parse::<i64>().unwrap();
+        for name in ["main", "two"] {
+            let one = format!("INSERT INTO {name}.t VALUES({key}, 'alone')");
+            println!("=then {}", connection.execute_batch(&one).is_ok());
+        }
+        drop(connection);
+    }
+    // Else without closing anything.
+    std::process::exit(0);
+}
+
+/// A process that commits this key to two databases when it is told to, and the number of its thread.
+fn start(paths: &[PathBuf; 2], vfs: &str, key: usize, goes_on: bool) -> (Child, i32) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "cut_off::committer", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(PATHS, format!("{}:{}:{vfs}", paths[0].display(), paths[1].display()))
+        .env("PERDURA_TEST_KEY", key.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    if goes_on {
+        command.env("PERDURA_TEST_GOES_ON", "1");
+    }
+    let mut child = command.spawn().unwrap();
+    // Byte by byte: what follows is read later.
+    let mut told = Vec::new();
+    let out = child.stdout.as_mut().unwrap();
+    while !told.ends_with(b"\n") || !told.windows(7).any(|part| part == b"=ready ") {
+        let mut byte = [0];
+        out.read_exact(&mut byte).expect("it is ready");
+        told.extend(byte);
+    }
+    let told = String::from_utf8(told).unwrap();
+    let thread = told.split("=ready ").nth(1).unwrap().trim().parse().unwrap();
+    (child, thread)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_call_that_fails_in_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
+    let folder = folder();
+    let paths = ["one", "two"].map(|name| folder.path().join(name));
+    for path in &paths {
+        let create = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
+        open(path).unwrap().execute_batch(create).unwrap();
+    }
+    let (mut committed, mut refused) = (0, 0);
+    for number in 1.. {
+        let (mut child, thread) = start(&paths, "perdura", number, true);
+        let mut stdin = child.stdin.take().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let go = || stdin.write_all(b"\n").unwrap();
+        let failed = crate::traced::fail_at_call(&mut child, thread, number, go);
+        let mut told = String::new();
+        out.read_to_string(&mut told).unwrap();
+        let [has, other, alone, both_alone] = {
+            let found = paths.each_ref().map(|path| {
+                let one = open(path).unwrap();
+                check(&one);
+                let keys = keys(&one, "main");
+                [number, 1_000_000 + number].map(|key| keys.contains(&(key as i64)))
+            });
+            [found[0][0], found[1][0], found[0][1], found[1][1]]
+        };
+        assert_eq!(has, other, "call {number}: {told}");
+        assert!(has || !told.contains("=told it"), "call {number}: what was told is there");
+        let then = told.matches("=then true").count();
+        assert!(usize::from(alone) + usize::from(both_alone) >= then, "call {number}: {told}");
+        paths.iter().for_each(|path| drop(stock(path)));
+        for name in litter(folder.path()) {
+            assert!(name.contains("-mj"), "call {number}: {name}");
+            std::fs::remove_file(folder.path().join(name)).unwrap();
+        }
+        let count = if has { &mut committed } else { &mut refused };
+        *count += 1;
+        if !failed {
+            break;
+        }
+    }
+    println!("{committed} with the transaction, {refused} without it");
+    assert!(committed > 5 && refused > 10, "{committed}, {refused}");
+}
+
+/// Kills a process at each of its calls to the kernel while it commits to two databases, the second one by `vfs`. If
+/// there are `live` connections, those go on; else the next ones. Returns how many had the transaction, and how many
+/// had not.
+fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
+    let folder = folder();
+    let paths = ["one", "two"].map(|name| folder.path().join(name));
+    let connect = |number: usize| match (number, vfs) {
+        (1, "unix") => Connection::open(&paths[1]).unwrap(),
+        _ => open(&paths[number]).unwrap(),
+    };
+    for number in 0..2 {
+        let create = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
+        connect(number).execute_batch(create).unwrap();
+    }
+    let mut found = [0, 0];
+    for number in 1.. {
+        let lives = live.then(|| {
+            [0, 1].map(|number| {
+                let one = connect(number);
+                check(&one);
+                one
+            })
+        });
+        let (mut child, thread) = start(&paths, vfs, number, false);
+        let mut stdin = child.stdin.take().unwrap();
+        let end = kill_at_call(&mut child, thread, number, || stdin.write_all(b"\n").unwrap());
+        let left = litter(folder.path());
+        let journals = paths.iter().map(|path| std::fs::read(journal_of(path)).unwrap_or_default());
+        let named = journals.filter(|journal| name_at_end(journal).is_some()).count() > 0;
+        if !live && std::fs::read(&paths[0]).unwrap()[19] == 80 {
+            refused_by_stock(&paths[0]);
+            assert_eq!(litter(folder.path()), left, "stock SQLite removes nothing");
+        }
+        let first = number % 2;
+        let has = |number: usize, key: usize| {
+            let one;
+            let connection = match &lives {
+                Some(lives) => &lives[number],
+                None => {
+                    one = connect(number);
+                    &one
+                }
+            };
+            check(connection);
+            keys(connection, "main").contains(&(key as i64))
+        };
+        let both = [first, 1 - first].map(|one| has(one, number));
+        assert_eq!(both[0], both[1], "call {number} of {vfs}, {live}: {left:?}");
+        assert!(both[0] || end == End::Killed, "what was told is there");
+        drop(lives);
+        let litter = litter(folder.path());
+        // SQLite leaves a super-journal that no journal names yet.
+        // And it leaves a journal of its own that it has not synced, whatever that names.
+        let unsynced = vfs == "unix" && litter.iter().any(|name| name == "two-journal");
+        let may_be = |name: &String| {
+            name.contains("-mj") && (!named || unsynced) || unsynced && name == "two-journal"
+        };
+        let is_left = litter.iter().all(may_be);
+        assert!(litter.is_empty() || is_left, "call {number}: {litter:?}, {left:?}");
+        litter.iter().for_each(|name| std::fs::remove_file(folder.path().join(name)).unwrap());
+        found[usize::from(both[0])] += 1;
+        if end == End::Exited {
+            break;
+        }
+    }
+    paths.iter().for_each(|path| assert_eq!(rows(&stock(path)).len(), found[1]));
+    found
+}
+
+#[test]
+fn a_kill_at_any_call_of_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
+    for (vfs, live) in [("perdura", false), ("perdura", true), ("unix", false)] {
+        let [without, with] = kill_at_every_call(vfs, live);
+        println!("{vfs}, live {live}: {without} kills without the transaction, {with} with it");
+        assert!(without > 10 && with > 5, "{without}, {with}");
+    }
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn pair_writer() {
+    let Ok(paths) = std::env::var(PATHS) else { return };
+    let (one, two) = paths.split_once(':').unwrap();
+    let connection = open(Path::new(one)).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
+    attach(&connection, Path::new(two), "two", "perdura");
+    let first: i64 = std::env::var("PERDURA_TEST_KEY").unwrap().parse().unwrap();
+    for key in first.. {
+        // Every third one is alone, and every fifth one is rolled back.
+        let names = if key % 3 == 0 { &["main"][..] } else { &["main", "two"] };
+        let both = insert(names, key).replace("BEGIN", "BEGIN IMMEDIATE");
+        let end = if key % 5 == 0 { "ROLLBACK" } else { "COMMIT" };
+        connection.execute_batch(&both.replace("COMMIT", end)).unwrap();
+        println!("=told {key}");
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_beside_another_one_leaves_each_transaction_in_both_or_in_neither() {
+    const TOLD: usize = 40;
+    let folder = folder();
+    let paths = ["one", "two"].map(|name| folder.path().join(name));
+    for path in &paths {
+        let create = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
+        open(path).unwrap().execute_batch(create).unwrap();
+    }
+    let listen = |child: &mut Child| {
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        lines.filter_map(|line| line.split("=told ").nth(1).and_then(|key| key.parse::<i64>().ok()))
+    };
+    for round in 0..6 {
+        let firsts = [1_000_000, 2_000_000].map(|first| first + round * 10_000);
+        let mut children = firsts.map(|first| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "cut_off::pair_writer", "--ignored", "--nocapture"])
+                .arg("--test-threads=1")
+                .env(PATHS, format!("{}:{}", paths[0].display(), paths[1].display()))
+                .env("PERDURA_TEST_KEY", first.to_string())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        });
+        let mut told = children.each_mut().map(listen);
+        let last = told[0].by_ref().nth(TOLD + round as usize).unwrap();
+        children[0].kill().unwrap();
+        let last = told[0].by_ref().last().unwrap_or(last);
+        // The other one goes on.
+        let then = told[1].by_ref().nth(TOLD).unwrap();
+        children[1].kill().unwrap();
+        let then = told[1].by_ref().last().unwrap_or(then);
+        for child in &mut children {
+            child.wait().unwrap();
+        }
+        let found = paths.each_ref().map(|path| {
+            let one = open(path).unwrap();
+            check(&one);
+            keys(&one, "main")
+        });
+        for (first, last) in firsts.into_iter().zip([last, then]) {
+            let wanted = |all: bool, last: i64| -> Vec<i64> {
+                (first..=last).filter(|key| key % 5 > 0 && (all || key % 3 > 0)).collect()
+            };
+            let range = first..first + 10_000;
+            let of = |keys: &[i64]| -> Vec<i64> {
+                keys.iter().copied().filter(|key| range.contains(key)).collect()
+            };
+            let pair = found.each_ref().map(|keys| of(keys));
+            // The one that was under way may be there, in both.
+            let right = [last, last + 1].map(|last| [wanted(true, last), wanted(false, last)]);
+            assert!(right.contains(&pair), "round {round}: told {last}, {pair:?}");
+        }
+        assert!(litter(folder.path()).iter().all(|name| name.contains("-mj")), "round {round}");
+    }
+    paths.iter().for_each(|path| drop(stock(path)));
+}
