@@ -111,8 +111,11 @@ impl Beside {
         }
     }
 
-    /// Makes durable which names there are.
-    fn sync_name(&self) -> io::Result<()> {
+    /// Makes durable whether there is a file of this name.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn sync_name(&self) -> io::Result<()> {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if self.outlives {
             File::open(directory.unwrap_or(Path::new(".")))?.sync_all()

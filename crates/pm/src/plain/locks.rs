@@ -98,10 +98,14 @@ impl Drop for Held {
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         // A forked child shares its locks with the parent, and has none of its own to lose.
-        let Some(range) = self.foreign.filter(|_| self.forks == fork_generation()) else { return };
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        // What it had itself it does not need any more, and would keep on if it stayed open.
+        if self.forks != fork_generation() {
+            return;
+        }
+        // What it had itself it does not need any more, and would keep on if it stayed open, here or in a child that
+        // lives on.
         let _ = unlock(&file, Range::new(0, i64::MAX.cast_unsigned()));
+        let Some(range) = self.foreign else { return };
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push((file, range));
         // Who has all of the range has it until the file is closed, and nobody else any of it.
         kept.retain(|(file, range)| !matches!(try_lock(file, *range, Lock::Exclusive), Ok(true)));

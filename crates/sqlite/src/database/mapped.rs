@@ -17,7 +17,7 @@ use crate::database::contract::{Failure, How, Level, MainFile, Names, Opened, Op
 use crate::database::door::Door;
 use crate::database::levels::{Levels, STOCK};
 use crate::database::ours::{Ours, Taken};
-use crate::database::stub::{Stub, decide};
+use crate::database::stub::{Stub, decide, decide_for_good};
 use crate::store::connection::{Media, Store};
 use crate::store::mode::Mode;
 use crate::store::page1::is_marked;
@@ -196,7 +196,7 @@ impl Mapped {
         side.sync()?;
         let random = random_uuid();
         let tag = u64::from_le_bytes(random[..8].try_into().expect("eight of sixteen bytes"));
-        let store = Store::open_and_decide(media, size, tag | 1, SLOT_BYTES, &decide)?;
+        let store = Store::open_and_decide(media, size, tag | 1, SLOT_BYTES, &decide_for_good)?;
         side.sync()?;
         Ok(store)
     }
@@ -220,7 +220,7 @@ impl Mapped {
         // Whoever made them longer may have died before that was durable.
         self.data.sync()?;
         self.side.sync()?;
-        self.store.recover_and_decide(&decide)?;
+        self.store.recover_and_decide(&decide_for_good)?;
         self.remove_stub();
         Ok(())
     }

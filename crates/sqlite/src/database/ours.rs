@@ -130,6 +130,15 @@ impl Ours {
     pub(crate) fn unlock(&mut self, to: Level) {
         if owned(&self.side).is_ok() {
             self.connection.unlock(to);
+            self.give_up_if_failed();
+        }
+    }
+
+    /// Counts as dead from now on if the side file's medium has failed: the words are stored where nobody sees them
+    /// then, and others would wait for a lock that is never given up.
+    fn give_up_if_failed(&self) {
+        if self.side.healthy().is_err() {
+            let _ = self.side.unlock(byte_of(self.connection.slot()));
         }
     }
 
@@ -143,6 +152,7 @@ impl Ours {
     pub(crate) fn leave_half_way(&mut self) {
         if owned(&self.side).is_ok() {
             self.connection.leave_half_way();
+            self.give_up_if_failed();
         }
     }
 

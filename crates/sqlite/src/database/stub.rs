@@ -9,6 +9,7 @@
 //! A stub begins with zeros, so that SQLite takes it for no journal that is to be rolled back, and ends as one.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +86,25 @@ pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
         StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
     })?;
     Ok(if there { Verdict::Discard } else { Verdict::Apply })
+}
+
+/// The same for a recovery, which nobody decides anew: that it is gone is durable first. Whoever has removed it may have
+/// died before that, and after a power cut it would be there again for another part of the transaction.
+///
+/// # Errors
+/// As [`decide`], or the kernel does not make it durable.
+pub(crate) fn decide_for_good(name: &[u8]) -> Result<Verdict> {
+    let verdict = decide(name)?;
+    if verdict == Verdict::Apply {
+        match Beside::new(path_of(name), true).sync_name() {
+            // Its folder is gone with it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            synced => synced.map_err(|error| {
+                StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
+            })?,
+        }
+    }
+    Ok(verdict)
 }
 
 /// The stub of one connection's database.

@@ -22,7 +22,7 @@ impl<M: Memory> Store<M> {
     ) -> Result<()> {
         let lines = self.record_bytes(size, frames)?;
         let number = self.last + 1;
-        self.place_bytes(number, size, frames, counters, lines);
+        self.place_bytes(number, size, frames, counters, lines)?;
         self.side.begin(number);
         Ok(())
     }
@@ -51,11 +51,12 @@ impl<M: Memory> Store<M> {
         frames: &Frames,
         counters: &Option<Counters>,
         mut lines: Lines,
-    ) {
+    ) -> Result<()> {
         self.put_frames(&frames.bytes, &mut lines.data);
         self.stats.frames += frames.count;
-        self.in_its_place(number, size, counters, lines);
+        self.in_its_place(number, size, counters, lines)?;
         self.last_by_pages = Some(false);
+        Ok(())
     }
 
     /// The frames of what is staged, and page 1's counters, which are not among them.

@@ -28,6 +28,8 @@
 //!
 //! *A transaction after which pages have another size*, or none, goes by bytes: all pages are taken home first.
 
+use std::sync::atomic::{Ordering, fence};
+
 use pm::{LineSet, Memory};
 
 use crate::store::cache::{CHECKPOINT_FRAMES, Cache};
@@ -146,6 +148,8 @@ impl<M: Memory> Store<M> {
     pub fn attach(media: Media<M>, size: u64) -> Result<Self> {
         let Media { data, side, fenced_apart } = media;
         let marked = page1::is_marked(&page1::header(&data, size)?);
+        // The tag is stored before the marker, and is to be read behind it.
+        fence(Ordering::Acquire);
         if marked && side.is_empty() {
             return Err(StoreError::SideMissing);
         }
@@ -354,7 +358,8 @@ impl<M: Memory> Store<M> {
         {
             self.settle()?;
         }
-        if by_frames && self.side.settled()? < self.last {
+        // Blocks may be where a large commit is, and lie there before it is known durably that it is settled.
+        if by_frames && self.known_settled < self.last {
             self.settle()?;
         }
         self.cover(size)?;
@@ -404,7 +409,7 @@ impl<M: Memory> Store<M> {
         let Some(shape) = Shape::of_file(&new) else { return Ok(None) };
         let whole = |size: u64| size.is_multiple_of(shape.page_bytes() as u64);
         let same = self.size == 0 || {
-            self.data.read_into(0, &mut old[..HEADER_BYTES.min(self.size) as usize])?;
+            self.in_place(0, &mut old[..HEADER_BYTES.min(self.size) as usize])?;
             Shape::of_file(&old) == Some(shape)
         };
         Ok(Some((shape, same && whole(size) && whole(self.size))))
@@ -440,14 +445,17 @@ impl<M: Memory> Store<M> {
         size: u64,
         counters: &Option<Counters>,
         mut lines: Lines,
-    ) {
+    ) -> Result<()> {
         if size != self.size {
             self.side.set_size(size, &mut lines.side);
         }
         // Once it says that it is in place, nobody replays it, and raises them.
         self.put_counters(counters);
+        // Where the database's medium has failed, whoever comes next replays.
+        self.data.memory().healthy()?;
         self.side.applied(number);
         (self.stored, self.last, self.size) = (lines, number, size);
+        Ok(())
     }
 
     /// Returns whether this connection has made the last commit, or has read it.

@@ -65,6 +65,8 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.stats.in_place += 1;
         self.put_counters(&plan.counters);
+        // Where that has failed, whoever comes next raises them.
+        self.data.memory().healthy()?;
         self.side.begin(self.last);
         Ok(())
     }

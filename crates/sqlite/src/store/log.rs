@@ -27,7 +27,7 @@ impl<M: Memory> Store<M> {
     pub(super) fn log_pages(&mut self, size: u64, plan: &Plan, goes_on: bool) -> Result<()> {
         let lines = self.record_pages(size, plan)?;
         let number = self.last + 1;
-        self.place_pages(number, size, plan, lines);
+        self.place_pages(number, size, plan, lines)?;
         if !goes_on {
             self.side.begin(number);
         }
@@ -57,15 +57,22 @@ impl<M: Memory> Store<M> {
     }
 
     /// Step 3.
-    pub(super) fn place_pages(&mut self, number: u64, size: u64, plan: &Plan, mut lines: Lines) {
+    pub(super) fn place_pages(
+        &mut self,
+        number: u64,
+        size: u64,
+        plan: &Plan,
+        mut lines: Lines,
+    ) -> Result<()> {
         self.put_parts(&replay(&plan.parts, None, self.page_bytes() as usize), &mut lines.data);
         for step in plan.moves() {
             self.side.put_page(step, &mut lines.side);
         }
         self.stats.moved += plan.moves().count() as u64;
         self.stats.frames += plan.parts.len() as u64;
-        self.in_its_place(number, size, &plan.counters, lines);
+        self.in_its_place(number, size, &plan.counters, lines)?;
         self.last_by_pages = Some(true);
+        Ok(())
     }
 
     /// Stores what goes where nothing is; returns the checksum over it.

@@ -91,9 +91,9 @@ impl<M: Memory> Store<M> {
         self.stage.clear();
         match &work {
             Work::Counters(counters) => self.put_counters(counters),
-            Work::Pages(plan) => self.place_pages(number, size, plan, Lines::default()),
+            Work::Pages(plan) => self.place_pages(number, size, plan, Lines::default())?,
             Work::Bytes(frames, counters) => {
-                self.place_bytes(number, size, frames, counters, Lines::default());
+                self.place_bytes(number, size, frames, counters, Lines::default())?;
             }
         }
         if !matches!(work, Work::Counters(_)) {

@@ -65,6 +65,8 @@ impl<M: Memory> Store<M> {
             self.flush_data();
         }
         self.fence(&mut lines);
+        // No slot is given up for what did not become durable.
+        self.healthy()?;
         let size = found.iter().rev().find_map(|logged| logged.size);
         let size = size.map_or_else(|| self.side.size(), Ok)?;
         self.has_bytes(size)?;
@@ -75,6 +77,7 @@ impl<M: Memory> Store<M> {
         }
         self.side.set_size(size, &mut lines.side);
         self.fence(&mut lines);
+        self.healthy()?;
         // Numbers only grow: others remember the last one that they have seen.
         let last = found.last().map_or(begun.max(settled), |logged| logged.number);
         let last = last.max(given_up);

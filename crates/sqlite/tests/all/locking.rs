@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::open;
+use crate::registered::{beside_a_forked_child, open};
 use crate::sql::{check, folder, stock};
 
 const PATH: &str = "PERDURA_TEST_PATH";
@@ -144,4 +144,28 @@ fn a_connection_too_many_is_refused_until_another_one_goes() {
     assert!(format!("{refused:?}").contains("255 connections already"), "{refused:?}");
     more.pop();
     assert_eq!(rows(&open(&path).unwrap()), 1);
+}
+
+/// A child that does nothing has the files that its parent had open, and with them their locks, as long as those are
+/// not given up.
+#[test]
+fn a_child_that_lives_on_keeps_no_lock_of_a_connection_that_its_parent_has_closed() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
+    one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+    let (done, ends) = std::sync::mpsc::channel();
+    let path = &path;
+    thread::scope(|scope| {
+        let ended = beside_a_forked_child(|| {
+            scope.spawn(move || {
+                one.close().unwrap();
+                open(path).unwrap().execute_batch("INSERT INTO t VALUES(2)").unwrap();
+                done.send(()).unwrap();
+            });
+            ends.recv_timeout(Duration::from_secs(20))
+        });
+        ended.expect("nobody waits for the child");
+    });
+    assert_eq!(rows(&other), 2);
 }

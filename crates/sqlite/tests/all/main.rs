@@ -11,6 +11,7 @@ mod explored;
 mod killed;
 mod kills;
 mod locking;
+mod mixed;
 mod random;
 mod registered;
 mod sql;

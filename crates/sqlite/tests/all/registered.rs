@@ -63,6 +63,28 @@ pub(crate) fn in_forked_child(work: impl FnOnce() -> bool) -> bool {
 }
 
 /// Registers the VFS, once.
+/// Runs `work` beside a forked child that does nothing, and ends the child.
+pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the child only waits, until it is killed.
+    let child = unsafe {
+        match libc::fork() {
+            0 => loop {
+                libc::pause();
+            },
+            child => child,
+        }
+    };
+    assert!(child > 0, "no child");
+    let result = work();
+    let mut status = 0;
+    // SAFETY: the child is ours, and has not been waited for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+    }
+    result
+}
+
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
