@@ -115,11 +115,14 @@ impl<M: Memory> DictionaryIndex<M> {
         let mut lane = lane.write();
         let node = list.prepare(&place.to_be_bytes(), &mut lane, &mut lines)?;
         list.store_row(node, id.into(), &mut lines);
+        // Not with the record: a neighbour's row in one of these lines may change at any time.
+        lines.flush(memory);
+        memory.fence();
         if let Err(error) = list.link(node, &mut lane) {
             lane.mini_cancel();
             return Err(error);
         }
-        lane.mini_commit(&mut lines);
+        lane.mini_commit(&mut LineSet::new());
         lane.fence_flushed();
         Ok(())
     }

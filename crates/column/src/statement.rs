@@ -261,13 +261,14 @@ impl<M: Memory> Session<M> {
         if first {
             shared.slots.set_begun(slot);
         }
-        self.publish(table, &statement, own, (keys, &rooms))?;
+        let published = self.publish(table, &statement, own, (keys, &rooms));
         drop(stripes);
+        // All the same: the statement is durable, and others wait for the commit's number.
         self.open.as_mut().expect("it is open").statements += 1;
-        match committed {
-            Some(commit) => self.end_committed(commit),
-            None => Ok(()),
+        if let Some(commit) = committed {
+            self.end_committed(commit)?;
         }
+        published
     }
 
     /// The keys of the new version in secondary indexes that the old one may not have. They are right

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use column::{Field, Kind, Options, Session, Store, Value, Waiting};
 use heap::{Heap, HeapOptions};
-use pm::{Emulated, Meter, MeterOptions, Recording, Replay};
+use pm::{Emulated, Event, LINE_BYTES, Meter, MeterOptions, RecordedEvent, Recording, Replay};
 
 use crate::keyed::Keyed;
 use crate::work::{
@@ -215,6 +215,58 @@ fn others_build_on_what_an_idle_session_has_not_fenced() {
     });
     assert_eq!(failed, None);
     assert!(states > 300, "{states}");
+}
+
+/// One session adds a value to a dictionary, in the index of which the value's node shares a line with the node of
+/// another session's key. That one stores its row meanwhile, at any moment.
+#[test]
+fn a_neighbour_that_another_session_stores_spoils_no_record_of_a_new_value() {
+    let (memory, store) = store();
+    let (mut one, mut other) = (store.session(), store.session());
+    let mut spoilt = 0;
+    for key in 200..216 {
+        one.begin().unwrap();
+        one.insert(0, &row(key, 1)).unwrap();
+        one.commit().unwrap();
+        one.begin().unwrap();
+        memory.start();
+        pm::record_as(Some(100));
+        one.update(0, Value::Word(key), &[(2, Value::Bytes(b""))]).unwrap();
+        pm::record_as(Some(101));
+        other.begin().unwrap();
+        other.insert(0, &row(1000 + key, 1)).unwrap();
+        pm::record_as(None);
+        let trace = memory.stop();
+        one.commit().unwrap();
+        other.commit().unwrap();
+        // The last store of the one leads its key to the new row; the first copy of the other is a node.
+        let is_store = |event: &RecordedEvent| matches!(event.event, Event::Store { .. });
+        let led = trace.events.iter().rposition(|event| event.thread == 100 && is_store(event));
+        let line = trace.events.iter().find_map(|event| match event.event {
+            Event::Copy { at, .. } if event.thread == 101 => Some(at / LINE_BYTES),
+            _ => None,
+        });
+        let (led, line) = (led.unwrap(), line.unwrap());
+        if !matches!(trace.events[led].event, Event::Store { at, .. } if at / LINE_BYTES == line) {
+            continue;
+        }
+        for position in led + 1..trace.events.len() {
+            if !matches!(trace.events[position].event, Event::Fence) {
+                continue;
+            }
+            let mut trace = trace.clone();
+            let store = trace.events.remove(led);
+            trace.events.insert(position, store);
+            let (_, states, failed) = explore(Replay::new(&trace), 64, |image, _| {
+                let (store, heap) = open(from_image(image, LIMIT)?, &Waiting::default())?;
+                leaks(&store, &heap)
+            });
+            assert_eq!(failed, None, "the store is event {position}");
+            spoilt += states;
+        }
+        break;
+    }
+    assert!(spoilt > 300, "{spoilt}");
 }
 
 /// The keys of a transaction that is over stand in the indexes when a process is killed. They are found, and taken
