@@ -6,8 +6,10 @@
 //!
 //! 1. Every snapshot is behind that commit.
 //! 2. With the stripe of its key the version is taken out of the indexes, of those in persistent memory
-//!    durably. One that others are reached
+//!    durably. An index that leads elsewhere already may do so by what a killed process had stored: of versions
+//!    that were there when the store was opened that is flushed, too. One that others are reached
 //!    through stays: its turn comes when a version in front of it is committed, or is garbage itself.
+//!    Versions that never counted come first: those that they lead to would be others' rows.
 //! 3. Whoever had begun before that has ended.
 //! 4. No slot names it any more: those that nobody has forget their last transaction; **fence**. One that
 //!    somebody has taken forgets it with the first statement, which is waited for. Its begin
@@ -38,6 +40,8 @@ pub(crate) struct Dead {
 /// Versions on their way to be used again.
 #[derive(Debug, Default)]
 pub(crate) struct Pile {
+    /// Those that never counted.
+    never: VecDeque<Dead>,
     ended: VecDeque<Dead>,
     /// Those that are in no index, and the epoch in which they were last.
     retired: VecDeque<(u64, Dead)>,
@@ -45,7 +49,9 @@ pub(crate) struct Pile {
 
 impl Pile {
     pub(crate) fn add(&mut self, dead: impl IntoIterator<Item = Dead>) {
-        self.ended.extend(dead);
+        for dead in dead {
+            (if dead.until == 0 { &mut self.never } else { &mut self.ended }).push_back(dead);
+        }
     }
 
     /// Adds rows that nothing leads to.
@@ -54,11 +60,20 @@ impl Pile {
     }
 
     fn len(&self) -> usize {
-        self.ended.len() + self.retired.len()
+        self.never.len() + self.ended.len() + self.retired.len()
     }
 
-    /// Takes up to `many` versions from the front that no snapshot needs.
+    /// Takes up to `many` versions from the front that never counted.
+    fn take_never(&mut self, many: usize) -> Vec<Dead> {
+        let many = many.min(self.never.len());
+        self.never.drain(..many).collect()
+    }
+
+    /// Takes up to `many` versions from the front that no snapshot needs, if there are only such as have counted.
     fn take_ended(&mut self, many: usize, horizon: u64) -> Vec<Dead> {
+        if !self.never.is_empty() {
+            return Vec::new();
+        }
         let ready = self.ended.iter().take(many).take_while(|dead| dead.until <= horizon).count();
         self.ended.drain(..ready).collect()
     }
@@ -79,23 +94,39 @@ impl<M: Memory> Shared<M> {
     /// Steps 1 and 2.
     #[track_caller]
     fn unlink_some(&self, many: usize) -> Result<()> {
+        // First: then whatever was given up over a version that no snapshot needs is in the pile.
         let horizon = self.epochs.horizon(&self.clock);
-        let taken = self.pile.write().take_ended(many, horizon);
-        let (mut unlinked, mut kept, mut lines) = (Vec::new(), Vec::new(), LineSet::new());
-        for dead in taken {
-            let gone = self.unlink(dead, horizon, &mut lines)?;
-            (if gone { &mut unlinked } else { &mut kept }).push(dead);
-        }
+        let (mut unlinked, mut lines) = (Vec::new(), LineSet::new());
+        let taken = self.pile.write().take_never(many);
+        let left = many - taken.len();
+        self.unlink_all(taken, horizon, (&mut unlinked, &mut lines))?;
+        let taken = self.pile.write().take_ended(left, horizon);
+        self.unlink_all(taken, horizon, (&mut unlinked, &mut lines))?;
         if !lines.is_empty() {
             // Before the rows are others': an index in persistent memory leads to none of them.
             lines.flush(&self.memory);
             self.memory.fence();
         }
-        let mut pile = self.pile.write();
         if !unlinked.is_empty() {
-            pile.retire(self.epochs.next(), unlinked);
+            self.pile.write().retire(self.epochs.next(), unlinked);
         }
-        pile.add(kept);
+        Ok(())
+    }
+
+    /// Takes versions out of the indexes; those that others are reached through go back into the pile.
+    #[track_caller]
+    fn unlink_all(
+        &self,
+        taken: Vec<Dead>,
+        horizon: u64,
+        (unlinked, lines): (&mut Vec<Dead>, &mut LineSet),
+    ) -> Result<()> {
+        let mut kept = Vec::new();
+        for dead in taken {
+            let gone = self.unlink(dead, horizon, lines)?;
+            (if gone { &mut *unlinked } else { &mut kept }).push(dead);
+        }
+        self.pile.write().add(kept);
         Ok(())
     }
 
@@ -107,7 +138,9 @@ impl<M: Memory> Shared<M> {
         let _stripe = self.stripes.take(vec![Stripes::of(table.number, 0, &primary)]);
         let head = table.indexes[0].read().get(&primary)?.unwrap_or(0);
         let mut reached = self.reached(table, head, horizon)?;
+        let was_there = row < table.ids.opened;
         match reached.iter().position(|one| *one == row) {
+            None if was_there => table.indexes[0].read().add_line(&primary, lines)?,
             None => {}
             Some(0) => {
                 reached.remove(0);
@@ -122,6 +155,9 @@ impl<M: Memory> Shared<M> {
         for index in 1..table.indexes.len() {
             let key = table.key(row, index)?;
             if table.indexes[index].read().get(&key.bytes)? != Some(row) {
+                if was_there {
+                    table.indexes[index].read().add_line(&key.bytes, lines)?;
+                }
                 continue;
             }
             let mut other = None;

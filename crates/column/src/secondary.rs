@@ -129,6 +129,15 @@ impl<M: Memory> KeyIndex<M> {
         Ok(())
     }
 
+    /// Adds the line of a key's row, if the key is in an index in persistent memory.
+    pub(crate) fn add_line(&self, key: &[u8], lines: &mut LineSet) -> Result<()> {
+        let Rows::Durable(list) = &self.rows else { return Ok(()) };
+        if let Some(node) = list.find(key)? {
+            list.add_row(node, lines);
+        }
+        Ok(())
+    }
+
     /// Takes a key out, durably.
     #[track_caller]
     pub(crate) fn remove(&mut self, key: &[u8], lane: &Latch<Lane<M>>) -> Result<()> {

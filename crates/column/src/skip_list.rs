@@ -116,9 +116,13 @@ impl<M: Memory> SkipList<M> {
     /// Stores the word of a node.
     #[track_caller]
     pub(crate) fn store_row(&self, node: u64, row: u64, lines: &mut LineSet) {
-        let at = Off::<u64>::new(node);
-        self.memory.store(at, row);
-        lines.add(at.range());
+        self.memory.store(Off::<u64>::new(node), row);
+        self.add_row(node, lines);
+    }
+
+    /// Adds the line of the word of a node.
+    pub(crate) fn add_row(&self, node: u64, lines: &mut LineSet) {
+        lines.add(Off::<u64>::new(node).range());
     }
 
     /// The last node of each level, from the lowest one up, that is `before` what is sought; zero: none.

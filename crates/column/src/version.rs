@@ -219,10 +219,14 @@ impl<M: Memory> Shared<M> {
         sight: &Sight<'_>,
         rest: &mut Rest,
     ) -> Result<Option<u64>> {
+        let primary = table.keys.primary(table.number, index, key);
         // Of a row's versions a transaction sees one at most.
         let mut found = self.seen(table, hint, sight)?;
+        if let Some(row) = found.filter(|row| *row != hint) {
+            // A hint that never counted may lead to what is another key's row by now.
+            found = (table.key(row, 0)?.bytes == *primary).then_some(row);
+        }
         if found.is_none() {
-            let primary = table.keys.primary(table.number, index, key);
             found = self.seen(table, self.newest_of(table, &primary, rest)?, sight)?;
         }
         match found {

@@ -2,9 +2,11 @@
 //! may see a version keeps it, and a crash forgets nothing for good.
 
 use column::{Field, Options, Session, Store, Value, Waiting};
-use pm::Recording;
+use pm::{Killed, Recording};
 
-use crate::work::{create, durable, from_image, open, rebuild, small, text};
+use crate::work::{
+    contents, create, durable, explore, from_image, leaks, open, rebuild, small, text,
+};
 
 const LIMIT: u64 = 8 << 20;
 const KEYS: u64 = 20;
@@ -160,5 +162,121 @@ fn a_row_stays_away_though_the_next_transaction_of_its_slot_finds_no_room() {
     drop((session, store));
     let store = open(memory, &Waiting::default()).unwrap().0;
     assert_eq!(store.session().get(0, Value::Word(KEY)).unwrap(), None, "it was deleted");
+    store.check().unwrap();
+}
+
+/// A kill in the collection leaves rows of indexes that are seen and may not be durable. The next process collects,
+/// uses the rows that it has found again, and loses its power: no key leads to another one's row.
+#[test]
+fn a_kill_in_the_collection_leads_no_key_to_another_row() {
+    // A change of a column that is in no secondary index, of which no slot says anything any more; and one that is
+    // given up.
+    let committed = |session: &mut Session<Recording>| {
+        for key in [4, 0, 0, 0] {
+            session.update(0, Value::Word(key), &[(2, Value::Bytes(b""))]).unwrap();
+            session.commit().unwrap();
+            session.begin().unwrap();
+        }
+    };
+    let given_up = |session: &mut Session<Recording>| {
+        session.update(0, Value::Word(4), &[(1, Value::Word(4))]).unwrap();
+        session.abort().unwrap();
+    };
+    let (mut killed, mut states) = (0, 0);
+    for (number, stories) in [[true, false], [false, true], [true, true]].into_iter().enumerate() {
+        let (memory, store) = store(durable());
+        let mut session = store.session();
+        session.begin().unwrap();
+        if stories[0] {
+            committed(&mut session);
+        }
+        memory.start();
+        if stories[1] {
+            given_up(&mut session);
+        }
+        session.finish();
+        while store.collect(64).unwrap() > 0 {}
+        memory.stop().kills(1, |kill| {
+            let (used, failed) = collect_and_use(kill);
+            assert_eq!(failed, None, "story {number}, event {}", kill.position());
+            killed += 1;
+            states += used;
+        });
+    }
+    println!("{killed} kills, {states} states");
+    assert!(killed > 20 && states > 5000, "{killed} kills, {states} states");
+}
+
+/// Goes on behind a kill, and looks at power cuts in that: how many states, and the first failure.
+fn collect_and_use(killed: &Killed) -> (u64, Option<String>) {
+    let memory = killed.reopened(LIMIT).unwrap();
+    let store = open(memory.clone(), &Waiting::default()).unwrap().0;
+    for found in store.in_flight() {
+        store.resume(found.id).unwrap().abort().unwrap();
+    }
+    rebuild(&store).unwrap();
+    while store.collect(64).unwrap() > 0 {}
+    let before = contents(&store.session()).unwrap();
+    memory.note(1);
+    let mut session = store.session();
+    session.begin().unwrap();
+    // More than there are rows that are free, so all of them are used.
+    for key in (5..KEYS).chain(8..12) {
+        session.update(0, Value::Word(key), &[(2, Value::Bytes(b""))]).unwrap();
+    }
+    session.commit().unwrap();
+    let after = contents(&session).unwrap();
+    memory.note(2);
+    drop((session, store));
+    let trace = memory.stop();
+    let (_, states, failed) = explore(killed.replay(&trace), 4, |image, noted| {
+        let (store, heap) = open(from_image(image, LIMIT)?, &Waiting::default())?;
+        leaks(&store, &heap)?;
+        let found = contents(&store.session())?;
+        let fits = noted == 0 || noted == 1 && found == before || found == after;
+        if fits { Ok(()) } else { Err(format!("{noted}: {found:?}")) }
+    });
+    (states, failed)
+}
+
+/// The next process behind a kill finds the rows that nobody needs in the order of their places. The row of a version
+/// that a key leads to and that never counted lies in front of that of the version before it.
+#[test]
+fn a_version_that_never_counted_leaves_the_indexes_before_the_one_behind_it_is_free() {
+    let (memory, store) = store(durable());
+    let mut session = store.session();
+    let mut change = |key, column: usize, value: Value<'_>, commits: bool| {
+        session.begin().unwrap();
+        session.update(0, Value::Word(key), &[(column, value)]).unwrap();
+        if commits { session.commit().map(drop) } else { session.abort() }.unwrap();
+        session.finish();
+    };
+    change(4, 2, Value::Bytes(b"first"), true);
+    // The next version has the place that the first one had.
+    while store.collect(64).unwrap() == 0 {}
+    change(4, 1, Value::Word(4), false);
+    change(4, 2, Value::Bytes(b"second"), true);
+    // Those between them are more than the rows that nobody has had.
+    (5..KEYS).for_each(|key| change(key, 2, Value::Bytes(b"first"), true));
+    drop((session, store));
+    let memory = from_image(&memory.contents(), LIMIT).unwrap();
+    let (store, _heap) = open(memory, &Waiting::default()).unwrap();
+    rebuild(&store).unwrap();
+    assert!(store.garbage() > 2, "{}", store.garbage());
+    let mut session = store.session();
+    let mut freed = 0;
+    for number in 0..80 {
+        let many = store.collect(1).unwrap();
+        freed += many;
+        if many > 0 {
+            session.begin().unwrap();
+            session.insert(0, &[Value::Word(100 + number), Value::Null, Value::Null]).unwrap();
+            session.commit().unwrap();
+        }
+        // By both indexes.
+        let rows = contents(&session).unwrap();
+        assert_eq!(rows.len() as u64, KEYS + freed);
+    }
+    assert!(freed > 2 && store.garbage() == 0, "{freed} are free, {} are not", store.garbage());
     store.check().unwrap();
 }
