@@ -89,6 +89,9 @@ experiments! {
     "P3-F10", "Slotted pages: inserts of a transaction",
         "Time and flushed lines of a transaction at 300 ns, and which share of the lines copies of pages are.",
         "5, Figure 10", Slotted;
+    "P3-F11", "Slotted pages under SQLite: Mobibench's inserts",
+        "Throughput of the SQLite VFS's modes, SQLite's own work included, by the latency of persistent memory: 1,000 inserts of 136 bytes in ascending order, each a transaction. NVWAL's checkpoints are in it.",
+        "5, Figure 11", Sqlite;
     "P3-F12", "Slotted pages: reads and inserts",
         "Throughput at 1.2 us by the share of transactions that read.",
         "5, Figure 12", Slotted;

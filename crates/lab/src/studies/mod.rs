@@ -23,6 +23,7 @@ mod peers;
 mod recovery;
 mod settings;
 mod slotted;
+mod sqlite;
 mod steady;
 mod threads;
 mod tpcc;
@@ -121,13 +122,15 @@ pub enum Study {
     Churn,
     /// P3's inserts on slotted pages.
     Slotted,
+    /// P3's inserts through SQLite.
+    Sqlite,
     /// TATP across a kill.
     Outage,
 }
 
 impl Study {
     /// All of them, in the order in which they are done.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Bandwidth,
         Self::Bytes,
         Self::Recovery,
@@ -136,6 +139,7 @@ impl Study {
         Self::Ycsb,
         Self::Nodes,
         Self::Slotted,
+        Self::Sqlite,
         Self::Outage,
         Self::Reopening,
         Self::Churn,
@@ -159,6 +163,7 @@ impl Study {
             Self::Threads => "threads",
             Self::Churn => "churn",
             Self::Slotted => "slotted",
+            Self::Sqlite => "sqlite",
             Self::Outage => "outage",
         }
     }
@@ -179,6 +184,7 @@ impl Study {
             Self::Threads => threads::stages(sizes),
             Self::Churn => churn::stages(sizes),
             Self::Slotted => slotted::stages(sizes),
+            Self::Sqlite => sqlite::stages(sizes),
             Self::Outage => {
                 outage::stages(sizes).into_iter().chain(steady::stages(sizes)).collect()
             }

@@ -52,9 +52,9 @@ const PER_TXN: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const READS: [u8; 12] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100];
 /// Inserts of a run in the paper, and the last-level cache of its machine.
 const PAPER_INSERTS: u64 = 100_000;
-const PAPER_CACHE_BYTES: u64 = 40 << 20;
+pub(super) const PAPER_CACHE_BYTES: u64 = 40 << 20;
 /// Bytes of memory that no cache of a host holds.
-const BEYOND_CACHES: u64 = 256 << 20;
+pub(super) const BEYOND_CACHES: u64 = 256 << 20;
 /// Bytes of a page.
 const PAGE_BYTES: u32 = 1024;
 /// Bytes on the medium for a byte of records.
@@ -255,7 +255,7 @@ impl SlottedStage {
 
 /// How the delay of writes is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Writes {
+pub(super) enum Writes {
     /// Behind each flush of a line, as P3 does.
     Serial,
     /// Behind each fence.
@@ -263,7 +263,7 @@ enum Writes {
 }
 
 impl Writes {
-    const ALL: [Self; 2] = [Self::Serial, Self::Overlapping];
+    pub(super) const ALL: [Self; 2] = [Self::Serial, Self::Overlapping];
 
     const fn metric(self) -> &'static str {
         match self {
@@ -273,12 +273,37 @@ impl Writes {
     }
 
     /// The model in words.
-    fn model(self, read_ns: f64, write_ns: f64) -> String {
+    pub(super) fn model(self, read_ns: f64, write_ns: f64) -> String {
         let each = match self {
             Self::Serial => "a flush",
             Self::Overlapping => "a fence",
         };
         format!("reads of {read_ns} ns, {} ns behind {each}", delay(write_ns))
+    }
+}
+
+impl Writes {
+    /// Memory of these latencies.
+    pub(super) fn memory(self, read_ns: f64, write_ns: f64) -> NvmParameters {
+        let (fence_ns, flush_ns) = match self {
+            Self::Serial => (0.0, delay(write_ns)),
+            Self::Overlapping => (delay(write_ns), 0.0),
+        };
+        NvmParameters {
+            latency_ns: read_ns,
+            gigabytes_per_second: None,
+            workers: 1,
+            fence_ns,
+            flush_ns,
+        }
+    }
+
+    /// The metric of a throughput.
+    pub(super) const fn throughput(self) -> &'static str {
+        match self {
+            Self::Serial => "throughput",
+            Self::Overlapping => "overlapping throughput",
+        }
     }
 }
 
@@ -299,17 +324,7 @@ struct Measured<'a> {
 impl Measured<'_> {
     /// Seconds of some phases.
     fn seconds(&self, steps: &[Step], writes: Writes, read_ns: f64, write_ns: f64) -> Emulated {
-        let (fence_ns, flush_ns) = match writes {
-            Writes::Serial => (0.0, delay(write_ns)),
-            Writes::Overlapping => (delay(write_ns), 0.0),
-        };
-        let nvm = NvmParameters {
-            latency_ns: read_ns,
-            gigabytes_per_second: None,
-            workers: 1,
-            fence_ns,
-            flush_ns,
-        };
+        let nvm = writes.memory(read_ns, write_ns);
         let mut sum = Emulated { seconds: 0.0, low: 0.0, high: 0.0 };
         for step in steps {
             let (counts, times) = &self.phases[step.0];
@@ -458,12 +473,13 @@ impl Measured<'_> {
             let time = self.seconds(&slotted::phases::ALL, writes, MIXED_NS, MIXED_NS);
             let rate = time.rate(transactions);
             let place = Point::of("P3-F12", self.scheme.name(), u64::from(reads));
-            let metric = match writes {
-                Writes::Serial => "throughput",
-                Writes::Overlapping => "overlapping throughput",
-            };
             let interval = (rate.seconds, rate.low, rate.high);
-            place.modelled(metric, "txn/s", interval, &writes.model(MIXED_NS, MIXED_NS))
+            place.modelled(
+                writes.throughput(),
+                "txn/s",
+                interval,
+                &writes.model(MIXED_NS, MIXED_NS),
+            )
         };
         Writes::ALL.map(throughput).to_vec()
     }

@@ -95,6 +95,18 @@ pub fn open(
     connect(&uri(path, parameters), Some(VFS), flags)
 }
 
+/// Opens a database with another VFS that is [registered](super::register_with).
+///
+/// # Errors
+/// SQLite's.
+pub(super) fn open_through(
+    vfs: &str,
+    name: &Path,
+    flags: OpenFlags,
+) -> rusqlite::Result<Connection> {
+    connect(&uri(name, Parameters::default()), Some(vfs), flags)
+}
+
 /// Opens a database without the VFS, as any program does.
 ///
 /// # Errors

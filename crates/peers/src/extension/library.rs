@@ -1,9 +1,10 @@
 //! Functions of SQLite's that have no safe form elsewhere.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use perdura_sqlite::ffi::entry::perdura_register;
+use perdura_sqlite::database::Opener;
+use perdura_sqlite::ffi::entry::{perdura_register, register_opener};
 use rusqlite::{Connection, ffi};
 
 /// Two connections that are opened at the same time would both find no VFS yet.
@@ -42,6 +43,42 @@ pub fn register() -> rusqlite::Result<()> {
         ffi::SQLITE_OK => Ok(()),
         code => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)),
     }
+}
+
+/// A VFS that waits to be registered.
+static WAITING: Mutex<Option<(&'static CStr, Box<dyn Opener>)>> = Mutex::new(None);
+
+/// As `begin`, for the VFS that waits.
+unsafe extern "C" fn begin_waiting(
+    _: *mut ffi::sqlite3,
+    _: *mut *mut c_char,
+    routines: *const ffi::sqlite3_api_routines,
+) -> c_int {
+    let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match waiting {
+        // SAFETY: it is SQLite's table.
+        Some((name, opener)) => unsafe { register_opener(routines.cast(), name, opener) },
+        None => ffi::SQLITE_OK,
+    }
+}
+
+/// Registers a VFS of another name, whose databases `opener` opens, with the SQLite of this process.
+///
+/// # Errors
+/// SQLite has no memory for it.
+pub fn register_with(name: &'static CStr, opener: Box<dyn Opener>) -> rusqlite::Result<()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    *WAITING.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, opener));
+    // SAFETY: an extension's function, as SQLite wants it; it is there as long as the process.
+    let code = unsafe { ffi::sqlite3_auto_extension(Some(begin_waiting)) };
+    if code != ffi::SQLITE_OK {
+        return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+    }
+    let opened = Connection::open_in_memory();
+    // SAFETY: the same function.
+    unsafe { ffi::sqlite3_cancel_auto_extension(Some(begin_waiting)) };
+    opened.map(drop)
 }
 
 /// Returns whether a text ends where a statement of SQL does: at a semicolon that is in no string, comment or

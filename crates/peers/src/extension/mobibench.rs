@@ -18,7 +18,7 @@ use std::time::Instant;
 use rusqlite::{Connection, OpenFlags, Statement};
 use workloads::{Measurement, Observer, Progress, StoreError};
 
-use super::connection::{Parameters, Stats, answer, open, open_stock, stats};
+use super::connection::{Parameters, Stats, answer, open, open_stock, open_through, stats};
 use super::contents::Contents;
 use super::inputs::{Operation, Workload};
 use crate::sqlite::set;
@@ -164,6 +164,32 @@ pub fn run(
     Ok(Ran { measured, stats, domain, contents, database_bytes, log_bytes })
 }
 
+/// Runs a workload on a new database of this name, through another VFS of Perdura's that is
+/// [registered](super::register_with). Calls `begins` when all is loaded. Nobody reads what is left.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_through(
+    vfs: &str,
+    name: &str,
+    mode: SqliteMode,
+    workload: &Workload,
+    begins: impl FnOnce(),
+) -> Result<(Measurement, Stats), StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let opened = open_through(vfs, Path::new(name), flags).map_err(StoreError::engine)?;
+    set(&opened, "perdura_mode", mode.name(), mode.name())?;
+    prepare(mode, &opened, workload)?;
+    let progress = Progress::new(1);
+    load(&opened, workload, &progress).map_err(StoreError::engine)?;
+    let counted =
+        || counts(mode, &opened)?.ok_or(StoreError::engine("the VFS is none of Perdura's"));
+    let before = counted()?;
+    begins();
+    let measured = transactions(&opened, workload, &progress)?;
+    Ok((measured, counted()?.since(&before)))
+}
+
 /// Opens a new database, with all settings, each of which is read back.
 fn connect(
     mode: SqliteMode,
@@ -171,23 +197,32 @@ fn connect(
     domain: Option<&str>,
     workload: &Workload,
 ) -> Result<Connection, StoreError> {
-    let spec = workload.spec();
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     let opened = match mode.is_ours() {
         true => open(path, Parameters { mode: Some(mode.name()), domain }, flags),
         false => open_stock(path, flags),
     };
     let connection = opened.map_err(StoreError::engine)?;
-    set(&connection, "page_size", &spec.page_bytes.to_string(), &spec.page_bytes.to_string())?;
+    prepare(mode, &connection, workload)?;
+    Ok(connection)
+}
+
+/// Makes all settings, each of which is read back, and the table.
+fn prepare(
+    mode: SqliteMode,
+    connection: &Connection,
+    workload: &Workload,
+) -> Result<(), StoreError> {
+    let spec = workload.spec();
+    set(connection, "page_size", &spec.page_bytes.to_string(), &spec.page_bytes.to_string())?;
     if spec.exclusive {
-        set(&connection, "locking_mode", "EXCLUSIVE", "exclusive")?;
+        set(connection, "locking_mode", "EXCLUSIVE", "exclusive")?;
     }
-    set(&connection, "journal_mode", mode.journal(), mode.journal())?;
-    set(&connection, "synchronous", "FULL", "2")?;
+    set(connection, "journal_mode", mode.journal(), mode.journal())?;
+    set(connection, "synchronous", "FULL", "2")?;
     let table = "CREATE TABLE tblMyList0 \
                  (id INTEGER PRIMARY KEY, Value TEXT NOT NULL, creation_date LONG)";
-    connection.execute_batch(table).map_err(StoreError::engine)?;
-    Ok(connection)
+    connection.execute_batch(table).map_err(StoreError::engine)
 }
 
 /// The counts of the VFS, which has to have the database in its own modes, and in no other.

@@ -1,5 +1,6 @@
 //! A database file as one connection has it: who may do what when, and the store that does it.
 
+mod alone;
 mod contract;
 mod door;
 mod levels;
@@ -7,6 +8,7 @@ mod mapped;
 mod ours;
 mod stub;
 
+pub use alone::Alone;
 pub use contract::{Failure, How, Level, MainFile, Names, Opened, Opener};
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};
 pub use stub::name_at_end;
