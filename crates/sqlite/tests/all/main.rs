@@ -7,6 +7,7 @@ mod calls;
 mod cut_off;
 mod damage;
 mod direct;
+mod emulated;
 mod explored;
 mod killed;
 mod kills;

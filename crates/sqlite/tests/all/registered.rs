@@ -16,7 +16,10 @@ unsafe extern "C" fn begin(
     // SAFETY: it is SQLite's table.
     unsafe {
         let opener = Box::new(crate::explored::RecordingOpener);
-        match register_opener(routines.cast(), c"perdura-recording", opener) {
+        let emulated = Box::new(crate::emulated::EmulatedOpener);
+        match register_opener(routines.cast(), c"perdura-recording", opener)
+            | register_opener(routines.cast(), c"perdura-emulated", emulated)
+        {
             0 => perdura_register(routines.cast(), 0),
             error => error,
         }

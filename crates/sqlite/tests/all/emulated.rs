@@ -1,0 +1,67 @@
+//! A database in emulated memory, of which each line is counted.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use perdura_sqlite::database::{Alone, How, Opened, Opener};
+use perdura_sqlite::store::connection::{Media, Store};
+use perdura_sqlite::store::mode::Mode;
+use perdura_sqlite::store::region::Region;
+use pm::{Arena, Emulated, LineCounts, Meter, MeterOptions};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::registered::register;
+
+/// The memories of the next database.
+static NEXT: Mutex<Option<Media<Emulated<Arena>>>> = Mutex::new(None);
+
+/// Opens the next database.
+#[derive(Debug)]
+pub(crate) struct EmulatedOpener;
+
+impl Opener for EmulatedOpener {
+    fn open(&self, _: &Path, _: &How) -> Opened {
+        let media = NEXT.lock().unwrap().take().expect("one waits");
+        Opened::Ours(Box::new(Alone::new(Store::open(media, 0, 1, 256 << 10).unwrap())))
+    }
+}
+
+/// The counts of 200 ascending inserts.
+fn counts(mode: Mode) -> LineCounts {
+    register();
+    let options = MeterOptions { cache_bytes: 1 << 26, flush_evicts: true, ..Default::default() };
+    let meter = Meter::new(options);
+    let memory = || Emulated::new(Arena::new(1 << 20, 1 << 30).unwrap(), &meter);
+    let (data, side) = (Region::whole(memory()), Region::whole(memory()));
+    *NEXT.lock().unwrap() = Some(Media { data, side, fenced_apart: false });
+    let flags = OpenFlags::default();
+    let connection =
+        Connection::open_with_flags_and_vfs("emulated", flags, "perdura-emulated").unwrap();
+    let chosen = format!("PRAGMA perdura_mode = {}", mode.name());
+    let chosen: String = connection.query_row(&chosen, [], |row| row.get(0)).unwrap();
+    assert_eq!(chosen, mode.name());
+    connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    meter.reset();
+    for key in 0..200 {
+        connection.execute("INSERT INTO t VALUES(?1, ?2)", (key, "x".repeat(136))).unwrap();
+    }
+    let found = meter.counts();
+    assert_eq!(crate::sql::rows(&connection).len(), 200);
+    assert_eq!(crate::registered::stats(&connection, "commits"), 201);
+    found
+}
+
+#[test]
+fn modes_take_the_lines_and_fences_of_their_steps_in_emulated_memory() {
+    let all = [Mode::Fast, Mode::Fash, Mode::Nvwal].map(|mode| {
+        let (one, two) = (counts(mode), counts(mode));
+        assert_eq!(one, two, "{mode:?}");
+        (one.flush_requests, one.fences, one.accesses)
+    });
+    println!("{all:?}");
+    let [fast, fash, nvwal] = all;
+    assert!(fast.0 < fash.0 && nvwal.0 < fash.0, "{all:?}");
+    assert!((400..420).contains(&fast.1) && fash.1 == 600 && (400..420).contains(&nvwal.1));
+    // What NVWAL reads is in ordinary memory.
+    assert!(nvwal.2 < fash.2, "{all:?}");
+}
