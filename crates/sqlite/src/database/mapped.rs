@@ -22,7 +22,7 @@ use crate::store::connection::{Media, Store};
 use crate::store::mode::Mode;
 use crate::store::page1::is_marked;
 use crate::store::region::Region;
-use crate::store::verdict::Verdict;
+use crate::store::verdict::{Decide, Verdict};
 
 /// The end of the name of a side file.
 pub const SIDE_SUFFIX: &str = "-perdura";
@@ -261,7 +261,7 @@ impl Mapped {
 
     /// Ends a transaction that is one with those of other databases, if there is one: what is prepared counts if the
     /// super-journal is gone. Returns which it was.
-    fn resolve(&mut self) -> Result<Option<Verdict>, Failure> {
+    fn resolve(&mut self, decide: Decide<'_>) -> Result<Option<Verdict>, Failure> {
         self.store.healthy()?;
         self.with = None;
         let verdict = self.store.prepared_for().map(decide).transpose()?;
@@ -433,7 +433,8 @@ impl MainFile for Mapped {
             return self.commit_here();
         }
         let touched = self.store.is_touched();
-        let applied = self.resolve()? == Some(Verdict::Apply);
+        // SQLite has not told that the super-journal's end is durable.
+        let applied = self.resolve(&decide_for_good)? == Some(Verdict::Apply);
         // It was rolled back to what is committed.
         self.store.discard();
         // Where SQLite finds no super-journal it rolls nothing back.
@@ -463,7 +464,7 @@ impl MainFile for Mapped {
             return Err(Failure::Io("the super-journal of the transaction is still there".into()));
         }
         if self.is_with_others() {
-            self.resolve()?;
+            self.resolve(&decide)?;
         }
         if self.store.has_size_only() && self.held() == Level::Exclusive {
             self.store.commit()?;
@@ -502,7 +503,9 @@ impl MainFile for Mapped {
 
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
         if to <= Level::Shared {
-            if (self.is_with_others() || self.stub.is_made()) && self.resolve().is_err() {
+            if (self.is_with_others() || self.stub.is_made())
+                && self.resolve(&decide_for_good).is_err()
+            {
                 // Whoever locks the file next finds it, and decides.
                 self.store.leave_prepared();
             }
@@ -565,7 +568,7 @@ impl MainFile for Mapped {
     fn close(mut self: Box<Self>) -> Result<(), Failure> {
         // A forked child has nothing to close: what it has is the parent's.
         self.store.healthy()?;
-        if self.is_with_others() && self.resolve().is_err() {
+        if self.is_with_others() && self.resolve(&decide_for_good).is_err() {
             self.store.leave_prepared();
         }
         self.store.discard();
