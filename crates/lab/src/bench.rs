@@ -65,6 +65,8 @@ pub struct Crossing {
     pub spec: tatp::Spec,
     /// Users.
     pub users: usize,
+    /// Per cent of the indexes that lie in persistent memory.
+    pub placement: u32,
     /// Indexes that a kill took are built before the first transaction, and not beside transactions.
     pub first: bool,
     /// Samples of 100 ms before the kill.

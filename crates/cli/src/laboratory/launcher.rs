@@ -67,7 +67,7 @@ impl Launcher for Kills {
             domain: Some(Domain::Adr),
             spec: &crossing.spec,
             users: crossing.users,
-            placement: None,
+            placement: Some(crossing.placement),
             rebuild: if crossing.first { Rebuild::First } else { Rebuild::Background },
             background: Background::Thread,
             before: crossing.before,

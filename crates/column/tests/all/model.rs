@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::keyed::Keyed;
-use crate::work::{Model, Statement, contents, create, open, rebuild, small};
+use crate::work::{Model, Statement, contents, create, durable, open, rebuild, small};
 
 const LIMIT: u64 = 64 << 20;
 
@@ -180,8 +180,12 @@ fn slots_are_a_bound_and_come_back() {
 
 #[test]
 fn a_full_memory_fails_one_statement() {
+    [small(), durable()].into_iter().for_each(fills);
+}
+
+fn fills(options: Options) {
     let memory = memory();
-    let store = create(memory.clone(), small());
+    let store = create(memory.clone(), options);
     memory.fail_growth_after(Some(0));
     let mut session = store.session();
     let (mut model, mut random) = (Model::new(), SmallRng::seed_from_u64(9));

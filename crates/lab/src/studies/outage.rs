@@ -51,23 +51,33 @@ impl Extent {
     }
 }
 
-/// A scheme of P4 5: when opening builds the indexes that lie in ordinary memory.
+/// A scheme of P4 5: where indexes lie, and when opening builds those in ordinary memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     /// Before the first transaction: scenario 1, Figure 8a.
     First,
-    /// Beside transactions: scenario 2, Figure 8b.
-    Background,
+    /// Beside transactions: scenario 2, Figure 8b; and, with so many per cent of the indexes in persistent memory,
+    /// scenarios 3 and 4, Figures 8c and 8d.
+    Background(u32),
 }
 
 impl Scheme {
-    const ALL: [Self; 2] = [Self::First, Self::Background];
+    const ALL: [Self; 4] =
+        [Self::First, Self::Background(0), Self::Background(40), Self::Background(100)];
 
     /// The name in plots.
-    const fn name(self) -> &'static str {
+    fn name(self) -> String {
         match self {
-            Self::First => "first, 0%",
-            Self::Background => "0%",
+            Self::First => "first, 0%".into(),
+            Self::Background(percent) => format!("{percent}%"),
+        }
+    }
+
+    /// Per cent of the indexes in persistent memory.
+    const fn placement(self) -> u32 {
+        match self {
+            Self::First => 0,
+            Self::Background(percent) => percent,
         }
     }
 }
@@ -113,8 +123,8 @@ fn stage(scheme: Scheme, subscribers: u32, extent: &Extent) -> OutageStage {
         "workload": "tatp",
         "subscribers": subscribers,
         "users": USERS,
-        "rebuild": match scheme { Scheme::First => "first", Scheme::Background => "background" },
-        "nvm_percent": 0,
+        "rebuild": match scheme { Scheme::First => "first", Scheme::Background(_) => "background" },
+        "nvm_percent": scheme.placement(),
         "samples_before": before,
         "samples_after": after,
         "repeat": repeat,
@@ -130,7 +140,8 @@ fn stage(scheme: Scheme, subscribers: u32, extent: &Extent) -> OutageStage {
         "subscribers: {subscribers} instead of {PAPER_SUBSCRIBERS}; users: {USERS} instead of 4"
     );
     let cells = [Cell::new(label, &configuration, &scaled, weight, takes)];
-    let crossing = Crossing { spec, users: USERS, first: scheme == Scheme::First, before, after };
+    let (placement, first) = (scheme.placement(), scheme == Scheme::First);
+    let crossing = Crossing { spec, users: USERS, placement, first, before, after };
     OutageStage { scheme, crossing, repeat, is_drawn, cells }
 }
 
@@ -168,7 +179,7 @@ impl OutageStage {
         let mut add = |experiment: &str, x: u64, metric: &str, unit: &str, of: Of| {
             let values: Option<Vec<f64>> = all.iter().map(of).collect();
             if let Some(values) = values {
-                let place = Point::of(experiment, name, x);
+                let place = Point::of(experiment, &name, x);
                 points.push(place.measured(metric, unit, &values));
             }
         };
@@ -181,13 +192,16 @@ impl OutageStage {
         add("P4-F8", subscribers, "delta over building", "x", |one| {
             Some(one.delta_s? / one.built_s.filter(|built_s| *built_s > 0.0)?)
         });
-        if self.is_drawn && self.scheme == Scheme::Background {
+        if let Scheme::Background(percent) = self.scheme
+            && self.is_drawn
+        {
+            let percent = u64::from(percent);
             let native = |one: &Crossed| Some(one.throughput_txn_s);
-            add("P4-F9", 0, "native throughput", "txn/s", native);
-            add("P4-F9", 0, "recovery area", "txn", |one| Some(one.area_txns));
-            add("P4-F10", 0, "response time", "us", |one| one.response_mean_us);
-            add("P4-F10", 0, "peak response time", "us", |one| one.response_peak_us);
-            add("P4-F10", 0, "response time before", "us", |one| one.before_mean_us);
+            add("P4-F9", percent, "native throughput", "txn/s", native);
+            add("P4-F9", percent, "recovery area", "txn", |one| Some(one.area_txns));
+            add("P4-F10", percent, "response time", "us", |one| one.response_mean_us);
+            add("P4-F10", percent, "peak response time", "us", |one| one.response_peak_us);
+            add("P4-F10", percent, "response time before", "us", |one| one.before_mean_us);
         }
         if self.is_drawn {
             points.extend(self.course(&all[0]));
@@ -198,7 +212,7 @@ impl OutageStage {
     /// The course of a run, by seconds.
     fn course(&self, one: &Crossed) -> Vec<Point> {
         let place =
-            |second: f64| Point::of("P4-F8", self.scheme.name(), crate::point::X::Number(second));
+            |second: f64| Point::of("P4-F8", &self.scheme.name(), crate::point::X::Number(second));
         let point = |(number, throughput): (usize, &f64)| {
             let place = place((number + 1) as f64 / 10.0).panel("course");
             place.once("throughput of 100 ms", "txn/s", *throughput, false)
@@ -227,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_one_run_does_not_know_is_no_figure_and_the_course_is_that_of_the_first() {
-        let stage = stage(Scheme::Background, 300, &Extent::of(Scale::Tiny));
+        let stage = stage(Scheme::Background(40), 300, &Extent::of(Scale::Tiny));
         let metrics = |all: &[Crossed]| -> Vec<String> {
             stage.points(all).into_iter().map(|point| point.metric).collect()
         };
@@ -240,12 +254,16 @@ mod tests {
         let area = stage.points(&[crossed(None)]);
         let area = area.iter().find(|point| point.metric == "recovery area").expect("there");
         assert_eq!((area.value, &area.x), (7.0, &300_u64.into()));
+        let share = stage.points(&[crossed(None)]);
+        let share = share.iter().find(|point| point.experiment == "P4-F9").expect("there");
+        assert_eq!((share.series.as_str(), &share.x), ("40%", &40_u64.into()));
+        assert_eq!(stage.crossing.placement, 40);
     }
 
     #[test]
     fn each_scheme_is_measured_at_each_size() {
         let stages = stages(&Sizes::new(Scale::Quick, 16 << 30));
-        assert_eq!(stages.len(), 2 * Extent::of(Scale::Quick).subscribers.len());
+        assert_eq!(stages.len(), 4 * Extent::of(Scale::Quick).subscribers.len());
         let mut all: Vec<&str> =
             stages.iter().map(|stage| stage.cells()[0].configuration.as_str()).collect();
         all.sort_unstable();
