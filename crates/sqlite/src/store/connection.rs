@@ -372,7 +372,15 @@ impl<M: Memory> Store<M> {
             if frames.bytes.is_empty() {
                 return Ok(Work::Counters(counters));
             }
-            self.side.reserve_log(self.cache.bytes + frames.bytes.len() as u64)?;
+            let bytes = frames.bytes.len() as u64;
+            match self.side.reserve_log(self.cache.bytes + bytes) {
+                // What the log has goes in place, and there is room where it was.
+                Err(StoreError::Full(_)) if !self.cache.is_empty() => {
+                    self.checkpoint()?;
+                    self.side.reserve_log(bytes)?;
+                }
+                room => room?,
+            }
             return Ok(Work::Bytes(frames, counters));
         }
         if let Some((shape, true)) = shape {

@@ -20,7 +20,7 @@ use pm::Memory;
 use crate::store::connection::{Lines, Store};
 use crate::store::error::{Result, StoreError};
 use crate::store::frames::Frames;
-use crate::store::layout::{COUNTERS, GRANULE};
+use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES};
 use crate::store::page1;
 use crate::store::plan::{Counters, place_of};
 use crate::store::stage::Granule;
@@ -63,6 +63,7 @@ impl<M: Memory> Store<M> {
         self.stats.bytes += frames.bytes.len() as u64;
         // Once all that was begun is in place, nobody raises them.
         self.put_counters(counters);
+        self.data.memory().healthy()?;
         if self.cache.frames >= self.checkpoint_frames {
             self.checkpoint()?;
         }
@@ -83,6 +84,12 @@ impl<M: Memory> Store<M> {
         let within = |(at, bytes): &(u64, &[u8])| at % GRANULE + bytes.len() as u64 <= GRANULE;
         if !whole || !all.iter().all(within) {
             return Err(StoreError::SideDamaged("its log of frames ends in the middle of one"));
+        }
+        // The file grows before a frame says so.
+        let file = HEADER_BYTES..=self.data.len();
+        let in_it = |(at, bytes): &(u64, &[u8])| at + bytes.len() as u64 <= *file.end();
+        if !all.iter().all(in_it) || size.is_some_and(|size| !file.contains(&size)) {
+            return Err(StoreError::SideDamaged("its log of frames is of another database"));
         }
         for (at, bytes) in all {
             let number = at / GRANULE;
@@ -138,8 +145,17 @@ impl<M: Memory> Store<M> {
             return Ok(());
         }
         let (mut lines, before) = (Lines::default(), self.stats.lines);
+        let mut places = Vec::new();
         for (at, bytes) in self.cache.runs() {
-            self.put_in_place(at, bytes, &mut lines);
+            self.find_places(at, bytes, &mut places)?;
+        }
+        // What a failed medium says of places is not stored there.
+        self.healthy()?;
+        for (place, part) in places {
+            for range in page1::all_but_counters(place, part.len()) {
+                self.data.copy(place + range.start as u64, &part[range]);
+            }
+            self.data.note(&mut lines.data, place, part.len() as u64);
         }
         self.side.set_size(self.cache.size.unwrap_or(self.size), &mut lines.side);
         self.fence(&mut lines);
@@ -155,28 +171,28 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Stores bytes of the database where its pages are.
-    fn put_in_place(&self, at: u64, bytes: &[u8], lines: &mut Lines) {
-        let page_bytes = u64::from(self.side.table.page_bytes);
+    /// The places of bytes of the database: where its pages are.
+    fn find_places<'a>(
+        &self,
+        at: u64,
+        bytes: &'a [u8],
+        places: &mut Vec<(u64, &'a [u8])>,
+    ) -> Result<()> {
+        if self.side.table.entries == 0 {
+            places.push((at, bytes));
+            return Ok(());
+        }
+        let page_bytes = self.page_bytes();
         let mut done = 0;
         while done < bytes.len() {
             let from = at + done as u64;
-            let (place, len) = match self.side.table.entries {
-                0 => (from, bytes.len()),
-                _ => {
-                    let (page, within) = (from / page_bytes + 1, from % page_bytes);
-                    let len = (page_bytes - within).min((bytes.len() - done) as u64) as usize;
-                    let frame = self.side.frame(page as u32).expect("it was read before");
-                    (place_of(frame, page_bytes) + within, len)
-                }
-            };
-            let part = &bytes[done..done + len];
-            for range in page1::all_but_counters(place, len) {
-                self.data.copy(place + range.start as u64, &part[range]);
-            }
-            self.data.note(&mut lines.data, place, len as u64);
+            let (page, within) = (from / page_bytes + 1, from % page_bytes);
+            let len = (page_bytes - within).min((bytes.len() - done) as u64) as usize;
+            let frame = self.side.frame(page as u32)?;
+            places.push((place_of(frame, page_bytes) + within, &bytes[done..done + len]));
             done += len;
         }
+        Ok(())
     }
 
     /// Reads what others have put into the log, or that they have emptied it. The caller has a lock.
@@ -215,6 +231,8 @@ impl<M: Memory> Store<M> {
             self.take_frames(&frames)?;
             self.cache.bytes = bytes;
             self.has_bytes(self.cache.size.unwrap_or(self.size))?;
+            // Nothing goes into the database that a failed medium has said.
+            self.healthy()?;
             return self.checkpoint();
         }
         self.cache.clear(emptied + 1);

@@ -95,6 +95,7 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.side.set_settled(number, &mut lines.side);
         self.put_counters(counters);
+        self.data.memory().healthy()?;
         self.side.applied(number);
         self.side.begin(number);
         (self.last, self.size, self.last_by_pages) = (number, size, None);

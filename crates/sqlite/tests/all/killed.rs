@@ -123,6 +123,44 @@ fn live_connection_notices(mode: Mode) {
 }
 
 #[test]
+fn a_log_of_frames_that_cannot_grow_is_put_in_place_and_begins_anew() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    one.set_mode(Mode::Nvwal);
+    (1..20).for_each(|number| commit(&mut one, &page(number, number as u8)));
+    memory.fail_growth_after(Some(0));
+    (20..250).for_each(|number| commit(&mut one, &page(number, number as u8)));
+    assert_eq!(read(&one)[500], 249);
+    assert!(one.stats().checkpoints > 0, "{:?}", one.stats());
+    let mut other = live(&memory);
+    other.catch_up().unwrap();
+    assert_eq!(read(&other), read(&one));
+}
+
+#[test]
+fn a_log_of_frames_of_another_length_of_the_database_is_refused() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    one.set_mode(Mode::Nvwal);
+    commit(&mut one, &page(1, 7));
+    commit(&mut one, &page(2, 8));
+    let before = image(&memory);
+    let frames: Vec<usize> = (0..before.len() - 8)
+        .filter(|at| before[*at..*at + 8] == ((PAGE as u64) << 13).to_le_bytes())
+        .collect();
+    assert!(!frames.is_empty(), "the first commit says how long the database is");
+    for size in [0_u64, 64, 1 << 40] {
+        for at in &frames {
+            let mut image = before.clone();
+            image[*at..*at + 8].copy_from_slice(&(size << 13).to_le_bytes());
+            let memory = Recording::from_image(&image, SIDE + DATA).unwrap();
+            let refused = recover(&memory).unwrap_err();
+            assert!(refused.contains("damaged"), "{size}: {refused}");
+        }
+    }
+}
+
+#[test]
 fn frames_that_found_no_room_are_not_in_the_checkpoint() {
     let memory = new();
     let mut one = open(&memory, 1);
