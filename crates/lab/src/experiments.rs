@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(names(&["P1-F6", "p1-f5", "P1-F6"]).expect("known"), ["P1-F5", "P1-F6"]);
         assert_eq!(names(&["P1-F1"]).expect("known"), ["P1-F1"]);
         assert_eq!(names(&["P1"]).expect("known").len(), 14);
-        assert_eq!(names(&["p3"]).expect("known").len(), 6);
+        assert_eq!(names(&["p3"]).expect("known").len(), 7);
         assert_eq!(names(&["P4"]).expect("known"), ["P4-F8", "P4-F9", "P4-F10"]);
         assert_eq!(names(&["all"]).expect("known").len(), EXPERIMENTS.len());
         let error = names(&["P1-F99"]).expect_err("unknown").to_string();
