@@ -79,11 +79,14 @@ fn turn<M: Memory>(lanes: &Lanes<M>, model: &Mutex<Model>, random: &mut SmallRng
         *stamp += 1;
         let at = persisted(&mut lane, *stamp, bytes);
         insert(model, at, *stamp, bytes);
-        mine.push(at);
+        mine.push((at, *stamp));
         if random.random_bool(0.4) {
-            let at = mine.swap_remove(random.random_range(0..mine.len()));
-            // Nobody is given it before it is free, unless another one was faster.
-            if model.lock().unwrap().remove(&at).is_some() {
+            let (at, stamp) = mine.swap_remove(random.random_range(0..mine.len()));
+            // Another one may have been faster. Then the slot may hold an object of another lane by now.
+            let mut all = model.lock().unwrap();
+            if all.get(&at).is_some_and(|found| found.0 == stamp) {
+                all.remove(&at);
+                drop(all);
                 free(&mut lane, at);
             }
         }
