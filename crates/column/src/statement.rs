@@ -193,6 +193,30 @@ impl<M: Memory> Session<M> {
         change: Change<'_>,
         commits: bool,
     ) -> Result<()> {
+        let done = self.run(number, key, change, commits);
+        if done.is_err() {
+            self.give_up_slot();
+        }
+        done
+    }
+
+    /// Gives back the slot of a transaction that has not begun there: whoever collects waits for each that somebody
+    /// has taken.
+    fn give_up_slot(&mut self) {
+        let open = self.open.as_mut().filter(|open| open.mark == 0);
+        if let Some(slot) = open.and_then(|open| open.slot.take()) {
+            self.shared.slots.give(slot, false);
+        }
+    }
+
+    #[track_caller]
+    fn run(
+        &mut self,
+        number: usize,
+        key: &Key<'_>,
+        change: Change<'_>,
+        commits: bool,
+    ) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let table = shared.table(number)?;
         self.open()?;

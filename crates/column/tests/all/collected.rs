@@ -5,7 +5,7 @@ use column::{Field, Options, Session, Store, Value, Waiting};
 use pm::{Killed, Recording};
 
 use crate::work::{
-    contents, create, durable, explore, from_image, leaks, open, rebuild, small, text,
+    contents, create, durable, explore, from_image, leaks, mixed, open, rebuild, small, text,
 };
 
 const LIMIT: u64 = 8 << 20;
@@ -38,7 +38,7 @@ fn taken(store: &Store<Recording>) -> u64 {
 
 #[test]
 fn rows_do_not_grow_with_updates() {
-    [small(), durable()].into_iter().for_each(grows_not);
+    [small(), mixed(), durable()].into_iter().for_each(grows_not);
 }
 
 fn grows_not(options: Options) {
@@ -83,7 +83,7 @@ fn grows_not(options: Options) {
 
 #[test]
 fn whoever_may_see_a_version_keeps_it() {
-    [small(), durable()].into_iter().for_each(keeps);
+    [small(), mixed(), durable()].into_iter().for_each(keeps);
 }
 
 fn keeps(options: Options) {
@@ -162,6 +162,34 @@ fn a_row_stays_away_though_the_next_transaction_of_its_slot_finds_no_room() {
     drop((session, store));
     let store = open(memory, &Waiting::default()).unwrap().0;
     assert_eq!(store.session().get(0, Value::Word(KEY)).unwrap(), None, "it was deleted");
+    store.check().unwrap();
+}
+
+/// A transaction whose first statement has failed may go on, or be there for long: whoever collects does not wait for
+/// it.
+#[test]
+fn rows_are_free_beside_a_transaction_that_has_found_no_room() {
+    let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+    let store = create(memory, small());
+    let (mut session, mut reader) = (store.session(), store.session());
+    let update = |session: &mut Session<Recording>| {
+        session.begin().unwrap();
+        session.update(0, Value::Word(1), &[(1, Value::Word(1))])
+    };
+    session.begin().unwrap();
+    session.insert(0, &[Value::Word(1), Value::Word(1), Value::Null]).unwrap();
+    session.commit().unwrap();
+    while update(&mut session).is_ok() {
+        session.commit().unwrap();
+    }
+    session.abort().unwrap();
+    reader.begin().unwrap();
+    assert_eq!(store.collect(8).unwrap(), 0, "the reader may have found them");
+    assert!(update(&mut session).is_err(), "there is room");
+    reader.commit().unwrap();
+    assert_eq!(store.collect(8).unwrap(), 8);
+    session.update(0, Value::Word(1), &[(1, Value::Word(1))]).unwrap();
+    session.commit().unwrap();
     store.check().unwrap();
 }
 

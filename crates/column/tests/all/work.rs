@@ -29,6 +29,11 @@ pub(crate) fn durable() -> Options {
     Options { durable_percent: 100, ..small() }
 }
 
+/// The same, with a part of them: all of the first table's, and the index of the second one's primary key.
+pub(crate) fn mixed() -> Options {
+    Options { durable_percent: 60, ..small() }
+}
+
 fn keys() -> Arc<Keyed> {
     Arc::new(Keyed { unique: false })
 }
