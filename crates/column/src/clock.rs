@@ -32,6 +32,11 @@ impl Clock {
         self.taken.fetch_add(1, AcqRel) + 1
     }
 
+    /// The last number that was taken. What was done before this is seen by whoever takes the next one.
+    pub(crate) fn last_taken(&self) -> u64 {
+        self.taken.fetch_add(0, AcqRel)
+    }
+
     /// Publishes a number, when all before it are.
     pub(crate) fn publish(&self, number: u64) {
         self.wait_before(number);
@@ -40,7 +45,12 @@ impl Clock {
 
     /// Waits until all numbers before a number that was taken are published.
     pub(crate) fn wait_before(&self, number: u64) {
-        while self.published.load(Acquire) != number - 1 {
+        self.wait_for(number - 1);
+    }
+
+    /// Waits until a number that was taken is published.
+    pub(crate) fn wait_for(&self, number: u64) {
+        while self.now() < number {
             self.waiting.pause();
         }
     }

@@ -23,7 +23,7 @@
 //! | keys of rows, in the order of their bytes | `keys` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
 //! | indexes in persistent memory | `secondary`, `skip_list` |
-//! | whether a serializable transaction may commit | `serial` |
+//! | whether a serializable transaction may commit | `serial`, `watch` |
 //! | opening after a crash; going on by running everything once more | `recover`, `replay` |
 //! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `lag` |
 //! | whether all of it agrees | [`check`] |
@@ -67,6 +67,7 @@ mod sync;
 mod table;
 mod value;
 mod version;
+mod watch;
 
 pub use check::Census;
 pub use error::ColumnError;

@@ -9,7 +9,9 @@ use pm::Memory;
 use crate::Result;
 use crate::epoch::Stay;
 use crate::keys::Key;
+use crate::latch::Latch;
 use crate::secondary::KeyRange;
+use crate::serial::Reads;
 use crate::session::Session;
 use crate::store::Shared;
 use crate::table::Table;
@@ -152,25 +154,57 @@ impl<M: Memory> Session<M> {
         let _stay = self.stay();
         let (sight, mut rest) = (self.sight(), Rest::default());
         let reads = self.open.as_ref().and_then(|open| open.reads.as_ref());
-        let read = reads.map(|reads| (reads, range.clone()));
-        let mut last = None;
-        let done = self.shared.for_each_key(table, index, range, |key, hint| {
+        let mut noted = reads.map(|reads| ScannedRange::new(reads, (table.number, index, &range)));
+        self.shared.for_each_key(table, index, range, |key, hint| {
             let seen = match index {
                 0 => self.shared.seen(table, hint, &sight)?,
                 _ => self.shared.seen_by_index(table, (index, key, hint), &sight, &mut rest)?,
             };
-            let flow = match seen {
-                Some(row) => visit(table.fields(row, columns)?),
-                None => ControlFlow::Continue(()),
-            };
-            if read.is_some() && flow.is_break() {
-                last = Some(key.to_vec());
+            let Some(row) = seen else { return Ok(ControlFlow::Continue(())) };
+            let fields = table.fields(row, columns)?;
+            if let Some(noted) = &mut noted {
+                noted.visit(key);
+            }
+            let flow = visit(fields);
+            if let Some(noted) = noted.as_mut().filter(|_| flow.is_continue()) {
+                noted.go_on();
             }
             Ok(flow)
-        });
-        if let Some((reads, range)) = read {
-            reads.write().add_range(table.number, index, range, last);
-        }
-        done
+        })
+    }
+}
+
+/// The range that a scan of a serializable transaction reads. It is noted when the scan ends, also by a panic of
+/// whoever visits its rows: as far as the row at which it ended.
+struct ScannedRange<'a> {
+    reads: &'a Latch<Reads>,
+    table: usize,
+    index: usize,
+    range: KeyRange,
+    /// The key that was visited last, and whether nothing has come behind it.
+    last: Vec<u8>,
+    ends_there: bool,
+}
+
+impl<'a> ScannedRange<'a> {
+    fn new(reads: &'a Latch<Reads>, (table, index, range): (usize, usize, &KeyRange)) -> Self {
+        Self { reads, table, index, range: range.clone(), last: Vec::new(), ends_there: false }
+    }
+
+    fn visit(&mut self, key: &[u8]) {
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.ends_there = true;
+    }
+
+    fn go_on(&mut self) {
+        self.ends_there = false;
+    }
+}
+
+impl Drop for ScannedRange<'_> {
+    fn drop(&mut self) {
+        let last = self.ends_there.then(|| std::mem::take(&mut self.last));
+        self.reads.write().add_range(self.table, self.index, self.range.clone(), last);
     }
 }

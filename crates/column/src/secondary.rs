@@ -180,7 +180,7 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 }
 
 /// A range of keys of an index, and from which end it is gone through.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KeyRange {
     /// The lower bound.
     pub low: Bound<Vec<u8>>,

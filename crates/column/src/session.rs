@@ -195,12 +195,13 @@ impl<M: Memory> Session<M> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
         let mut done = 0;
         if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
-            let number = self.shared.clock.take();
-            if let Err(error) = self.validate(&open, number) {
-                self.shared.clock.publish(number);
-                self.open = Some(open);
-                return Err(error);
-            }
+            let number = match self.commit_number(&open) {
+                Ok(number) => number,
+                Err(error) => {
+                    self.open = Some(open);
+                    return Err(error);
+                }
+            };
             self.shared.slots.store_commit(slot, number, open.statements);
             self.lines.add(self.shared.slots.line(slot));
             self.fence();
@@ -217,22 +218,25 @@ impl<M: Memory> Session<M> {
         Ok(done)
     }
 
-    /// Checks that what a serializable transaction has read is what the commits before this number have
-    /// left (`serial`).
-    fn validate(&self, open: &Open, number: u64) -> Result<()> {
-        let Some(reads) = &open.reads else { return Ok(()) };
-        self.shared.clock.wait_before(number);
-        let unchanged = self.shared.is_unchanged(&reads.read(), open.snapshot, number - 1)?;
-        if unchanged { Ok(()) } else { Err(ColumnError::Outdated) }
+    /// A number for the commit, which has to be published. What a serializable transaction has read is what the
+    /// commits before it have left.
+    fn commit_number(&self, open: &Open) -> Result<u64> {
+        match &open.reads {
+            Some(reads) => self.shared.validate(&reads.read(), open.snapshot),
+            None => Ok(self.shared.clock.take()),
+        }
     }
 
     /// Publishes a commit that is durable, and stamps its versions.
     #[track_caller]
     pub(crate) fn finish_commit(&mut self, open: Open, number: u64) -> Result<()> {
         let slot = parts(open.mark).0;
-        self.shared.slots.set_committed(slot, number);
-        self.shared.clock.publish(number);
         let shared = Arc::clone(&self.shared);
+        shared.slots.set_committed(slot, number);
+        shared.watched.add(number, || {
+            (0..open.statements).map(|index| shared.statement(open.mark, index).ok()).collect()
+        });
+        shared.clock.publish(number);
         let mut ended = Vec::new();
         for index in 0..open.statements {
             let statement = shared.statement(open.mark, index)?;

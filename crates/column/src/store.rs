@@ -29,6 +29,7 @@ use crate::session::Session;
 use crate::slots::Slots;
 use crate::stripes::Stripes;
 use crate::table::{Table, store_header, store_placement};
+use crate::watch::Watched;
 
 /// The number of a transaction that can be continued: it stays the same over crashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -71,6 +72,7 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) slots: Slots<M>,
     pub(crate) tables: Vec<Table<M>>,
     pub(crate) clock: Clock,
+    pub(crate) watched: Watched,
     pub(crate) stripes: Stripes,
     /// Transactions that are open and that no session has, by their marks.
     pub(crate) in_flight: Latch<BTreeMap<u64, InFlight>>,
@@ -213,6 +215,7 @@ impl<M: Memory> Store<M> {
             slots,
             tables: found,
             clock: Clock::new(0, waiting),
+            watched: Watched::new(waiting),
             stripes: Stripes::new(waiting),
             in_flight: Latch::new(BTreeMap::new(), waiting),
             names: Latch::new(BTreeSet::new(), waiting),

@@ -75,6 +75,8 @@ mod table;
 mod value;
 #[path = "../src/version.rs"]
 mod version;
+#[path = "../src/watch.rs"]
+mod watch;
 mod sync {
     use std::cell::Cell;
     use std::panic::Location;
@@ -116,9 +118,14 @@ mod sync {
         pub(crate) fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
             self.0.fetch_add(value, order)
         }
+
+        pub(crate) fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+            self.0.fetch_sub(value, order)
+        }
     }
 }
 
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -148,12 +155,12 @@ const WRITERS: u64 = 2;
 
 type Bank = Store<Recording>;
 
-fn bank() -> (Recording, Bank) {
+/// A bank with this share of its indexes in persistent memory, in per cent.
+fn bank(durable_percent: u32) -> (Recording, Bank) {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let heap =
         Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
-    let options =
-        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 64, durable_percent: 0 };
+    let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 64, durable_percent };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
     let bank = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
     let mut session = bank.session();
@@ -165,6 +172,36 @@ fn bank() -> (Recording, Bank) {
     heap.set_root("bank", bank.at()).unwrap();
     drop(session);
     (memory, bank)
+}
+
+/// A session that a panic leaves as it is: the scheduler has no latches any more for whoever unwinds.
+struct Teller(Option<Session<Recording>>);
+
+impl Teller {
+    fn of(bank: &Bank) -> Self {
+        Self(Some(bank.session()))
+    }
+}
+
+impl Deref for Teller {
+    type Target = Session<Recording>;
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect("a session")
+    }
+}
+
+impl DerefMut for Teller {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.0.as_mut().expect("a session")
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::mem::forget(self.0.take());
+        }
+    }
 }
 
 fn money(session: &Session<Recording>, account: u64) -> u64 {
@@ -194,13 +231,13 @@ fn transfer(session: &mut Session<Recording>, from: u64, to: u64, at_once: bool)
 }
 
 /// Writers, a reader and a collector.
-fn story() {
-    let bank = Arc::new(bank().1);
+fn story<const PLACED: u32>() {
+    let bank = Arc::new(bank(PLACED).1);
     let heard = Arc::new(sync::AtomicU64::new(0));
     let writers = (0..WRITERS).map(|writer| {
         let (bank, heard) = (Arc::clone(&bank), Arc::clone(&heard));
         thread::spawn(move || {
-            let mut session = bank.session();
+            let mut session = Teller::of(&bank);
             for number in 0..TRANSFERS {
                 let (from, to) = ((writer + number) % ACCOUNTS, (writer + number + 1) % ACCOUNTS);
                 let number = loop {
@@ -219,7 +256,7 @@ fn story() {
     let reader = {
         let (bank, heard) = (Arc::clone(&bank), Arc::clone(&heard));
         thread::spawn(move || {
-            let mut session = bank.session();
+            let mut session = Teller::of(&bank);
             for _ in 0..3 {
                 let known = heard.load(Ordering::SeqCst);
                 session.begin().unwrap();
@@ -247,7 +284,7 @@ fn story() {
     };
     let threads: Vec<_> = writers.chain([reader, collector]).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let mut session = bank.session();
+    let mut session = Teller::of(&bank);
     session.begin().unwrap();
     let mut expected = [EACH; ACCOUNTS as usize];
     for (writer, number) in (0..WRITERS).flat_map(|w| (0..TRANSFERS).map(move |n| (w, n))) {
@@ -267,9 +304,9 @@ fn story() {
 
 /// The bank that a kill has left, with an open transaction, while indexes are built: two build them, one
 /// goes on with the transaction, one reads, one collects.
-fn reopened() {
+fn reopened<const PLACED: u32>() {
     const NAME: &[u8] = b"goes on";
-    let (memory, bank) = bank();
+    let (memory, bank) = bank(PLACED);
     let mut session = bank.session();
     for number in 0..4 {
         transfer(&mut session, number % ACCOUNTS, (number + 1) % ACCOUNTS, false).unwrap();
@@ -330,8 +367,8 @@ fn reopened() {
 
 /// Three serializable transactions: each reads all accounts, and puts one more than their sum into its
 /// own. What is there in the end is what they leave one behind another, in some order.
-fn serial() {
-    let bank = Arc::new(bank().1);
+fn serial<const PLACED: u32>() {
+    let bank = Arc::new(bank(PLACED).1);
     let one = |session: &mut Session<Recording>, account: u64| -> Result<u64> {
         session.begin_serializable(b"")?;
         let sum: u64 = all(session).iter().sum();
@@ -378,25 +415,35 @@ fn run(schedules: usize, story: fn()) -> usize {
 
 #[test]
 fn snapshots_are_of_one_moment() {
-    assert_eq!(run(2_000, story), 4_000);
+    assert_eq!(run(2_000, story::<0>), 4_000);
+    assert_eq!(run(200, story::<50>), 400);
+    assert_eq!(run(500, story::<100>), 1_000);
 }
 
 #[test]
 fn indexes_are_built_beside_a_transaction_that_goes_on() {
-    assert_eq!(run(1_000, reopened), 2_000);
+    assert_eq!(run(1_000, reopened::<0>), 2_000);
+    assert_eq!(run(100, reopened::<50>), 200);
+    assert_eq!(run(300, reopened::<100>), 600);
 }
 
 #[test]
 fn serializable_transactions_leave_what_an_order_of_them_would() {
-    assert_eq!(run(1_000, serial), 2_000);
+    assert_eq!(run(1_000, serial::<0>), 2_000);
+    assert_eq!(run(300, serial::<100>), 600);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn long_interleavings() {
-    assert_eq!(run(100_000, serial), 200_000);
-    assert_eq!(run(100_000, story), 200_000);
-    assert_eq!(run(50_000, reopened), 100_000);
+    assert_eq!(run(100_000, serial::<0>), 200_000);
+    assert_eq!(run(50_000, serial::<100>), 100_000);
+    assert_eq!(run(100_000, story::<0>), 200_000);
+    assert_eq!(run(50_000, story::<50>), 100_000);
+    assert_eq!(run(50_000, story::<100>), 100_000);
+    assert_eq!(run(50_000, reopened::<0>), 100_000);
+    assert_eq!(run(50_000, reopened::<50>), 100_000);
+    assert_eq!(run(50_000, reopened::<100>), 100_000);
 }
 
 /// The test notices each store that is left out.
@@ -413,7 +460,7 @@ fn a_store_that_is_left_out_is_noticed() {
     ] {
         let line = source.lines().position(|line| line.contains(text)).expect(text) + 1;
         sync::LEFT_OUT.set(Some((file, line as u32)));
-        let found = catch_unwind(AssertUnwindSafe(|| run(100, story)));
+        let found = catch_unwind(AssertUnwindSafe(|| run(100, story::<0>)));
         sync::LEFT_OUT.set(None);
         assert!(found.is_err(), "nobody noticed that `{text}` is left out");
     }

@@ -15,8 +15,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::work::{
-    Model, Statement, contents, create, durable, explore, from_image, leaks, open, rebuild, small,
-    text,
+    Model, Statement, contents, create, durable, explore, from_image, leaks, mixed, open, rebuild,
+    small, text,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -223,6 +223,7 @@ fn check_history(story: &Story) {
 fn sessions_that_interleave_see_their_snapshots_and_lose_no_update() {
     let (mut commits, mut conflicts) = (0, 0);
     let placed = (0..12).map(|_| small()).chain((0..6).map(|_| durable()));
+    let placed = placed.chain((0..6).map(|_| mixed()));
     for (seed, options) in (0..).zip(placed) {
         let story = story(options, seed, 3);
         check_history(&story);
@@ -377,7 +378,7 @@ fn survives_power_cuts(options: Options, seed: u64, threads: usize, bound: u64) 
 
 #[test]
 fn sessions_that_interleave_survive_power_cuts_at_every_fence() {
-    for options in [small(), durable()] {
+    for options in [small(), mixed(), durable()] {
         let bound = if options.durable_percent == 0 { 10 } else { 5 };
         let cut = |seed| survives_power_cuts(options, seed, 3, bound);
         let states: u64 = (20..22).map(cut).sum();
@@ -388,8 +389,8 @@ fn sessions_that_interleave_survive_power_cuts_at_every_fence() {
 #[test]
 #[ignore = "minutes"]
 fn sessions_that_interleave_survive_many_power_cuts() {
-    let options = |seed| if seed % 2 == 0 { small() } else { durable() };
-    let cut = |seed| survives_power_cuts(options(seed), seed, 3, 100);
+    let options = [small(), durable(), mixed()];
+    let cut = |seed| survives_power_cuts(options[seed as usize % 3], seed, 3, 100);
     let states: u64 = (100..140).map(cut).sum();
     assert!(states > 100_000, "{states}");
 }

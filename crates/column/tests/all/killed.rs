@@ -10,7 +10,7 @@ use pm::{Event, Recording, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::work::{create, durable, from_image, open, small, text};
+use crate::work::{create, durable, from_image, mixed, open, small, text};
 
 const LIMIT: u64 = 8 << 20;
 const STATEMENTS: u64 = 1000;
@@ -133,6 +133,7 @@ fn found(store: &Store<Recording>, acknowledged: Acknowledged) -> Acknowledged {
 fn a_thousand_statements_outlive_two_hundred_kills() {
     outlives(small(), KILLS);
     outlives(durable(), KILLS / 4);
+    outlives(mixed(), KILLS / 4);
 }
 
 fn outlives(options: Options, kills: u64) {

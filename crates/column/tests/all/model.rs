@@ -61,7 +61,7 @@ fn transactions(options: Options, seed: u64, many: u64, keys: u64) {
 #[test]
 fn transactions_do_what_the_model_does() {
     for (seed, keys) in [(1, 8), (2, 60), (3, 1000)] {
-        for durable_percent in [0, 50, 100] {
+        for durable_percent in [0, 10, 40, 60, 100] {
             transactions(Options { durable_percent, ..small() }, seed, 200, keys);
         }
     }

@@ -1,11 +1,20 @@
 //! Serializable transactions: what they have read is what was there at the moment of their commit.
 
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
 use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use column::{ColumnError, Field, KeyRange, Session, Store, Value, Waiting};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+
+use column::{ColumnError, Field, IndexKey, KeyRange, Keys, Pause, Session, Store, Value, Waiting};
+use heap::{Heap, HeapOptions};
 use pm::Recording;
 
-use crate::work::{create, from_image, open, small};
+use crate::keyed::Keyed;
+use crate::work::{TABLES, create, from_image, open, small};
 
 const LIMIT: u64 = 8 << 20;
 
@@ -353,4 +362,158 @@ fn a_replay_notes_the_keys_that_it_is_told_of() {
     let mut session = store.replay(id).unwrap();
     tell(&mut session);
     is_outdated(&session.commit());
+}
+
+/// The visitor knows the rows that it has come to, whatever becomes of the scan.
+#[test]
+fn a_range_is_read_though_its_visitor_panics() {
+    let read = |session: &mut Session<Recording>| {
+        let mut rows = 0;
+        let visit = |_: Vec<Field>| {
+            rows += 1;
+            if rows == 2 {
+                resume_unwind(Box::new("the visitor's"));
+            }
+            ControlFlow::Continue(())
+        };
+        let scan = AssertUnwindSafe(|| session.scan(0, 0, range(30, 60, false), None, visit));
+        assert!(catch_unwind(scan).is_err());
+    };
+    is_outdated(&beside(read, |other| set(other, 40, 2)));
+    is_outdated(&beside(read, |other| other.insert(0, &row(35, 1)).unwrap()));
+    beside(read, |other| set(other, 50, 2)).unwrap();
+}
+
+/// Keys that do something else once, when the primary key is sought in one of them.
+#[derive(Default)]
+struct Interrupted(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interrupted").finish_non_exhaustive()
+    }
+}
+
+const KEYS: Keyed = Keyed { unique: false };
+
+impl Keys for Interrupted {
+    fn count(&self, table: usize) -> usize {
+        KEYS.count(table)
+    }
+
+    fn columns(&self, table: usize, index: usize) -> &[usize] {
+        KEYS.columns(table, index)
+    }
+
+    fn key(&self, table: usize, index: usize, row: &[Field]) -> Result<IndexKey, ColumnError> {
+        KEYS.key(table, index, row)
+    }
+
+    fn primary<'k>(&self, table: usize, index: usize, key: &'k [u8]) -> Cow<'k, [u8]> {
+        let act = self.0.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+        KEYS.primary(table, index, key)
+    }
+
+    fn is_exact(&self, table: usize) -> bool {
+        KEYS.is_exact(table)
+    }
+}
+
+/// A wait in a test that has nobody to wait for.
+#[derive(Debug)]
+struct Never;
+
+impl Pause for Never {
+    fn pause(&self) {
+        panic!("somebody waits");
+    }
+}
+
+/// A transaction reads rows 10 and 20 by their keys and all of them by the secondary index, and changes row 90.
+/// While its commit looks at the index, another one does `write` and commits. Returns the end of the first one, and
+/// the number of the other one.
+fn meanwhile(
+    many: u64,
+    write: impl Fn(&mut Session<Recording>, u64) + Send + 'static,
+) -> (Result<u64, ColumnError>, u64) {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let heap =
+        Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
+    let keys = Arc::new(Interrupted::default());
+    let at = Store::create(heap.lane(0), small(), &TABLES[..1], &keys).unwrap().at();
+    drop(heap);
+    let heap = Heap::open(from_image(&memory.contents(), LIMIT).unwrap()).unwrap();
+    let never = Waiting::through(Arc::new(Never));
+    let store = Store::open(heap.lane(0), at, &keys, &never).unwrap().0;
+    let (mut one, mut other) = (store.session(), store.session());
+    one.begin().unwrap();
+    (1..10).for_each(|key| one.insert(0, &row(key * 10, 1)).unwrap());
+    one.commit().unwrap();
+    one.begin_serializable(b"").unwrap();
+    assert_eq!((value(&one, 10), value(&one, 20)), (Some(1), Some(1)));
+    let mut rows = 0;
+    let count = |_| {
+        rows += 1;
+        ControlFlow::Continue(())
+    };
+    // But for those whose second column is 7.
+    let mut high = vec![1];
+    high.extend(7u64.to_be_bytes());
+    let below = KeyRange { high: Bound::Excluded(high), ..KeyRange::ALL };
+    one.scan(0, 1, below, None, count).unwrap();
+    assert_eq!(rows, 9);
+    set(&mut one, 90, 5);
+    // Without a commit behind the snapshot there would be nothing to look at.
+    other.begin().unwrap();
+    other.insert(0, &row(100, 7)).unwrap();
+    other.commit().unwrap();
+    let done = Arc::new(AtomicU64::new(0));
+    let committed = done.clone();
+    let writes = move || {
+        let mut last = 0;
+        for number in 0..many {
+            other.begin().unwrap();
+            write(&mut other, number);
+            last = other.commit().unwrap();
+        }
+        committed.store(last, SeqCst);
+    };
+    *keys.0.lock().unwrap() = Some(Box::new(writes));
+    let end = one.commit();
+    if end.is_err() {
+        one.abort().unwrap();
+    }
+    store.check().unwrap();
+    (end, done.load(SeqCst))
+}
+
+#[test]
+fn others_commit_while_a_transaction_is_validated() {
+    for many in [1, 3, 100] {
+        let (end, other) = meanwhile(many, |session, number| {
+            session.update(0, Value::Word(100), &[(2, Value::Bytes(&[number as u8]))]).unwrap();
+        });
+        assert_eq!(end.unwrap(), other + 1);
+        // A row that is looked at once more, and is what it was.
+        let (end, _) = meanwhile(many, |session, number| {
+            session.insert(0, &row(200, 2)).unwrap();
+            session.delete(0, Value::Word(200)).unwrap();
+            set(session, 100, 7 + number);
+        });
+        end.unwrap();
+    }
+}
+
+#[test]
+fn what_others_change_while_a_transaction_is_validated_is_noticed() {
+    for many in [1, 3, 100] {
+        // By its key, which has been looked at by then.
+        is_outdated(&meanwhile(many, |session, number| set(session, 10, number + 7)).0);
+        is_outdated(&meanwhile(many, |session, number| set(session, 100, 1 + number % 2)).0);
+        let (end, _) = meanwhile(many, |session, number| {
+            session.insert(0, &row(200 + number, 1)).unwrap();
+        });
+        is_outdated(&end);
+    }
 }

@@ -1,0 +1,92 @@
+//! Rows that commits change while a serializable transaction is validated.
+//!
+//! A validation looks at all that its transaction has read, which takes long, and others commit meanwhile. So
+//! they leave a list of the rows that they change, which is short, and the end of the validation looks at that alone.
+//!
+//! - One who watches says so before it looks at the last number that was taken. Whoever takes a number behind that
+//!   one sees that somebody watches.
+//! - The rows of a commit are in the list before its number is published.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use crate::clock::Clock;
+use crate::latch::{Latch, Waiting};
+use crate::slots::Statement;
+use crate::sync::AtomicU64;
+
+/// The rows that commits change, while anybody wants to know; see the module's comment.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    watchers: AtomicU64,
+    state: Latch<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Counts those who watch, by the number behind which they do.
+    from: BTreeMap<u64, u64>,
+    /// The statements of each commit; none: they could not be read.
+    commits: BTreeMap<u64, Option<Vec<Statement>>>,
+}
+
+impl Watched {
+    pub(crate) fn new(waiting: &Waiting) -> Self {
+        Self { watchers: AtomicU64::new(0), state: Latch::new(State::default(), waiting) }
+    }
+
+    /// Watches the commits behind the last number that was taken.
+    pub(crate) fn watch(&self, clock: &Clock) -> Watch<'_> {
+        self.watchers.fetch_add(1, AcqRel);
+        // With the latch: whoever stops to watch drops nothing that is behind it.
+        let mut state = self.state.write();
+        let from = clock.last_taken();
+        *state.from.entry(from).or_default() += 1;
+        Watch { watched: self, from }
+    }
+
+    /// Adds a commit that is about to be published, if somebody watches.
+    pub(crate) fn add(&self, number: u64, statements: impl FnOnce() -> Option<Vec<Statement>>) {
+        if self.watchers.load(Acquire) > 0 {
+            let statements = statements();
+            self.state.write().commits.insert(number, statements);
+        }
+    }
+}
+
+/// Somebody who watches, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    watched: &'a Watched,
+    /// Commits behind this number are watched.
+    pub(crate) from: u64,
+}
+
+impl Watch<'_> {
+    /// The statements of the commits behind `from`, up to `to`, which are published; none, if they could not be read.
+    pub(crate) fn between(&self, from: u64, to: u64) -> Option<Vec<Statement>> {
+        let state = self.watched.state.read();
+        let mut all = Vec::new();
+        // One more: a range has no end before its start.
+        for (_, statements) in state.commits.range(from + 1..to + 1) {
+            all.extend(statements.as_ref()?);
+        }
+        Some(all)
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let mut state = self.watched.state.write();
+        match state.from.get_mut(&self.from) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(state.from.remove(&self.from)),
+        }
+        let oldest = state.from.first_key_value().map(|(from, _)| *from);
+        match oldest {
+            Some(oldest) => state.commits = state.commits.split_off(&(oldest + 1)),
+            None => state.commits.clear(),
+        }
+        self.watched.watchers.fetch_sub(1, AcqRel);
+    }
+}
