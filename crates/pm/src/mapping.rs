@@ -249,6 +249,16 @@ impl Mapping {
         Ok(unsafe { self.base.add(range.start as usize) })
     }
 
+    /// The address of a range, behind a look at each page of it: one that the medium has lost is noticed now.
+    pub(crate) fn touched(&self, range: Range) -> Result<*const u8, Bad> {
+        let start = self.at(range)?.cast_const();
+        for at in (0..range.len).step_by(page_bytes() as usize) {
+            // SAFETY: within the range, which is mapped.
+            unsafe { start.add(at as usize).read_volatile() };
+        }
+        Ok(start)
+    }
+
     /// As [`Self::at`], for places that we chose ourselves.
     #[inline]
     fn own(&self, range: Range) -> *mut u8 {

@@ -25,7 +25,7 @@ use crate::flush::{FlushInstruction, store_fence};
 use crate::limits::page_bytes;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::media::{Medium, free_bytes, medium_of};
-use crate::memory::Memory;
+use crate::memory::{Memory, checked_range};
 use crate::offset::{LINE_BYTES, Range};
 use crate::poison::{Health, Watch, fork_generation};
 use crate::pool::file::reserve_space;
@@ -271,6 +271,22 @@ impl Plain {
     /// The medium that the file lies on.
     pub fn medium(&self) -> &Medium {
         &self.0.medium
+    }
+
+    /// The address of a range, for a library that reads by pointers. It is that of the range for as long as a clone
+    /// of this is there, since the mapping neither moves nor shrinks. Whoever reads there keeps stores away by a lock,
+    /// as for a [`View`](crate::View), and stores nothing.
+    ///
+    /// A medium that fails later than this looks gives other bytes, and no error: whoever has read asks
+    /// [`Memory::healthy`].
+    ///
+    /// # Errors
+    /// The range does not lie within the file, or its medium fails.
+    pub fn address(&self, at: Range) -> Result<*const u8, Bad> {
+        checked_range(at, self.len())?;
+        let start = self.0.mapping.touched(at)?;
+        self.healthy()?;
+        Ok(start)
     }
 
     /// Tries to lock a range of bytes, which need not be there. A lock that this open file has on them

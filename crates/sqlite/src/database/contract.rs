@@ -32,6 +32,7 @@ impl From<StoreError> for Failure {
         match error {
             StoreError::Full(_) => Self::Full(why),
             StoreError::Memory => Self::Memory,
+            StoreError::Lent => Self::Busy,
             StoreError::Bad(_) | StoreError::Prepared | StoreError::Undecided(_) => Self::Io(why),
             StoreError::Cut { .. } => Self::Corrupt(why),
             StoreError::SideMissing
@@ -58,6 +59,19 @@ pub trait MainFile: Send + Debug {
     /// # Errors
     /// The medium fails.
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure>;
+    /// The address of bytes from `at` on, for SQLite to read them there until [`Self::take_back`]; `None` if they are
+    /// to be [read](Self::read). It asks while it has a lock, and gives all back before it gives that up.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        let _ = (at, len);
+        Ok(None)
+    }
+    /// SQLite does not read there any more.
+    fn take_back(&mut self, at: u64, page: *const u8) {
+        let _ = (at, page);
+    }
     /// Takes bytes that become durable with the next [`Self::commit`].
     ///
     /// # Errors

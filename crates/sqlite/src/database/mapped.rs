@@ -404,6 +404,17 @@ impl MainFile for Mapped {
         Ok(self.store.read(at, out)?)
     }
 
+    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        if self.ours.level() == Level::None {
+            return Ok(None);
+        }
+        Ok(self.store.lend(at, len, |place| self.data.address(place))?)
+    }
+
+    fn take_back(&mut self, _: u64, _: *const u8) {
+        self.store.take_back();
+    }
+
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.writable()?;
         Ok(self.store.write(at, bytes)?)

@@ -93,6 +93,7 @@ pub mod code {
     pub const IOERR_FSYNC: c_int = IOERR | 4 << 8;
     pub const IOERR_LOCK: c_int = IOERR | 15 << 8;
     pub const IOERR_DELETE_NOENT: c_int = IOERR | 23 << 8;
+    pub const IOERR_MMAP: c_int = IOERR | 24 << 8;
 }
 
 /// Flags of `xOpen`.
@@ -117,6 +118,7 @@ pub mod control {
     pub const LOCKSTATE: c_int = 1;
     pub const SIZE_HINT: c_int = 5;
     pub const CHUNK_SIZE: c_int = 6;
+    pub const FILE_POINTER: c_int = 7;
     pub const VFSNAME: c_int = 12;
     pub const POWERSAFE_OVERWRITE: c_int = 13;
     pub const PRAGMA: c_int = 14;

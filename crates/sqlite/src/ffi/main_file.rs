@@ -22,10 +22,12 @@ struct State {
     place: Place,
     vfs: &'static CStr,
     api: Api,
+    /// Bytes of the file, from its beginning on, that SQLite may read where they are.
+    lends: i64,
 }
 
-static METHODS: IoMethods = IoMethods {
-    version: 1,
+pub(crate) static METHODS: IoMethods = IoMethods {
+    version: 3,
     close: Some(close),
     read: Some(read),
     write: Some(write),
@@ -43,8 +45,8 @@ static METHODS: IoMethods = IoMethods {
     shm_lock: None,
     shm_barrier: None,
     shm_unmap: None,
-    fetch: None,
-    unfetch: None,
+    fetch: Some(fetch),
+    unfetch: Some(unfetch),
 };
 
 /// Puts an open file where SQLite wants it.
@@ -63,7 +65,7 @@ pub(crate) unsafe fn put(
     let behind = at as usize + room.next_multiple_of(8);
     let place = Place { behind, name: name.as_ptr() as usize };
     names::add(name, place, file.names());
-    let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api }));
+    let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api, lends: 0 }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }
@@ -100,6 +102,36 @@ unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64)
             let out = std::slice::from_raw_parts_mut(to.cast::<u8>(), len.max(0) as usize);
             let there = state.file.read(at.max(0).cast_unsigned(), out)?;
             Ok(if there < out.len() { code::IOERR_SHORT_READ } else { code::OK })
+        })
+    }
+}
+
+/// Lends a page: `out` is null if SQLite has to read a copy.
+unsafe extern "C" fn fetch(file: *mut File, at: i64, len: c_int, out: *mut *mut c_void) -> c_int {
+    // SAFETY: SQLite calls with a file of ours and a place for the address, and stores nothing there.
+    unsafe {
+        with(file, code::IOERR_MMAP, |state| {
+            out.write(std::ptr::null_mut());
+            let (from, len) = (at.max(0).cast_unsigned(), len.max(0) as u64);
+            if from.saturating_add(len) <= state.lends.max(0).cast_unsigned()
+                && let Some(page) = state.file.lend(from, len)?
+            {
+                out.write(page.cast_mut().cast());
+            }
+            Ok(code::OK)
+        })
+    }
+}
+
+/// Takes a page back. Without one SQLite says that all it knows of the file may be old, which changes nothing here.
+unsafe extern "C" fn unfetch(file: *mut File, at: i64, page: *mut c_void) -> c_int {
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, code::IOERR_MMAP, |state| {
+            if !page.is_null() {
+                state.file.take_back(at.max(0).cast_unsigned(), page.cast_const().cast());
+            }
+            Ok(code::OK)
         })
     }
 }
@@ -200,8 +232,14 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                 }
                 // It is, whatever SQLite would rather have.
                 control::POWERSAFE_OVERWRITE => with_what.cast::<c_int>().write(1),
-                // It has none mapped for SQLite.
-                control::MMAP_SIZE => with_what.cast::<i64>().write(0),
+                // Told is the limit before; a negative one only asks.
+                control::MMAP_SIZE => {
+                    let (limit, before) = (with_what.cast::<i64>().read(), state.lends);
+                    with_what.cast::<i64>().write(before);
+                    if limit >= 0 {
+                        state.lends = limit;
+                    }
+                }
                 // Hints: the file grows with a commit.
                 control::SIZE_HINT | control::CHUNK_SIZE => {}
                 _ => return Ok(code::NOTFOUND),

@@ -91,6 +91,8 @@ pub struct Store<M> {
     pub(super) stored: Lines,
     /// Lines of frames, but for those of page 1.
     pub(super) unflushed: Unflushed,
+    /// Pages that SQLite reads where they are ([`crate::store::lend`]).
+    pub(super) lent: u64,
     pub(super) stats: Stats,
 }
 
@@ -180,6 +182,7 @@ impl<M: Memory> Store<M> {
             last_by_pages: None,
             stored: Lines::default(),
             unflushed: Unflushed::new(),
+            lent: 0,
             stats: Stats::default(),
         }
     }
@@ -320,7 +323,7 @@ impl<M: Memory> Store<M> {
         let size = self.size();
         let work = self.work(size, by_frames).inspect_err(|error| {
             // Any other failure may have left something.
-            if matches!(error, StoreError::Full(_) | StoreError::Memory) {
+            if matches!(error, StoreError::Full(_) | StoreError::Memory | StoreError::Lent) {
                 self.side.begin(self.last);
             }
         })?;
@@ -351,6 +354,9 @@ impl<M: Memory> Store<M> {
         let by_pages = shape.is_some_and(|(_, by_pages)| by_pages);
         let table = self.side.table;
         if table.page_bytes != page_bytes || !by_pages && table.entries > 0 {
+            if self.lent > 0 && table.entries > 0 {
+                return Err(StoreError::Lent);
+            }
             self.reshape(page_bytes)?;
         }
         if self.last_by_pages.is_some_and(|last| last != by_pages)

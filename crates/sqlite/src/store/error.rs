@@ -43,6 +43,9 @@ pub enum StoreError {
     /// The name of a super-journal does not fit into the side file.
     #[error("the name of the super-journal has {0} bytes, {NAME_MAX} are possible")]
     LongName(usize),
+    /// Pages take other places, and SQLite reads some where they are.
+    #[error("a statement of this connection reads pages that have to take other places")]
+    Lent,
     /// The file is shorter than what is committed.
     #[error("the database file has been cut to {found} bytes; {wanted} are committed")]
     Cut {

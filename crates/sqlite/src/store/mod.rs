@@ -13,8 +13,8 @@
 //! | [`record`], [`replay`] | what does the log have of such a commit, and what does recovery make of it? |
 //! | [`carry`] | which lines need not be flushed yet? |
 //!
-//! `prepared` has commits that are parts of a transaction over several databases.
-//! [`locks`] is not used yet: who reads and who writes, in shared words, whoever dies?
+//! `prepared` has commits that are parts of a transaction over several databases, `lend` pages that SQLite reads where
+//! they are, [`locks`] who reads and who writes, in shared words, whoever dies.
 
 mod blocks;
 mod bytes;
@@ -26,6 +26,7 @@ mod frames;
 mod home;
 mod in_place;
 pub(crate) mod layout;
+mod lend;
 pub mod locks;
 mod log;
 pub mod matching;

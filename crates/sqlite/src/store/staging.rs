@@ -17,7 +17,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Bytes of what is committed that this transaction has not cut off.
-    fn kept(&self) -> u64 {
+    pub(super) fn kept(&self) -> u64 {
         self.size.min(self.stage.floor)
     }
 
@@ -25,8 +25,9 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails.
-    pub fn read(&self, at: u64, out: &mut [u8]) -> Result<usize> {
+    pub fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize> {
         self.healthy()?;
+        self.stats.copied += 1;
         let there = self.size().saturating_sub(at).min(out.len() as u64) as usize;
         let (wanted, rest) = out.split_at_mut(there);
         rest.fill(0);

@@ -35,6 +35,10 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Lines of those that were flushed for that.
     pub checkpoint_lines: u64,
+    /// Times that SQLite was given a copy of bytes of the database.
+    pub copied: u64,
+    /// Times that SQLite was lent a page where it is.
+    pub lent: u64,
 }
 
 impl Stats {
@@ -57,6 +61,8 @@ impl Stats {
             ("in_place", self.in_place),
             ("checkpoints", self.checkpoints),
             ("checkpoint_lines", self.checkpoint_lines),
+            ("copied", self.copied),
+            ("lent", self.lent),
         ];
         let all: Vec<String> =
             counts.iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();

@@ -10,7 +10,7 @@ use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
 use perdura_sqlite::store::stats::Stats;
-use pm::{Memory, Recording, Replay, Trace};
+use pm::{Memory, Range, Recording, Replay, Trace};
 use rusqlite::Connection;
 
 use crate::registered::open_recording;
@@ -51,8 +51,10 @@ impl Opener for RecordingOpener {
             return Opened::Ours(Box::new(part));
         }
         let (_, memory) = memories.iter().find(|(known, _)| known == name).unwrap();
-        let store = Store::open(media(memory), 0, 0x1234_5678_9abc_def1, SLOT).unwrap();
-        Opened::Ours(Box::new(Alone { store, level: Level::None }))
+        let media = media(memory);
+        let data = media.data.clone();
+        let store = Store::open(media, 0, 0x1234_5678_9abc_def1, SLOT).unwrap();
+        Opened::Ours(Box::new(Alone::new(store, data)))
     }
 }
 
@@ -60,12 +62,44 @@ impl Opener for RecordingOpener {
 #[derive(Debug)]
 pub(crate) struct Alone {
     pub(crate) store: Store<Recording>,
-    pub(crate) level: Level,
+    level: Level,
+    data: Region<Recording>,
+    /// Copies of the pages that are lent, with their places.
+    lent: Vec<(Range, Box<[u8]>)>,
+    /// A page has changed while it was lent.
+    changed: bool,
+}
+
+impl Alone {
+    pub(crate) fn new(store: Store<Recording>, data: Region<Recording>) -> Self {
+        Self { store, level: Level::None, data, lent: Vec::new(), changed: false }
+    }
+
+    fn bytes(&self, range: Range) -> Box<[u8]> {
+        let mut bytes = vec![0; range.len as usize];
+        self.data.read_into(range.start, &mut bytes).unwrap();
+        bytes.into()
+    }
 }
 
 impl MainFile for Alone {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         Ok(self.store.read(at, out)?)
+    }
+    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        assert!(self.level >= Level::Shared);
+        let Some(range) = self.store.lend(at, len, Ok)? else { return Ok(None) };
+        let page = self.bytes(range);
+        let address = page.as_ptr();
+        self.lent.push((range, page));
+        Ok(Some(address))
+    }
+    fn take_back(&mut self, _: u64, page: *const u8) {
+        let at = self.lent.iter().position(|(_, lent)| lent.as_ptr() == page).unwrap();
+        let (range, page) = self.lent.swap_remove(at);
+        // SQLite hears of no error here: it does when it locks next.
+        self.changed |= self.bytes(range) != page;
+        self.store.take_back();
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         Ok(self.store.write(at, bytes)?)
@@ -93,10 +127,12 @@ impl MainFile for Alone {
         Ok(())
     }
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        assert!(!self.changed, "a page has changed that was lent");
         self.level = to;
         Ok(())
     }
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        self.changed |= to == Level::None && !self.lent.is_empty();
         self.level = to;
         if to <= Level::Shared {
             self.store.discard();
@@ -208,7 +244,7 @@ pub(crate) fn recorded_with(
     let connection = open_recording(name).unwrap();
     let set = format!(
         "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {vacuum};
-         PRAGMA cache_size = 5; PRAGMA perdura_mode = {}",
+         PRAGMA cache_size = 5; PRAGMA mmap_size = 1000000; PRAGMA perdura_mode = {}",
         mode.name()
     );
     connection.execute_batch(&set).unwrap();

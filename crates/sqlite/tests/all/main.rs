@@ -11,6 +11,7 @@ mod emulated;
 mod explored;
 mod killed;
 mod kills;
+mod lent;
 mod locking;
 mod mixed;
 mod random;

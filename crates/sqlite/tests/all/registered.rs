@@ -17,8 +17,10 @@ unsafe extern "C" fn begin(
     unsafe {
         let opener = Box::new(crate::explored::RecordingOpener);
         let emulated = Box::new(crate::emulated::EmulatedOpener);
+        let watched = Box::new(crate::lent::WatchedOpener);
         match register_opener(routines.cast(), c"perdura-recording", opener)
             | register_opener(routines.cast(), c"perdura-emulated", emulated)
+            | register_opener(routines.cast(), c"perdura-watched", watched)
         {
             0 => perdura_register(routines.cast(), 0),
             error => error,

@@ -49,11 +49,13 @@ pub(crate) fn part(path: &Path) -> Option<Part> {
     let open = OPEN.lock().unwrap();
     let name = path.file_name()?.to_str()?;
     let (_, memory, number, policy) = open.iter().find(|(known, ..)| known == name)?;
-    let store = Store::open(media(memory, *number), 0, TAG + 2 * number, SLOT).unwrap();
+    let media = media(memory, *number);
+    let data = media.data.clone();
+    let store = Store::open(media, 0, TAG + 2 * number, SLOT).unwrap();
     let words = Words(memory.clone());
     let file = path.with_file_name(format!("{name}-journal"));
     let stub = Arc::new(Stub { words: words.clone(), file, number: *number, policy: *policy });
-    let alone = Alone { store, level: Level::None };
+    let alone = Alone::new(store, data);
     Some(Part { alone, words, stub, with: None, fails: false })
 }
 
@@ -158,6 +160,12 @@ impl Part {
 impl MainFile for Part {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         self.alone.read(at, out)
+    }
+    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        self.alone.lend(at, len)
+    }
+    fn take_back(&mut self, at: u64, page: *const u8) {
+        self.alone.take_back(at, page);
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.alone.write(at, bytes)
@@ -286,7 +294,8 @@ fn recorded(name: &str, policy: Policy, modes: [Mode; 2]) -> (Trace, Vec<Pair>) 
     let other = format!("ATTACH 'file:{}?vfs=perdura-recording' AS other", path(1).display());
     for (one, attach) in [(&connection, &other[..]), (&model, "ATTACH ':memory:' AS other")] {
         let set =
-            "PRAGMA page_size = 1024; PRAGMA auto_vacuum = incremental; PRAGMA cache_size = 5";
+            "PRAGMA page_size = 1024; PRAGMA auto_vacuum = incremental; PRAGMA cache_size = 5;
+             PRAGMA mmap_size = 1000000";
         one.execute_batch(attach).unwrap();
         one.execute_batch(set).unwrap();
         one.execute_batch("PRAGMA other.page_size = 1024").unwrap();

@@ -1,0 +1,411 @@
+//! Pages that SQLite reads where they are: how many, and that they stay as they are as long as it does.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use perdura_sqlite::database::{
+    Failure, How, Level, MainFile, MappedOpener, Names, Opened, Opener,
+};
+use perdura_sqlite::store::error::StoreError;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::killed;
+use crate::registered::{open, register, stats};
+use crate::sql::{check, folder, stock};
+
+/// Pages that SQLite has given back; those that were not as they were lent then; connections that ended to read with
+/// a page.
+static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
+static CHANGED: AtomicU64 = AtomicU64::new(0);
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
+/// Opens databases of ours, and looks at the pages that are lent.
+#[derive(Debug)]
+pub(crate) struct WatchedOpener;
+
+impl Opener for WatchedOpener {
+    fn open(&self, path: &Path, how: &How) -> Opened {
+        match MappedOpener.open(path, how) {
+            Opened::Ours(file) => {
+                Opened::Ours(Box::new(Watched { file, lent: HashMap::new(), next: 0 }))
+            }
+            other => other,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Watched {
+    file: Box<dyn MainFile>,
+    /// Copies of the pages that are lent, by a number: one may be lent twice.
+    lent: HashMap<u64, (usize, Vec<u8>)>,
+    next: u64,
+}
+
+impl MainFile for Watched {
+    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        let Some(page) = self.file.lend(at, len)? else { return Ok(None) };
+        // SAFETY: so many bytes are lent.
+        let bytes = unsafe { std::slice::from_raw_parts(page, len as usize) }.to_vec();
+        self.lent.insert(self.next, (page as usize, bytes));
+        self.next += 1;
+        Ok(Some(page))
+    }
+    fn take_back(&mut self, at: u64, page: *const u8) {
+        let same = |(_, (address, _)): &(&u64, &(usize, Vec<u8>))| *address == page as usize;
+        let number = *self.lent.iter().find(same).expect("it was lent").0;
+        let (_, before) = self.lent.remove(&number).expect("it was found");
+        // SAFETY: it is lent until the call below.
+        let now = unsafe { std::slice::from_raw_parts(page, before.len()) };
+        CHANGED.fetch_add(u64::from(now != before), Ordering::Relaxed);
+        GIVEN_BACK.fetch_add(1, Ordering::Relaxed);
+        self.file.take_back(at, page);
+    }
+    fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        if to == Level::None {
+            KEPT.fetch_add(self.lent.len() as u64, Ordering::Relaxed);
+        }
+        self.file.unlock(to)
+    }
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
+        self.file.read(at, out)
+    }
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write(at, bytes)
+    }
+    fn truncate(&mut self, to: u64) -> Result<(), Failure> {
+        self.file.truncate(to)
+    }
+    fn size(&mut self) -> Result<u64, Failure> {
+        self.file.size()
+    }
+    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
+        self.file.commit(with_others)
+    }
+    fn names(&self) -> Option<Arc<dyn Names>> {
+        self.file.names()
+    }
+    fn sync(&mut self) -> Result<(), Failure> {
+        self.file.sync()
+    }
+    fn end(&mut self) -> Result<(), Failure> {
+        self.file.end()
+    }
+    fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        self.file.lock(to)
+    }
+    fn level(&self) -> Level {
+        self.file.level()
+    }
+    fn is_reserved(&mut self) -> Result<bool, Failure> {
+        self.file.is_reserved()
+    }
+    fn has_moved(&self) -> bool {
+        self.file.has_moved()
+    }
+    fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {
+        self.file.pragma(name, value)
+    }
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        self.file.close()
+    }
+}
+
+/// Opens a database whose pages are watched, and read where they are.
+fn open_watched(path: &Path) -> Connection {
+    register();
+    let connection =
+        Connection::open_with_flags_and_vfs(path, OpenFlags::default(), "perdura-watched").unwrap();
+    connection.busy_timeout(Duration::from_secs(60)).unwrap();
+    connection.execute_batch("PRAGMA mmap_size = 1000000000; PRAGMA cache_size = 10").unwrap();
+    connection
+}
+
+/// Nothing has changed that was lent, and all was given back in time.
+fn all_stayed() {
+    let [changed, kept] = [&CHANGED, &KEPT].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!((changed, kept), (0, 0));
+}
+
+fn number(connection: &Connection, sql: &str) -> i64 {
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
+
+/// A table of so many rows, in the order of random keys: most pages take other frames.
+fn fill(connection: &Connection, rows: u64, len: usize) {
+    let text = "x".repeat(len);
+    connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b INTEGER, c TEXT)").unwrap();
+    for key in 0..rows {
+        let key = (key * 7_919 % rows).cast_signed();
+        connection.execute("INSERT INTO t VALUES(?1, 0, ?2)", (key, &text)).unwrap();
+    }
+}
+
+#[test]
+fn a_select_reads_pages_where_they_are_and_copies_none() {
+    let directory = folder();
+    let connection = open(&directory.path().join("db")).unwrap();
+    connection.execute_batch("PRAGMA cache_size = 10").unwrap();
+    fill(&connection, 600, 400);
+    assert!(stats(&connection, "moved") > 0);
+    let counts = || ["lent", "copied"].map(|name| stats(&connection, name));
+    let select = |before: [u64; 2]| {
+        assert_eq!(number(&connection, "SELECT sum(length(c)) FROM t"), 240_000);
+        let now = counts();
+        [now[0] - before[0], now[1] - before[1]]
+    };
+    let pages = number(&connection, "PRAGMA page_count").cast_unsigned();
+    assert_eq!((counts()[0], number(&connection, "PRAGMA mmap_size")), (0, 0));
+    let [lent, copied] = select(counts());
+    assert!(lent == 0 && copied >= pages - 2, "{lent}, {copied}, {pages} pages");
+    for size in [1 << 40, 65_536] {
+        assert_eq!(number(&connection, &format!("PRAGMA mmap_size = {size}")), size);
+    }
+    // The first 16 pages, of which it may give page 1 alone as a copy.
+    let [lent, copied] = select(counts());
+    assert!((1..16).contains(&lent) && copied >= pages - 16, "{lent}, {copied}, {pages} pages");
+    connection.execute_batch("PRAGMA mmap_size = 1000000000").unwrap();
+    let [lent, copied] = select(counts());
+    // Page 1, and the bytes of it by which SQLite knows whether its cache holds.
+    assert!(lent >= pages - 2 && copied <= 3, "{lent}, {copied}, {pages} pages");
+    connection.execute_batch("PRAGMA mmap_size = 0").unwrap();
+    assert_eq!(select(counts())[0], 0);
+}
+
+/// One connection changes all rows in each transaction, and others, and itself, read them one by one: each of them
+/// finds the rows of one transaction.
+#[test]
+fn rows_that_are_read_where_they_are_are_those_of_one_moment_whatever_others_commit() {
+    for (seed, page_bytes) in [512, 1024, 4096, 8192].into_iter().enumerate() {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let writer = open_watched(&path);
+        writer
+            .execute_batch(&format!("PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = 2"))
+            .unwrap();
+        fill(&writer, 150, 90);
+        let ends = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let reader = open_watched(&path);
+                    while !ends.load(Ordering::Relaxed) {
+                        one_moment(&reader);
+                    }
+                    one_moment(&reader);
+                    assert!(stats(&reader, "lent") > 0);
+                });
+            }
+            let mut random = SmallRng::seed_from_u64(seed as u64);
+            for step in 0..60 {
+                // The last one leaves nothing in the log of frames, of which no page is lent.
+                let mode = if step == 59 { "fash1" } else { MODES[random.random_range(0..MODES.len())] };
+                writer.execute_batch(&format!("PRAGMA perdura_mode = {mode}")).unwrap();
+                change(&writer, &mut random, step);
+                one_moment(&writer);
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        check(&writer);
+        writer.close().unwrap();
+        check(&stock(&path));
+    }
+    all_stayed();
+    assert!(GIVEN_BACK.load(Ordering::Relaxed) > 1_000);
+}
+
+/// All rows in one order, and all of one transaction.
+fn one_moment(connection: &Connection) {
+    let mut select = connection.prepare_cached("SELECT a, b, length(c) FROM t ORDER BY a").unwrap();
+    let mut rows = select.query([]).unwrap();
+    let (mut last, mut moment) = (-1, None);
+    while let Some(row) = rows.next().unwrap() {
+        let [key, number, len] = [0, 1, 2].map(|column| row.get::<_, i64>(column).unwrap());
+        assert!(key > last && *moment.get_or_insert(number) == number && len >= 90);
+        last = key;
+        if key % 40 == 0 {
+            thread::yield_now();
+        }
+    }
+    assert!(last > 0);
+}
+
+/// A transaction that changes all rows, beside a statement of the same connection that reads some of them.
+fn change(writer: &Connection, random: &mut SmallRng, step: i64) {
+    let (key, len) = (random.random_range(1..150), random.random_range(90..300));
+    let mut select = writer.prepare_cached("SELECT a, b FROM t WHERE a >= ?1").unwrap();
+    let mut rows = select.query([key / 2]).unwrap();
+    let open = step % 3 != 0 && rows.next().unwrap().is_some();
+    writer
+        .execute_batch(&format!(
+            "BEGIN IMMEDIATE; DELETE FROM t WHERE a BETWEEN {key} AND {key} + {};
+             UPDATE t SET b = {step}, c = printf('%.*c', {len}, 'y') WHERE a % 3 = {};
+             WITH RECURSIVE n(i) AS (SELECT {key} UNION ALL SELECT i + 7 FROM n LIMIT 12)
+             INSERT OR REPLACE INTO t SELECT i % 200, {step}, printf('%.*c', {len}, 'z') FROM n;
+             UPDATE t SET b = {step}; PRAGMA incremental_vacuum(3)",
+            step % 9,
+            step % 3
+        ))
+        .unwrap();
+    while open && step % 2 == 0 && rows.next().unwrap().is_some() {}
+    // Others may read on: then it waits.
+    writer.execute_batch("COMMIT").unwrap();
+    // What it finds behind that SQLite leaves open, but it finds rows.
+    while open && rows.next().unwrap().is_some_and(|row| row.get::<_, i64>(1).is_ok()) {}
+}
+
+const PATH: &str = "PERDURA_TEST_PATH";
+const MODE: &str = "PERDURA_TEST_MODE";
+
+/// Runs a process that changes all rows, and returns whether it could commit.
+fn another_one_writes(path: &Path, mode: &str) -> bool {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lent::writing", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(PATH, path)
+        .env(MODE, mode)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let said: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(child.wait().unwrap().success(), "{said:?}");
+    let said = |word: &str| said.iter().any(|line| line.contains(word));
+    assert!(said("=committed") != said("=busy"));
+    said("=committed")
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn writing() {
+    let Ok(path) = std::env::var(PATH) else { return };
+    let connection = open(Path::new(&path)).unwrap();
+    connection.busy_timeout(Duration::ZERO).unwrap();
+    let mode = std::env::var(MODE).unwrap();
+    connection.execute_batch(&format!("PRAGMA perdura_mode = {mode}")).unwrap();
+    match connection.execute_batch("UPDATE t SET b = b + 1, c = c || b") {
+        Ok(()) => println!("=committed"),
+        Err(error) => {
+            assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+            println!("=busy");
+        }
+    }
+}
+
+#[test]
+fn no_other_process_commits_while_a_page_is_lent() {
+    for mode in MODES {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let reader = open_watched(&path);
+        fill(&reader, 200, 300);
+        for before in 0..3 {
+            let mut select = reader.prepare("SELECT a, b FROM t ORDER BY a").unwrap();
+            let mut rows = select.query([]).unwrap();
+            let mut count = 0;
+            while let Some(row) = rows.next().unwrap() {
+                let found: [i64; 2] = [row.get_unwrap(0), row.get_unwrap(1)];
+                assert_eq!(found, [count, before], "{mode}");
+                if count % 100 == 50 {
+                    assert!(!another_one_writes(&path, mode), "{mode}");
+                }
+                count += 1;
+            }
+            assert_eq!(count, 200);
+            drop(rows);
+            assert!(another_one_writes(&path, mode), "{mode}");
+        }
+        // What lies in the log of frames is read as a copy.
+        assert!(stats(&reader, "lent") > 10, "{mode}");
+        drop(reader);
+        check(&stock(&path));
+    }
+    all_stayed();
+}
+
+#[test]
+fn pages_in_the_log_of_frames_or_written_by_the_transaction_are_copied() {
+    let directory = folder();
+    let connection = open_watched(&directory.path().join("db"));
+    fill(&connection, 100, 200);
+    connection.execute_batch("PRAGMA perdura_mode = nvwal").unwrap();
+    let select = || {
+        let before = stats(&connection, "lent");
+        number(&connection, "SELECT sum(length(c)) FROM t");
+        stats(&connection, "lent") - before
+    };
+    let all = select();
+    assert!(all > 5, "{all}");
+    connection.execute_batch("UPDATE t SET c = c || 'x' WHERE a % 2 = 0").unwrap();
+    assert!(select() <= 1, "all of its leaves are in the log");
+    // Another mode puts them in place.
+    connection
+        .execute_batch("PRAGMA perdura_mode = fash1; UPDATE t SET b = 7 WHERE a = 1")
+        .unwrap();
+    assert!(select() >= all);
+    connection
+        .execute_batch(
+            "PRAGMA cache_size = 3; PRAGMA cache_spill = 1; BEGIN; UPDATE t SET b = b + 1, c = c || 'y'",
+        )
+        .unwrap();
+    assert_eq!(number(&connection, "SELECT count(*) FROM t WHERE c LIKE '%y'"), 100);
+    connection.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(number(&connection, "SELECT count(*) FROM t WHERE c LIKE '%y'"), 0);
+    all_stayed();
+}
+
+#[test]
+fn pages_do_not_take_other_places_while_one_is_lent() {
+    let random = (0..90).map(|key| {
+        format!("INSERT INTO t VALUES({}, '{}')", key * 37 % 90, "x".repeat(key % 60))
+    });
+    let files = killed::files_of(random);
+    let memory = killed::new();
+    let mut one = killed::open(&memory, 1);
+    files.iter().for_each(|file| killed::commit(&mut one, file));
+    assert!(one.stats().moved > 0);
+    let place = one.lend(512, 512, Ok).unwrap().unwrap();
+    // Page 1 says that its pages have another size.
+    let mut other = files[files.len() - 1].clone();
+    other[16..18].copy_from_slice(&1024_u16.to_be_bytes());
+    one.write(0, &other).unwrap();
+    assert!(matches!(one.commit(), Err(StoreError::Lent)));
+    assert_eq!(one.lend(512, 512, Ok).unwrap(), None, "it is staged");
+    one.discard();
+    assert_eq!(one.lend(512, 512, Ok).unwrap(), Some(place), "nothing has changed");
+    one.take_back();
+    one.take_back();
+    one.write(0, &other).unwrap();
+    one.commit().unwrap();
+    assert_eq!(one.lend(512, 512, Ok).unwrap(), Some(pm::Range::new(512, 512)), "at home");
+}
+
+#[test]
+fn a_page_that_is_cut_off_is_an_error_when_it_is_lent() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let connection = open_watched(&path);
+    fill(&connection, 200, 300);
+    let mut select = connection.prepare("SELECT a FROM t ORDER BY a").unwrap();
+    let mut rows = select.query([]).unwrap();
+    assert!(rows.next().unwrap().is_some());
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    let error = loop {
+        match rows.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("it has read a file that is not there"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
+}
