@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use super::abi::code;
 use super::api::{Api, Routines};
 use super::guard::guarded;
-use super::vfs;
+use super::{main_file, vfs};
 use crate::database::{MappedOpener, Opener};
 
 /// Registers the VFS.
@@ -21,9 +21,36 @@ unsafe fn begin(routines: *const Routines, default: bool) -> c_int {
         let Some(api) = (unsafe { Api::of(routines) }) else { return code::ERROR };
         match vfs::register(api, vfs::NAME, Box::new(MappedOpener), default) {
             // It has to stay when the connection that loaded it is closed.
-            code::OK => code::OK_LOAD_PERMANENTLY,
+            code::OK => match api.call_when_opened(opened) {
+                code::OK => code::OK_LOAD_PERMANENTLY,
+                error => error,
+            },
             error => error,
         }
+    })
+}
+
+/// As large as a database can be.
+const READ_ALL_WHERE_IT_IS: &CStr = c"PRAGMA main.mmap_size = 281474976710656";
+
+/// Lets a connection read its main database where it is, if that is ours. SQLite was built with a size for that, most
+/// often none, and a VFS cannot tell it another one.
+unsafe extern "C" fn opened(
+    connection: *mut c_void,
+    _error: *mut *mut c_char,
+    routines: *const Routines,
+) -> c_int {
+    guarded(code::OK, || {
+        // SAFETY: SQLite calls with its table, and with a connection that has just been opened.
+        unsafe {
+            if let Some(api) = Api::of(routines)
+                && main_file::lends_nothing(api.main_file(connection))
+            {
+                // Where that does not work pages are copied.
+                api.run(connection, READ_ALL_WHERE_IT_IS);
+            }
+        }
+        code::OK
     })
 }
 

@@ -26,7 +26,7 @@ struct State {
     lends: i64,
 }
 
-pub(crate) static METHODS: IoMethods = IoMethods {
+static METHODS: IoMethods = IoMethods {
     version: 3,
     close: Some(close),
     read: Some(read),
@@ -68,6 +68,19 @@ pub(crate) unsafe fn put(
     let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api, lends: 0 }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
+}
+
+/// Returns whether a file is one of ours, of which SQLite may read nothing where it is.
+///
+/// # Safety
+/// `file` is null or an open file.
+pub(crate) unsafe fn lends_nothing(file: *mut File) -> bool {
+    // SAFETY: the caller's contract; one with our methods was made by [`put`].
+    unsafe {
+        !file.is_null()
+            && std::ptr::eq((*file).methods, &raw const METHODS)
+            && (*(*file.cast::<Open>()).state).lends == 0
+    }
 }
 
 /// Runs `work` on an open file.
