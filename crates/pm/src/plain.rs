@@ -21,12 +21,12 @@ use crate::beside::Beside;
 use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
-use crate::flush::{FlushInstruction, store_fence};
+use crate::flush::{FlushInstruction, LineStore, store_fence};
 use crate::limits::page_bytes;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::media::{Medium, free_bytes, medium_of};
 use crate::memory::{Memory, checked_range};
-use crate::offset::{LINE_BYTES, Range};
+use crate::offset::{LINE_BYTES, Line, Range};
 use crate::poison::{Health, Watch, fork_generation};
 use crate::pool::file::reserve_space;
 use crate::pool::grown;
@@ -67,6 +67,8 @@ struct Shared {
     domain: Domain,
     medium: Medium,
     instruction: Option<FlushInstruction>,
+    /// Where the medium keeps a line whole that is stored whole.
+    line_store: Option<LineStore>,
     notes: Notes,
     health: Health,
     forks: u32,
@@ -145,6 +147,7 @@ impl Plain {
             domain,
             medium,
             instruction,
+            line_store: LineStore::detect().filter(|_| domain != Domain::Disk),
             notes,
             health,
             forks,
@@ -450,6 +453,20 @@ impl Memory for Plain {
             Domain::Process => compiler_fence(Ordering::SeqCst),
             Domain::Disk => self.sync_pages(),
             Domain::Adr | Domain::Eadr => store_fence(),
+        }
+    }
+
+    fn has_store_line(&self) -> bool {
+        self.0.line_store.is_some()
+    }
+
+    fn store_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
+        let shared = &*self.0;
+        shared.mapping.store_line(shared.line_store.expect("`has_store_line` was asked"), line, bytes);
+        // The processor may let others see it behind what is stored later. Where a fence is no instruction, another
+        // process that is told of it by a store would read the line as it was.
+        if shared.domain == Domain::Process {
+            store_fence();
         }
     }
 }

@@ -88,3 +88,24 @@ fn only_what_the_medium_gives_is_promised() {
     }
     assert!(Plain::open(directory.path(), &PlainOptions::default()).is_err());
 }
+
+#[test]
+fn a_line_is_stored_whole_where_processor_and_domain_let_it() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    for domain in Domain::ALL {
+        let options = PlainOptions { create: true, domain: Some(domain), ..PlainOptions::default() };
+        let file = Plain::open(&path, &options).unwrap();
+        let has = domain != Domain::Disk && LineStore::detect().is_some();
+        assert_eq!(file.has_store_line(), has, "{domain}");
+        if has {
+            file.grow(4096).unwrap();
+            file.store_line(Line::of(128), &[domain.name().len() as u8; 64]);
+            file.fence();
+            let mut found = [0; 66];
+            file.read_into(Off::new(127), &mut found).unwrap();
+            assert_eq!(found[1..65], [domain.name().len() as u8; 64]);
+            assert_eq!((found[0], found[65]), (0, 0));
+        }
+    }
+}

@@ -26,17 +26,24 @@ impl Opener for EmulatedOpener {
     }
 }
 
-/// The counts of 200 ascending inserts.
-fn counts(mode: Mode) -> LineCounts {
+/// Opens a new database in memories whose lines are counted.
+fn emulated(meter: &Meter) -> Connection {
     register();
-    let options = MeterOptions { cache_bytes: 1 << 26, flush_evicts: true, ..Default::default() };
-    let meter = Meter::new(options);
-    let memory = || Emulated::new(Arena::new(1 << 20, 1 << 30).unwrap(), &meter);
+    let memory = || Emulated::new(Arena::new(1 << 20, 1 << 30).unwrap(), meter);
     let (data, side) = (Region::whole(memory()), Region::whole(memory()));
+    // Tests that run at the same time take turns.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap();
     *NEXT.lock().unwrap() = Some(Media { data, side, fenced_apart: false });
     let flags = OpenFlags::default();
-    let connection =
-        Connection::open_with_flags_and_vfs("emulated", flags, "perdura-emulated").unwrap();
+    Connection::open_with_flags_and_vfs("emulated", flags, "perdura-emulated").unwrap()
+}
+
+/// The counts of 200 ascending inserts.
+fn counts(mode: Mode) -> LineCounts {
+    let options = MeterOptions { cache_bytes: 1 << 26, flush_evicts: true, ..Default::default() };
+    let meter = Meter::new(options);
+    let connection = emulated(&meter);
     let chosen = format!("PRAGMA perdura_mode = {}", mode.name());
     let chosen: String = connection.query_row(&chosen, [], |row| row.get(0)).unwrap();
     assert_eq!(chosen, mode.name());
@@ -64,4 +71,35 @@ fn modes_take_the_lines_and_fences_of_their_steps_in_emulated_memory() {
     assert!((400..420).contains(&fast.1) && fash.1 == 600 && (400..420).contains(&nvwal.1));
     // What NVWAL reads is in ordinary memory.
     assert!(nvwal.2 < fash.2, "{all:?}");
+}
+
+/// Transactions that insert a row each in random places of pages with few rows, in the mode `fast`, and those of them
+/// that were committed in place.
+fn random_inserts(connection: &Connection) -> [u64; 2] {
+    connection
+        .execute_batch("PRAGMA perdura_mode = fast; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
+        .unwrap();
+    for number in 0..300_i64 {
+        let row = (number * 7_919 % 1_009, format!("{number:0250}"));
+        connection.execute("INSERT INTO t VALUES(?1, ?2)", row).unwrap();
+    }
+    ["commits", "in_place"].map(|name| crate::registered::stats(connection, name))
+}
+
+#[test]
+fn a_header_whose_pointers_change_is_stored_as_a_line_in_files_too_where_the_processor_can() {
+    let directory = crate::sql::folder();
+    let (meter, path) = (Meter::new(MeterOptions::default()), directory.path().join("db"));
+    let by_lines = random_inserts(&emulated(&meter));
+    let in_file = random_inserts(&crate::registered::open(&path).unwrap());
+    assert_eq!((by_lines[0], in_file[0]), (301, 301));
+    // Most go between others, so that pointers move.
+    assert!(by_lines[1] > 200, "{by_lines:?}");
+    let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
+    let file = pm::Plain::open(&directory.path().join("other"), &options).unwrap();
+    if pm::Memory::has_store_line(&file) {
+        assert_eq!(by_lines, in_file);
+    } else {
+        assert!(in_file[1] < by_lines[1] / 2, "{in_file:?}, {by_lines:?}");
+    }
 }
