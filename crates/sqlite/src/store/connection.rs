@@ -35,6 +35,7 @@ use pm::{LineSet, Memory};
 use crate::store::cache::{CHECKPOINT_FRAMES, Cache};
 use crate::store::carry::Unflushed;
 use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
+use crate::store::frame_log::bytes_of;
 use crate::store::frames::Frames;
 use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
 use crate::store::mode::Mode;
@@ -378,7 +379,7 @@ impl<M: Memory> Store<M> {
             if frames.bytes.is_empty() {
                 return Ok(Work::Counters(counters));
             }
-            let bytes = frames.bytes.len() as u64;
+            let bytes = bytes_of(&frames);
             match self.side.reserve_log(self.cache.bytes + bytes) {
                 // What the log has goes in place, and there is room where it was.
                 Err(StoreError::Full(_)) if !self.cache.is_empty() => {

@@ -8,6 +8,16 @@ use slotted::diff::{Run, merge};
 const LENGTH_BITS: u32 = 13;
 const _: () = assert!(GRANULE < 1 << LENGTH_BITS);
 
+/// The word of a frame of so many bytes, at a place.
+pub(crate) fn word_of(at: u64, len: usize) -> u64 {
+    at << LENGTH_BITS | len as u64
+}
+
+/// The place and the length that a word says.
+pub(crate) fn place_and_len(word: u64) -> (u64, usize) {
+    (word >> LENGTH_BITS, (word & ((1 << LENGTH_BITS) - 1)) as usize)
+}
+
 /// Frames, one behind the other.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Frames {
@@ -19,8 +29,7 @@ impl Frames {
     /// Adds the bytes from `at` on.
     pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) {
         assert!(at < 1 << (64 - LENGTH_BITS) && bytes.len() as u64 <= GRANULE);
-        let word = at << LENGTH_BITS | bytes.len() as u64;
-        self.bytes.extend_from_slice(&word.to_le_bytes());
+        self.bytes.extend_from_slice(&word_of(at, bytes.len()).to_le_bytes());
         self.bytes.extend_from_slice(bytes);
         self.count += 1;
     }
@@ -30,10 +39,9 @@ impl Frames {
     pub(crate) fn each<'f>(bytes: &'f [u8], mut take: impl FnMut(u64, &'f [u8])) -> bool {
         let mut rest = bytes;
         while let Some((word, behind)) = rest.split_first_chunk::<8>() {
-            let word = u64::from_le_bytes(*word);
-            let len = (word & ((1 << LENGTH_BITS) - 1)) as usize;
+            let (at, len) = place_and_len(u64::from_le_bytes(*word));
             let Some((bytes, behind)) = behind.split_at_checked(len) else { return false };
-            take(word >> LENGTH_BITS, bytes);
+            take(at, bytes);
             rest = behind;
         }
         rest.is_empty()

@@ -22,6 +22,7 @@ mod cache;
 pub mod carry;
 pub mod connection;
 pub mod error;
+mod frame_log;
 mod frames;
 mod home;
 mod in_place;

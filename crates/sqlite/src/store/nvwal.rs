@@ -19,6 +19,7 @@ use pm::Memory;
 
 use crate::store::connection::{Lines, Store};
 use crate::store::error::{Result, StoreError};
+use crate::store::frame_log::Log;
 use crate::store::frames::Frames;
 use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES};
 use crate::store::page1;
@@ -42,8 +43,9 @@ impl<M: Memory> Store<M> {
         counters: &Option<Counters>,
     ) -> Result<()> {
         let (mut lines, from, emptied) = (Lines::default(), self.cache.bytes, self.cache.emptied);
-        let to = from + frames.bytes.len() as u64;
-        self.side.write_log(from, &frames.bytes, emptied, &mut lines.side);
+        let bytes = self.frame_log(emptied).write(frames, from);
+        let to = from + bytes.len() as u64;
+        self.side.write_log(from, &bytes, emptied, &mut lines.side);
         self.side.use_blocks(from, to, emptied, &mut lines.side);
         if self.known_settled < self.last || from == 0 {
             self.side.note_header(&mut lines.side);
@@ -57,10 +59,12 @@ impl<M: Memory> Store<M> {
         self.side.set_log_bytes(to, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
-        self.take_frames(&frames.bytes)?;
+        let mut all = Vec::new();
+        Frames::each(&frames.bytes, |at, bytes| all.push((at, bytes)));
+        self.take_frames(&all)?;
         (self.cache.bytes, self.size) = (to, size);
         self.stats.frames += frames.count;
-        self.stats.bytes += frames.bytes.len() as u64;
+        self.stats.bytes += bytes.len() as u64;
         // Once all that was begun is in place, nobody raises them.
         self.put_counters(counters);
         self.data.memory().healthy()?;
@@ -71,27 +75,34 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Takes frames over into the cache.
-    fn take_frames(&mut self, frames: &[u8]) -> Result<()> {
-        let (mut all, mut size) = (Vec::new(), None);
-        let whole = Frames::each(frames, |at, bytes| {
-            if bytes.is_empty() {
-                size = Some(at);
-            } else {
-                all.push((at, bytes));
-            }
-        });
-        let within = |(at, bytes): &(u64, &[u8])| at % GRANULE + bytes.len() as u64 <= GRANULE;
-        if !whole || !all.iter().all(within) {
-            return Err(StoreError::SideDamaged("its log of frames ends in the middle of one"));
-        }
+    fn frame_log(&self, emptied: u64) -> Log {
+        Log { tag: self.side.tag, emptied }
+    }
+
+    /// Takes frames over into the cache that the log has from `from` on.
+    ///
+    /// # Errors
+    /// One of them is damaged, and none is taken over.
+    fn take_log(&mut self, log: &[u8], from: u64, emptied: u64) -> Result<()> {
+        let frames = self.frame_log(emptied).read(log, from);
+        let damaged = StoreError::SideDamaged("a frame of its log does not match its checksum");
+        self.take_frames(&frames.ok_or(damaged)?)
+    }
+
+    /// Takes frames over into the cache. One without bytes says how many the database has.
+    fn take_frames(&mut self, frames: &[(u64, &[u8])]) -> Result<()> {
+        let sizes = frames.iter().filter(|(_, bytes)| bytes.is_empty()).map(|(size, _)| *size);
+        let size = sizes.last();
+        let all = || frames.iter().filter(|(_, bytes)| !bytes.is_empty()).copied();
         // The file grows before a frame says so.
         let file = HEADER_BYTES..=self.data.len();
-        let in_it = |(at, bytes): &(u64, &[u8])| at + bytes.len() as u64 <= *file.end();
-        if !all.iter().all(in_it) || size.is_some_and(|size| !file.contains(&size)) {
+        let fits = |(at, bytes): (u64, &[u8])| {
+            at % GRANULE + bytes.len() as u64 <= GRANULE && at + bytes.len() as u64 <= *file.end()
+        };
+        if !all().all(fits) || size.is_some_and(|size| !file.contains(&size)) {
             return Err(StoreError::SideDamaged("its log of frames is of another database"));
         }
-        for (at, bytes) in all {
+        for (at, bytes) in all() {
             let number = at / GRANULE;
             if self.cache.get(number).is_none() {
                 let granule = self.granule_in_place(number)?;
@@ -206,7 +217,7 @@ impl<M: Memory> Store<M> {
         }
         if bytes > self.cache.bytes {
             let frames = self.side.read_log(self.cache.bytes, bytes, emptied)?;
-            self.take_frames(&frames)?;
+            self.take_log(&frames, self.cache.bytes, emptied)?;
             self.cache.bytes = bytes;
         }
         self.size = self.cache.size.unwrap_or(self.size);
@@ -228,7 +239,7 @@ impl<M: Memory> Store<M> {
         if bytes > 0 {
             let frames = self.side.read_log(0, bytes, emptied)?;
             self.size = self.side.size()?;
-            self.take_frames(&frames)?;
+            self.take_log(&frames, 0, emptied)?;
             self.cache.bytes = bytes;
             self.has_bytes(self.cache.size.unwrap_or(self.size))?;
             // Nothing goes into the database that a failed medium has said.

@@ -153,11 +153,49 @@ fn a_log_of_frames_of_another_length_of_the_database_is_refused() {
         for at in &frames {
             let mut image = before.clone();
             image[*at..*at + 8].copy_from_slice(&(size << 13).to_le_bytes());
+            // With the checksum of a log that was never emptied: the frame itself is refused.
+            let place = *at as u64 - LOG;
+            let words = [1, 0, place, size << 13].map(u64::to_le_bytes).concat();
+            image[*at + 8..*at + 12].copy_from_slice(&crc32c::crc32c(&words).to_le_bytes());
             let memory = Recording::from_image(&image, SIDE + DATA).unwrap();
             let refused = recover(&memory).unwrap_err();
-            assert!(refused.contains("damaged"), "{size}: {refused}");
+            assert!(refused.contains("of another database"), "{size}: {refused}");
         }
     }
+}
+
+/// The first frame of a log: behind the slots, since there is no table yet, and the words of its block.
+const LOG: u64 = 8192 + 2 * SLOT + 64;
+
+#[test]
+fn a_damaged_frame_is_refused_by_all_and_nothing_is_changed() {
+    let memory = new();
+    let mut one = open(&memory, 1);
+    one.set_mode(Mode::Nvwal);
+    commit(&mut one, &page(1, 7));
+    let mut reader = live(&memory);
+    let first = media(&memory).side.load(112).unwrap() & (u64::MAX >> 16);
+    commit(&mut one, &page(2, 8));
+    let bytes = media(&memory).side.load(112).unwrap() & (u64::MAX >> 16);
+    let whole = image(&memory);
+    let mut refused = 0;
+    for at in LOG..LOG + bytes {
+        let mut damaged = whole.clone();
+        damaged[at as usize] ^= 1 << (at % 8);
+        let memory = Recording::from_image(&damaged, SIDE + DATA).unwrap();
+        let why = Store::open(media(&memory), file_bytes(&memory), 2, SLOT).unwrap_err().to_string();
+        assert!(why.contains("does not match its checksum"), "{at}: {why}");
+        assert_eq!(image(&memory), damaged, "{at}");
+        refused += 1;
+        // One that lives, and has read the first commit's frames, believes no other that is damaged.
+        let mut other = Store::attach(media(&memory), file_bytes(&memory)).unwrap();
+        assert!(refresh(&mut other, || file_bytes(&memory)) && other.catch_up().is_err());
+    }
+    assert!(refused > 20 && first > 0 && first < bytes, "{refused}, {first}, {bytes}");
+    media(&memory).side.copy(LOG + first, &[0xff; 8]);
+    assert!(refresh(&mut reader, || file_bytes(&memory)));
+    assert!(reader.catch_up().is_err());
+    assert_eq!(read(&mut reader)[500], 7);
 }
 
 #[test]
