@@ -462,7 +462,11 @@ impl Memory for Plain {
 
     fn store_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
         let shared = &*self.0;
-        shared.mapping.store_line(shared.line_store.expect("`has_store_line` was asked"), line, bytes);
+        shared.mapping.store_line(
+            shared.line_store.expect("`has_store_line` was asked"),
+            line,
+            bytes,
+        );
         // The processor may let others see it behind what is stored later. Where a fence is no instruction, another
         // process that is told of it by a store would read the line as it was.
         if shared.domain == Domain::Process {

@@ -22,6 +22,7 @@ impl<M: Memory> Alone<M> {
 
 impl<M: Memory> MainFile for Alone<M> {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
+        self.store.count_copy();
         Ok(self.store.read(at, out)?)
     }
 

@@ -401,6 +401,7 @@ impl MainFile for Mapped {
             // SQLite looks at the header before it locks.
             self.look()?;
         }
+        self.store.count_copy();
         Ok(self.store.read(at, out)?)
     }
 

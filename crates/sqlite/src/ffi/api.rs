@@ -21,7 +21,8 @@ type Version = unsafe extern "C" fn() -> c_int;
 type Entry = unsafe extern "C" fn(*mut c_void, *mut *mut c_char, *const Routines) -> c_int;
 type AutoExtension = unsafe extern "C" fn(Option<Entry>) -> c_int;
 type FileControl = unsafe extern "C" fn(*mut c_void, *const c_char, c_int, *mut c_void) -> c_int;
-type Callback = unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+type Callback =
+    unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Exec = unsafe extern "C" fn(
     *mut c_void,
     *const c_char,

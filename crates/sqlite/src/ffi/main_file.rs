@@ -65,7 +65,8 @@ pub(crate) unsafe fn put(
     let behind = at as usize + room.next_multiple_of(8);
     let place = Place { behind, name: name.as_ptr() as usize };
     names::add(name, place, file.names());
-    let state = Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api, lends: 0 }));
+    let state =
+        Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api, lends: 0 }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }

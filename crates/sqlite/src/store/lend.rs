@@ -40,6 +40,11 @@ impl<M: Memory> Store<M> {
         Ok(Some(lent))
     }
 
+    /// Counts that SQLite is given a copy.
+    pub(crate) fn count_copy(&mut self) {
+        self.stats.copied += 1;
+    }
+
     /// SQLite reads one of the pages no more that were lent to it.
     pub fn take_back(&mut self) {
         self.lent = self.lent.checked_sub(1).expect("it was lent");

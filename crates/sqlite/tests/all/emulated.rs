@@ -94,12 +94,12 @@ fn a_header_whose_pointers_change_is_stored_as_a_line_in_files_too_where_the_pro
     let in_file = random_inserts(&crate::registered::open(&path).unwrap());
     assert_eq!((by_lines[0], in_file[0]), (301, 301));
     // Most go between others, so that pointers move.
-    assert!(by_lines[1] > 200, "{by_lines:?}");
+    assert!(by_lines[1] > 40, "{by_lines:?}");
     let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
     let file = pm::Plain::open(&directory.path().join("other"), &options).unwrap();
     if pm::Memory::has_store_line(&file) {
         assert_eq!(by_lines, in_file);
     } else {
-        assert!(in_file[1] < by_lines[1] / 2, "{in_file:?}, {by_lines:?}");
+        assert!(in_file[1] < by_lines[1] / 4, "{in_file:?}, {by_lines:?}");
     }
 }
