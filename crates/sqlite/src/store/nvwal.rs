@@ -91,8 +91,8 @@ impl<M: Memory> Store<M> {
 
     /// Takes frames over into the cache. One without bytes says how many the database has.
     fn take_frames(&mut self, frames: &[(u64, &[u8])]) -> Result<()> {
-        let sizes = frames.iter().filter(|(_, bytes)| bytes.is_empty()).map(|(size, _)| *size);
-        let size = sizes.last();
+        let mut sizes = frames.iter().filter(|(_, bytes)| bytes.is_empty()).map(|(size, _)| *size);
+        let size = sizes.next_back();
         let all = || frames.iter().filter(|(_, bytes)| !bytes.is_empty()).copied();
         // The file grows before a frame says so.
         let file = HEADER_BYTES..=self.data.len();
