@@ -17,7 +17,7 @@ fn versions_that_lead_to_each_other_are_damage() {
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();
     let options =
-        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16, durable_percent: 0 };
+        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16, ..Options::default() };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
     let store = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
     let (key, mut session) = (Value::Word(7), store.session());
@@ -48,7 +48,7 @@ fn building_an_index_walks_over_no_versions() {
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();
     let options =
-        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16, durable_percent: 0 };
+        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16, ..Options::default() };
     let (tables, keys): (&[&[Kind]], _) = (&[&[Kind::Word, Kind::Word]], Arc::new(FirstColumn));
     let store = Store::create(heap.lane(0), options, tables, &keys).unwrap();
     let [committed, deleted, open] = [7, 8, 9].map(Value::Word);

@@ -14,11 +14,13 @@ use pm::{Bad, LineSet, Memory, Off, Range, View};
 use crate::Result;
 use crate::array::{Array, Shape};
 use crate::bytes::{Bytes, add_sized};
-use crate::dictionary_index::{self, DictionaryIndex};
+use crate::dictionary_index::DictionaryIndex;
 use crate::error::ColumnError;
 use crate::ids::Ids;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{ARRAY_BYTES, Kind};
+use crate::seed::Seed;
+use crate::skip_list::SkipList;
 use crate::value::{Field, Value};
 
 /// The id of no value.
@@ -31,6 +33,7 @@ const THERE: u64 = 1;
 pub(crate) struct Dictionary<M> {
     memory: M,
     kind: Kind,
+    seed: Seed,
     pub(crate) values: Array<u64>,
     pub(crate) ids: Ids,
     pub(crate) bytes: Bytes,
@@ -52,8 +55,7 @@ impl<M: Memory> Dictionary<M> {
         memory: &M,
         (at, head): (u64, Option<u64>),
         kind: Kind,
-        shape: Shape,
-        reserve: u32,
+        (shape, reserve, seed): (Shape, u32, Seed),
         waiting: &Waiting,
     ) -> Result<Self> {
         let values = Array::new(at, shape);
@@ -62,11 +64,11 @@ impl<M: Memory> Dictionary<M> {
         let of_bytes = Ids::open(memory, words.reserved_at(), 0, reserve, waiting)?;
         let index = match head {
             None => DictionaryIndex::ordinary(ids.opened),
-            Some(head) => DictionaryIndex::durable(memory, head),
+            Some(head) => DictionaryIndex::durable(SkipList::new(memory, head, seed)),
         };
         let index = Latch::new(index, waiting);
         let bytes = Bytes { words, ids: of_bytes };
-        Ok(Self { memory: memory.clone(), kind, values, ids, bytes, index })
+        Ok(Self { memory: memory.clone(), kind, seed, values, ids, bytes, index })
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -157,11 +159,12 @@ impl<M: Memory> Dictionary<M> {
         Ok(())
     }
 
-    fn hash(value: Value<'_>) -> u64 {
+    /// No two words share theirs.
+    fn hash(&self, value: Value<'_>) -> u64 {
         match value {
             Value::Null => 0,
             Value::Word(word) => word,
-            Value::Bytes(bytes) => dictionary_index::hash(bytes),
+            Value::Bytes(bytes) => self.seed.of_value(bytes),
         }
     }
 
@@ -191,7 +194,7 @@ impl<M: Memory> Dictionary<M> {
         }
         let (hit, unbuilt) = {
             let index = self.index.read();
-            let hit = index.find(Self::hash(value), |id| self.has(id, value))?;
+            let hit = index.find(self.hash(value), |id| self.has(id, value))?;
             (hit, index.unbuilt)
         };
         if hit.is_some() {
@@ -219,14 +222,14 @@ impl<M: Memory> Dictionary<M> {
         }
         let mut index = self.index.write();
         // Somebody may have added it meanwhile.
-        if let Some(id) = index.find(Self::hash(value), |id| self.has(id, value))? {
+        if let Some(id) = index.find(self.hash(value), |id| self.has(id, value))? {
             drop(index);
             return self.found(id, lines);
         }
         let id = self.take(lane)?;
-        index.announce(Self::hash(value), id, lane, |other| self.is_whole(other))?;
+        index.announce(self.hash(value), id, lane, |other| self.is_whole(other))?;
         let found = self.store(id, value, lane, lines)?;
-        index.add(Self::hash(value), id);
+        index.add(self.hash(value), id);
         if !found.fresh {
             index.set_durable(found.id);
         }
@@ -311,7 +314,7 @@ impl<M: Memory> Dictionary<M> {
         let mut found = Vec::new();
         for id in (start as u32..end as u32).rev() {
             if self.is_whole(id)? {
-                found.push((Self::hash(self.value(id)?.value()), id));
+                found.push((self.hash(self.value(id)?.value()), id));
             }
         }
         let mut index = self.index.write();

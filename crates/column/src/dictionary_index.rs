@@ -19,7 +19,7 @@ use crate::skip_list::SkipList;
 #[derive(Debug)]
 enum Ids<M> {
     Ordinary(HashMap<u64, u32>),
-    Durable(M, SkipList<M>),
+    Durable(SkipList<M>),
 }
 
 #[derive(Debug)]
@@ -31,16 +31,6 @@ pub(crate) struct DictionaryIndex<M> {
     durable: Vec<u64>,
 }
 
-/// The hash of bytes: as long as the format is the same one, since it lies in persistent memory. FNV-1a of 64 bits,
-/// mixed.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in bytes {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 impl<M: Memory> DictionaryIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a dictionary that had `opened` ids.
     pub(crate) fn ordinary(opened: u64) -> Self {
@@ -48,17 +38,16 @@ impl<M: Memory> DictionaryIndex<M> {
         Self { ids, unbuilt: opened.max(1), durable: Vec::new() }
     }
 
-    /// The index in persistent memory whose head is at `head`.
-    pub(crate) fn durable(memory: &M, head: u64) -> Self {
-        let list = SkipList::new(memory, head);
-        Self { ids: Ids::Durable(memory.clone(), list), unbuilt: 1, durable: Vec::new() }
+    /// The index that is a list in persistent memory.
+    pub(crate) fn durable(list: SkipList<M>) -> Self {
+        Self { ids: Ids::Durable(list), unbuilt: 1, durable: Vec::new() }
     }
 
     /// The list, if the index lies in persistent memory.
     pub(crate) fn list(&self) -> Option<&SkipList<M>> {
         match &self.ids {
             Ids::Ordinary(_) => None,
-            Ids::Durable(_, list) => Some(list),
+            Ids::Durable(list) => Some(list),
         }
     }
 
@@ -66,7 +55,7 @@ impl<M: Memory> DictionaryIndex<M> {
     fn get(&self, place: u64) -> Result<Option<u32>> {
         match &self.ids {
             Ids::Ordinary(ids) => Ok(ids.get(&place).copied()),
-            Ids::Durable(_, list) => {
+            Ids::Durable(list) => {
                 let node = list.find(&place.to_be_bytes())?;
                 // One that is none has no value.
                 node.map(|node| Ok(u32::try_from(list.row(node)?).unwrap_or(0))).transpose()
@@ -100,7 +89,8 @@ impl<M: Memory> DictionaryIndex<M> {
         lane: &Latch<Lane<M>>,
         has_value: impl Fn(u32) -> Result<bool>,
     ) -> Result<()> {
-        let Ids::Durable(memory, list) = &self.ids else { return Ok(()) };
+        let Ids::Durable(list) = &self.ids else { return Ok(()) };
+        let memory = list.memory();
         let (mut place, mut lines) = (hash, LineSet::new());
         while let Some(node) = list.find(&place.to_be_bytes())? {
             let other = u32::try_from(list.row(node)?).unwrap_or(0);
@@ -141,7 +131,7 @@ impl<M: Memory> DictionaryIndex<M> {
     pub(crate) fn len(&self) -> usize {
         match &self.ids {
             Ids::Ordinary(ids) => ids.len(),
-            Ids::Durable(..) => 0,
+            Ids::Durable(_) => 0,
         }
     }
 
@@ -156,16 +146,5 @@ impl<M: Memory> DictionaryIndex<M> {
             self.durable.resize(word + 1, 0);
         }
         self.durable[word] |= 1 << (id % 64);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::hash;
-
-    #[test]
-    fn hashes_stay_as_they_are() {
-        assert_eq!(hash(b""), 0x8570_e254_d5cb_36d5);
-        assert_eq!(hash(b"perdura"), 0x4b6c_8507_aa1c_919a);
     }
 }

@@ -5,9 +5,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::Result;
 use crate::error::ColumnError;
+use crate::seed::Seed;
 
 /// The first word of a store.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PDCOLM01");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PDCOLM02");
 /// The place of the slot area, and behind it those of the tables, in the master.
 pub(crate) const SLOTS_AT: u64 = 64;
 pub(crate) const TABLES_AT: u64 = 72;
@@ -29,7 +30,9 @@ pub(crate) struct Constants {
     pub(crate) checksum: u32,
     /// The share of indexes in persistent memory, in per cent.
     pub(crate) durable_percent: u64,
-    pub(crate) spare: [u64; 3],
+    /// The seed of hashes and of heights.
+    pub(crate) seed: u64,
+    pub(crate) spare: [u64; 2],
 }
 
 /// A table begins with the number of its columns and a byte for the kind of each; its rows' array is
@@ -189,6 +192,9 @@ pub struct Options {
     /// The share of indexes, by their number, that lie in persistent memory, in per cent: the first ones, in the
     /// order of tables, and of each table those of keys before those of dictionaries. The others lie in ordinary memory, and are built again after opening.
     pub durable_percent: u32,
+    /// The seed of hashes and of heights in skip lists. `None` takes one that nobody can guess, so that nobody can
+    /// choose values that make searches slow; a number is for tests, which are to do the same each time.
+    pub seed: Option<u64>,
 }
 
 impl Default for Options {
@@ -199,6 +205,7 @@ impl Default for Options {
             most_rows: 32 << 10,
             reserve: 1024,
             durable_percent: 0,
+            seed: None,
         }
     }
 }
@@ -226,9 +233,14 @@ impl Options {
         Ok(())
     }
 
-    /// The fixed part of the master.
+    /// The same, with a seed.
+    pub(crate) fn seeded(self) -> Self {
+        Self { seed: self.seed.or_else(|| Some(Seed::random().0)), ..self }
+    }
+
+    /// The fixed part of the master, of a store that has a seed.
     pub(crate) fn constants(self, tables: u32) -> Constants {
-        let Self { slots, first_rows, most_rows, reserve, durable_percent } = self;
+        let Self { slots, first_rows, most_rows, reserve, durable_percent, seed } = self;
         let mut constants = Constants {
             magic: MAGIC,
             tables,
@@ -238,7 +250,8 @@ impl Options {
             reserve,
             checksum: 0,
             durable_percent: durable_percent.into(),
-            spare: [0; 3],
+            seed: seed.unwrap_or_default(),
+            spare: [0; 2],
         };
         constants.checksum = crc32c::crc32c(constants.as_bytes());
         constants
@@ -252,7 +265,7 @@ mod tests {
     /// The numbers once more, as literals: `docs/format/column.md` has them.
     #[test]
     fn the_format_is_as_documented() {
-        assert_eq!(MAGIC.to_le_bytes(), *b"PDCOLM01");
+        assert_eq!(MAGIC.to_le_bytes(), *b"PDCOLM02");
         assert_eq!((SLOTS_AT, TABLES_AT, KINDS_AT), (64, 72, 8));
         assert_eq!((ARRAY_BYTES, LEVELS_AT, LEVELS), (192, 8, 16));
         assert_eq!((rows_at(3), values_at(3, 0), values_at(3, 1)), (64, 256, 640));

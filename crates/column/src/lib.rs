@@ -55,6 +55,7 @@ pub mod rebuild;
 mod recover;
 mod replay;
 mod secondary;
+mod seed;
 mod serial;
 pub mod session;
 mod skip_list;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! head     16 words: the first node of each level
-//! node     row | key's length u32, CRC-32C u32 | next on level 0 | .. on each of its levels | key
+//! node     row | key's length u32, its hash u32 | next on level 0 | .. on each of its levels | key
 //! ```
 //!
 //! Invariants, after every crash:
@@ -12,7 +12,9 @@
 //! - A node's key is durable before anything leads to it.
 //! - The row is a word of its own, which its owner stores and makes durable.
 //!
-//! How many levels a node has follows from its checksum, so a key that comes back needs as much room as before.
+//! How many levels a node has follows from its key's hash, so a key that comes back needs as much room as before.
+//! The hash has the store's seed: nobody can choose keys that are all on one level, where a search would go through
+//! all of them.
 //! The owner has a latch: nobody reads while somebody links or unlinks.
 
 use std::cmp::Ordering;
@@ -25,15 +27,14 @@ use pm::{Bad, LineSet, Memory, Off, Range, View};
 use crate::Result;
 use crate::layout::{NODE_NEXT_AT, NODE_SIZE_AT, SKIP_LEVELS};
 use crate::secondary::KeyRange;
-
-/// A list that is zeroed must not have the checksum of an empty key.
-const SEED: u32 = 0x5065_7264;
+use crate::seed::Seed;
 
 /// See the module's comment.
 #[derive(Clone, Debug)]
 pub(crate) struct SkipList<M> {
     memory: M,
     head: u64,
+    seed: Seed,
 }
 
 /// The second word of a node.
@@ -44,10 +45,10 @@ struct Size {
 }
 
 impl Size {
-    fn of(key: &[u8]) -> Self {
+    fn of(key: &[u8], seed: Seed) -> Self {
         let length = u32::try_from(key.len()).expect("a key is far shorter than 4 GiB");
-        let seeded = crc32c::crc32c_append(SEED, &length.to_le_bytes());
-        Self { length, check: crc32c::crc32c_append(seeded, key) }
+        // Zeros are no node, that of the empty key neither.
+        Self { length, check: (seed.of_key(key) as u32).max(1) }
     }
 
     fn word(self) -> u64 {
@@ -56,8 +57,7 @@ impl Size {
 
     /// The levels of the node: each has a quarter of the nodes of the one below.
     fn height(self) -> usize {
-        let mixed = u64::from(self.check).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (1 + mixed.leading_zeros() as usize / 2).min(SKIP_LEVELS)
+        (1 + self.check.leading_zeros() as usize / 2).min(SKIP_LEVELS)
     }
 
     fn key_at(self) -> u64 {
@@ -70,9 +70,13 @@ impl Size {
 }
 
 impl<M: Memory> SkipList<M> {
-    /// The list whose head is at `head`; zeros are an empty one.
-    pub(crate) fn new(memory: &M, head: u64) -> Self {
-        Self { memory: memory.clone(), head }
+    /// The list whose head is at `head`, of a store with this seed; zeros are an empty one.
+    pub(crate) fn new(memory: &M, head: u64, seed: Seed) -> Self {
+        Self { memory: memory.clone(), head, seed }
+    }
+
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
     }
 
     /// The word that leads from a node, or from the head (zero), to the next one of a level.
@@ -168,7 +172,7 @@ impl<M: Memory> SkipList<M> {
         lane: &mut Lane<M>,
         lines: &mut LineSet,
     ) -> Result<u64> {
-        let size = Size::of(key);
+        let size = Size::of(key, self.seed);
         let node = lane.allocate(size.bytes(), Purpose::Index)?;
         self.memory.store(Off::new(node + NODE_SIZE_AT), size.word());
         self.memory.copy(Off::new(node + size.key_at()), key);
@@ -184,7 +188,7 @@ impl<M: Memory> SkipList<M> {
             return Err(Bad::Damaged { what: "second node of a key", at: node }.into());
         }
         lane.mini_persist(node)?;
-        for (level, before) in path.into_iter().enumerate().take(Size::of(&key).height()) {
+        for (level, before) in path.into_iter().enumerate().take(Size::of(&key, self.seed).height()) {
             lane.mini_store(self.next_at(node, level), self.next(before, level)?);
             lane.mini_store(self.next_at(before, level), node);
         }
@@ -265,7 +269,7 @@ impl<M: Memory> SkipList<M> {
             let (mut node, mut last, mut passed) = (self.next(0, level)?, None, 0);
             while node != 0 {
                 let (size, key) = (self.size(node)?, self.key(node)?);
-                let is_sound = size == Size::of(&key) && size.height() > level;
+                let is_sound = size == Size::of(&key, self.seed) && size.height() > level;
                 if !is_sound || last.is_some_and(|last| last >= key) {
                     return Err(Bad::Damaged { what: "node of an index", at: node }.into());
                 }
@@ -295,6 +299,7 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 4 << 20;
+    const SEED: Seed = Seed(0x5eed);
     const OPTIONS: HeapOptions = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
 
     type Model = BTreeMap<Vec<u8>, u64>;
@@ -316,7 +321,7 @@ mod tests {
         lane.mini_persist(head).unwrap();
         lane.mini_commit(&mut LineSet::new());
         lane.fence_flushed();
-        let list = SkipList::new(&memory, head);
+        let list = SkipList::new(&memory, head, SEED);
         Fixture { memory, list, lane, head }
     }
 
@@ -422,9 +427,31 @@ mod tests {
         assert!(steps[0] > 256 && steps[1] < 2 * steps[0], "{steps:?}");
     }
 
+    /// Somebody has found out which keys are on one level of a store, and uses them in another one.
+    #[test]
+    fn nobody_can_choose_keys_that_are_on_one_level() {
+        let (mut fixture, mut steps) = (fixture(), 0);
+        let one_level = |key: &u64| Size::of(&key.to_be_bytes(), Seed(1)).height() == 1;
+        let chosen: Vec<u64> = (0..).filter(one_level).take(1024).collect();
+        for key in &chosen {
+            fixture.set(&key.to_be_bytes(), *key);
+        }
+        for sought in chosen.iter().step_by(16) {
+            let compared = std::cell::Cell::new(0);
+            let count = |there: &pm::Bytes<'_>| {
+                compared.set(compared.get() + 1);
+                there.compare(&sought.to_be_bytes()) == Ordering::Less
+            };
+            fixture.list.descend(count).unwrap();
+            steps += compared.get();
+        }
+        // On one level it would be half of them.
+        assert!(steps / 64 < 40, "{steps} steps of 64 searches");
+    }
+
     #[test]
     fn zeros_are_no_node_and_damage_is_told() {
-        assert_ne!(Size::of(b"").check, 0);
+        assert_ne!(Size::of(b"", SEED).check, 0);
         let mut fixture = fixture();
         for number in 0..40 {
             fixture.set(&key(number), number);
@@ -493,7 +520,7 @@ mod tests {
                 memory.mark_open().unwrap();
                 let look = || -> Result<Option<String>> {
                     let heap = Heap::open(memory.clone())?;
-                    let list = SkipList::new(&memory, head);
+                    let list = SkipList::new(&memory, head, SEED);
                     let found = contents(&list)?;
                     let possible = states[noted..].iter().take(2).any(|state| *state == found);
                     let mut persisted = 0;

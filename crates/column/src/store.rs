@@ -24,6 +24,7 @@ use crate::layout::{
 };
 use crate::recover;
 use crate::replay::Replay;
+use crate::seed::Seed;
 use crate::serial::Kept;
 use crate::session::Session;
 use crate::slots::Slots;
@@ -122,6 +123,7 @@ impl<M: Memory> Store<M> {
         keys: &Arc<K>,
     ) -> Result<Self> {
         options.validate()?;
+        let options = options.seeded();
         if tables.is_empty() || tables.len() > MOST_TABLES {
             return Err(ColumnError::Options { what: format!("{} tables", tables.len()) });
         }
@@ -189,7 +191,9 @@ impl<M: Memory> Store<M> {
             most_rows: fixed.most_rows,
             reserve: fixed.reserve,
             durable_percent: u32::try_from(fixed.durable_percent).unwrap_or(u32::MAX),
+            seed: Some(fixed.seed),
         };
+        let seed = Seed(fixed.seed);
         let tables = fixed.tables as usize;
         let keys: Arc<dyn Keys> = Arc::<K>::clone(keys);
         let made = options.constants(fixed.tables);
@@ -206,7 +210,7 @@ impl<M: Memory> Store<M> {
         for number in 0..tables as u64 {
             let place = word(TABLES_AT + number * 8)?;
             let place = (number as usize, place);
-            found.push(Table::open(&memory, place, &options, &keys, waiting)?);
+            found.push(Table::open(&memory, place, (&options, seed), &keys, waiting)?);
         }
         let mut shared = Shared {
             memory: memory.clone(),

@@ -19,6 +19,7 @@ use crate::layout::{
     KINDS_AT, Kind, MOST_COLUMNS, Options, heads, rows_at, table_bytes, values_at,
 };
 use crate::secondary::{KeyIndex, Room};
+use crate::seed::Seed;
 use crate::skip_list::SkipList;
 use crate::value::{Field, Value};
 
@@ -48,7 +49,7 @@ impl<M: Memory> Table<M> {
     pub(crate) fn open(
         memory: &M,
         (number, at): (usize, u64),
-        options: &Options,
+        (options, seed): (&Options, Seed),
         keys: &Arc<dyn Keys>,
         waiting: &Waiting,
     ) -> Result<Self> {
@@ -70,11 +71,12 @@ impl<M: Memory> Table<M> {
             let kind = Kind::of(memory.read(Off::new(at + KINDS_AT + column))?, at)?;
             let head = places[indexes_of + column as usize];
             let place = (at + values_at(many, column), (head != 0).then_some(at + head));
-            columns.push(Dictionary::open(memory, place, kind, shape, options.reserve, waiting)?);
+            let parameters = (shape, options.reserve, seed);
+            columns.push(Dictionary::open(memory, place, kind, parameters, waiting)?);
         }
         let index = |head: &u64| match head {
             0 => KeyIndex::ordinary(ids.opened),
-            head => KeyIndex::durable(SkipList::new(memory, at + head)),
+            head => KeyIndex::durable(SkipList::new(memory, at + head, seed)),
         };
         let indexes: Vec<_> = places[..indexes_of].iter().map(index).collect();
         // Where the first index has to be built, that looks at all rows.

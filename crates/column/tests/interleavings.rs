@@ -160,7 +160,14 @@ fn bank(durable_percent: u32) -> (Recording, Bank) {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let heap =
         Heap::format(memory.clone(), HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
-    let options = Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 64, durable_percent };
+    let options = Options {
+        slots: 4,
+        first_rows: 64,
+        most_rows: 64,
+        reserve: 64,
+        durable_percent,
+        seed: Some(7),
+    };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
     let bank = Store::create(heap.lane(0), options, tables, &Arc::new(FirstColumn)).unwrap();
     let mut session = bank.session();

@@ -121,6 +121,7 @@ pub fn options(engine: EngineKind) -> Options {
             .tune("most_rows", 128)
             .tune("reserve", 16)
             .tune("slots", 8)
+            .tune("seed", 0x5eed)
     }
 }
 

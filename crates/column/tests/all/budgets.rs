@@ -6,6 +6,8 @@ use column::{FirstColumn, Kind, Options, Session, Store, Value};
 use heap::{Heap, HeapOptions};
 use pm::{Counters, Recording};
 
+use crate::work::SEED;
+
 const ROWS: u64 = 400;
 
 /// A table of `columns` columns with some rows, and a session of it.
@@ -19,7 +21,7 @@ fn placed(
     columns: usize,
     durable_percent: u32,
 ) -> (Store<Recording>, Session<Recording>) {
-    let options = Options { durable_percent, ..Options::default() };
+    let options = Options { durable_percent, seed: Some(SEED), ..Options::default() };
     let heap = Heap::format(memory.clone(), HeapOptions::default()).unwrap();
     let kinds = vec![Kind::Word; columns];
     let store = Store::create(heap.lane(0), options, &[&kinds], &Arc::new(FirstColumn)).unwrap();

@@ -10,7 +10,7 @@ use pm::{Emulated, Event, LINE_BYTES, Meter, MeterOptions, RecordedEvent, Record
 
 use crate::keyed::Keyed;
 use crate::work::{
-    contents, create, durable, explore, from_image, leaks, noticed_sites, open, rebuild, text,
+    SEED, contents, create, durable, explore, from_image, leaks, noticed_sites, open, rebuild, text,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -312,7 +312,7 @@ fn looked_at(rows: u64, durable_percent: u32) -> [u64; 2] {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let options = HeapOptions { chunk_bytes: 1 << 20, lanes: 1 };
     let lane = Heap::format(memory.clone(), options).unwrap().lane(0);
-    let options = Options { durable_percent, ..Options::default() };
+    let options = Options { durable_percent, seed: Some(SEED), ..Options::default() };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word, Kind::Bytes]];
     let keys = Arc::new(Keyed { unique: false });
     let store = Store::create(lane, options, tables, &keys).unwrap();

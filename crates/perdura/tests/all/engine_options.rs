@@ -1,7 +1,7 @@
 //! Options of engines: each reaches its engine, and those of another are refused.
 
 use crate::support::{Driver, Model, Tables, schema, small_logs};
-use perdura::recording::{Event, Recording, RecordingFiles};
+use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     Background, CowOptions, Database, Domain, EngineKind, Error, InpOptions, Media, NvmInpOptions,
     Options,
@@ -48,8 +48,8 @@ fn counts(options: &Options) -> String {
     run().unwrap_or_else(|error| error.to_string())
 }
 
-/// The fences of a run of random transactions in persistent memory.
-fn fences(options: &Options) -> usize {
+/// The fences and the flushed lines of a run of random transactions in persistent memory.
+fn flushes(options: &Options) -> (u64, u64) {
     let memory = Recording::pool(64 << 10, 64 << 20).unwrap();
     let media = Media::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), options).unwrap();
@@ -58,8 +58,8 @@ fn fences(options: &Options) -> usize {
     for transaction in 0..400 {
         driver.transaction(&db, &tables, &mut model, 1 + transaction % 5).unwrap();
     }
-    let trace = memory.stop();
-    trace.events.iter().filter(|record| matches!(record.event, Event::Fence)).count()
+    let counters = memory.stop().counters();
+    (counters.fences, counters.flushed_lines)
 }
 
 /// A value of each option that shows in the counts. A cache or a buffer shows in that there is no
@@ -84,6 +84,7 @@ fn other_value(name: &str) -> Option<u64> {
         "reserve" => 16,
         "slots" => 64,
         "placement" => 50,
+        "seed" => 7,
         _ => return None,
     })
 }
@@ -106,7 +107,15 @@ fn each_option_reaches_its_engine() {
             let other = small(engine).set(option.name, value);
             if option.name == "reserve" {
                 // It shows in fences, of which there are none in the domain of a process.
-                assert_ne!(fences(&small(engine)), fences(&other), "it changes nothing");
+                assert_ne!(flushes(&small(engine)).0, flushes(&other).0, "it changes nothing");
+                continue;
+            }
+            if option.name == "seed" {
+                // It shows in the nodes of skip lists.
+                let flushed = |options: Options| flushes(&options.set("placement", 100));
+                let one = || small(engine).set("seed", 1);
+                assert_eq!(flushed(one()), flushed(one()), "a seed does the same each time");
+                assert_ne!(flushed(one()), flushed(other), "it changes nothing");
                 continue;
             }
             assert_ne!(usual, counts(&other), "{engine}: {} changes nothing", option.name);
