@@ -19,6 +19,7 @@ use crate::error::ColumnError;
 use crate::ids::Ids;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{ARRAY_BYTES, Kind};
+use crate::placement::Uses;
 use crate::seed::Seed;
 use crate::skip_list::SkipList;
 use crate::value::{Field, Value};
@@ -49,11 +50,10 @@ pub(crate) struct Found {
 }
 
 impl<M: Memory> Dictionary<M> {
-    /// The dictionary whose arrays' headers are at `at`, and the head of its index, if that lies in persistent
-    /// memory, at `head`.
+    /// The dictionary whose arrays' headers are at `at`, with its index, if that lies in persistent memory.
     pub(crate) fn open(
         memory: &M,
-        (at, head): (u64, Option<u64>),
+        (at, list, uses): (u64, Option<SkipList<M>>, Uses),
         kind: Kind,
         (shape, reserve, seed): (Shape, u32, Seed),
         waiting: &Waiting,
@@ -62,9 +62,9 @@ impl<M: Memory> Dictionary<M> {
         let words = Array::new(at + ARRAY_BYTES, shape);
         let ids = Ids::open(memory, values.reserved_at(), 1, reserve, waiting)?;
         let of_bytes = Ids::open(memory, words.reserved_at(), 0, reserve, waiting)?;
-        let index = match head {
-            None => DictionaryIndex::ordinary(ids.opened),
-            Some(head) => DictionaryIndex::durable(SkipList::new(memory, head, seed)),
+        let index = match list {
+            None => DictionaryIndex::ordinary(ids.opened, uses),
+            Some(list) => DictionaryIndex::durable(list, uses),
         };
         let index = Latch::new(index, waiting);
         let bytes = Bytes { words, ids: of_bytes };

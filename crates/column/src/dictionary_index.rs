@@ -14,6 +14,7 @@ use pm::{LineSet, Memory};
 
 use crate::Result;
 use crate::latch::Latch;
+use crate::placement::Uses;
 use crate::skip_list::SkipList;
 
 #[derive(Debug)]
@@ -27,20 +28,21 @@ pub(crate) struct DictionaryIndex<M> {
     ids: Ids<M>,
     /// The ids from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
+    pub(crate) uses: Uses,
     /// Bits of the ids whose values are known to be durable.
     durable: Vec<u64>,
 }
 
 impl<M: Memory> DictionaryIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a dictionary that had `opened` ids.
-    pub(crate) fn ordinary(opened: u64) -> Self {
+    pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
         let ids = Ids::Ordinary(HashMap::new());
-        Self { ids, unbuilt: opened.max(1), durable: Vec::new() }
+        Self { ids, unbuilt: opened.max(1), uses, durable: Vec::new() }
     }
 
     /// The index that is a list in persistent memory.
-    pub(crate) fn durable(list: SkipList<M>) -> Self {
-        Self { ids: Ids::Durable(list), unbuilt: 1, durable: Vec::new() }
+    pub(crate) fn durable(list: SkipList<M>, uses: Uses) -> Self {
+        Self { ids: Ids::Durable(list), unbuilt: 1, uses, durable: Vec::new() }
     }
 
     /// The list, if the index lies in persistent memory.
@@ -69,6 +71,7 @@ impl<M: Memory> DictionaryIndex<M> {
         hash: u64,
         mut is_it: impl FnMut(u32) -> Result<bool>,
     ) -> Result<Option<u32>> {
+        self.uses.count();
         let mut place = hash;
         while let Some(id) = self.get(place)? {
             if is_it(id)? {

@@ -28,11 +28,9 @@ pub(crate) struct Constants {
     pub(crate) most_rows: u32,
     pub(crate) reserve: u32,
     pub(crate) checksum: u32,
-    /// The share of indexes in persistent memory, in per cent.
-    pub(crate) durable_percent: u64,
     /// The seed of hashes and of heights.
     pub(crate) seed: u64,
-    pub(crate) spare: [u64; 2],
+    pub(crate) spare: [u64; 3],
 }
 
 /// A table begins with the number of its columns and a byte for the kind of each; its rows' array is
@@ -152,15 +150,27 @@ pub(crate) const fn values_at(columns: u64, column: u64) -> u64 {
     rows_at(columns) + ARRAY_BYTES * (1 + 2 * column)
 }
 
-/// Bytes of a table of so many columns, without indexes in persistent memory. Their part is behind that: how many
-/// indexes there are, a byte for each that says whether it lies there, and, on lines, the heads of those that do.
-pub(crate) const fn table_bytes(columns: u64) -> u64 {
+/// The place in a table of its placement, behind the arrays: how many structures there are that follow from its rows,
+/// for each one how often it is used and, a byte, whether it lies in persistent memory, and, on lines, the heads of
+/// those that do.
+pub(crate) const fn placement_at(columns: u64) -> u64 {
     values_at(columns, columns)
 }
 
-/// Indexes of a table that lie in persistent memory: the place of each one's head, or zero.
+/// The place in a table of how often a structure is used.
+pub(crate) const fn uses_at(columns: u64, structure: u64) -> u64 {
+    placement_at(columns) + 8 + 8 * structure
+}
+
+/// The place in a table with so many structures of the bytes that say where they lie.
+pub(crate) const fn flags_at(columns: u64, structures: u64) -> u64 {
+    uses_at(columns, structures)
+}
+
+/// The place of the head of each structure in persistent memory, or zero.
 pub(crate) fn heads(is_durable: &[bool], columns: u64) -> Vec<u64> {
-    let mut next = (table_bytes(columns) + 8 + is_durable.len() as u64).next_multiple_of(64);
+    let many = is_durable.len() as u64;
+    let mut next = (flags_at(columns, many) + many).next_multiple_of(64);
     let mut place = |durable: &bool| {
         let at = if *durable { next } else { 0 };
         next += if *durable { HEAD_BYTES } else { 0 };
@@ -169,10 +179,13 @@ pub(crate) fn heads(is_durable: &[bool], columns: u64) -> Vec<u64> {
     is_durable.iter().map(&mut place).collect()
 }
 
-/// Bytes of a table with these indexes, of which some lie in persistent memory.
-pub(crate) fn placed_bytes(is_durable: &[bool], columns: u64) -> u64 {
-    let last = heads(is_durable, columns).into_iter().max().unwrap_or(0);
-    if last == 0 { table_bytes(columns) + 8 + is_durable.len() as u64 } else { last + HEAD_BYTES }
+/// Bytes of a table with these structures, of which some lie in persistent memory.
+pub(crate) fn table_bytes(is_durable: &[bool], columns: u64) -> u64 {
+    let many = is_durable.len() as u64;
+    match heads(is_durable, columns).into_iter().max().unwrap_or(0) {
+        0 => flags_at(columns, many) + many,
+        last => last + HEAD_BYTES,
+    }
 }
 
 /// The parameters of a store.
@@ -240,7 +253,7 @@ impl Options {
 
     /// The fixed part of the master, of a store that has a seed.
     pub(crate) fn constants(self, tables: u32) -> Constants {
-        let Self { slots, first_rows, most_rows, reserve, durable_percent, seed } = self;
+        let Self { slots, first_rows, most_rows, reserve, durable_percent: _, seed } = self;
         let mut constants = Constants {
             magic: MAGIC,
             tables,
@@ -249,9 +262,8 @@ impl Options {
             most_rows,
             reserve,
             checksum: 0,
-            durable_percent: durable_percent.into(),
             seed: seed.unwrap_or_default(),
-            spare: [0; 2],
+            spare: [0; 3],
         };
         constants.checksum = crc32c::crc32c(constants.as_bytes());
         constants

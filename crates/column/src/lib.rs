@@ -23,6 +23,8 @@
 //! | keys of rows, in the order of their bytes | `keys` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
 //! | indexes in persistent memory | `secondary`, `skip_list` |
+//! | where indexes lie, and how often they are used | `placement` |
+//! | hashes that nobody can foretell | `seed` |
 //! | whether a serializable transaction may commit | `serial`, `watch` |
 //! | opening after a crash; going on by running everything once more | `recover`, `replay` |
 //! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `lag` |
@@ -50,6 +52,7 @@ mod keys;
 mod lag;
 mod latch;
 pub mod layout;
+mod placement;
 mod read;
 pub mod rebuild;
 mod recover;
@@ -75,6 +78,7 @@ pub use error::ColumnError;
 pub use keys::{FirstColumn, IndexKey, Key, Keys};
 pub use latch::{Pause, Waiting};
 pub use layout::{Kind, MOST_NAME, MOST_OPENINGS, Options};
+pub use placement::{Part, Placement, Standing, Structure};
 pub use rebuild::Built;
 pub use secondary::KeyRange;
 pub use session::Session;

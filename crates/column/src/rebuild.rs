@@ -2,7 +2,6 @@
 //! newest rows first. What is not built yet is found by scans of the rest. An index in persistent memory is
 //! there; rows that are not in use are looked for all the same.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering::Acquire;
 
 use pm::{LineSet, Memory, Off};
@@ -10,6 +9,7 @@ use pm::{LineSet, Memory, Off};
 use crate::Result;
 use crate::collect::Dead;
 use crate::epoch::Stay;
+use crate::placement::{Part, Structure};
 use crate::secondary::Room;
 use crate::stamps::is_mark;
 use crate::store::{Shared, Store};
@@ -129,30 +129,26 @@ struct Unused {
 
 impl<M: Memory> Store<M> {
     /// Indexes up to `many` rows or values that were there when the store was opened: of the tables of
-    /// transactions in flight first; then looks for rows that are not in use,
-    /// an eighth as many. Returns whether there are more.
+    /// transactions in flight first, and of structures those first that were used most; then looks for rows that
+    /// are not in use, an eighth as many. Returns whether there are more.
     ///
     /// # Errors
     /// Damage.
     pub fn rebuild(&self, many: u64) -> Result<bool> {
         // What is looked at is not used again meanwhile, though somebody else finishes.
         let _stay = Stay::new(&self.0.epochs, &self.0.clock);
-        let wanted: Vec<u64> =
-            self.0.recovered.values().flat_map(HashMap::keys).map(|(table, _)| *table).collect();
-        let mut tables: Vec<&Table<M>> = self.0.tables.iter().collect();
-        tables.sort_by_key(|table| !wanted.contains(&table.at));
-        for table in tables {
-            for column in &table.columns {
-                if column.index.read().unbuilt > 1 {
-                    column.build(many)?;
+        for Structure { table, part } in &self.0.building {
+            let table = &self.0.tables[*table];
+            match *part {
+                Part::Dictionary(column) if table.columns[column].index.read().unbuilt > 1 => {
+                    table.columns[column].build(many)?;
                     return Ok(true);
                 }
-            }
-            for (index, keys) in table.indexes.iter().enumerate() {
-                if keys.read().unbuilt > 1 {
+                Part::Keys(index) if table.indexes[index].read().unbuilt > 1 => {
                     self.0.build_keys(table, index, many)?;
                     return Ok(true);
                 }
+                Part::Dictionary(_) | Part::Keys(_) => {}
             }
         }
         // No answer waits for this.

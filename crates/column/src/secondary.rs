@@ -26,6 +26,7 @@ use pm::{LineSet, Memory};
 
 use crate::Result;
 use crate::latch::Latch;
+use crate::placement::Uses;
 use crate::skip_list::SkipList;
 
 #[derive(Debug)]
@@ -50,17 +51,18 @@ pub(crate) struct KeyIndex<M> {
     rows: Rows<M>,
     /// The rows from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
+    pub(crate) uses: Uses,
 }
 
 impl<M: Memory> KeyIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a table that had `opened` rows.
-    pub(crate) fn ordinary(opened: u64) -> Self {
-        Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1) }
+    pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
+        Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1), uses }
     }
 
     /// An index in persistent memory, which has all rows.
-    pub(crate) fn durable(list: SkipList<M>) -> Self {
-        Self { rows: Rows::Durable(list), unbuilt: 1 }
+    pub(crate) fn durable(list: SkipList<M>, uses: Uses) -> Self {
+        Self { rows: Rows::Durable(list), unbuilt: 1, uses }
     }
 
     pub(crate) fn is_durable(&self) -> bool {
@@ -76,6 +78,7 @@ impl<M: Memory> KeyIndex<M> {
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<u64>> {
+        self.uses.count();
         match &self.rows {
             Rows::Ordinary(rows) => Ok(rows.get(key).copied()),
             Rows::Durable(list) => list.find(key)?.map(|node| list.row(node)).transpose(),
@@ -161,6 +164,7 @@ impl<M: Memory> KeyIndex<M> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
+        self.uses.count();
         let rows = match &self.rows {
             Rows::Ordinary(rows) => rows,
             Rows::Durable(list) => return list.some(range, many),

@@ -188,7 +188,8 @@ impl<M: Memory> SkipList<M> {
             return Err(Bad::Damaged { what: "second node of a key", at: node }.into());
         }
         lane.mini_persist(node)?;
-        for (level, before) in path.into_iter().enumerate().take(Size::of(&key, self.seed).height()) {
+        for (level, before) in path.into_iter().enumerate().take(Size::of(&key, self.seed).height())
+        {
             lane.mini_store(self.next_at(node, level), self.next(before, level)?);
             lane.mini_store(self.next_at(before, level), node);
         }

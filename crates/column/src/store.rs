@@ -20,8 +20,9 @@ use crate::lag::Lags;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{
     Constants, Kind, MAGIC, MOST_COLUMNS, MOST_TABLES, Options, SLOT_BYTES, SLOTS_AT, TABLES_AT,
-    placed_bytes, table_bytes,
+    table_bytes,
 };
+use crate::placement::{Placement, Structure};
 use crate::recover;
 use crate::replay::Replay;
 use crate::seed::Seed;
@@ -84,6 +85,8 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) recovered: HashMap<u64, HashMap<(u64, u64), u64>>,
     /// The number of the last commit before the store was opened.
     pub(crate) opened: u64,
+    /// The structures that had to be built then, in the order in which that is done.
+    pub(crate) building: Vec<Structure>,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) lags: Lags,
     pub(crate) pile: Latch<Pile>,
@@ -117,10 +120,24 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The options or tables are impossible, or the memory is full.
     pub fn create<K: Keys + 'static>(
+        lane: Lane<M>,
+        options: Options,
+        tables: &[&[Kind]],
+        keys: &Arc<K>,
+    ) -> Result<Self> {
+        Self::create_placed(lane, options, tables, keys, Placement::Percent)
+    }
+
+    /// The same, with a choice of the structures that lie in persistent memory.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; there is no structure that was chosen.
+    pub fn create_placed<K: Keys + 'static>(
         mut lane: Lane<M>,
         options: Options,
         tables: &[&[Kind]],
         keys: &Arc<K>,
+        placement: Placement<'_>,
     ) -> Result<Self> {
         options.validate()?;
         let options = options.seeded();
@@ -131,6 +148,9 @@ impl<M: Memory> Store<M> {
         {
             return Err(ColumnError::Options { what: format!("{} columns", kinds.len()) });
         }
+        let columns = tables.iter().map(|kinds| kinds.len()).enumerate();
+        let counts: Vec<_> = columns.map(|(table, columns)| (keys.count(table), columns)).collect();
+        let placed = placement.flags(&options, &counts)?;
         let memory = lane.memory().clone();
         let bytes = (TABLES_AT + tables.len() as u64 * 8).next_multiple_of(64);
         let at = lane.allocate(bytes, Purpose::Table)?;
@@ -140,21 +160,11 @@ impl<M: Memory> Store<M> {
         words[..8].copy_from_slice(&fixed);
         let slots = zeroed(&mut lane, u64::from(options.slots) * SLOT_BYTES)?;
         words[SLOTS_AT as usize / 8] = slots;
-        let columns = tables.iter().map(|kinds| kinds.len());
-        let counts: Vec<usize> =
-            columns.enumerate().map(|(table, columns)| keys.count(table) + columns).collect();
-        let placed = Self::placed(&options, &counts);
         for (number, kinds) in tables.iter().enumerate() {
             let (columns, is_durable) = (kinds.len() as u64, &placed[number]);
-            let bytes = match options.durable_percent {
-                0 => table_bytes(columns),
-                _ => placed_bytes(is_durable, columns),
-            };
-            let table = zeroed(&mut lane, bytes)?;
+            let table = zeroed(&mut lane, table_bytes(is_durable, columns))?;
             store_header(&memory, table, kinds);
-            if options.durable_percent > 0 {
-                store_placement(&memory, table, columns, is_durable);
-            }
+            store_placement(&memory, table, columns, is_durable);
             words[TABLES_AT as usize / 8 + number] = table;
             memory.fence();
             lane.mini_persist(table)?;
@@ -190,7 +200,8 @@ impl<M: Memory> Store<M> {
             first_rows: fixed.first_rows,
             most_rows: fixed.most_rows,
             reserve: fixed.reserve,
-            durable_percent: u32::try_from(fixed.durable_percent).unwrap_or(u32::MAX),
+            // Each table says where its structures lie.
+            durable_percent: 0,
             seed: Some(fixed.seed),
         };
         let seed = Seed(fixed.seed);
@@ -225,24 +236,16 @@ impl<M: Memory> Store<M> {
             names: Latch::new(BTreeSet::new(), waiting),
             recovered: HashMap::new(),
             opened: 0,
+            building: Vec::new(),
             epochs: Arc::new(Epochs::new(waiting)),
             lags: Lags::new(waiting),
             pile: Latch::new(Pile::default(), waiting),
             collecting: Latch::new((), waiting),
         };
         let report = recover::run(&mut shared, waiting)?;
+        shared.building = shared.order_of_building();
         shared.lane.write().recovered();
         Ok((Self(Arc::new(shared)), report))
-    }
-
-    /// Chooses the indexes that lie in persistent memory, of tables with so many.
-    fn placed(options: &Options, counts: &[usize]) -> Vec<Vec<bool>> {
-        let all: usize = counts.iter().sum();
-        let durable = all as u64 * u64::from(options.durable_percent) / 100;
-        let mut numbers = 0..;
-        let mut place =
-            |count: &usize| (&mut numbers).take(*count).map(|at| at < durable).collect();
-        counts.iter().map(&mut place).collect()
     }
 
     /// The columns of each table.

@@ -16,8 +16,10 @@ use crate::ids::Ids;
 use crate::keys::{IndexKey, Key, Keys};
 use crate::latch::{Latch, Waiting};
 use crate::layout::{
-    KINDS_AT, Kind, MOST_COLUMNS, Options, heads, rows_at, table_bytes, values_at,
+    KINDS_AT, Kind, MOST_COLUMNS, Options, flags_at, heads, placement_at, rows_at, uses_at,
+    values_at,
 };
+use crate::placement::Uses;
 use crate::secondary::{KeyIndex, Room};
 use crate::seed::Seed;
 use crate::skip_list::SkipList;
@@ -61,22 +63,22 @@ impl<M: Memory> Table<M> {
         let rows = Array::new(at + rows_at(many), shape);
         let ids = Ids::open(memory, rows.reserved_at(), 1, options.reserve, waiting)?;
         let indexes_of = keys.count(number);
-        let structures = indexes_of + many as usize;
-        let places = match options.durable_percent {
-            0 => vec![0; structures],
-            _ => load_heads(memory, at, many, structures)?,
-        };
+        let places = load_placement(memory, at, many, indexes_of + many as usize)?;
         let mut columns = Vec::with_capacity(many as usize);
         for column in 0..many {
             let kind = Kind::of(memory.read(Off::new(at + KINDS_AT + column))?, at)?;
-            let head = places[indexes_of + column as usize];
-            let place = (at + values_at(many, column), (head != 0).then_some(at + head));
+            let (head, uses) = places[indexes_of + column as usize];
+            let list = (head != 0).then(|| SkipList::new(memory, at + head, seed));
+            let place = (at + values_at(many, column), list, Uses::opened(uses));
             let parameters = (shape, options.reserve, seed);
             columns.push(Dictionary::open(memory, place, kind, parameters, waiting)?);
         }
-        let index = |head: &u64| match head {
-            0 => KeyIndex::ordinary(ids.opened),
-            head => KeyIndex::durable(SkipList::new(memory, at + head, seed)),
+        let index = |(head, uses): &(u64, u64)| {
+            let uses = Uses::opened(*uses);
+            match head {
+                0 => KeyIndex::ordinary(ids.opened, uses),
+                head => KeyIndex::durable(SkipList::new(memory, at + head, seed), uses),
+            }
         };
         let indexes: Vec<_> = places[..indexes_of].iter().map(index).collect();
         // Where the first index has to be built, that looks at all rows.
@@ -368,30 +370,39 @@ impl<M: Memory> Table<M> {
     }
 }
 
-/// The place in the table at `at` of the head of each of its `many` indexes, those of keys and then those of the
-/// columns' dictionaries, or zero.
-fn load_heads<M: Memory>(memory: &M, at: u64, columns: u64, many: usize) -> Result<Vec<u64>> {
+/// For each of the `many` structures of the table at `at`, those of keys and then those of the columns'
+/// dictionaries, the place of its head in the table, or zero, and how often it is used.
+fn load_placement<M: Memory>(
+    memory: &M,
+    at: u64,
+    columns: u64,
+    many: usize,
+) -> Result<Vec<(u64, u64)>> {
     let damaged = Bad::Damaged { what: "placement of a table's indexes", at };
-    let start = at + table_bytes(columns);
-    if memory.load(Off::new(start), Acquire)? != many as u64 {
+    if memory.load(Off::new(at + placement_at(columns)), Acquire)? != many as u64 {
         return Err(damaged.into());
     }
     let mut is_durable = vec![0; many];
-    memory.read_into(Off::new(start + 8), &mut is_durable)?;
+    memory.read_into(Off::new(at + flags_at(columns, many as u64)), &mut is_durable)?;
     if is_durable.iter().any(|byte| *byte > 1) {
         return Err(damaged.into());
     }
     let is_durable: Vec<bool> = is_durable.into_iter().map(|byte| byte == 1).collect();
-    Ok(heads(&is_durable, columns))
+    let mut places = Vec::with_capacity(many);
+    for (number, head) in (0..).zip(heads(&is_durable, columns)) {
+        places.push((head, memory.load(Off::new(at + uses_at(columns, number)), Acquire)?));
+    }
+    Ok(places)
 }
 
-/// Writes where the indexes of a table lie: as [`store_header`].
+/// Writes where the structures of a table lie: as [`store_header`].
 pub(crate) fn store_placement<M: Memory>(memory: &M, at: u64, columns: u64, is_durable: &[bool]) {
-    let start = at + table_bytes(columns);
     let bytes: Vec<u8> = is_durable.iter().map(|durable| u8::from(*durable)).collect();
-    memory.store(Off::new(start), bytes.len() as u64);
-    memory.copy(Off::new(start + 8), &bytes);
-    memory.flush(Range::new(start, 8 + bytes.len() as u64));
+    let many = bytes.len() as u64;
+    memory.store(Off::new(at + placement_at(columns)), many);
+    memory.copy(Off::new(at + flags_at(columns, many)), &bytes);
+    let end = flags_at(columns, many) + many;
+    memory.flush(Range::new(at + placement_at(columns), end - placement_at(columns)));
 }
 
 /// Writes the header of a table of these columns, whose object is zero; nothing leads to it yet.

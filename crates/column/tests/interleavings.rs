@@ -43,6 +43,8 @@ mod lag;
 mod latch;
 #[path = "../src/layout.rs"]
 mod layout;
+#[path = "../src/placement.rs"]
+mod placement;
 #[path = "../src/read.rs"]
 mod read;
 #[path = "../src/rebuild.rs"]
@@ -53,6 +55,8 @@ mod recover;
 mod replay;
 #[path = "../src/secondary.rs"]
 mod secondary;
+#[path = "../src/seed.rs"]
+mod seed;
 #[path = "../src/serial.rs"]
 mod serial;
 #[path = "../src/session.rs"]

@@ -15,7 +15,7 @@ use crate::base::{BasePart, VisitPage};
 use crate::error::{ConflictReason, EngineError};
 use crate::kind::EngineKind;
 use crate::options::{OwnOptions, Setup};
-use crate::stats::EngineStats;
+use crate::stats::{EngineStats, StructureStats};
 use crate::traits::EngineTraits;
 use crate::transaction::{Begin, InFlight, TxId};
 use crate::version::Version;
@@ -672,6 +672,11 @@ pub trait Engine: Write + Send + Sync {
 
     /// Returns what the engine has done and put off.
     fn stats(&self) -> EngineStats;
+
+    /// Returns the structures that follow from the rows and are placed one by one, of engines that have such.
+    fn structures(&self) -> Vec<StructureStats> {
+        Vec::new()
+    }
 
     /// Checks everything of this partition. Calls `reachable` with the offset of every object of
     /// the durable heap that it leads to. Returns the number of tuples.

@@ -107,6 +107,16 @@ pub enum EngineError {
         /// The thing that was asked for.
         what: &'static str,
     },
+    /// A structure was to be placed that there is not.
+    #[error("there is no structure `{name}` to be placed, only {known}{near}")]
+    NoStructure {
+        /// The name.
+        name: String,
+        /// The nearest name.
+        near: String,
+        /// The names that there are.
+        known: String,
+    },
     /// A savepoint is of another transaction, or behind one that was rolled back to.
     #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
     NoSavepoint,

@@ -90,7 +90,7 @@ pub use own::OwnStats;
 pub use savepoints::Savepoints;
 pub use sessions::Maker;
 pub use sofort::{Sofort, SofortOptions, SofortStats};
-pub use stats::EngineStats;
+pub use stats::{EngineStats, StructureStats};
 pub use traits::{Concurrency, DurableIn, EngineTraits, Isolation, Unfinished};
 pub use transaction::{Begin, InFlight, TxId};
 pub use version::Version;

@@ -44,6 +44,9 @@ pub struct Setup {
     pub salvage: bool,
     /// The directory that logs are archived in, of engines that can.
     pub archive: Option<Arc<Path>>,
+    /// The structures of a partition that is created which lie in persistent memory, by their names, of engines that
+    /// can choose; `None` leaves it to their options.
+    pub placed: Option<Arc<[String]>>,
     /// A partition that is created is made of a base backup, of engines that can.
     pub restoring: Option<Restoring>,
 }
@@ -60,6 +63,7 @@ impl Default for Setup {
             accept_short_log: false,
             salvage: false,
             archive: None,
+            placed: None,
             restoring: None,
         }
     }

@@ -38,7 +38,7 @@ use storage::{Row, StoredRow, TableKey, Value, user_bytes};
 
 use crate::contract::{Engine, Footprint, Read, Scan, Sessions, Write};
 use crate::error::{EngineError, sound};
-use crate::stats::EngineStats;
+use crate::stats::{EngineStats, StructureStats};
 use crate::traits::Isolation;
 use crate::transaction::{Begin, TxId};
 
@@ -353,6 +353,7 @@ impl<E: Environment> Engine for Sofort<E> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         self.session.finish();
+        self.shared.store.note_uses();
         Ok(self.shared.memory.healthy()?)
     }
 
@@ -363,6 +364,10 @@ impl<E: Environment> Engine for Sofort<E> {
 
     fn stats(&self) -> EngineStats {
         self.shared.stats()
+    }
+
+    fn structures(&self) -> Vec<StructureStats> {
+        self.shared.structures()
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64, EngineError> {

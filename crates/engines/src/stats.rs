@@ -44,6 +44,23 @@ pub struct EngineStats {
     pub own: OwnStats,
 }
 
+/// A structure of an engine that follows from its rows, such as an index, and that is built again after an opening
+/// unless it lies in persistent memory (P4 4.3).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StructureStats {
+    /// Its name, by which it can be placed: `TABLE.key`, the index of the primary key; `TABLE.index.NAME`, a secondary
+    /// index; `TABLE.dictionary.COLUMN`, the index of a column's dictionary.
+    pub name: String,
+    /// Says whether it lies in persistent memory.
+    pub durable: bool,
+    /// Rows or values that were there at opening and are not in it yet.
+    pub waiting: u64,
+    /// Keys or values in it, if it lies in ordinary memory.
+    pub built: u64,
+    /// Searches, about; those before an opening count half. What was used most is built first.
+    pub uses: u64,
+}
+
 impl EngineStats {
     /// Bytes flushed, merged and written in pages for each byte of the user's; 0 if there was
     /// none. Log and checkpoints come on top of it.

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use engines::below::{Row, Value};
 use engines::{
-    Begin, ConflictReason, Engine, EngineError, EngineStats, Footprint, Read, Scan, TxId, Write,
+    Begin, ConflictReason, Engine, EngineError, EngineStats, Footprint, Read, Scan, StructureStats,
+    TxId, Write,
 };
 
 type Result<T> = std::result::Result<T, EngineError>;
@@ -205,6 +206,10 @@ impl Engine for Doomable {
 
     fn stats(&self) -> EngineStats {
         self.engine.stats()
+    }
+
+    fn structures(&self) -> Vec<StructureStats> {
+        self.engine.structures()
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) -> Result<u64> {

@@ -353,6 +353,7 @@ impl From<EngineError> for Error {
             EngineError::Storage(error) => error.into(),
             EngineError::Unsupported { what } => Self::Unsupported { what: what.into() },
             EngineError::NoSavepoint => Self::NoSavepoint,
+            error @ EngineError::NoStructure { .. } => Self::Options(error.to_string()),
             EngineError::Conflict { reason } => Self::Conflict { reason, tries: 1 },
             EngineError::Diverged => Self::Diverged,
             other => Self::Engine(other),

@@ -154,8 +154,8 @@ pub use exports::engine::{
     NvLoggingFocOptions, NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats, NvmCowOptions,
     NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats, NvwalOptions, NvwalStats,
     OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveredLog,
-    RecoveryReport, RunStats, SofortOptions, SofortStats, TxId, Unfinished, WalOptions, WalStats,
-    WorkDone,
+    RecoveryReport, RunStats, SofortOptions, SofortStats, StructureStats, TxId, Unfinished,
+    WalOptions, WalStats, WorkDone,
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,

@@ -54,12 +54,40 @@ impl Commit {
 /// // No index is built after a crash.
 /// let options = Options::new().engine(EngineKind::Sofort).placement(Placement::Percent(100));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// So many per cent of the indexes, by their number, lie in persistent memory, and are there when the database is
     /// opened; each change of a key costs more. The others lie in ordinary memory, and are built beside transactions.
-    /// More than 100 are refused.
+    /// Those of the first tables come first, of each its keys and then its dictionaries. More than 100 are refused.
     Percent(u32),
+    /// These lie in persistent memory, by their names ([`crate::StructureStats::name`]), and no others. An unknown name
+    /// is refused, with those that there are.
+    Named(Vec<String>),
+}
+
+impl Placement {
+    /// Returns [`Placement::Named`] of these names.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let path = directory.path().join("accounts");
+    /// let accounts = TableSchema::new("accounts")
+    ///     .column("id", ColumnType::U64)
+    ///     .column("owner", ColumnType::Text { max: 40 })
+    ///     .key(&["id"]);
+    /// let options = Options::new()
+    ///     .engine(EngineKind::Sofort)
+    ///     .placement(Placement::named(["accounts.key", "accounts.dictionary.owner"]));
+    /// let db = Database::create(&path, &Schema::new().table(accounts), &options)?;
+    /// let structures = db.structures()?;
+    /// let durable = structures.iter().filter(|structure| structure.durable);
+    /// assert_eq!((structures.len(), durable.count()), (3, 2));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn named<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
+        Self::Named(names.into_iter().map(Into::into).collect())
+    }
 }
 
 /// The threads that do the work which engines put off: steps of checkpoints, the collection of
@@ -174,6 +202,7 @@ pub struct Options {
     pub(crate) isolation: Option<Isolation>,
     pub(crate) resume_within: Option<Duration>,
     pub(crate) archive: Option<Arc<Path>>,
+    placed: Option<Arc<[String]>>,
     pub(crate) restoring: Option<Restoring>,
 }
 
@@ -195,6 +224,7 @@ impl Default for Options {
             isolation: None,
             resume_within: None,
             archive: None,
+            placed: None,
             restoring: None,
         }
     }
@@ -352,9 +382,17 @@ impl Options {
     /// Sets where `sofort` keeps its indexes in a new database; all in ordinary memory by default. Engines that have no
     /// such choice refuse it, as [`Options::set`] does with the option `placement`, which this is.
     #[must_use]
-    pub fn placement(self, placement: Placement) -> Self {
-        let Placement::Percent(percent) = placement;
-        self.set("placement", percent.into())
+    pub fn placement(mut self, placement: Placement) -> Self {
+        match placement {
+            Placement::Percent(percent) => {
+                self.placed = None;
+                self.set("placement", percent.into())
+            }
+            Placement::Named(names) => {
+                self.placed = Some(names.into());
+                self.set("placement", 0)
+            }
+        }
     }
 
     /// Sets how long a transaction waits to be continued ([`crate::Database::in_flight`]), from the
@@ -480,7 +518,9 @@ impl Options {
     pub(crate) fn setup(&self, partitions: u32, node_bytes: u32) -> Setup {
         let (group, helped) = (self.group, self.helped);
         let (archive, restoring) = (self.archive.clone(), self.restoring.clone());
-        Setup { partitions, node_bytes, group, helped, archive, restoring, ..Setup::default() }
+        let placed = self.placed.clone();
+        let new = Setup { archive, placed, restoring, ..Setup::default() };
+        Setup { partitions, node_bytes, group, helped, ..new }
     }
 
     /// Refuses what can be seen to make no sense before anything is created or opened. What depends

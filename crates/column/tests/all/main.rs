@@ -1,6 +1,7 @@
 //! The store against a model, under crashes, with several sessions, and by its costs.
 
 mod budgets;
+mod chosen;
 mod collected;
 mod continued;
 mod crash;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use column::{Kind, Options, Store, Waiting};
+use column::{Kind, Options, Placement, Store, Waiting};
 use pm::{Bad, Environment};
 use storage::Catalog;
 
@@ -45,14 +45,18 @@ impl<E: Environment> Method<E> for Sofort<E> {
     fn create(
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
-        _: &Setup,
+        setup: &Setup,
         options: &SofortOptions,
     ) -> Result<Self, EngineError> {
         let (heap, tables) = (&resources.durable, Arc::new(ColumnTables::new(catalog)));
+        let chosen =
+            setup.placed.as_ref().map(|names| tables.structures_named(names)).transpose()?;
+        let placement = chosen.as_deref().map_or(Placement::Percent, Placement::Chosen);
         let kinds = tables.kinds();
         let kinds: Vec<&[Kind]> = kinds.iter().map(Vec::as_slice).collect();
         let lane = heap.lane(resources.partition);
-        let store = Store::create(lane, store_options(options), &kinds, &tables)?;
+        let options = store_options(options);
+        let store = Store::create_placed(lane, options, &kinds, &tables, placement)?;
         heap.set_root(&root_name(resources.partition), store.at())?;
         Ok(Self::root(store, heap.memory().clone(), tables, 0))
     }

@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use column::Store;
+use column::{Standing, Store};
 use pm::{Environment, Memory};
 
 use super::SofortStats;
 use super::tables::ColumnTables;
 use crate::error::EngineError;
 use crate::kind::EngineKind;
-use crate::stats::EngineStats;
+use crate::stats::{EngineStats, StructureStats};
 
 /// Rows and values that a step puts into an index.
 const STEP_ROWS: u64 = 512;
@@ -19,6 +19,8 @@ const STEP_ROWS: u64 = 512;
 const INDEXED_BYTES: u64 = 32;
 /// Versions that are collected together, so that their fences are shared.
 const GARBAGE: usize = 64;
+/// Statements after which the uses of structures are noted: what a crash forgets of them is less than that.
+const NOTED_STATEMENTS: u64 = 4096;
 /// Bytes of the entry of a statement.
 const ENTRY_BYTES: u64 = 32;
 
@@ -41,6 +43,8 @@ pub(super) struct Shared<E: Environment> {
     /// Versions that are garbage, or will be, at which some are collected.
     collect_at: AtomicUsize,
     freed: AtomicU64,
+    /// Statements at which the uses of structures are noted again.
+    note_at: AtomicU64,
     stopped: OnceLock<String>,
 }
 
@@ -65,6 +69,7 @@ impl<E: Environment> Shared<E> {
             found_damage: AtomicBool::new(false),
             collect_at: AtomicUsize::new(GARBAGE),
             freed: AtomicU64::new(0),
+            note_at: AtomicU64::new(NOTED_STATEMENTS),
             stopped: OnceLock::new(),
         }
     }
@@ -103,6 +108,11 @@ impl<E: Environment> Shared<E> {
     /// Does a part of the work that is put off.
     pub(super) fn upkeep(&self) -> Result<(), EngineError> {
         self.build()?;
+        let statements = self.statements.load(Ordering::Relaxed);
+        if statements >= self.note_at.load(Ordering::Relaxed) {
+            self.note_at.store(statements + NOTED_STATEMENTS, Ordering::Relaxed);
+            self.store.note_uses();
+        }
         if self.store.garbage() >= self.collect_at.load(Ordering::Relaxed) {
             self.collect()?;
         }
@@ -135,6 +145,15 @@ impl<E: Environment> Shared<E> {
     pub(super) fn has_backlog(&self) -> bool {
         self.unbuilt.load(Ordering::Relaxed)
             || self.store.garbage() >= self.collect_at.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn structures(&self) -> Vec<StructureStats> {
+        let name = |standing: Standing| {
+            let Standing { structure, is_durable: durable, waiting, built, uses } = standing;
+            let name = self.tables.structure_name(structure);
+            StructureStats { name, durable, waiting, built, uses }
+        };
+        self.store.structures().into_iter().map(name).collect()
     }
 
     pub(super) fn is_stopped(&self) -> bool {

@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use column::{ColumnError, Field, IndexKey, Keys, Kind, Value};
+use column::{ColumnError, Field, IndexKey, Keys, Kind, Part, Structure, Value};
 use pm::{Bad, Bytes};
-use storage::{Catalog, ColumnType, PrimaryBytes, StoredRow, TableLayout};
+use storage::{Catalog, ColumnType, PrimaryBytes, StoredRow, TableLayout, did_you_mean};
 
+use crate::error::EngineError;
 use crate::shadow::TreeMap;
 
 /// The tables of a partition.
@@ -44,6 +45,48 @@ impl ColumnTables {
         };
         let of = |table: &Arc<TableLayout>| table.schema.columns().iter().map(kind).collect();
         self.map.layouts().iter().map(of).collect()
+    }
+
+    /// The name of a structure, as [`crate::StructureStats`] has it.
+    pub(super) fn structure_name(&self, structure: Structure) -> String {
+        let declared = &self.layout(structure.table as u16).schema;
+        let table = declared.name();
+        match structure.part {
+            Part::Keys(0) => format!("{table}.key"),
+            Part::Keys(index) => format!("{table}.index.{}", declared.indexes()[index - 1].name),
+            Part::Dictionary(column) => {
+                format!("{table}.dictionary.{}", declared.columns()[column].name)
+            }
+        }
+    }
+
+    /// All structures, in the order of the tables; of each those of keys first.
+    fn structures(&self) -> Vec<Structure> {
+        let of_table = |table: usize| {
+            let layout = self.layout(table as u16);
+            let keys = (0..layout.index_count()).map(Part::Keys);
+            let dictionaries = (0..layout.schema.columns().len()).map(Part::Dictionary);
+            keys.chain(dictionaries).map(move |part| Structure { table, part })
+        };
+        (0..usize::from(self.count())).flat_map(of_table).collect()
+    }
+
+    /// The structures with these names.
+    ///
+    /// # Errors
+    /// There is none of a name.
+    pub(super) fn structures_named(&self, names: &[String]) -> Result<Vec<Structure>, EngineError> {
+        let all = self.structures();
+        let known: Vec<String> = all.iter().map(|it| self.structure_name(*it)).collect();
+        let find = |name: &String| match known.iter().position(|known| known == name) {
+            Some(number) => Ok(all[number]),
+            None => Err(EngineError::NoStructure {
+                name: name.clone(),
+                near: did_you_mean(name, known.iter().map(String::as_str)),
+                known: known.join(", "),
+            }),
+        };
+        names.iter().map(find).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Work on a whole database: syncs, checkpoints, work that was put off, figures, the check.
 
 use engines::below::{Bad, Description, Environment, Memory, Purpose};
-use engines::{CheckReport, EngineStats, Footprint};
+use engines::{CheckReport, EngineStats, Footprint, StructureStats};
 
 use super::{Copying, Database};
 use crate::declared;
@@ -84,6 +84,27 @@ impl<E: Environment> Database<E> {
             stats += self.partition(number).read_lock()?.stats();
         }
         Ok(stats)
+    }
+
+    /// Returns the structures that are placed one by one ([`crate::Placement`]): the indexes of `sofort`. Other engines
+    /// have none.
+    ///
+    /// # Errors
+    /// [`Error::Nested`].
+    pub fn structures(&self) -> Result<Vec<StructureStats>, Error> {
+        let mut all: Vec<StructureStats> = Vec::new();
+        for number in 0..self.partitions.len() {
+            for structure in self.partition(number).read_lock()?.structures() {
+                let Some(sum) = all.iter_mut().find(|sum| sum.name == structure.name) else {
+                    all.push(structure);
+                    continue;
+                };
+                sum.waiting += structure.waiting;
+                sum.built += structure.built;
+                sum.uses += structure.uses;
+            }
+        }
+        Ok(all)
     }
 
     /// Bytes of storage by component: on the medium, and in the volatile memory of engines that have

@@ -601,6 +601,20 @@ pub use engines::WalStats;
 #[doc(inline)]
 pub use engines::SofortStats;
 
+/// An index of `sofort`: whether it lies in persistent memory, how much of it is built, how often it is used.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, account) = accounts(&Options::new().engine(EngineKind::Sofort));
+/// for StructureStats { name, durable, waiting, built, uses } in db.structures()? {
+///     println!("{name}: durable {durable}, {built} built, {waiting} wait; used {uses} times");
+/// }
+/// # Ok::<(), Error>(())
+/// ```
+#[doc(inline)]
+pub use engines::StructureStats;
+
 /// Pages and log of a partition that has a buffer pool, as its files say.
 ///
 /// ```

@@ -3,8 +3,8 @@
 use crate::support::{Driver, Model, Tables, schema, small_logs};
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    Background, CowOptions, Database, Domain, EngineKind, Error, InpOptions, Media, NvmInpOptions,
-    Options,
+    Background, ColumnType, CowOptions, Database, Domain, EngineKind, Error, InpOptions, Media,
+    NvmInpOptions, Options, Placement, Schema, StructureStats, TableSchema, Value,
 };
 
 fn options() -> Options {
@@ -214,4 +214,58 @@ fn an_option_that_is_given_twice_has_the_last_value() {
     );
     let named = small(EngineKind::Inp).engine(typed);
     assert_eq!(counts(&named), usual);
+}
+
+#[test]
+fn indexes_are_placed_by_their_names_and_an_unknown_one_is_refused() {
+    let directory = crate::support::in_memory();
+    let path = directory.path().join("db");
+    let people = TableSchema::new("people")
+        .column("id", ColumnType::U64)
+        .column("name", ColumnType::Text { max: 40 })
+        .column("age", ColumnType::U64)
+        .key(&["id"])
+        .index("by_age", &["age"]);
+    let schema = Schema::new().table(people);
+    let placed = |names: &[&str]| {
+        let names = Placement::named(names.iter().copied());
+        options().engine(EngineKind::Sofort).placement(names)
+    };
+    let error = Database::create(&path, &schema, &placed(&["people.index.by_agee"])).unwrap_err();
+    assert!(matches!(error, Error::Options(_)), "{error:?}");
+    let known = "people.key, people.index.by_age, people.dictionary.id, people.dictionary.name, people.dictionary.age";
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "there is no structure `people.index.by_agee` to be placed, only {known}; did you mean `people.index.by_age`?"
+        )
+    );
+    assert!(!path.exists());
+    let names = ["people.index.by_age", "people.dictionary.name"];
+    let db = Database::create(&path, &schema, &placed(&names)).unwrap();
+    let table = db.table("people").unwrap();
+    for id in 1..40 {
+        db.insert(&table, &[Value::U64(id), Value::Text("somebody"), Value::U64(id)]).unwrap();
+    }
+    db.close().unwrap();
+    let db = Database::open(&path, &options()).unwrap();
+    let structures = db.structures().unwrap();
+    let all: Vec<&str> = structures.iter().map(|structure| structure.name.as_str()).collect();
+    assert_eq!(all.join(", "), known);
+    for StructureStats { name, durable, waiting, .. } in &structures {
+        assert_eq!(*durable, names.contains(&name.as_str()), "{name}");
+        assert_eq!(*waiting == 0, *durable, "{name}");
+    }
+    // Its inserts have searched for keys.
+    assert!(structures[0].uses > 10, "{structures:?}");
+    refused(
+        &options().engine(EngineKind::NvmInp).placement(Placement::named(names)),
+        "nvm-inp has no option `placement`, only sofort; it has node_bytes",
+    );
+    let db = Database::create(
+        directory.path().join("percent"),
+        &schema,
+        &placed(&names).placement(Placement::Percent(100)),
+    );
+    assert!(db.unwrap().structures().unwrap().iter().all(|structure| structure.durable));
 }

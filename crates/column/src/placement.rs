@@ -1,0 +1,182 @@
+//! The structures of a store that follow from its rows, its indexes: where each lies, which is chosen when the store
+//! is made (P4 4.3), and how often it is used.
+//!
+//! Uses are counted in ordinary memory, and stored now and then, as a hint: whatever a crash leaves of them is
+//! sound. An opening halves them, so that what was used lately counts for more, and builds the most used structures
+//! first.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+// A count that is no word between threads: tests of interleavings do not schedule it.
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pm::{LineSet, Memory, Off};
+
+use crate::Result;
+use crate::error::ColumnError;
+use crate::layout::{Options, uses_at};
+use crate::store::{Shared, Store};
+use crate::table::Table;
+
+/// A part of a table that follows from its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    /// The index of keys with this number; 0 is that of the primary key.
+    Keys(usize),
+    /// The index of the dictionary of this column.
+    Dictionary(usize),
+}
+
+/// A structure that follows from the rows of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Structure {
+    /// The number of the table.
+    pub table: usize,
+    /// The part of it.
+    pub part: Part,
+}
+
+/// The state of a structure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The structure.
+    pub structure: Structure,
+    /// Says whether it lies in persistent memory.
+    pub is_durable: bool,
+    /// Rows or values that were there when the store was opened and are not in it yet.
+    pub waiting: u64,
+    /// Keys or values in it, if it lies in ordinary memory.
+    pub built: u64,
+    /// Searches, about: those before an opening count half.
+    pub uses: u64,
+}
+
+/// A choice of structures that lie in persistent memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement<'a> {
+    /// So many as [`Options::durable_percent`] says, the first ones.
+    Percent,
+    /// These.
+    Chosen(&'a [Structure]),
+}
+
+impl Placement<'_> {
+    /// Returns of each structure of tables with so many indexes and columns whether it lies in persistent memory,
+    /// in the order in which a table has them.
+    ///
+    /// # Errors
+    /// There is no such structure.
+    pub(crate) fn flags(
+        self,
+        options: &Options,
+        counts: &[(usize, usize)],
+    ) -> Result<Vec<Vec<bool>>> {
+        let all: usize = counts.iter().map(|(indexes, columns)| indexes + columns).sum();
+        let durable = match self {
+            Self::Percent => all as u64 * u64::from(options.durable_percent) / 100,
+            Self::Chosen(_) => 0,
+        };
+        let mut numbers = 0..;
+        let mut place = |(indexes, columns): &(usize, usize)| {
+            (&mut numbers).take(indexes + columns).map(|at| at < durable).collect()
+        };
+        let mut flags: Vec<Vec<bool>> = counts.iter().map(&mut place).collect();
+        let Self::Chosen(chosen) = self else { return Ok(flags) };
+        for structure in chosen {
+            let missing = || ColumnError::Options { what: format!("no {structure:?}") };
+            let (indexes, columns) = *counts.get(structure.table).ok_or_else(missing)?;
+            let (number, is_there) = match structure.part {
+                Part::Keys(index) => (index, index < indexes),
+                Part::Dictionary(column) => (indexes + column, column < columns),
+            };
+            *is_there.then(|| &mut flags[structure.table][number]).ok_or_else(missing)? = true;
+        }
+        Ok(flags)
+    }
+}
+
+/// The number of times that a structure was searched, about: of two threads' at the same time one may be lost.
+#[derive(Debug, Default)]
+pub(crate) struct Uses(AtomicU64);
+
+impl Uses {
+    /// The count of a structure of which so many had been stored.
+    pub(crate) fn opened(stored: u64) -> Self {
+        Self(AtomicU64::new(stored / 2))
+    }
+
+    #[inline]
+    pub(crate) fn count(&self) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl<M: Memory> Table<M> {
+    /// Its structures, in the order in which it has them in memory.
+    fn standings(&self) -> Vec<Standing> {
+        let keys = self.indexes.iter().enumerate().map(|(number, index)| {
+            let index = index.read();
+            let (waiting, built) = (index.unbuilt - 1, index.len() as u64);
+            (Part::Keys(number), index.is_durable(), waiting, built, index.uses.get())
+        });
+        let dictionaries = self.columns.iter().enumerate().map(|(number, column)| {
+            let index = column.index.read();
+            let (waiting, built) = (index.unbuilt - 1, index.len() as u64);
+            (Part::Dictionary(number), index.list().is_some(), waiting, built, index.uses.get())
+        });
+        let standing = |(part, is_durable, waiting, built, uses)| {
+            let structure = Structure { table: self.number, part };
+            Standing { structure, is_durable, waiting, built, uses }
+        };
+        keys.chain(dictionaries).map(standing).collect()
+    }
+}
+
+impl<M: Memory> Shared<M> {
+    /// The structures that have to be built, in the order in which that is done: those of the tables of transactions
+    /// in flight, the most used ones first; of the same use those of the first table, its dictionaries before its
+    /// keys.
+    pub(crate) fn order_of_building(&self) -> Vec<Structure> {
+        let wanted: BTreeSet<u64> =
+            self.recovered.values().flat_map(|rows| rows.keys()).map(|(table, _)| *table).collect();
+        let mut order: Vec<Standing> = self
+            .tables
+            .iter()
+            .flat_map(Table::standings)
+            .filter(|standing| standing.waiting > 0)
+            .collect();
+        order.sort_by_key(|standing| {
+            let Structure { table, part } = standing.structure;
+            let is_wanted = wanted.contains(&self.tables[table].at);
+            let is_keys = matches!(part, Part::Keys(_));
+            (!is_wanted, Reverse(standing.uses), table, is_keys)
+        });
+        order.into_iter().map(|standing| standing.structure).collect()
+    }
+}
+
+impl<M: Memory> Store<M> {
+    /// The structures that follow from the rows, in the order of the tables; of each those of keys first.
+    pub fn structures(&self) -> Vec<Standing> {
+        self.0.tables.iter().flat_map(Table::standings).collect()
+    }
+
+    /// Stores how often each structure was used, for the next opening. Flushed, and not fenced: it is a hint.
+    pub fn note_uses(&self) {
+        let memory = &self.0.memory;
+        let mut lines = LineSet::new();
+        for table in &self.0.tables {
+            for (number, standing) in (0..).zip(table.standings()) {
+                let at = table.at + uses_at(table.columns.len() as u64, number);
+                memory.store(Off::<u64>::new(at), standing.uses);
+                lines.add(Off::<u64>::new(at).range());
+            }
+        }
+        lines.flush(memory);
+    }
+}
