@@ -12,7 +12,7 @@ use heap::{Heap, HeapOptions};
 use pm::{Arena, Dram, Emulated, Environment, HostFiles, Meter, MeterOptions};
 use storage::{Catalog, ColumnType, Description, Row, Schema, TableSchema, Value};
 
-/// What is filled, and left by a killed process.
+/// An environment that is filled, and left by a killed process.
 enum Filled {}
 
 impl Environment for Filled {
