@@ -86,6 +86,7 @@ impl<E: Environment> Sofort<E> {
             return Err(EngineError::Diverged);
         }
         if self.session.snapshot().is_none() {
+            shared.upkeep()?;
             self.session.begin()?;
         }
         act(&shared.tables, &mut self.session).map_err(|error| {

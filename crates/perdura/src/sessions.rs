@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use engines::{Begin, EngineError, Sessions, TxId};
+use engines::{Begin, EngineError, InFlight, Sessions, TxId};
 
 use crate::any_engine::AnyEngine;
 use crate::held::{self, Hold};
@@ -61,7 +61,7 @@ impl<E> SessionPool<E> {
         let state = State { free: Vec::new(), lent: 0, still: 0 };
         let state = Mutex::new(state);
         let waits = Waits::new(within);
-        waits.note_all(&*source);
+        waits.note_all(|| numbers(&*source));
         Self { source, state, changed: Condvar::new(), age: AtomicU64::new(0), waits }
     }
 
@@ -70,23 +70,24 @@ impl<E> SessionPool<E> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The engine's side of it.
-    pub(crate) fn source(&self) -> &dyn Sessions {
-        &*self.source
-    }
-
     /// Rolls back the transactions that have waited too long to be continued.
     pub(crate) fn end_overdue(&self) {
         for id in self.waits.overdue(Instant::now) {
-            match self.resume(id, Continue::Start, Duration::ZERO) {
-                // It is undone.
-                Ok(lent) => drop(lent),
-                // Somebody copies the partition, or has all sessions; later, then.
-                Err(LendError::Taken(_)) => self.waits.note(id, Instant::now()),
-                // Somebody goes on with it, or the engine says why not to whoever begins.
-                Err(LendError::Engine(_)) => {}
-            }
+            // Somebody copies the partition, or has all sessions; later, then.
+            let Ok(_place) = self.place(Duration::ZERO) else { return };
+            self.waits.end_overdue(id, Instant::now, || {
+                // Else the engine says why not to whoever begins.
+                if let Ok(mut session) = self.source.replay(id) {
+                    let _ = session.abort();
+                }
+            });
         }
+    }
+
+    /// The transactions that wait to be continued.
+    pub(crate) fn in_flight(&self) -> Vec<InFlight> {
+        self.end_overdue();
+        self.waits.look(|| self.source.in_flight())
     }
 
     /// A new transaction's age.
@@ -143,11 +144,10 @@ impl<E> SessionPool<E> {
         wait: Duration,
     ) -> Result<Lent<'_, E>, LendError> {
         let mut lent = self.place(wait)?;
-        let session = match from {
-            Continue::Last => self.source.resume(id)?,
-            Continue::Start => self.source.replay(id)?,
-        };
-        self.waits.forget(id);
+        let session = self.waits.resume(id, || match from {
+            Continue::Last => self.source.resume(id),
+            Continue::Start => self.source.replay(id),
+        })?;
         lent.resumed = true;
         lent.session = Some(Box::new(AnyEngine::resumed(session)));
         Ok(lent)
@@ -194,6 +194,11 @@ impl<E> Drop for SessionPool<E> {
     }
 }
 
+/// The transactions that wait to be continued.
+fn numbers(source: &dyn Sessions) -> Vec<TxId> {
+    source.in_flight().into_iter().map(|open| open.id).collect()
+}
+
 /// The reason why a session cannot be had.
 #[derive(Debug)]
 pub(crate) enum LendError {
@@ -231,9 +236,8 @@ pub(crate) struct Lent<'a, E> {
 impl<E> Lent<'_, E> {
     /// Leaves the open transaction to whoever continues it.
     pub(crate) fn detach(&mut self) -> Result<TxId, EngineError> {
-        let id = (**self).detach()?;
-        self.pool.waits.note(id, Instant::now());
-        Ok(id)
+        let pool = self.pool;
+        pool.waits.leave(Instant::now, || (**self).detach())
     }
 }
 
@@ -261,7 +265,7 @@ impl<E> Drop for Lent<'_, E> {
         let mut session = self.session.take().and_then(usable);
         if self.resumed {
             // One that has diverged waits on.
-            self.pool.waits.note_all(&*self.pool.source);
+            self.pool.waits.note_all(|| numbers(&*self.pool.source));
         }
         let mut state = self.pool.state();
         state.lent -= 1;

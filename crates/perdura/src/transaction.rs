@@ -74,6 +74,10 @@ impl<'a, E: Environment> Writing<'a, E> {
     fn detach(&mut self) -> Result<TxId, EngineError> {
         match self {
             Self::Session(lent) => lent.detach(),
+            // It is alone there, so its engine knows of nothing that it has read.
+            Self::Owned(_) => Err(EngineError::Unsupported {
+                what: "leaving a transaction of one's own partition",
+            }),
             other => (**other).detach(),
         }
     }
@@ -320,7 +324,8 @@ impl<E: Environment> Tx<'_, E> {
     /// durable.
     ///
     /// # Errors
-    /// [`Error::Unsupported`]; it has no statement. The transaction is undone then.
+    /// [`Error::Unsupported`], also where somebody has the partition alone ([`crate::Exclusive`]); it has no
+    /// statement. The transaction is undone then.
     pub fn detach(mut self) -> Result<TxId, Error> {
         let id = self.engine.detach()?;
         // Its session has none any more.

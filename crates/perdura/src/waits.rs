@@ -2,13 +2,21 @@
 //!
 //! The time of each counts from the moment when it was detached, or when the database was opened. Whoever
 //! begins a transaction next rolls back those whose time is over.
+//!
+//! Where the time has an end, a transaction is taken from those that wait, left to them, or rolled back, with the
+//! latch of their times:
+//!
+//! - One that somebody has gone on with in time, and has left again, is not rolled back for what it had waited before.
+//! - One that is no longer found, and that nobody goes on with, is over: its name is free.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use engines::{Sessions, TxId};
+use engines::TxId;
+
+use crate::sync::{AtomicBool, Mutex, MutexGuard};
 
 /// The transactions of a partition that wait to be continued.
 #[derive(Debug)]
@@ -29,77 +37,76 @@ impl Waits {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A transaction waits from now on.
-    pub(crate) fn note(&self, id: TxId, now: Instant) {
-        if self.within.is_some() {
-            self.since().insert(id, now);
-            self.any.store(true, Ordering::Release);
+    /// Leaves a transaction, whose number `leave` returns: it waits from now on.
+    pub(crate) fn leave<X>(
+        &self,
+        now: impl FnOnce() -> Instant,
+        leave: impl FnOnce() -> Result<TxId, X>,
+    ) -> Result<TxId, X> {
+        if self.within.is_none() {
+            return leave();
         }
+        let mut since = self.since();
+        let id = leave()?;
+        since.insert(id, now());
+        self.any.store(true, Ordering::Release);
+        Ok(id)
     }
 
     /// Those that wait wait at least from now on.
-    pub(crate) fn note_all(&self, source: &dyn Sessions) {
+    pub(crate) fn note_all(&self, waiting: impl FnOnce() -> Vec<TxId>) {
         if self.within.is_some() {
-            let now = Instant::now();
-            let found = source.in_flight();
             let mut since = self.since();
-            for open in &found {
-                since.entry(open.id).or_insert(now);
+            let now = Instant::now();
+            for id in waiting() {
+                since.entry(id).or_insert(now);
             }
             self.any.store(!since.is_empty(), Ordering::Release);
         }
     }
 
-    /// A transaction waits no more.
-    pub(crate) fn forget(&self, id: TxId) {
-        if self.within.is_some() {
-            self.since().remove(&id);
+    /// Takes a transaction by `resume`: it waits no more.
+    pub(crate) fn resume<R, X>(
+        &self,
+        id: TxId,
+        resume: impl FnOnce() -> Result<R, X>,
+    ) -> Result<R, X> {
+        if self.within.is_none() {
+            return resume();
         }
+        let mut since = self.since();
+        let resumed = resume()?;
+        since.remove(&id);
+        Ok(resumed)
     }
 
-    /// Takes out the transactions whose time is over.
+    /// The transactions whose time is over, perhaps.
     pub(crate) fn overdue(&self, now: impl FnOnce() -> Instant) -> Vec<TxId> {
         let Some(within) = self.within.filter(|_| self.any.load(Ordering::Acquire)) else {
             return Vec::new();
         };
-        let (mut since, now) = (self.since(), now());
-        let over = |from: &Instant| now.saturating_duration_since(*from) >= within;
-        let overdue: Vec<_> =
-            since.iter().filter(|(_, from)| over(from)).map(|(id, _)| *id).collect();
-        for id in &overdue {
-            since.remove(id);
+        let (since, now) = (self.since(), now());
+        since.iter().filter(|(_, from)| is_over(**from, within, now)).map(|(id, _)| *id).collect()
+    }
+
+    /// Ends a transaction by `end` if its time is over still. It waits no more, whatever comes of that.
+    pub(crate) fn end_overdue(&self, id: TxId, now: impl FnOnce() -> Instant, end: impl FnOnce()) {
+        let Some(within) = self.within else { return };
+        let mut since = self.since();
+        if since.get(&id).is_some_and(|from| is_over(*from, within, now())) {
+            end();
+            since.remove(&id);
+            self.any.store(!since.is_empty(), Ordering::Release);
         }
-        self.any.store(!since.is_empty(), Ordering::Release);
-        overdue
+    }
+
+    /// Looks at those that wait, while nobody takes one or leaves one.
+    pub(crate) fn look<R>(&self, look: impl FnOnce() -> R) -> R {
+        let _since = self.within.map(|_| self.since());
+        look()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_each_counts_from_its_own_moment() {
-        let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let waits = Waits::new(Some(10 * second));
-        let at = |seconds: u32| move || start + seconds * second;
-        assert!(waits.overdue(at(99)).is_empty(), "nobody waits");
-        for (id, seconds) in [(1, 0), (2, 5), (3, 6)] {
-            waits.note(TxId(id), start + seconds * second);
-        }
-        assert!(waits.overdue(at(9)).is_empty());
-        waits.forget(TxId(2));
-        assert_eq!(waits.overdue(at(10)), [TxId(1)]);
-        assert!(waits.overdue(at(15)).is_empty(), "one goes on, and one has a second left");
-        waits.note(TxId(2), start + 15 * second);
-        assert_eq!(waits.overdue(at(25)), [TxId(2), TxId(3)]);
-        assert!(waits.overdue(at(99)).is_empty());
-    }
-
-    #[test]
-    fn without_a_limit_they_wait_for_ever() {
-        let (waits, now) = (Waits::new(None), Instant::now());
-        waits.note(TxId(1), now);
-        assert!(waits.overdue(|| now + Duration::from_secs(1 << 30)).is_empty());
-    }
+fn is_over(from: Instant, within: Duration, now: Instant) -> bool {
+    now.saturating_duration_since(from) >= within
 }

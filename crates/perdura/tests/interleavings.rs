@@ -1,5 +1,5 @@
-//! The lock of a partition, and the waking of the thread in the background, under a scheduler that
-//! chooses the interleaving. The sources are those of the crate, compiled a second time over the
+//! The lock of a partition, the waking of the thread in the background, and the times of transactions that wait to be
+//! continued, under a scheduler that chooses the interleaving. The sources are those of the crate, compiled a second time over the
 //! scheduler's locks. A waiter that nobody wakes is a deadlock, which the scheduler reports.
 
 #![expect(dead_code, reason = "modules of a crate, compiled into a test")]
@@ -15,6 +15,8 @@ mod holder;
 mod partition_lock;
 #[path = "../src/sharing.rs"]
 mod sharing;
+#[path = "../src/waits.rs"]
+mod waits;
 #[path = "../src/wakeup.rs"]
 mod wakeup;
 mod sync {
@@ -254,18 +256,20 @@ mod lock {
     }
 }
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use engines::EngineError;
+use engines::{EngineError, TxId};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 
 use crate::partition_lock::PartitionLock;
 use crate::sharing::Syncs;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Mutex};
+use crate::waits::Waits;
 use crate::wakeup::Wakeup;
 
 /// The time that one waits who holds another partition.
@@ -747,4 +751,141 @@ fn commits_of_the_same_time_share_syncs() {
         println!("{} of {schedules} schedules", SHARED.load(SeqCst));
         assert!(SHARED.load(SeqCst) as usize > schedules / 4);
     }
+}
+
+/// A transaction is left behind at this time.
+fn leave(waits: &Waits, id: u64, at: Instant) {
+    waits.leave(|| at, || Ok::<_, ()>(TxId(id))).unwrap();
+}
+
+/// The transactions that are ended at this time.
+fn ended(waits: &Waits, at: Instant) -> Vec<TxId> {
+    let overdue = waits.overdue(|| at);
+    let mut ended = Vec::new();
+    for id in overdue {
+        waits.end_overdue(id, || at, || ended.push(id));
+    }
+    ended
+}
+
+fn times() {
+    let (start, second) = (Instant::now(), Duration::from_secs(1));
+    let waits = Waits::new(Some(10 * second));
+    let at = |seconds: u32| start + seconds * second;
+    assert!(ended(&waits, at(99)).is_empty(), "nobody waits");
+    for (id, seconds) in [(1, 0), (2, 5), (3, 6)] {
+        leave(&waits, id, at(seconds));
+    }
+    assert!(ended(&waits, at(9)).is_empty());
+    waits.resume(TxId(2), || Ok::<_, ()>(())).unwrap();
+    assert_eq!(ended(&waits, at(10)), [TxId(1)]);
+    assert!(ended(&waits, at(15)).is_empty(), "one goes on, and one has a second left");
+    leave(&waits, 2, at(15));
+    assert_eq!(ended(&waits, at(25)), [TxId(2), TxId(3)]);
+    assert!(ended(&waits, at(99)).is_empty());
+}
+
+fn no_limit() {
+    let (waits, now) = (Waits::new(None), Instant::now());
+    leave(&waits, 1, now);
+    assert!(ended(&waits, now + Duration::from_secs(1 << 30)).is_empty());
+}
+
+#[test]
+fn the_time_of_each_counts_from_its_own_moment() {
+    interleave(1, times);
+}
+
+#[test]
+fn without_a_limit_they_wait_for_ever() {
+    interleave(1, no_limit);
+}
+
+thread_local! {
+    /// The seconds that have passed, as the schedule has it.
+    static SECONDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The place of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum At {
+    /// It waits since then.
+    Waits(u32),
+    /// Somebody goes on with it.
+    Session,
+    Ending,
+    Over,
+}
+
+/// Two go on with a transaction that waits, and leave it again; it is a moment before its time is over, and then the
+/// time is. Two others look for those whose time is over.
+fn one_goes_on_as_its_time_is_over() {
+    const ID: TxId = TxId(1);
+    let start = Instant::now();
+    let now = move || start + Duration::from_secs(SECONDS.get().into());
+    SECONDS.set(0);
+    let waits = Arc::new(Waits::new(Some(Duration::from_secs(10))));
+    let at = Arc::new(Mutex::new(At::Waits(0)));
+    waits.leave(now, || Ok::<_, ()>(ID)).unwrap();
+    let goes_on = || {
+        let (waits, at) = (waits.clone(), at.clone());
+        thread::spawn(move || {
+            let taken = waits.resume(ID, || {
+                let mut at = at.lock().unwrap();
+                if matches!(*at, At::Waits(_)) {
+                    *at = At::Session;
+                    return Ok(());
+                }
+                Err(())
+            });
+            if taken.is_ok() {
+                thread::yield_now();
+                let left = waits.leave(now, || {
+                    *at.lock().unwrap() = At::Waits(SECONDS.get());
+                    Ok::<_, ()>(ID)
+                });
+                left.unwrap();
+            }
+        })
+    };
+    let end = |at: &Mutex<At>| {
+        let before = std::mem::replace(&mut *at.lock().unwrap(), At::Ending);
+        let At::Waits(left) = before else { panic!("{before:?}") };
+        assert!(SECONDS.get() - left >= 10, "it was left at {left}");
+        thread::yield_now();
+        *at.lock().unwrap() = At::Over;
+    };
+    let looks = || {
+        let (waits, at) = (waits.clone(), at.clone());
+        thread::spawn(move || {
+            for id in waits.overdue(now) {
+                thread::yield_now();
+                waits.end_overdue(id, now, || end(&at));
+            }
+            let found = waits.look(|| *at.lock().unwrap());
+            assert_ne!(found, At::Ending, "it is neither there nor over");
+            waits.note_all(|| match *at.lock().unwrap() {
+                At::Waits(_) => vec![ID],
+                _ => Vec::new(),
+            });
+        })
+    };
+    let others = [goes_on(), looks(), goes_on(), looks()];
+    for seconds in [9, 10] {
+        thread::yield_now();
+        SECONDS.set(seconds);
+    }
+    others.into_iter().for_each(|other| other.join().unwrap());
+    // Sooner or later it is ended, if nobody has done so.
+    SECONDS.set(99);
+    for id in waits.overdue(now) {
+        waits.end_overdue(id, now, || end(&at));
+    }
+    assert_eq!(*at.lock().unwrap(), At::Over);
+}
+
+#[test]
+fn a_transaction_that_was_left_in_time_is_not_ended_for_what_it_had_waited_before() {
+    let schedules = interleave(2_000, one_goes_on_as_its_time_is_over);
+    println!("{schedules} schedules");
 }

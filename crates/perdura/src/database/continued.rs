@@ -1,7 +1,7 @@
 //! Transactions that go on after a crash, or in another thread, in engines that continue them.
 
 use engines::below::Environment;
-use engines::{InFlight, TxId};
+use engines::{EngineError, InFlight, TxId};
 
 use super::partition::run;
 use super::{Database, Partition};
@@ -31,10 +31,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// in engines that undo them ([`crate::EngineTraits::unfinished`]).
     pub fn in_flight(&self) -> Vec<InFlight> {
         let pool = self.database.sessions.get(self.number);
-        pool.map_or_else(Vec::new, |pool| {
-            pool.end_overdue();
-            pool.source().in_flight()
-        })
+        pool.map_or_else(Vec::new, SessionPool::in_flight)
     }
 
     /// Works as [`Database::resume`], in this partition.
@@ -62,10 +59,18 @@ impl<'a, E: Environment> Partition<'a, E> {
         mut work: impl FnMut(&mut Tx<'_, E>) -> Result<R, X>,
     ) -> Result<R, X> {
         let mut tries = Tries::default();
-        let mut found = self.in_flight().into_iter().find(|open| open.name == name);
+        let waiting = || self.in_flight().into_iter().find(|open| open.name == name);
+        let mut found = waiting();
         loop {
             let begun = match found.take() {
-                Some(found) => self.continued(found.id, Continue::Start),
+                Some(open) => match self.continued(open.id, Continue::Start) {
+                    // Somebody has ended it, or goes on with it.
+                    Err(Error::Engine(EngineError::NotInFlight { .. })) => {
+                        found = waiting();
+                        continue;
+                    }
+                    begun => begun,
+                },
                 None => self.begin_try_named(&mut tries, name),
             };
             match begun.map_err(Undone::from).and_then(|tx| run(tx, &mut work)) {

@@ -134,3 +134,21 @@ fn behind_a_kill_a_serializable_transaction_goes_on_by_its_name_alone() {
         db.close().unwrap();
     }
 }
+
+/// The owner of a partition needs no validation, and its engine notes nothing: nobody may go on with such a
+/// transaction beside others.
+#[test]
+fn a_transaction_of_ones_own_partition_is_not_left_to_others() {
+    let (_, db, table) = accounts(&options().isolation(Isolation::Serializable));
+    let mut own = db.partition(0).exclusive().unwrap();
+    let mut tx = own.begin();
+    assert_eq!(tx.get(&table, &[Value::U64(2)]).unwrap().unwrap().u64(1), 1);
+    tx.update(&table, &[Value::U64(1)], &[("balance", Value::U64(0))]).unwrap();
+    let left = tx.detach();
+    assert!(matches!(left, Err(Error::Unsupported { .. })), "{left:?}");
+    assert_eq!(own.get(&table, &[Value::U64(1)]).unwrap().unwrap().u64(1), 1, "it is undone");
+    own.update(&table, &[Value::U64(1)], &[("balance", Value::U64(3))]).unwrap();
+    drop(own);
+    assert!(db.in_flight().unwrap().is_empty());
+    assert_eq!(balance(&db, &table, 1), 3);
+}

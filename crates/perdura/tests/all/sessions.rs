@@ -3,7 +3,7 @@
 
 use crate::support::small_logs;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +31,10 @@ struct Script {
     commits: AtomicU32,
     aborts: AtomicU32,
     begun: Mutex<Vec<Begin>>,
+    /// Somebody else has ended the transaction that waited.
+    gone: AtomicBool,
+    /// The names of transactions.
+    named: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Script {
@@ -112,6 +116,11 @@ impl Engine for Scripted {
         Ok(())
     }
 
+    fn begin_named(&mut self, how: &Begin, name: &[u8]) -> Result<(), EngineError> {
+        self.script.named.lock().unwrap().push(name.to_vec());
+        self.begin(how)
+    }
+
     fn commit(&mut self) -> Result<(u64, bool), EngineError> {
         self.script.conflict()?;
         Ok((u64::from(self.script.commits.fetch_add(1, SeqCst)) + 1, true))
@@ -173,7 +182,13 @@ impl Sessions for Pool {
     }
 
     fn in_flight(&self) -> Vec<InFlight> {
-        vec![cut_off()]
+        if self.0.gone.load(SeqCst) { Vec::new() } else { vec![cut_off()] }
+    }
+
+    /// Somebody was faster.
+    fn replay(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
+        self.0.gone.store(true, SeqCst);
+        Err(EngineError::NotInFlight { id })
     }
 
     fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
@@ -480,6 +495,20 @@ fn a_transaction_that_a_crash_has_cut_off_is_continued() {
     assert!(subject.begun().is_empty(), "it has begun before the crash");
     drop(partition.resume(TxId(7)).unwrap());
     assert_eq!(subject.script.aborts.load(SeqCst), 1, "dropped, it is undone");
+}
+
+/// Its time was over, or another thread has gone on with it, since it was found.
+#[test]
+fn a_transaction_that_is_gone_before_its_closure_runs_begins_anew() {
+    let subject = Subject::new(&small_logs());
+    let done = subject
+        .db
+        .partition(0)
+        .write_named(b"seven", |tx| tx.insert(&subject.table, &[Value::U64(1)]));
+    done.unwrap();
+    assert!(subject.script.gone.load(SeqCst));
+    assert_eq!(*subject.script.named.lock().unwrap(), [b"seven"]);
+    assert_eq!(subject.script.commits.load(SeqCst), 1);
 }
 
 /// A build that does not know an engine opens its database with none.

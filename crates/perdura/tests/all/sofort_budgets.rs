@@ -88,3 +88,20 @@ fn a_transaction_of_one_update_is_one_fence_and_collecting_is_shared_by_many() {
     let OwnStats::Sofort(own) = db.stats().unwrap().own else { unreachable!() };
     assert!(own.freed + own.garbage >= UPDATES - 1 && own.freed > 0, "{own:?}");
 }
+
+/// The owner of a partition does a part of the work that is put off, as transactions beside others do.
+#[test]
+fn rows_do_not_grow_with_the_updates_of_who_has_the_partition_alone() {
+    let (_memory, db, table) = store(2);
+    let mut own = db.partition(0).exclusive().unwrap();
+    for number in 0..20 * UPDATES {
+        own.update(&table, &key(number), &new(number % UPDATES)).unwrap();
+    }
+    drop(own);
+    let own = match db.stats().unwrap().own {
+        OwnStats::Sofort(own) => own,
+        other => panic!("{other:?}"),
+    };
+    assert!(own.garbage < 2 * UPDATES, "{own:?}");
+    assert!(own.freed > 18 * UPDATES, "{own:?}");
+}
