@@ -163,6 +163,8 @@ pub struct How {
     pub mode: Option<String>,
     /// The parameter `perdura_domain` of the URI.
     pub domain: Option<String>,
+    /// The parameter `perdura_share` of the URI.
+    pub share: Option<String>,
 }
 
 /// The outcome of opening a main database.

@@ -17,6 +17,9 @@ use crate::database::contract::{Failure, How, Level, MainFile, Names, Opened, Op
 use crate::database::door::Door;
 use crate::database::levels::{Levels, STOCK};
 use crate::database::ours::{Ours, Taken};
+use crate::database::parameters::{
+    Share, chosen_domain, chosen_mode, chosen_share, is_no, no_mode,
+};
 use crate::database::stub::{Stub, decide, decide_for_good};
 use crate::store::connection::{Media, Store};
 use crate::store::mode::Mode;
@@ -36,16 +39,17 @@ const SLOT_BYTES: u64 = 256 << 10;
 /// A main database file and its side file.
 #[derive(Debug)]
 pub struct Mapped {
-    store: Store<Plain>,
+    pub(super) store: Store<Plain>,
     path: PathBuf,
     side_path: PathBuf,
-    data: Plain,
-    side: Plain,
+    pub(super) data: Plain,
+    pub(super) side: Plain,
     door: Door,
     /// The locks of connections of ours.
-    ours: Ours,
+    pub(super) ours: Ours,
     /// The locks of stock SQLite, as long as it can read the file.
-    stock: Levels,
+    pub(super) stock: Levels,
+    pub(super) share: Share,
     read_only: bool,
     /// The file by which others see that a commit is prepared.
     stub: Arc<Stub>,
@@ -67,29 +71,6 @@ impl Opener for MappedOpener {
     }
 }
 
-fn chosen_domain(how: &How) -> Result<Option<Domain>, Failure> {
-    let parse = |word: &String| {
-        word.parse().map_err(|error| Failure::CannotOpen(format!("perdura_domain: {error}")))
-    };
-    how.domain.as_ref().map(parse).transpose()
-}
-
-fn chosen_mode(how: &How) -> Result<Mode, Failure> {
-    let unknown = |word: &String| Failure::CannotOpen(format!("perdura_mode: {}", no_mode(word)));
-    let parse = |word: &String| Mode::of(word).ok_or_else(|| unknown(word));
-    how.mode.as_ref().map_or(Ok(Mode::default()), parse)
-}
-
-/// Returns whether SQLite takes a word for no.
-fn is_no(word: &str) -> bool {
-    ["0", "off", "no", "false"].iter().any(|no| word.eq_ignore_ascii_case(no))
-}
-
-fn no_mode(word: &str) -> String {
-    let all = Mode::ALL.map(Mode::name).join(", ");
-    format!("`{word}` is no mode; there are {all}, and stock in a URI")
-}
-
 impl Mapped {
     /// Opens a database, and makes it if it may be made. `None` if the VFS below is to open it: it lies on
     /// an ordinary disk and no domain was asked for, it has a write-ahead log of SQLite's, or its file cannot
@@ -102,7 +83,7 @@ impl Mapped {
         if how.mode.as_deref() == Some("stock") {
             return Ok(None);
         }
-        let (domain, mode) = (chosen_domain(how)?, chosen_mode(how)?);
+        let (domain, mode, share) = (chosen_domain(how)?, chosen_mode(how)?, chosen_share(how)?);
         let mut side_path = path.as_os_str().to_owned();
         side_path.push(SIDE_SUFFIX);
         let side_path = PathBuf::from(side_path);
@@ -165,12 +146,15 @@ impl Mapped {
                 door,
                 ours,
                 stock,
+                share,
                 read_only,
                 stub,
                 with,
             };
+            mapped.set_share(share);
             if alone {
                 mapped.remove_stub();
+                mapped.share_again()?;
             }
             mapped.door.live()?;
             mapped.recover_if(taken)?;
@@ -202,7 +186,7 @@ impl Mapped {
     }
 
     /// Looks at the file as it is now. Returns false if somebody died at a commit.
-    fn look(&mut self) -> Result<bool, Failure> {
+    pub(super) fn look(&mut self) -> Result<bool, Failure> {
         let data = &self.data;
         let whole = self.store.refresh(|| {
             data.see()?;
@@ -286,6 +270,7 @@ impl Mapped {
             return Ok(false);
         }
         let recovered = self.look().and_then(|whole| if whole { Ok(()) } else { self.recover() });
+        let recovered = recovered.and_then(|()| self.share_again());
         match recovered {
             Ok(()) => self.ours.recovered(),
             Err(_) => self.ours.leave_half_way(),
@@ -309,7 +294,11 @@ impl Mapped {
             // A commit that failed in the middle was given up by one who lives.
             let _ = self.ours.lock(Level::Exclusive)?;
             self.recover()?;
+            self.share_again()?;
             self.ours.unlock(Level::Shared);
+            if self.stock.level() > Level::Shared {
+                self.stock.unlock(Level::Shared)?;
+            }
         }
         if !self.store.is_marked() {
             self.stock.lock(Level::Shared)?;
@@ -523,11 +512,13 @@ impl MainFile for Mapped {
             }
             self.store.discard();
         }
+        let alone = self.ours.level() == Level::Exclusive;
+        let shared = if alone { self.share_again() } else { Ok(()) };
         self.ours.unlock(to);
         if self.stock.level() > Level::None {
             self.stock.unlock(to)?;
         }
-        Ok(())
+        shared
     }
 
     fn level(&self) -> Level {
@@ -560,10 +551,14 @@ impl MainFile for Mapped {
             ("perdura_domain", Some(_)) => {
                 Err("the domain is chosen when the database is opened: ?perdura_domain=".into())
             }
-            ("perdura_share", None | Some("perdura")) => Ok("perdura".into()),
-            ("perdura_share", Some(word)) => {
-                Err(format!("`{word}` is not possible: connections of this VFS share it"))
+            ("perdura_share", None) => Ok(self.share.name().into()),
+            ("perdura_share", Some(_)) if self.writes() => {
+                Err("who shares it cannot change within a transaction that writes".into())
             }
+            ("perdura_share", Some(word)) => Share::of(word).map(|share| {
+                self.set_share(share);
+                share.name().into()
+            }),
             ("perdura_stats", _) => Ok(self.store.stats().json()),
             // SQLite does what it says, and we do, too.
             ("secure_delete", Some(word)) => {

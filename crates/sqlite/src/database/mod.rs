@@ -1,11 +1,13 @@
 //! A database file as one connection has it: who may do what when, and the store that does it.
 
 mod alone;
+mod beside_stock;
 mod contract;
 mod door;
 mod levels;
 mod mapped;
 mod ours;
+mod parameters;
 mod stub;
 
 pub use alone::Alone;

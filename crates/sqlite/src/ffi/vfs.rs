@@ -111,6 +111,7 @@ unsafe extern "C" fn open(
                     secure_delete: state.api.deletes_securely(),
                     mode: state.api.parameter(name, c"perdura_mode"),
                     domain: state.api.parameter(name, c"perdura_domain"),
+                    share: state.api.parameter(name, c"perdura_share"),
                 };
                 match state.opener.open(Path::new(OsStr::from_bytes(bytes)), &how) {
                     Opened::Ours(main) => {

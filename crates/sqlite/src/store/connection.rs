@@ -52,6 +52,9 @@ use crate::store::verdict::{Decide, undecided};
 /// A slot's number has its lower half only: what is settled is not so far behind it.
 const UNSETTLED_MAX: u64 = 1 << 30;
 
+/// Times that the marker is looked at whose tag is another one.
+const LOOKS_MAX: usize = 16;
+
 /// Where a store keeps things.
 #[derive(Clone, Debug)]
 pub struct Media<M> {
@@ -75,6 +78,10 @@ pub struct Store<M> {
     /// Bytes of the database, as committed.
     pub(super) size: u64,
     pub(super) marked: bool,
+    /// How often the marker had been cleared when this connection looked last.
+    cleared: u64,
+    /// Each page stays in its own frame.
+    pub(super) stays_home: bool,
     /// This connection has made the marker durable: who has set it may have died before that.
     pub(super) marker_is_durable: bool,
     pub(super) stage: Stage,
@@ -150,18 +157,23 @@ impl<M: Memory> Store<M> {
     /// As [`Self::open`].
     pub fn attach(media: Media<M>, size: u64) -> Result<Self> {
         let Media { data, side, fenced_apart } = media;
-        let marked = page1::is_marked(&page1::header(&data, size)?);
-        // The tag is stored before the marker, and is to be read behind it.
-        fence(Ordering::Acquire);
-        if marked && side.is_empty() {
+        let marked = |data: &Region<M>| -> Result<bool> {
+            Ok(page1::is_marked(&page1::header(data, size)?))
+        };
+        if marked(&data)? && side.is_empty() {
             return Err(StoreError::SideMissing);
         }
         let mut store = Self::on(data, Side::open(side)?, fenced_apart, size);
-        if marked && page1::tag(&store.data)? != store.side.tag {
-            return Err(StoreError::SideOfAnother);
+        for _ in 0..LOOKS_MAX {
+            store.marked = marked(&store.data)?;
+            // The tag is stored before the marker, and is to be read behind it.
+            fence(Ordering::Acquire);
+            if !store.marked || page1::tag(&store.data)? == store.side.tag {
+                return Ok(store);
+            }
+            // Whoever shares the database with stock SQLite may have cleared both, and may have set them again.
         }
-        store.marked = marked;
-        Ok(store)
+        Err(StoreError::SideOfAnother)
     }
 
     fn on(data: Region<M>, side: Side<M>, fenced_apart: bool, size: u64) -> Self {
@@ -173,6 +185,8 @@ impl<M: Memory> Store<M> {
             erases: false,
             size,
             marked: false,
+            cleared: 0,
+            stays_home: false,
             marker_is_durable: false,
             stage: Stage::default(),
             prepared: None,
@@ -222,6 +236,13 @@ impl<M: Memory> Store<M> {
         mut file_bytes: impl FnMut() -> std::result::Result<u64, E>,
     ) -> std::result::Result<bool, E> {
         self.healthy()?;
+        let cleared = self.side.cleared()?;
+        if cleared != self.cleared {
+            // Stock SQLite may have changed all of it since.
+            (self.cleared, self.marked, self.marker_is_durable) = (cleared, false, false);
+            self.cache.clear(self.side.log_state()?.1);
+            self.side.look()?;
+        }
         if !self.marked {
             let found = file_bytes()?;
             self.marked = page1::is_marked(&page1::header(&self.data, found)?);
@@ -253,6 +274,11 @@ impl<M: Memory> Store<M> {
     /// Chooses how this connection commits from now on.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
+    }
+
+    /// Says whether each page stays in its own frame, so that the file can be made a plain one behind each commit.
+    pub fn set_stays_home(&mut self, stays_home: bool) {
+        self.stays_home = stays_home;
     }
 
     /// Says whether bytes that nothing means any more are zeroed, as SQLite's `secure_delete` wants it.
@@ -564,6 +590,9 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails.
     pub fn make_plain(&mut self) -> Result<()> {
+        // First: whoever finds it cleared does not take it for set.
+        self.cleared = self.side.cleared()?.wrapping_add(1);
+        self.side.clears(self.cleared);
         if self.size >= HEADER_BYTES {
             let mut lines = Lines::default();
             page1::clear_marker(&self.data, &mut lines.data)?;
@@ -571,7 +600,7 @@ impl<M: Memory> Store<M> {
             page1::clear_tag(&self.data, &mut lines.data);
             self.fence(&mut lines);
         }
-        self.marked = false;
+        (self.marked, self.marker_is_durable) = (false, false);
         self.healthy()
     }
 }

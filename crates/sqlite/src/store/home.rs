@@ -34,6 +34,9 @@ impl<M: Memory> Store<M> {
         if self.is_prepared() {
             return Err(StoreError::Prepared);
         }
+        if self.lent > 0 && self.side.table.entries > 0 {
+            return Err(StoreError::Lent);
+        }
         self.learn()?;
         self.side.begin(self.last + 1);
         self.reshape(self.side.table.page_bytes)?;

@@ -43,6 +43,8 @@ pub(crate) const NAME_MAX: u64 = LOCKS_AT - NAME_AT - 8;
 pub(crate) const LOCKS_AT: u64 = 4096;
 /// The number of these words.
 pub(crate) const LOCK_WORDS: u64 = 256;
+/// How often the marker was cleared since the database was opened.
+pub(crate) const CLEARED_AT: u64 = LOCKS_AT + LOCK_WORDS * 8;
 /// The first of the two slots. Behind the second one is the table, and behind that room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 8192;
 
@@ -81,7 +83,7 @@ const _: () = assert!(
         && PREPARED_AT < SIZE_AT + 64
         && NAME_AT == SIZE_AT + 64
         && LOCKS_AT.is_multiple_of(64)
-        && LOCKS_AT + LOCK_WORDS * 8 <= SLOTS_AT
+        && CLEARED_AT + 8 <= SLOTS_AT
         && SLOTS_AT.is_multiple_of(64)
 );
 const _: () = assert!(MARKER != 1 && MARKER != 2 && DATABASE_TAG.start.is_multiple_of(8));

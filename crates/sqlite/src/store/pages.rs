@@ -55,7 +55,10 @@ impl<M: Memory> Store<M> {
         } else {
             Vec::new()
         };
-        let takes = if movers { takes(&written, &parsed) } else { (0..written.len()).collect() };
+        let takes = match movers && !self.stays_home {
+            true => takes(&written, &parsed),
+            false => (0..written.len()).collect(),
+        };
         // In place at most one page is committed. Page 1's header begins in the middle of a word.
         let alone = match &written[..] {
             [page] => self.mode() == Mode::Fast && page.page > 1 && size == self.size,

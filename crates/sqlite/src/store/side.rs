@@ -4,9 +4,9 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::{Result, StoreError};
 use crate::store::layout::{
-    APPLIED_AT, BEGUN_AT, EMPTIED_AT, HEADER_CHECK_AT, LOG_BYTES_AT, LOGGED_AT, MAGIC, MAGIC_AT,
-    NAME_AT, NAME_MAX, PREPARED_AT, SETTLED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT, TABLE_AT, TAG_AT,
-    VERSION, VERSION_AT, WORDS_MAX,
+    APPLIED_AT, BEGUN_AT, CLEARED_AT, EMPTIED_AT, HEADER_CHECK_AT, LOG_BYTES_AT, LOGGED_AT, MAGIC,
+    MAGIC_AT, NAME_AT, NAME_MAX, PREPARED_AT, SETTLED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT,
+    TABLE_AT, TAG_AT, VERSION, VERSION_AT, WORDS_MAX,
 };
 use crate::store::parse::Shape;
 use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
@@ -269,6 +269,21 @@ impl<M: Memory> Side<M> {
     pub(crate) fn set_settled(&self, number: u64, lines: &mut LineSet) {
         self.put(SETTLED_AT, number);
         self.region.note(lines, SETTLED_AT, 8);
+    }
+
+    /// How often the marker was cleared since the database was opened: a number that means nothing but that another
+    /// one has.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(crate) fn cleared(&self) -> Result<u64> {
+        Ok(self.region.load(CLEARED_AT)?)
+    }
+
+    /// Says that the marker is about to be cleared, to connections that go on.
+    #[track_caller]
+    pub(crate) fn clears(&self, cleared: u64) {
+        self.region.store(CLEARED_AT, cleared);
     }
 
     /// The number of the last commit that is durable where it belongs.

@@ -415,3 +415,38 @@ fn a_page_that_is_cut_off_is_an_error_when_it_is_lent() {
     let error = connection.execute_batch("SELECT * FROM t").unwrap_err();
     assert_eq!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure));
 }
+
+#[test]
+fn a_connection_reads_its_main_database_where_it_is_from_the_beginning_on() {
+    let directory = folder();
+    // What is registered in this process would be so for other tests, too.
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lent::opening", "--ignored", "--test-threads=1"])
+        .env(PATH, directory.path().join("db"))
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn opening() {
+    let Ok(path) = std::env::var(PATH) else { return };
+    let path = Path::new(&path);
+    // Without a connection that is opened for it, by the extension's own function.
+    crate::registered::register_for_all();
+    let connection = open(path).unwrap();
+    let size = |of: &str| number(&connection, &format!("PRAGMA {of}.mmap_size"));
+    fill(&connection, 300, 300);
+    let attach = format!("ATTACH '{}' AS other", path.with_file_name("other").display());
+    connection.execute_batch(&attach).unwrap();
+    assert_eq!((size("main"), size("other")), (1 << 48, 0));
+    number(&connection, "SELECT sum(length(c)) FROM t");
+    assert!(stats(&connection, "lent") > 20);
+    connection.execute_batch("PRAGMA mmap_size = 0").unwrap();
+    assert_eq!(size("main"), 0);
+    // Not those of others.
+    let stock = Connection::open(path.with_file_name("stock")).unwrap();
+    stock.execute_batch("CREATE TABLE t(a)").unwrap();
+    assert_eq!(number(&stock, "PRAGMA mmap_size"), 0);
+}

@@ -16,6 +16,7 @@ mod locking;
 mod mixed;
 mod random;
 mod registered;
+mod shared;
 mod sql;
 mod stacked;
 mod together;

@@ -67,7 +67,6 @@ pub(crate) fn in_forked_child(work: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// Registers the VFS, once.
 /// Runs `work` beside a forked child that does nothing, and ends the child.
 pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the child only waits, until it is killed.
@@ -90,6 +89,15 @@ pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Registers the VFS for all connections of this process, as a program does that loads the extension.
+pub(crate) fn register_for_all() {
+    register();
+    // SAFETY: an extension's function, as SQLite wants it.
+    assert_eq!(unsafe { libsqlite3_sys::sqlite3_auto_extension(Some(begin)) }, 0);
+    drop(Connection::open_in_memory().expect("a database in memory"));
+}
+
+/// Registers the VFS, once.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -261,7 +261,7 @@ fn pragmas_answer_and_refuse_what_is_not_built() {
     assert_eq!(ask("perdura_mode = full").unwrap(), "full");
     assert_eq!(ask("perdura_domain").unwrap(), "process");
     assert_eq!(ask("perdura_share").unwrap(), "perdura");
-    for wrong in ["perdura_mode = fats", "perdura_share = stock", "perdura_domain = adr"] {
+    for wrong in ["perdura_mode = fats", "perdura_share = all", "perdura_domain = adr"] {
         assert!(ask(wrong).is_err(), "{wrong}");
     }
     connection.execute_batch("CREATE TABLE t(a, b)").unwrap();

@@ -1,0 +1,61 @@
+//! Sharing a database with stock SQLite: the marker, which keeps it out, is set for a commit alone.
+//!
+//! - As long as the marker is not set each lock is also taken on the database file, so stock SQLite and ours keep each
+//!   other out as two of stock SQLite's do (`database::levels`).
+//! - Before the exclusive lock is lowered the file is made a plain one again, as at the last close: all that was
+//!   committed is durable where it belongs, each page in its own frame, and the file has the database's length. Then the
+//!   marker is cleared, and stock SQLite finds a change counter that it does not know.
+//! - *A kill before that* leaves the marker: stock SQLite is refused until one of ours has recovered, which clears the
+//!   marker if it shares the database so, too.
+//!
+//! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does commits.
+
+use crate::database::contract::{Failure, Level};
+use crate::database::mapped::Mapped;
+use crate::database::parameters::Share;
+
+impl Mapped {
+    /// Chooses who else may use the database.
+    pub(super) fn set_share(&mut self, share: Share) {
+        self.share = share;
+        self.store.set_stays_home(share == Share::Stock);
+    }
+
+    /// Lets stock SQLite use the database again, if it is to. The caller has it to himself among ours, and no lock is
+    /// lowered here.
+    ///
+    /// # Errors
+    /// The medium fails. Stock SQLite is kept out until the next commit.
+    pub(super) fn share_again(&mut self) -> Result<(), Failure> {
+        let waits = self.share == Share::Stock && self.store.is_marked();
+        // A commit that is not at its end is for whoever locks next.
+        if !waits || self.store.is_prepared() || !self.look()? {
+            return Ok(());
+        }
+        let before = self.stock.level();
+        // It looks at page 1, and finds out: the next commit is soon enough.
+        let excluded = self.stock.lock(Level::Shared).is_ok()
+            && self.stock.lock(Level::Reserved).is_ok()
+            && self.stock.lock(Level::Exclusive).is_ok();
+        let plain = if excluded { self.make_plain_and_go_on() } else { Ok(()) };
+        match before {
+            // Whoever goes on to read does so beside stock SQLite.
+            Level::None if excluded && plain.is_ok() && self.ours.level() > Level::None => {}
+            Level::Exclusive => {}
+            before => self.stock.unlock(before)?,
+        }
+        plain
+    }
+
+    fn make_plain_and_go_on(&mut self) -> Result<(), Failure> {
+        self.side.see()?;
+        self.store.catch_up()?;
+        self.store.bring_home()?;
+        let size = self.store.size();
+        if self.data.file_bytes()? != size {
+            self.data.cut(size)?;
+            self.data.sync()?;
+        }
+        Ok(self.store.make_plain()?)
+    }
+}

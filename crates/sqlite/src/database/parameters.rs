@@ -1,0 +1,69 @@
+//! Words of a URI, or of a pragma, and what they choose.
+
+use pm::Domain;
+
+use crate::database::contract::{Failure, How};
+use crate::store::mode::Mode;
+
+/// Who else may use a database.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Share {
+    /// Connections of this VFS.
+    #[default]
+    Perdura,
+    /// Stock SQLite, too.
+    Stock,
+}
+
+impl Share {
+    /// All of them.
+    const ALL: [Self; 2] = [Self::Perdura, Self::Stock];
+
+    /// The name by which a program chooses it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Perdura => "perdura",
+            Self::Stock => "stock",
+        }
+    }
+
+    /// The one of a name, or why there is none.
+    pub(super) fn of(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|share| share.name() == name);
+        found.ok_or_else(|| {
+            format!("`{name}` shares a database with nobody; there are perdura, stock")
+        })
+    }
+}
+
+/// The domain that is asked for.
+pub(super) fn chosen_domain(how: &How) -> Result<Option<Domain>, Failure> {
+    let parse = |word: &String| {
+        word.parse().map_err(|error| Failure::CannotOpen(format!("perdura_domain: {error}")))
+    };
+    how.domain.as_ref().map(parse).transpose()
+}
+
+/// The one that is asked for, of those who may share the database.
+pub(super) fn chosen_share(how: &How) -> Result<Share, Failure> {
+    let unknown = |why| Failure::CannotOpen(format!("perdura_share: {why}"));
+    how.share.as_deref().map_or(Ok(Share::default()), Share::of).map_err(unknown)
+}
+
+/// The mode that is asked for.
+pub(super) fn chosen_mode(how: &How) -> Result<Mode, Failure> {
+    let unknown = |word: &String| Failure::CannotOpen(format!("perdura_mode: {}", no_mode(word)));
+    let parse = |word: &String| Mode::of(word).ok_or_else(|| unknown(word));
+    how.mode.as_ref().map_or(Ok(Mode::default()), parse)
+}
+
+/// Returns whether SQLite takes a word for no.
+pub(super) fn is_no(word: &str) -> bool {
+    ["0", "off", "no", "false"].iter().any(|no| word.eq_ignore_ascii_case(no))
+}
+
+/// The reason why a word is no mode.
+pub(super) fn no_mode(word: &str) -> String {
+    let all = Mode::ALL.map(Mode::name).join(", ");
+    format!("`{word}` is no mode; there are {all}, and stock in a URI")
+}

@@ -1,0 +1,357 @@
+//! Databases that stock SQLite uses at the same time, `perdura_share=stock`.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use perdura_sqlite::store::connection::Store;
+use perdura_sqlite::store::mode::Mode;
+use pm::{LineSet, Memory, Recording, Replay};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rusqlite::{Connection, ErrorCode};
+
+use crate::explored::{DATA, SIDE, SLOT, media};
+use crate::killed;
+use crate::registered::{open, stats};
+use crate::sql::{check, folder, rows, side_of, stock};
+
+const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
+
+/// Opens a database that stock SQLite shares.
+fn open_shared(path: &Path, mode: &str) -> Connection {
+    let uri = format!("file:{}?perdura_share=stock&perdura_mode={mode}", path.display());
+    let connection = open(Path::new(&uri)).unwrap();
+    connection.busy_timeout(Duration::from_secs(60)).unwrap();
+    connection.execute_batch("PRAGMA mmap_size = 1000000000").unwrap();
+    let shares: String =
+        connection.query_row("PRAGMA perdura_share", [], |row| row.get(0)).unwrap();
+    assert_eq!(shares, "stock");
+    connection
+}
+
+fn open_stock(path: &Path) -> Connection {
+    let connection = Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::from_secs(60)).unwrap();
+    connection
+}
+
+/// A statement of a random workload.
+fn statement(random: &mut SmallRng) -> String {
+    let (key, many) = (random.random_range(0..300), random.random_range(1..700));
+    match random.random_range(0..10) {
+        0..5 => format!("INSERT OR REPLACE INTO t VALUES({key}, hex(zeroblob({many})))"),
+        5 => format!("UPDATE t SET b = b || 'x' WHERE a % 7 = {}", key % 7),
+        6..8 => format!("DELETE FROM t WHERE a BETWEEN {key} AND {}", key + many / 40),
+        8 => "PRAGMA incremental_vacuum".into(),
+        _ if many % 5 == 0 => "VACUUM".into(),
+        _ => format!("BEGIN; UPDATE t SET b = {key} WHERE a < {key}; ROLLBACK"),
+    }
+}
+
+#[test]
+fn stock_sqlite_and_ours_take_turns_in_one_database() {
+    for (seed, page_bytes) in [512, 1024, 4096].into_iter().enumerate() {
+        for mode in MODES {
+            let directory = folder();
+            let path = directory.path().join("db");
+            let model = Connection::open_in_memory().unwrap();
+            let (one, two, stocks) =
+                (open_shared(&path, mode), open_shared(&path, "fash1"), open_stock(&path));
+            for all in [&model, &one] {
+                all.execute_batch(&format!(
+                    "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {seed};
+                     CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); CREATE INDEX i ON t(b)"
+                ))
+                .unwrap();
+            }
+            let mut random = SmallRng::seed_from_u64(seed as u64);
+            for step in 0..60 {
+                let statement = statement(&mut random);
+                model.execute_batch(&statement).unwrap();
+                let connections = [&one, &two, &stocks];
+                let by = connections[random.random_range(0..3)];
+                by.execute_batch(&statement)
+                    .unwrap_or_else(|error| panic!("{mode}, step {step}, {statement}: {error}"));
+                let header = std::fs::read(&path).unwrap();
+                assert_eq!((header[19], &header[72..80]), (1, &[0; 8][..]), "{mode}, step {step}");
+                let sees = connections[random.random_range(0..3)];
+                assert_eq!(rows(sees), rows(&model), "{mode}, step {step}, {statement}");
+                check(sees);
+            }
+            assert!(side_of(&path).exists() && stats(&one, "commits") > 5);
+            drop((one, two, stocks));
+            assert_eq!(rows(&stock(&path)), rows(&model));
+        }
+    }
+}
+
+#[test]
+fn each_waits_for_the_others_locks_and_reads_one_moment() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (ours, stocks) = (open_shared(&path, "fash1"), open_stock(&path));
+    ours.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    for connection in [&ours, &stocks] {
+        connection.busy_timeout(Duration::ZERO).unwrap();
+    }
+    let is_busy = |result: rusqlite::Result<()>| matches!(result, Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy));
+    for (reader, writer) in [(&ours, &stocks), (&stocks, &ours)] {
+        reader.execute_batch("BEGIN; SELECT * FROM t").unwrap();
+        let before = rows(reader);
+        assert!(is_busy(writer.execute_batch("INSERT INTO t VALUES(2, 'two')")));
+        assert_eq!(rows(reader), before);
+        reader.execute_batch("COMMIT").unwrap();
+        writer.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+        assert_eq!(rows(reader).len(), before.len() + 1);
+        // And a writer with its transaction open.
+        reader.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES(3, 'three')").unwrap();
+        assert!(is_busy(writer.execute_batch("BEGIN IMMEDIATE")));
+        reader.execute_batch("ROLLBACK").unwrap();
+    }
+    // Our own statement reads on behind our commit: stock SQLite waits for it.
+    let mut select = ours.prepare("SELECT a FROM t").unwrap();
+    let mut reads = select.query([]).unwrap();
+    assert!(reads.next().unwrap().is_some());
+    ours.execute_batch("INSERT INTO t VALUES(4, 'four')").unwrap();
+    assert!(is_busy(stocks.execute_batch("DELETE FROM t")));
+    drop(reads);
+    stocks.execute_batch("DELETE FROM t").unwrap();
+    assert_eq!(rows(&ours), []);
+}
+
+#[test]
+fn who_shares_it_with_ours_alone_keeps_stock_sqlite_out_until_another_one_commits() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (ours, alone) = (open_shared(&path, "fash1"), open(&path).unwrap());
+    ours.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b)").unwrap();
+    // Its pages take other frames.
+    for key in 0..400 {
+        let row = (key * 7_919 % 400, "x".repeat(90));
+        alone.execute("INSERT INTO t VALUES(?1, ?2)", row).unwrap();
+    }
+    assert!(stats(&alone, "moved") > 0);
+    let error = Connection::open(&path).and_then(|stock| stock.execute_batch("SELECT * FROM t"));
+    assert_eq!(error.unwrap_err().sqlite_error_code(), Some(ErrorCode::NotADatabase));
+    ours.execute_batch("UPDATE t SET b = 'y' WHERE a = 7").unwrap();
+    let stocks = open_stock(&path);
+    check(&stocks);
+    stocks.execute_batch("DELETE FROM t WHERE a > 100; VACUUM").unwrap();
+    for connection in [&alone, &ours, &stocks] {
+        assert_eq!(rows(connection).len(), 101);
+        check(connection);
+    }
+    let refused = ours.execute_batch("BEGIN IMMEDIATE; PRAGMA perdura_share = perdura");
+    assert!(refused.is_err());
+}
+
+#[test]
+fn stock_sqlite_reads_both_databases_behind_a_transaction_over_two() {
+    let directory = folder();
+    let (path, other) = (directory.path().join("db"), directory.path().join("other"));
+    let ours = open_shared(&path, "fash1");
+    let attach = format!("ATTACH 'file:{}?vfs=perdura&perdura_share=stock' AS o", other.display());
+    ours.execute_batch(&attach).unwrap();
+    ours.execute_batch("CREATE TABLE t(a, b); CREATE TABLE o.t(a, b)").unwrap();
+    let both = "BEGIN; INSERT INTO t VALUES(1, 'one'); INSERT INTO o.t VALUES(1, 'one')";
+    ours.execute_batch(&format!("{both}; ROLLBACK")).unwrap();
+    for count in 1..4 {
+        ours.execute_batch(&format!("{both}; COMMIT")).unwrap();
+        for path in [&path, &other] {
+            let stocks = open_stock(path);
+            check(&stocks);
+            assert_eq!(rows(&stocks).len(), 2 * count - 1);
+            stocks.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+        }
+    }
+    assert_eq!(stats(&ours, "commits"), 4);
+}
+
+#[test]
+fn a_commit_that_stock_sqlite_may_read_takes_seven_fences_more() {
+    let directory = folder();
+    let ours = open_shared(&directory.path().join("db"), "fash1");
+    ours.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    let before = ["fences", "commits"].map(|name| stats(&ours, name));
+    for number in 0..20 {
+        ours.execute("INSERT INTO t VALUES(?1, 'text')", [number]).unwrap();
+    }
+    let after = ["fences", "commits"].map(|name| stats(&ours, name));
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [8 * 20, 20]);
+}
+
+const PATH: &str = "PERDURA_TEST_PATH";
+const FIRST: &str = "PERDURA_TEST_FIRST";
+const WAY: &str = "PERDURA_TEST_WAY";
+
+/// A process that inserts numbers from `first` on and tells each.
+fn start(path: &Path, way: &str, first: i64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "shared::writer", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(PATH, path)
+        .env(FIRST, first.to_string())
+        .env(WAY, way)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn writer() {
+    let Ok(path) = std::env::var(PATH) else { return };
+    let first: i64 = std::env::var(FIRST).unwrap().parse().unwrap();
+    let way = std::env::var(WAY).unwrap();
+    let path = Path::new(&path);
+    let connection = if way == "stock" { open_stock(path) } else { open_shared(path, &way) };
+    let mut out = std::io::stdout();
+    for number in first..first + 5_000 {
+        let text = "x".repeat(number as usize * 37 % 900);
+        let mut refused = 0;
+        loop {
+            let done = connection.execute_batch(&format!(
+                "BEGIN IMMEDIATE; INSERT INTO t VALUES({number}, '{text}');
+                 UPDATE t SET b = b || 'y' WHERE a = {first} + abs(random()) % {}; COMMIT",
+                number - first + 1
+            ));
+            match done {
+                Ok(()) => break,
+                // Until one of ours has recovered behind a kill.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+                    let _ = connection.execute_batch("ROLLBACK");
+                    refused += 1;
+                    assert!(refused < 20_000, "nobody has recovered it");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        writeln!(out, "=told {number}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+/// Kills two processes, one of stock SQLite and one of ours, after each few commits.
+fn kills(rounds: i64) {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let watcher = open_shared(&path, "fash1");
+    watcher.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    let mut random = SmallRng::seed_from_u64(3);
+    let mut told = Vec::new();
+    let mut marked = 0;
+    for round in 0..rounds {
+        let mode = MODES[round as usize % MODES.len()];
+        let mut children = [mode, "stock"].map(|way| {
+            let first = (2 * round + i64::from(way == "stock") + 1) * 10_000;
+            start(&path, way, first)
+        });
+        let mut lines = children.each_mut().map(|child| {
+            BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok)
+        });
+        let mut note = |line: &str| {
+            if let Some((_, number)) = line.split_once("=told ") {
+                told.push(number.parse::<i64>().unwrap());
+                true
+            } else {
+                false
+            }
+        };
+        for lines in &mut lines {
+            for _ in 0..random.random_range(1..6) {
+                assert!(lines.any(|line| note(&line)), "round {round}");
+            }
+        }
+        std::thread::sleep(Duration::from_micros(random.random_range(0..3_000)));
+        let first = random.random_range(0..2);
+        for at in [first, 1 - first] {
+            children[at].kill().unwrap();
+            children[at].wait().unwrap();
+        }
+        for line in lines.iter_mut().flatten() {
+            note(&line);
+        }
+        marked += i32::from(std::fs::read(&path).unwrap()[19] == 80);
+        let found: HashSet<i64> = rows(&watcher).into_iter().map(|row| row.0).collect();
+        assert!(told.iter().all(|number| found.contains(number)), "round {round}");
+        assert!(found.len() <= told.len() + 2 * (round as usize + 1), "round {round}");
+        check(&watcher);
+        // Who reads behind a kill lets stock SQLite in again.
+        let stocks = open_stock(&path);
+        check(&stocks);
+        assert_eq!(rows(&stocks).len(), found.len());
+    }
+    println!("{marked} of {rounds} kills left the marker");
+    watcher.close().unwrap();
+    check(&stock(&path));
+}
+
+#[test]
+fn a_kill_of_stock_sqlite_or_of_ours_loses_nothing_that_was_told() {
+    kills(12);
+}
+
+#[test]
+#[ignore = "takes minutes: 600 kills"]
+fn long_a_kill_of_stock_sqlite_or_of_ours_loses_nothing_that_was_told() {
+    kills(300);
+}
+
+/// Page 1 as stock SQLite stores it, durably, while nobody else has a lock.
+fn store_as_stock(memory: &Recording, page: &[u8]) {
+    let (region, mut lines) = (media(memory).data, LineSet::new());
+    region.copy(0, page);
+    region.note(&mut lines, 0, page.len() as u64);
+    lines.flush(memory);
+    memory.fence();
+}
+
+/// Commits of ours and of stock SQLite in turn: each crash state is one of them, whole, to whoever may read it.
+#[test]
+fn every_crash_state_is_plain_and_whole_or_ours_to_recover() {
+    for mode in Mode::ALL {
+        let memory = killed::new();
+        let size = || killed::PAGE as u64;
+        let mut one = Store::open(media(&memory), 0, 1, SLOT).unwrap();
+        one.set_mode(mode);
+        one.set_stays_home(true);
+        let trace = killed::trace(&memory, || {
+            for turn in 0..4_u32 {
+                killed::commit(&mut one, &killed::page(10 * turn + 1, 2 * turn as u8 + 1));
+                memory.note(u64::from(2 * turn + 1));
+                one.bring_home().unwrap();
+                one.make_plain().unwrap();
+                store_as_stock(&memory, &killed::page(10 * turn + 5, 2 * turn as u8 + 2));
+                memory.note(u64::from(2 * turn + 2));
+                assert!(killed::refresh(&mut one, size));
+                assert!(!one.is_marked());
+            }
+        });
+        let (mut plain, mut ours) = (0, 0);
+        let explored = Replay::new(&trace).explore(60, 1, |image, noted| {
+            let found = if image[SIDE as usize + 19] == 80 {
+                ours += 1;
+                let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+                let whole = crate::explored::recover(&memory)?;
+                if whole.is_empty() { vec![0; killed::PAGE] } else { whole }
+            } else {
+                plain += 1;
+                image[SIDE as usize..][..killed::PAGE].to_vec()
+            };
+            let fill = found[100];
+            // Stock SQLite's own store is not atomic, and its journal is not here.
+            let stocks = noted % 2 == 1 && image[SIDE as usize + 19] != 80;
+            let whole = found[100..].iter().all(|byte| *byte == fill);
+            let now = |fill: &u8| u64::from(*fill) == noted || u64::from(*fill) == noted + 1;
+            let right = found[100..].iter().all(now) && (whole || stocks);
+            if right { Ok(()) } else { Err(format!("{fill}, told {noted}, {whole}")) }
+        });
+        assert_eq!(explored.failed, None, "{mode:?}");
+        assert!(plain > 10 && ours > 10, "{mode:?}: {plain} and {ours}");
+    }
+}
