@@ -79,7 +79,7 @@ pub struct Store<M> {
     pub(super) size: u64,
     pub(super) marked: bool,
     /// How often the marker had been cleared when this connection looked last.
-    cleared: u64,
+    pub(super) cleared: u64,
     /// Each page stays in its own frame.
     pub(super) stays_home: bool,
     /// This connection has made the marker durable: who has set it may have died before that.
@@ -582,25 +582,5 @@ impl<M: Memory> Store<M> {
             self.note_line(line, &mut lines.data);
         }
         lines
-    }
-
-    /// Clears the marker of a database that is settled and whose file has its size: it is a plain file again.
-    /// The caller has the database to himself, and nobody opens it meanwhile.
-    ///
-    /// # Errors
-    /// The medium fails.
-    pub fn make_plain(&mut self) -> Result<()> {
-        // First: whoever finds it cleared does not take it for set.
-        self.cleared = self.side.cleared()?.wrapping_add(1);
-        self.side.clears(self.cleared);
-        if self.size >= HEADER_BYTES {
-            let mut lines = Lines::default();
-            page1::clear_marker(&self.data, &mut lines.data)?;
-            self.fence(&mut lines);
-            page1::clear_tag(&self.data, &mut lines.data);
-            self.fence(&mut lines);
-        }
-        (self.marked, self.marker_is_durable) = (false, false);
-        self.healthy()
     }
 }

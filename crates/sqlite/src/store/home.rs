@@ -10,6 +10,8 @@ use pm::Memory;
 
 use crate::store::connection::{Lines, Store};
 use crate::store::error::{Result, StoreError};
+use crate::store::layout::HEADER_BYTES;
+use crate::store::page1;
 use crate::store::parse::Shape;
 use crate::store::permutation::{Chunk, Move, Permutation};
 use crate::store::plan::{Plan, place_of};
@@ -132,6 +134,26 @@ impl<M: Memory> Store<M> {
         let mut bytes = vec![0; page_bytes as usize];
         self.data.read_into(place_of(frame, page_bytes), &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Clears the marker of a database that is settled and whose file has its size: it is a plain file again.
+    /// The caller has the database to himself, and nobody opens it meanwhile.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub fn make_plain(&mut self) -> Result<()> {
+        // First: whoever finds it cleared does not take it for set.
+        self.cleared = self.side.cleared()?.wrapping_add(1);
+        self.side.clears(self.cleared);
+        if self.size >= HEADER_BYTES {
+            let mut lines = Lines::default();
+            page1::clear_marker(&self.data, &mut lines.data)?;
+            self.fence(&mut lines);
+            page1::clear_tag(&self.data, &mut lines.data);
+            self.fence(&mut lines);
+        }
+        (self.marked, self.marker_is_durable) = (false, false);
+        self.healthy()
     }
 
     /// Lets all pages be in their own frames from now on, of so many bytes.
