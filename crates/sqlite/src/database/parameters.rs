@@ -5,7 +5,7 @@ use pm::Domain;
 use crate::database::contract::{Failure, How};
 use crate::store::mode::Mode;
 
-/// Who else may use a database.
+/// The users that a database can have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Share {
     /// Connections of this VFS.
