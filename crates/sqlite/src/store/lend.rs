@@ -11,7 +11,8 @@
 //! - Pages of another size, which a commit takes home first, are the exception: it is refused while one is lent.
 //!
 //! A page is not lent, and SQLite reads a copy, where its frame is not all there is of it: it is staged, cut off, or
-//! in the log of frames. Page 1 is shown without the marker, and never lent.
+//! in the log of frames. Page 1 is shown without the marker, and never lent. So it is where fewer bytes of the file lie
+//! behind it than SQLite may read beyond the end of a damaged page.
 
 use pm::{Bad, Memory, Range};
 
@@ -19,6 +20,9 @@ use crate::store::connection::Store;
 use crate::store::error::Result;
 use crate::store::layout::{GRANULE, HEADER_BYTES};
 use crate::store::plan::place_of;
+
+/// The bytes behind a page that SQLite may read, a few in practice, if the page is damaged.
+const BEHIND_A_PAGE: u64 = 256;
 
 impl<M: Memory> Store<M> {
     /// Lends bytes of the database, if they lie in one place: `address` says of a range of the medium what is given
@@ -32,9 +36,13 @@ impl<M: Memory> Store<M> {
         len: u64,
         address: impl FnOnce(Range) -> std::result::Result<T, Bad>,
     ) -> Result<Option<T>> {
-        self.healthy()?;
         let Some(place) = self.place(at, len)? else { return Ok(None) };
+        if place + len + BEHIND_A_PAGE > self.data.len() {
+            return Ok(None);
+        }
         let lent = address(Range::new(place, len))?;
+        // A table that the medium has lost says nothing of places.
+        self.healthy()?;
         self.stats.lent += 1;
         self.lent += 1;
         Ok(Some(lent))
@@ -55,7 +63,8 @@ impl<M: Memory> Store<M> {
         let ends = at.checked_add(len).filter(|end| *end <= self.kept());
         let Some(end) = ends.filter(|_| at >= HEADER_BYTES && len > 0) else { return Ok(None) };
         let mut granules = at / GRANULE..end.div_ceil(GRANULE);
-        if self.stage.granules.range(granules.clone()).next().is_some()
+        if !self.stage.granules.is_empty()
+            && self.stage.granules.range(granules.clone()).next().is_some()
             || !self.cache.is_empty() && granules.any(|number| self.cache.get(number).is_some())
         {
             return Ok(None);
