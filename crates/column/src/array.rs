@@ -120,7 +120,8 @@ impl<S> Array<S> {
         Ok((place != 0).then_some(place))
     }
 
-    /// Adds a segment whose object is at `place`, and is zero, durably. `persist` are its objects.
+    /// Adds a segment whose object is at `place`, and is zero, durably. `persist` are its objects; they are given
+    /// back if there is no room.
     pub(crate) fn add<M: Memory>(
         &self,
         lane: &mut Lane<M>,
@@ -132,7 +133,13 @@ impl<S> Array<S> {
         let (level, within) = page_of(segment)?;
         let mut page = memory.load(self.page_at(level), Acquire)?;
         if page == 0 {
-            page = zeroed(lane, 8 << level)?;
+            page = match zeroed(lane, 8 << level) {
+                Ok(page) => page,
+                Err(full) => {
+                    persist.iter().for_each(|object| lane.release(*object));
+                    return Err(full);
+                }
+            };
             memory.fence();
             lane.mini_persist(page)?;
             lane.mini_store(self.page_at(level), page);

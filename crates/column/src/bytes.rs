@@ -88,3 +88,34 @@ pub(crate) fn add_sized<M: Memory>(
     memory.fence();
     array.add(lane, segment, object, &[object])
 }
+
+#[cfg(test)]
+mod tests {
+    use heap::{Heap, HeapOptions};
+    use pm::Recording;
+
+    use super::*;
+    use crate::array::Shape;
+    use crate::layout::{ARRAY_BYTES, Options};
+
+    #[test]
+    fn a_segment_is_given_back_where_there_is_no_room_for_its_page() {
+        let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+        let heap = Heap::format(memory, HeapOptions { chunk_bytes: 16 << 10, lanes: 1 }).unwrap();
+        let mut lane = heap.lane(0);
+        let header = zeroed(&mut lane, ARRAY_BYTES).unwrap();
+        let options = Options { first_rows: 64, most_rows: 64, ..Options::default() };
+        let array = Array::new(header, Shape::of(&options));
+        let mut last = 0;
+        while let Ok(object) = lane.allocate(64 * 8, Purpose::Table) {
+            last = object;
+        }
+        while lane.allocate(64, Purpose::Table).is_ok() {}
+        lane.release(last);
+        for _ in 0..2 {
+            assert!(add_segment(&mut lane, &array, 0).is_err());
+            assert_eq!(lane.allocate(64 * 8, Purpose::Table).unwrap(), last);
+            lane.release(last);
+        }
+    }
+}
