@@ -14,8 +14,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::work::{
-    Model, Statement, contents, create, durable, explore, from_image, leaks, noticed_sites, open,
-    rebuild, small, text, values,
+    Model, Statement, contents, create, durable, explore, from_image, leaks, mixed, noticed_sites,
+    open, rebuild, small, text, values,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -271,14 +271,14 @@ fn survives_power_cuts(options: Options, seed: u64, many: u64, bound: u64) -> u6
 fn statements_and_commits_survive_power_cuts_at_every_fence() {
     assert!(survives_power_cuts(small(), 1, 16, 16) > 1000);
     assert!(survives_power_cuts(durable(), 1, 16, 8) > 1000);
+    assert!(survives_power_cuts(mixed(), 2, 16, 4) > 500);
 }
 
 #[test]
 #[ignore = "minutes"]
 fn statements_and_commits_survive_many_power_cuts() {
     for seed in 10..20 {
-        for durable_percent in [0, 50, 100] {
-            let options = Options { durable_percent, ..small() };
+        for options in [small(), mixed(), durable()] {
             assert!(survives_power_cuts(options, seed, 60, 120) > 20_000);
         }
     }
@@ -308,6 +308,7 @@ fn survives_in_recovery(options: Options, seed: u64, many: u64) -> u64 {
 fn recovery_survives_power_cuts_at_every_fence() {
     assert!(survives_in_recovery(small(), 2, 6) > 1000);
     assert!(survives_in_recovery(durable(), 2, 3) > 1000);
+    assert!(survives_in_recovery(mixed(), 3, 2) > 500);
 }
 
 /// A process is killed at every few stores; the next one finds what it had stored, durable or not,
@@ -373,14 +374,14 @@ fn survives_kill(
 fn a_power_cut_after_a_kill_loses_nothing() {
     assert_eq!(survives_kills(small(), 3, 6, 7, Trace::clone), None);
     assert_eq!(survives_kills(durable(), 3, 6, 17, Trace::clone), None);
+    assert_eq!(survives_kills(mixed(), 4, 6, 17, Trace::clone), None);
 }
 
 #[test]
 #[ignore = "minutes"]
 fn a_power_cut_after_many_kills_loses_nothing() {
     for seed in 30..32 {
-        for durable_percent in [0, 50, 100] {
-            let options = Options { durable_percent, ..small() };
+        for options in [small(), mixed(), durable()] {
             assert_eq!(survives_kills(options, seed, 12, 11, Trace::clone), None, "seed {seed}");
         }
     }

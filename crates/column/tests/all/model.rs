@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::keyed::Keyed;
-use crate::work::{Model, Statement, contents, create, durable, open, rebuild, small};
+use crate::work::{Model, Statement, contents, create, durable, mixed, open, rebuild, small};
 
 const LIMIT: u64 = 64 << 20;
 
@@ -61,7 +61,7 @@ fn transactions(options: Options, seed: u64, many: u64, keys: u64) {
 #[test]
 fn transactions_do_what_the_model_does() {
     for (seed, keys) in [(1, 8), (2, 60), (3, 1000)] {
-        for durable_percent in [0, 10, 40, 60, 100] {
+        for durable_percent in [0, 10, mixed().durable_percent, 60, 100] {
             transactions(Options { durable_percent, ..small() }, seed, 200, keys);
         }
     }

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use column::{ColumnError, Field, KeyRange, Kind, Options, Session, Store, Value, Waiting};
+use column::{
+    ColumnError, Field, KeyRange, Kind, Options, Part, Placement, Session, Store, Structure, Value,
+    Waiting,
+};
 use heap::{Heap, HeapOptions, Lane, Purpose};
 use pm::{Event, Memory, Off, Range, Recording, Replay, Site, Trace};
 use rand::Rng;
@@ -39,10 +42,21 @@ pub(crate) fn durable() -> Options {
     Options { durable_percent: 100, ..small() }
 }
 
-/// The same, with a part of them: all of the first table's, and the index of the second one's primary key.
+/// The same, with a part of them, so that in each table some structures are built and others are there.
 pub(crate) fn mixed() -> Options {
-    Options { durable_percent: 60, ..small() }
+    Options { durable_percent: CROSSED_PERCENT, ..small() }
 }
+
+/// The share of indexes in persistent memory that stands for [`CROSSED`].
+const CROSSED_PERCENT: u32 = 45;
+/// The first table has no index of the primary key there, and one of the second key; the second one the other way round.
+const CROSSED: [Structure; 5] = [
+    Structure { table: 0, part: Part::Keys(1) },
+    Structure { table: 0, part: Part::Dictionary(1) },
+    Structure { table: 1, part: Part::Keys(0) },
+    Structure { table: 1, part: Part::Dictionary(0) },
+    Structure { table: 1, part: Part::Dictionary(2) },
+];
 
 fn keys() -> Arc<Keyed> {
     Arc::new(Keyed { unique: false })
@@ -57,7 +71,11 @@ pub(crate) fn create<M: Memory>(memory: M, options: Options) -> Store<M> {
     let heap = Heap::format(memory, HeapOptions { chunk_bytes: CHUNK_BYTES, lanes: 1 }).unwrap();
     let mut lane = heap.lane(0);
     scribble(&mut lane);
-    let store = Store::create(lane, options, &TABLES, &keys()).unwrap();
+    let placement = match options.durable_percent {
+        CROSSED_PERCENT => Placement::Chosen(&CROSSED),
+        _ => Placement::Percent,
+    };
+    let store = Store::create_placed(lane, options, &TABLES, &keys(), placement).unwrap();
     heap.set_root(NAME, store.at()).unwrap();
     store
 }
