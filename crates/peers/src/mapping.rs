@@ -50,6 +50,14 @@ impl Mapping {
         Ok(Self { base, bytes })
     }
 
+    /// Writes back the line that byte `at` is in.
+    #[inline]
+    pub(crate) fn write_back(&self, flush: Flush, at: usize) {
+        assert!(at < self.bytes, "a line outside its file");
+        // SAFETY: in bounds, and `flush` was detected.
+        unsafe { flush.line(self.base.as_ptr().add(at)) }
+    }
+
     /// The counter at byte `at`.
     #[inline]
     pub(crate) fn counter(&self, at: usize) -> &AtomicU64 {

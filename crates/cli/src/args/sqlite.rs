@@ -17,10 +17,11 @@ Example:
 #[derive(Debug, Args)]
 pub(crate) struct SqliteBenchArgs {
     /// Ways in which SQLite commits, by comma: fash1, fash, fast, nvwal, full (through the VFS), stock-wal,
-    /// stock-journal (without it, synchronous FULL); `all` of these.
+    /// stock-journal (without it, synchronous FULL), stock-wal-lines (as stock-wal, and each sync writes back the
+    /// lines that were written); `all` of these.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = modes)]
     pub(crate) mode: List<SqliteMode>,
-    /// Operations, by comma: insert, update, delete; `all`.
+    /// Operations, by comma: insert, update, delete, select; `all`.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = operations)]
     pub(crate) mix: List<Operation>,
     /// Order of the keys of new rows, and of rows that are changed, by comma: ascending, random;

@@ -21,11 +21,19 @@ pub enum Operation {
     Update,
     /// Rows go, each once.
     Delete,
+    /// Texts of rows are read.
+    Select,
 }
 
 impl Operation {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Insert, Self::Update, Self::Delete];
+    pub const ALL: [Self; 4] = [Self::Insert, Self::Update, Self::Delete, Self::Select];
+
+    /// Returns whether it changes anything.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Select)
+    }
 
     /// The name.
     #[must_use]
@@ -34,6 +42,7 @@ impl Operation {
             Self::Insert => "insert",
             Self::Update => "update",
             Self::Delete => "delete",
+            Self::Select => "select",
         }
     }
 }
@@ -154,8 +163,9 @@ impl Spec {
                 "{operations} rows are to be deleted, and {} are there: load more with --records",
                 self.records
             )),
-            Operation::Update if self.records == 0 => {
-                bad("there is no row to update: load some with --records".into())
+            Operation::Update | Operation::Select if self.records == 0 => {
+                let what = self.operation.name();
+                bad(format!("there is no row to {what}: load some with --records"))
             }
             _ => Ok(()),
         }
@@ -182,7 +192,7 @@ impl Workload {
         let rows: Vec<u64> = match (spec.operation, spec.keys) {
             (Operation::Insert, _) => (spec.records..spec.records + count).collect(),
             (_, Keys::Ascending) => (0..count).map(|number| number % spec.records).collect(),
-            (Operation::Update, Keys::Random) => {
+            (Operation::Update | Operation::Select, Keys::Random) => {
                 (0..count).map(|_| random.below(spec.records)).collect()
             }
             (Operation::Delete, Keys::Random) => {
@@ -297,7 +307,8 @@ mod tests {
             (Spec { record_bytes: 0, ..spec() }, "records of 0 bytes"),
             (Spec { per_txn: 0, ..spec() }, "0 operations"),
             (Spec { operation: delete, records: 999, ..spec() }, "--records"),
-            (Spec { operation: Operation::Update, records: 0, ..spec() }, "no row"),
+            (Spec { operation: Operation::Update, records: 0, ..spec() }, "no row to update"),
+            (Spec { operation: Operation::Select, records: 0, ..spec() }, "no row to select"),
             (Spec { records: 1 << 33, ..spec() }, "4,294,967,296"),
         ] {
             let why = Workload::generate(&bad).expect_err("impossible").to_string();

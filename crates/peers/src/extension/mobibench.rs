@@ -1,4 +1,5 @@
-//! Mobibench's part of P3 (5.5): one table, and transactions that insert, update or delete one row each.
+//! Mobibench's part of P3 (5.5): one table, and transactions that insert, update or delete one row each; and such
+//! that read one.
 //!
 //! Each mode does the same work through the same SQLite, in a database of its own:
 //!
@@ -21,6 +22,7 @@ use workloads::{Measurement, Observer, Progress, StoreError};
 use super::connection::{Parameters, Stats, answer, open, open_stock, open_through, stats};
 use super::contents::Contents;
 use super::inputs::{Operation, Workload};
+use super::lines;
 use crate::sqlite::set;
 
 /// Rows that are loaded in a transaction.
@@ -41,6 +43,8 @@ pub enum SqliteMode {
     Full,
     /// Without the VFS: write-ahead log, synchronous FULL.
     StockWal,
+    /// The same, where each sync writes back the lines that were written ([`lines`]).
+    StockWalLines,
     /// Without the VFS: rollback journal, synchronous FULL.
     StockJournal,
 }
@@ -52,13 +56,14 @@ pub struct ParseModeError(String);
 
 impl SqliteMode {
     /// All.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Fash1,
         Self::Fash,
         Self::Fast,
         Self::Nvwal,
         Self::Full,
         Self::StockWal,
+        Self::StockWalLines,
         Self::StockJournal,
     ];
 
@@ -72,8 +77,14 @@ impl SqliteMode {
             Self::Nvwal => "nvwal",
             Self::Full => "full",
             Self::StockWal => "stock-wal",
+            Self::StockWalLines => "stock-wal-lines",
             Self::StockJournal => "stock-journal",
         }
+    }
+
+    /// Returns whether it has a write-ahead log of SQLite's.
+    const fn has_stock_wal(self) -> bool {
+        matches!(self, Self::StockWal | Self::StockWalLines)
     }
 
     /// Returns whether it is one of the VFS.
@@ -84,10 +95,7 @@ impl SqliteMode {
 
     /// SQLite's journal mode, in its words.
     const fn journal(self) -> &'static str {
-        match self {
-            Self::StockWal => "wal",
-            _ => "delete",
-        }
+        if self.has_stock_wal() { "wal" } else { "delete" }
     }
 }
 
@@ -114,7 +122,8 @@ impl std::fmt::Display for SqliteMode {
 pub struct Ran {
     /// Time, transactions and latencies.
     pub measured: Measurement,
-    /// The VFS's counts of the transactions; `None` without it.
+    /// The VFS's counts of the transactions; `None` without it. Where SQLite's own write-ahead log is written back
+    /// by lines, those of its syncs, without commits.
     pub stats: Option<Stats>,
     /// The domain that the VFS commits in; `None` without it.
     pub domain: Option<String>,
@@ -142,7 +151,7 @@ pub fn run(
     let path = directory.join("database");
     let connection = connect(mode, &path, domain, workload)?;
     load(&connection, workload, progress).map_err(StoreError::engine)?;
-    if mode == SqliteMode::StockWal {
+    if mode.has_stock_wal() {
         // What was loaded goes home off the clock.
         let checkpoint = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         checkpoint.map_err(StoreError::engine)?;
@@ -151,6 +160,8 @@ pub fn run(
     let measured = transactions(&connection, workload, progress)?;
     let stats = counts(mode, &connection)?.zip(before).map(|(after, before)| after.since(&before));
     if let Some(stats) = stats
+        && mode.is_ours()
+        && workload.spec().operation.writes()
         && stats.commits < workload.spec().transactions
     {
         let (found, wanted) = (stats.commits, workload.spec().transactions);
@@ -198,9 +209,13 @@ fn connect(
     workload: &Workload,
 ) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let opened = match mode.is_ours() {
-        true => open(path, Parameters { mode: Some(mode.name()), domain }, flags),
-        false => open_stock(path, flags),
+    let opened = match mode {
+        SqliteMode::StockWalLines => lines::register().and_then(|()| {
+            let vfs = lines::VFS.to_str().expect("a word");
+            open_through(vfs, path, flags)
+        }),
+        mode if mode.is_ours() => open(path, Parameters { mode: Some(mode.name()), domain }, flags),
+        _ => open_stock(path, flags),
     };
     let connection = opened.map_err(StoreError::engine)?;
     prepare(mode, &connection, workload)?;
@@ -225,9 +240,13 @@ fn prepare(
     connection.execute_batch(table).map_err(StoreError::engine)
 }
 
-/// The counts of the VFS, which has to have the database in its own modes, and in no other.
+/// The counts of the VFS, which has to have the database in its own modes, and in no other; or of the VFS that writes
+/// back lines.
 fn counts(mode: SqliteMode, connection: &Connection) -> Result<Option<Stats>, StoreError> {
     let found = stats(connection).map_err(StoreError::engine)?;
+    if mode == SqliteMode::StockWalLines && found.is_none() {
+        return Ok(Some(lines::counts()));
+    }
     match (mode.is_ours(), &found) {
         (true, None) => Err(StoreError::Unsupported(
             "the VFS has handed the database to SQLite's own, as it does on an ordinary disk: \
@@ -259,6 +278,7 @@ fn load(connection: &Connection, workload: &Workload, progress: &Progress) -> ru
 /// The statements of a workload, prepared once.
 struct Prepared<'c> {
     begin: Statement<'c>,
+    reads: bool,
     change: Statement<'c>,
     commit: Statement<'c>,
 }
@@ -269,31 +289,72 @@ impl<'c> Prepared<'c> {
             Operation::Insert => "INSERT INTO tblMyList0(id, Value) VALUES(?1, ?2)",
             Operation::Update => "UPDATE tblMyList0 SET Value = ?2 WHERE id = ?1",
             Operation::Delete => "DELETE FROM tblMyList0 WHERE id = ?1",
+            Operation::Select => "SELECT Value FROM tblMyList0 WHERE id = ?1",
         };
         Ok(Self {
             begin: connection.prepare("BEGIN")?,
+            reads: !operation.writes(),
             change: connection.prepare(change)?,
             commit: connection.prepare("COMMIT")?,
         })
     }
 
-    fn run(&mut self, rows: &[(i64, String)]) -> rusqlite::Result<()> {
+    /// Runs a transaction. Returns how many bytes of texts it has read.
+    fn run(&mut self, rows: &[(i64, String)]) -> rusqlite::Result<usize> {
+        let mut read = 0;
         self.begin.execute([])?;
         for (key, text) in rows {
+            if self.reads {
+                read += self.change.query_row([key], text_bytes)?;
+                continue;
+            }
             match self.change.parameter_count() {
                 1 => self.change.execute([key])?,
                 _ => self.change.execute((key, text))?,
             };
         }
         self.commit.execute([])?;
-        Ok(())
+        Ok(read)
     }
 }
 
-/// The text of a transaction, as Mobibench has it.
-fn statements(operation: Operation, rows: &[(i64, String)], out: &mut String) {
-    out.clear();
-    out.push_str("BEGIN;");
+/// The bytes of a row's text.
+fn text_bytes(row: &rusqlite::Row<'_>) -> rusqlite::Result<usize> {
+    Ok(row.get_ref(0)?.as_bytes()?.len())
+}
+
+/// Runs a transaction as texts that SQLite parses. Returns how many bytes of texts it has read.
+fn run_text(connection: &Connection, texts: &Texts) -> rusqlite::Result<usize> {
+    let mut read = 0;
+    match texts {
+        Texts::Writing(text) => connection.execute_batch(text)?,
+        Texts::Reading(selects) => {
+            connection.execute_batch("BEGIN")?;
+            for select in selects {
+                read += connection.query_row(select, [], text_bytes)?;
+            }
+            connection.execute_batch("COMMIT")?;
+        }
+    }
+    Ok(read)
+}
+
+/// The texts of a transaction.
+enum Texts {
+    /// All in one, as Mobibench has it.
+    Writing(String),
+    /// Those between BEGIN and COMMIT: each has a row to be fetched.
+    Reading(Vec<String>),
+}
+
+/// The texts of a transaction on these rows.
+fn texts(operation: Operation, rows: &[(i64, String)]) -> Texts {
+    if !operation.writes() {
+        let select =
+            |(key, _): &(i64, String)| format!("SELECT Value FROM tblMyList0 WHERE id = {key}");
+        return Texts::Reading(rows.iter().map(select).collect());
+    }
+    let mut out = "BEGIN;".to_owned();
     for (key, text) in rows {
         let written = match operation {
             Operation::Insert => {
@@ -303,10 +364,12 @@ fn statements(operation: Operation, rows: &[(i64, String)], out: &mut String) {
                 write!(out, "UPDATE tblMyList0 SET Value = '{text}' WHERE id = {key};")
             }
             Operation::Delete => write!(out, "DELETE FROM tblMyList0 WHERE id = {key};"),
+            Operation::Select => Ok(()),
         };
         written.expect("a text takes all");
     }
     out.push_str("COMMIT;");
+    Texts::Writing(out)
 }
 
 fn transactions(
@@ -317,7 +380,7 @@ fn transactions(
     let spec = workload.spec();
     let mut prepared = Prepared::new(connection, spec.operation).map_err(StoreError::engine)?;
     let mut measured = Measurement::nothing();
-    let (mut text, mut rows) = (String::new(), Vec::new());
+    let mut rows = Vec::new();
     let mut total_ns = 0;
     for (number, transaction) in (1..).zip(workload.transactions()) {
         rows.clear();
@@ -326,17 +389,23 @@ fn transactions(
             workload.text(u64::from(*row), number, &mut text);
             rows.push((workload.key(u64::from(*row)), text));
         }
-        statements(spec.operation, &rows, &mut text);
+        let texts = texts(spec.operation, &rows);
         let changes = connection.total_changes();
         let begun = Instant::now();
         let done = match spec.prepared {
             true => prepared.run(&rows),
-            false => connection.execute_batch(&text),
+            false => run_text(connection, &texts),
         };
         let took_ns = begun.elapsed().as_nanos() as u64;
-        done.map_err(StoreError::engine)?;
+        let read = done.map_err(StoreError::engine)?;
         let changed = connection.total_changes() - changes;
-        if changed != rows.len() as u64 {
+        if !spec.operation.writes() {
+            let wanted = rows.len() * spec.record_bytes as usize;
+            if read != wanted {
+                let why = format!("transaction {number} has read {read} bytes of {wanted}");
+                return Err(StoreError::engine(why));
+            }
+        } else if changed != rows.len() as u64 {
             let why = format!("transaction {number} has changed {changed} of {} rows", rows.len());
             return Err(StoreError::engine(why));
         }
@@ -370,6 +439,8 @@ mod tests {
     use super::*;
     use crate::extension::{Keys, Spec};
 
+    const LINE_BYTES: u64 = crate::flush::LINE_BYTES as u64;
+
     fn workload(operation: Operation, keys: Keys, prepared: bool) -> Workload {
         let spec = Spec {
             operation,
@@ -397,20 +468,39 @@ mod tests {
             for (keys, prepared) in [(Keys::Ascending, false), (Keys::Random, true)] {
                 let workload = workload(operation, keys, prepared);
                 let all = SqliteMode::ALL.map(|mode| ran(mode, &workload));
-                let rows = [240, 120, 0][operation as usize];
+                let rows = [240, 120, 0, 120][operation as usize];
                 for (mode, ran) in SqliteMode::ALL.into_iter().zip(&all) {
                     assert_eq!(ran.contents, all[0].contents, "{mode}, {operation:?}, {keys:?}");
                     assert_eq!(ran.contents.rows, rows);
                     assert_eq!(ran.measured.latency_ns.len(), 40);
                     let commits = ran.stats.map(|stats| stats.commits);
-                    assert_eq!(commits, mode.is_ours().then_some(40), "{mode}");
+                    let wanted = if operation.writes() { 40 } else { 0 };
+                    let lines = mode == SqliteMode::StockWalLines;
+                    assert_eq!(
+                        commits,
+                        (mode.is_ours() || lines).then_some(if lines { 0 } else { wanted }),
+                        "{mode}"
+                    );
                     if let Some(stats) = ran.stats {
-                        assert!(stats.fences >= 40 && stats.lines > 40 && stats.recoveries == 0);
+                        assert!(stats.fences >= wanted && stats.lines >= wanted);
+                        assert_eq!(stats.recoveries, 0);
+                        assert!(operation.writes() || stats.fences + stats.lines == 0, "{mode}");
                     }
                     assert!(ran.database_bytes > 0 && ran.database_bytes.is_multiple_of(1024));
                 }
             }
         }
+    }
+
+    /// A page of 1 KB and the header of its frame lie in 17 or 18 lines; most updates of a row change one page.
+    #[test]
+    fn a_sync_writes_back_the_lines_of_the_frames() {
+        let workload = workload(Operation::Update, Keys::Ascending, false);
+        let stats = ran(SqliteMode::StockWalLines, &workload).stats.expect("counted");
+        assert!(stats.fences >= 40, "a sync for each commit: {stats:?}");
+        assert!(stats.bytes >= 40 * (1024 + 24), "{stats:?}");
+        let lines = stats.bytes / LINE_BYTES;
+        assert!((lines..lines + 6 * stats.fences).contains(&stats.lines), "{lines}: {stats:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod connection;
 mod contents;
 mod inputs;
 mod library;
+mod lines;
 mod mobibench;
 
 pub use connection::{Parameters, Stats, VFS, answer, open, open_stock, stats};
