@@ -458,6 +458,10 @@ pub(crate) struct CrashArgs {
     #[arg(long, value_name = "N", requires = "replay",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) transactions: Option<u32>,
+    /// Share of the indexes of sofort, by their number, that lie in persistent memory, in per cent [default: 0].
+    #[arg(long, value_name = "P", conflicts_with_all = ["kills", "inject", "list_faults"],
+          value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) placement: Option<u32>,
     /// Kill real processes instead of exploring: run a process under load, kill it with SIGKILL at
     /// a random time, and so on, so often. Each next one verifies what the one before had
     /// acknowledged.

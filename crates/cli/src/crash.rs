@@ -99,9 +99,13 @@ fn settings(args: &CrashArgs) -> Result<Vec<Settings>, Failure> {
         bound: args.bound,
         replay: args.replay,
         transactions: args.transactions.map(|transactions| transactions as usize),
+        placement: args.placement,
     };
     let Some(name) = &args.inject else {
         let engines = args.engine.as_ref().map_or(&EngineKind::ALL[..], |list| &list.0);
+        if args.placement.is_some() && engines != [EngineKind::Sofort] {
+            return Err(Failure::Usage("--placement is for --engine sofort".into()));
+        }
         return Ok(engines.iter().map(|engine| one(*engine, None)).collect());
     };
     let wanted =
@@ -176,6 +180,8 @@ fn people(runs: &[Report], all: &[Settings]) -> String {
 
 fn violation(run: &Report, settings: &Settings, found: &Found) -> String {
     let inject = run.inject.map(|name| format!(" --inject {name}")).unwrap_or_default();
+    let placement =
+        run.placement.map(|percent| format!(" --placement {percent}")).unwrap_or_default();
     let Settings { seed, states, nested, bound, .. } = settings;
     let workload = match settings.workload {
         Workload::Story => String::new(),
@@ -187,7 +193,7 @@ fn violation(run: &Report, settings: &Settings, found: &Found) -> String {
     );
     if let Some(story) = found.seed {
         text += &format!(
-            "  in {0} transactions; again with: perdura crash --engine {1}{workload} --replay {story} --transactions {0} --seed {seed} --states {states} --nested {nested} --bound {bound}{inject}\n",
+            "  in {0} transactions; again with: perdura crash --engine {1}{workload} --replay {story} --transactions {0} --seed {seed} --states {states} --nested {nested} --bound {bound}{placement}{inject}\n",
             found.transactions, run.engine
         );
     }

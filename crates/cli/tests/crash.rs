@@ -128,6 +128,8 @@ fn what_cannot_be_is_refused() {
         (&["--domain", "adr"], "--kills"),
         (&["--path", "/tmp"], "--kills"),
         (&["--transactions", "3"], "--replay"),
+        (&["--engine", "cow", "--placement", "40"], "--engine sofort"),
+        (&["--engine", "sofort", "--placement", "101"], "--placement"),
     ] {
         let ran = run(&[&["crash"], wrong].concat());
         assert_eq!(ran.code, Some(2), "{wrong:?}: {ran:?}");

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use perdura::{DurableIn, EngineKind, Unfinished};
+use perdura::{DurableIn, EngineKind, Placement, Unfinished};
 use serde::Serialize;
 
 use crate::both::BothMedium;
@@ -55,6 +55,8 @@ pub struct Settings {
     pub replay: Option<u64>,
     /// The number of its transactions that are run; all without one.
     pub transactions: Option<usize>,
+    /// The share of the engine's indexes that lies in persistent memory, in per cent; the engine has such a choice.
+    pub placement: Option<u32>,
 }
 
 impl Settings {
@@ -70,6 +72,19 @@ impl Settings {
             bound: BOUND,
             replay: None,
             transactions: None,
+            placement: None,
+        }
+    }
+
+    /// The random story of this number.
+    fn plot(&self, seed: u64) -> Plot {
+        let plot = Plot::of(self.workload, self.engine, seed);
+        match self.placement {
+            Some(percent) => {
+                let options = plot.options.placement(Placement::Percent(percent));
+                Plot { options, ..plot }
+            }
+            None => plot,
         }
     }
 }
@@ -95,6 +110,8 @@ pub struct Report {
     pub in_recovery: u64,
     /// Stories that failed.
     pub violations: u64,
+    /// The share of indexes in persistent memory, in per cent, if it was chosen.
+    pub placement: Option<u32>,
     /// The fault.
     pub inject: Option<&'static str>,
     /// The number of times that the fault showed in what was recorded.
@@ -156,7 +173,6 @@ fn run<M: Medium, W: Work>(
     tell: &(dyn Fn(&Plot) -> Story<M, W> + Sync),
     short: &(dyn Fn(usize) -> Option<Story<M, W>> + Sync),
 ) -> Report {
-    let engine = settings.engine;
     let mut report = Report::new(settings);
     let tell = |plot: &Plot| without_panic(|| Ok(tell(plot)));
     let examiner = Examiner { settings, done, tell: &tell };
@@ -189,7 +205,7 @@ fn run<M: Medium, W: Work>(
         }
     }
     let first = settings.replay.unwrap_or(STANDARD);
-    let plot = Plot::of(settings.workload, engine, first);
+    let plot = settings.plot(first);
     let plot = Plot { transactions: settings.transactions.unwrap_or(plot.transactions), ..plot };
     let (violation, kills) = match examiner.story(&plot, first, PARTS) {
         Ok(parts) => report.add_story(&parts),
@@ -205,8 +221,7 @@ fn run<M: Medium, W: Work>(
     while report.first.is_none()
         && (report.states < settings.states || report.in_recovery < settings.nested)
     {
-        let plots: Vec<_> =
-            (seed..seed + ROUND).map(|seed| Plot::of(settings.workload, engine, seed)).collect();
+        let plots: Vec<_> = (seed..seed + ROUND).map(|seed| settings.plot(seed)).collect();
         let explored =
             in_parallel(plots.len(), |index| examiner.story(&plots[index], seed + index as u64, 1));
         for (index, parts) in explored.into_iter().enumerate() {
@@ -316,6 +331,7 @@ impl Report {
             nested_states: 0,
             in_recovery: 0,
             violations: 0,
+            placement: settings.placement,
             inject: settings.inject.map(|fault| fault.name),
             injected: 0,
             seconds: 0.0,

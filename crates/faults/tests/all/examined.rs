@@ -43,6 +43,26 @@ fn the_first_transactions() {
     }
 }
 
+/// The same where some of its indexes lie in persistent memory, and all of them.
+#[test]
+fn the_first_transactions_of_sofort_in_each_placement() {
+    for percent in [40, 60, 100] {
+        let settings = Settings {
+            states: 300,
+            nested: 100,
+            bound: 2,
+            replay: Some(STANDARD),
+            transactions: Some(8),
+            placement: Some(percent),
+            ..Settings::of(EngineKind::Sofort)
+        };
+        let report = examine(&settings, &AtomicU64::new(0));
+        println!("{report:?}");
+        assert_eq!(report.violations, 0, "{report:?}");
+        assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
+    }
+}
+
 /// The log lies in the pool, pages lie in files: both are cut off at the same moment.
 #[test]
 fn the_first_transactions_of_engines_in_both() {
