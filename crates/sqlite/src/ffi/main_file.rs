@@ -24,6 +24,8 @@ struct State {
     api: Api,
     /// Bytes of the file, from its beginning on, that SQLite may read where they are.
     lends: i64,
+    /// Pages that are lent.
+    lent: u64,
 }
 
 static METHODS: IoMethods = IoMethods {
@@ -65,8 +67,15 @@ pub(crate) unsafe fn put(
     let behind = at as usize + room.next_multiple_of(8);
     let place = Place { behind, name: name.as_ptr() as usize };
     names::add(name, place, file.names());
-    let state =
-        Box::into_raw(Box::new(State { file, name: name.to_vec(), place, vfs, api, lends: 0 }));
+    let state = Box::into_raw(Box::new(State {
+        file,
+        name: name.to_vec(),
+        place,
+        vfs,
+        api,
+        lends: 0,
+        lent: 0,
+    }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }
@@ -130,6 +139,7 @@ unsafe extern "C" fn fetch(file: *mut File, at: i64, len: c_int, out: *mut *mut 
             if from.saturating_add(len) <= state.lends.max(0).cast_unsigned()
                 && let Some(page) = state.file.lend(from, len)?
             {
+                state.lent += 1;
                 out.write(page.cast_mut().cast());
             }
             Ok(code::OK)
@@ -143,6 +153,7 @@ unsafe extern "C" fn unfetch(file: *mut File, at: i64, page: *mut c_void) -> c_i
     unsafe {
         with(file, code::IOERR_MMAP, |state| {
             if !page.is_null() {
+                state.lent -= 1;
                 state.file.take_back(at.max(0).cast_unsigned(), page.cast_const().cast());
             }
             Ok(code::OK)
@@ -246,11 +257,12 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                 }
                 // It is, whatever SQLite would rather have.
                 control::POWERSAFE_OVERWRITE => with_what.cast::<c_int>().write(1),
-                // Told is the limit before; a negative one only asks.
+                // Told is the limit before; a negative one only asks. It stays while a page is lent, as in stock
+                // SQLite.
                 control::MMAP_SIZE => {
                     let (limit, before) = (with_what.cast::<i64>().read(), state.lends);
                     with_what.cast::<i64>().write(before);
-                    if limit >= 0 {
+                    if limit >= 0 && state.lent == 0 {
                         state.lends = limit;
                     }
                 }

@@ -178,6 +178,12 @@ fn a_select_reads_pages_where_they_are_and_copies_none() {
     let [lent, copied] = select(counts());
     // Page 1, and the bytes of it by which SQLite knows whether its cache holds.
     assert!(lent >= pages - 2 && copied <= 3, "{lent}, {copied}, {pages} pages");
+    // It stays while a page is lent.
+    let mut all = connection.prepare("SELECT a FROM t").unwrap();
+    let mut rows = all.query([]).unwrap();
+    assert!(rows.next().unwrap().is_some());
+    assert_eq!(number(&connection, "PRAGMA mmap_size = 5"), 1_000_000_000);
+    drop(rows);
     connection.execute_batch("PRAGMA mmap_size = 0").unwrap();
     assert_eq!(select(counts())[0], 0);
 }
