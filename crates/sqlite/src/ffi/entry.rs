@@ -41,9 +41,10 @@ unsafe extern "C" fn opened(
     routines: *const Routines,
 ) -> c_int {
     guarded(code::OK, || {
-        // SAFETY: SQLite calls with its table, and with a connection that has just been opened.
+        // SAFETY: SQLite calls with its table, if it has one, and with a connection that has just been opened.
         unsafe {
-            if let Some(api) = Api::of(routines)
+            if !routines.is_null()
+                && let Some(api) = Api::of(routines)
                 && main_file::lends_nothing(api.main_file(connection))
             {
                 // Where that does not work pages are copied.

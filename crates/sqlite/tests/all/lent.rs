@@ -155,7 +155,7 @@ fn fill(connection: &Connection, rows: u64, len: usize) {
 fn a_select_reads_pages_where_they_are_and_copies_none() {
     let directory = folder();
     let connection = open(&directory.path().join("db")).unwrap();
-    connection.execute_batch("PRAGMA cache_size = 10").unwrap();
+    connection.execute_batch("PRAGMA mmap_size = 0; PRAGMA cache_size = 10").unwrap();
     fill(&connection, 600, 400);
     assert!(stats(&connection, "moved") > 0);
     let counts = || ["lent", "copied"].map(|name| stats(&connection, name));
@@ -448,23 +448,8 @@ fn a_page_that_is_cut_off_is_an_error_when_it_is_lent() {
 #[test]
 fn a_connection_reads_its_main_database_where_it_is_from_the_beginning_on() {
     let directory = folder();
-    // What is registered in this process would be so for other tests, too.
-    let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "lent::opening", "--ignored", "--test-threads=1"])
-        .env(PATH, directory.path().join("db"))
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn opening() {
-    let Ok(path) = std::env::var(PATH) else { return };
-    let path = Path::new(&path);
-    // Without a connection that is opened for it, by the extension's own function.
-    crate::registered::register_for_all();
-    let connection = open(path).unwrap();
+    let path = directory.path().join("db");
+    let connection = open(&path).unwrap();
     let size = |of: &str| number(&connection, &format!("PRAGMA {of}.mmap_size"));
     fill(&connection, 300, 300);
     let attach = format!("ATTACH '{}' AS other", path.with_file_name("other").display());

@@ -89,14 +89,6 @@ pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Registers the VFS for all connections of this process, as a program does that loads the extension.
-pub(crate) fn register_for_all() {
-    register();
-    // SAFETY: an extension's function, as SQLite wants it.
-    assert_eq!(unsafe { libsqlite3_sys::sqlite3_auto_extension(Some(begin)) }, 0);
-    drop(Connection::open_in_memory().expect("a database in memory"));
-}
-
 /// Registers the VFS, once.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
@@ -105,8 +97,8 @@ pub(crate) fn register() {
         assert_eq!(unsafe { libsqlite3_sys::sqlite3_auto_extension(Some(begin)) }, 0);
         // Opening any database calls it.
         drop(Connection::open_in_memory().expect("a database in memory"));
-        // SAFETY: nothing else has been registered.
-        unsafe { libsqlite3_sys::sqlite3_reset_auto_extension() };
+        // SAFETY: the same function. The extension's own one stays.
+        unsafe { libsqlite3_sys::sqlite3_cancel_auto_extension(Some(begin)) };
     });
 }
 
