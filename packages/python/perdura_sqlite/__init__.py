@@ -129,6 +129,7 @@ def connect(
     *,
     mode: Optional[str] = None,
     domain: Optional[str] = None,
+    share: Optional[str] = None,
     allow_stock: bool = False,
     uri: bool = False,
     **options: Unpack[Options],
@@ -137,15 +138,16 @@ def connect(
 
     - `mode`: how it commits, as the parameter `perdura_mode` of a URI.
     - `domain`: where stores become durable, as `perdura_domain`: the medium's own if there is none.
+    - `share`: who may use it at the same time, as `perdura_share`: "stock" lets stock SQLite.
     - `allow_stock`: a database that the VFS does not take, such as one on an ordinary disk without a `domain`, is
       opened all the same, and commits as SQLite ever does.
-    - `uri`: `database` may be a URI, if it begins with `file:`. Its parameters `perdura_mode` and `perdura_domain` do
-      as well as `mode` and `domain`.
+    - `uri`: `database` may be a URI, if it begins with `file:`. Its parameters `perdura_mode`, `perdura_domain` and
+      `perdura_share` do as well as `mode`, `domain` and `share`.
 
     Raises `NotTaken` if the VFS does not take it, `ValueError` if it is no file or what is asked for contradicts
     itself, and else what `sqlite3.connect` raises.
     """
-    name, mode = _name(database, uri, mode, domain)
+    name, mode = _name(database, uri, mode, domain, share)
     load()
     try:
         opens: Callable[..., sqlite3.Connection] = sqlite3.connect
@@ -194,16 +196,16 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Union[str, bytes, None
 
 
 def _name(
-    database: Any, uri: bool, mode: Optional[str], domain: Optional[str]
+    database: Any, uri: bool, mode: Optional[str], domain: Optional[str], share: Optional[str]
 ) -> Tuple[str, Optional[str]]:
     """Returns the URI by which SQLite opens a database with the VFS, and the mode that it names."""
-    for what, value in (("mode", mode), ("domain", domain)):
+    for what, value in (("mode", mode), ("domain", domain), ("share", share)):
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{what} has to be a str, not {type(value).__name__}")
     given = os.fsencode(database)
     if b"\0" in given:
         raise ValueError("the name of a database has a zero byte")
-    parameters = {"perdura_mode": mode, "perdura_domain": domain}
+    parameters = {"perdura_mode": mode, "perdura_domain": domain, "perdura_share": share}
     wanted = {name: value for name, value in parameters.items() if value is not None}
     if uri and given.startswith(b"file:"):
         head, hash_sign, tail = os.fsdecode(given).partition("#")

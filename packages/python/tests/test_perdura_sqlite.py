@@ -132,6 +132,19 @@ class Names(Case):
         self.assertEqual(connection.execute("PRAGMA perdura_mode").fetchone(), ("full",))
         self.assertEqual(connection.execute("PRAGMA perdura_domain").fetchone(), ("adr",))
 
+    def test_stock_sqlite_shares_it_if_that_is_asked_for(self):
+        connection = self.opened(self.path, share="stock")
+        self.assertEqual(connection.execute("PRAGMA perdura_share").fetchone(), ("stock",))
+        connection.execute("CREATE TABLE t(a)")
+        with connection:
+            connection.execute("INSERT INTO t VALUES(1)")
+        stock = sqlite3.connect(self.path)
+        with stock:
+            stock.execute("INSERT INTO t VALUES(2)")
+        self.assertEqual(stock.execute("SELECT a FROM t").fetchall(), [(1,), (2,)])
+        stock.close()
+        self.assertEqual(connection.execute("SELECT a FROM t").fetchall(), [(1,), (2,)])
+
     def test_options_are_those_of_sqlite3(self):
         class Own(sqlite3.Connection):
             pass
@@ -165,8 +178,8 @@ class Names(Case):
             perdura_sqlite.connect(self.path, mode=1)
         with self.assertRaises(TypeError):
             perdura_sqlite.connect(17)
-        for options in [{"mode": "slow"}, {"domain": "moon"}]:
-            with self.assertRaisesRegex(sqlite3.OperationalError, "perdura_(mode=slow|domain=moon)"):
+        for options in [{"mode": "slow"}, {"domain": "moon"}, {"share": "all"}]:
+            with self.assertRaisesRegex(sqlite3.OperationalError, "perdura_(mode=slow|domain=moon|share=all)"):
                 perdura_sqlite.connect(self.path, **options)
 
 
