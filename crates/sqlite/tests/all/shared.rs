@@ -171,6 +171,33 @@ fn stock_sqlite_reads_both_databases_behind_a_transaction_over_two() {
 }
 
 #[test]
+fn as_long_as_stock_sqlite_has_it_in_wal_mode_ours_is_refused_and_loses_nothing() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (ours, stocks) = (open_shared(&path, "fash1"), open_stock(&path));
+    ours.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    let mode = |to: &str| -> String {
+        stocks.query_row(&format!("PRAGMA journal_mode = {to}"), [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(mode("wal"), "wal");
+    stocks.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    for statement in ["SELECT * FROM t", "INSERT INTO t VALUES(3, 'three')"] {
+        let error = ours.execute_batch(statement).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen), "{statement}");
+    }
+    assert_eq!(mode("delete"), "delete");
+    ours.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
+    assert_eq!((rows(&ours).len(), rows(&stocks).len()), (3, 3));
+    // Closed while it is in that mode, it stays what stock SQLite has made of it.
+    assert_eq!(mode("wal"), "wal");
+    stocks.execute_batch("INSERT INTO t VALUES(4, 'four')").unwrap();
+    drop(ours);
+    assert!(!side_of(&path).exists());
+    assert_eq!(rows(&stocks).len(), 4);
+    check(&stocks);
+}
+
+#[test]
 fn a_commit_that_stock_sqlite_may_read_takes_seven_fences_more() {
     let directory = folder();
     let ours = open_shared(&directory.path().join("db"), "fash1");
