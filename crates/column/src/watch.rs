@@ -49,7 +49,11 @@ impl Watched {
     pub(crate) fn add(&self, number: u64, statements: impl FnOnce() -> Option<Vec<Statement>>) {
         if self.watchers.load(Acquire) > 0 {
             let statements = statements();
-            self.state.write().commits.insert(number, statements);
+            let mut state = self.state.write();
+            // One that is about to watch does so from a later number.
+            if !state.from.is_empty() {
+                state.commits.insert(number, statements);
+            }
         }
     }
 }

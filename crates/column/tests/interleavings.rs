@@ -129,6 +129,7 @@ mod sync {
     }
 }
 
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -138,6 +139,10 @@ use ::heap::{Heap, HeapOptions};
 use pm::Recording;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
+
+use clock::Clock;
+use slots::Statement;
+use watch::Watched;
 
 pub(crate) use check::Census;
 pub(crate) use error::ColumnError;
@@ -412,6 +417,48 @@ fn serial<const PLACED: u32>() {
     bank.check().unwrap();
 }
 
+/// Two commit, and two watch which rows those change: each of them knows every commit between the number from which
+/// it watches and its own.
+fn watched() {
+    let clock = Arc::new(Clock::new(0, &Waiting::default()));
+    let watched = Arc::new(Watched::new(&Waiting::default()));
+    let committed = Arc::new(shuttle::sync::Mutex::new(BTreeSet::new()));
+    let one = |row| Statement { kind: slots::INSERT, table: 0, old: 0, new: row, sum: 0 };
+    let commits = || {
+        let (clock, watched, committed) = (clock.clone(), watched.clone(), committed.clone());
+        thread::spawn(move || {
+            for _ in 0..3 {
+                let number = clock.take();
+                committed.lock().unwrap().insert(number);
+                watched.add(number, || Some(vec![one(number)]));
+                clock.publish(number);
+            }
+        })
+    };
+    let watches = || {
+        let (clock, watched, committed) = (clock.clone(), watched.clone(), committed.clone());
+        thread::spawn(move || {
+            for _ in 0..2 {
+                let watch = watched.watch(&clock);
+                clock.wait_for(watch.from);
+                let number = clock.take();
+                clock.wait_before(number);
+                let found = watch.between(watch.from, number - 1).unwrap();
+                let found: Vec<u64> = found.iter().map(|statement| statement.new).collect();
+                let committed = committed.lock().unwrap();
+                let all: Vec<u64> = committed.range(watch.from + 1..number).copied().collect();
+                drop(committed);
+                clock.publish(number);
+                assert_eq!(found, all, "behind {}, before {number}", watch.from);
+            }
+        })
+    };
+    let threads = [commits(), watches(), commits(), watches()];
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let left = watched.watch(&clock).between(0, clock.now());
+    assert_eq!(left, Some(Vec::new()), "nobody wants to know any more");
+}
+
 fn run(schedules: usize, story: fn()) -> usize {
     let with = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
@@ -436,6 +483,11 @@ fn indexes_are_built_beside_a_transaction_that_goes_on() {
     assert_eq!(run(1_000, reopened::<0>), 2_000);
     assert_eq!(run(100, reopened::<50>), 200);
     assert_eq!(run(300, reopened::<100>), 600);
+}
+
+#[test]
+fn whoever_watches_knows_every_commit_behind_the_start() {
+    assert_eq!(run(3_000, watched), 6_000);
 }
 
 #[test]
