@@ -5,7 +5,7 @@
 
 use crate::classes::Shape;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chunk {
     pub(crate) shape: Shape,
     /// Index into the lane's classes.

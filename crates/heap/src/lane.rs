@@ -363,7 +363,12 @@ impl<M: Memory> Lane<M> {
         }
         class.free += u64::from(chunk.free);
         chunk.position = position as u32;
-        if self.chunks.len() <= number as usize {
+        if self.chunks.is_empty() {
+            // Room for all chunks at once, which nobody touches yet: zeros come from the system as they are needed.
+            // To store them would cost the first allocation behind an opening time that grows with the memory.
+            let there = self.undiscovered.end.max(number + 1);
+            self.chunks = vec![None; there as usize];
+        } else if self.chunks.len() <= number as usize {
             self.chunks.resize_with(number as usize + 1, || None);
         }
         self.chunks[number as usize] = Some(Box::new(chunk));
