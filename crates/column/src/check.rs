@@ -56,9 +56,9 @@ impl<M: Memory> Shared<M> {
                 }
             }
             for column in &table.columns {
-                if let Some(list) = column.index.read().list() {
-                    list.check(|node| {
-                        objects.insert(node);
+                if let Some(nodes) = column.index.read().nodes() {
+                    nodes.check(|object| {
+                        objects.insert(object);
                     })?;
                 }
                 for array in [&column.values, &column.bytes.words] {
@@ -118,7 +118,7 @@ impl<M: Memory> Shared<M> {
     /// Every value of a column has one id, to which an index in persistent memory leads.
     fn check_values(column: &Dictionary<M>) -> Result<()> {
         let mut values = HashSet::new();
-        let is_durable = column.index.read().list().is_some();
+        let is_durable = column.index.read().nodes().is_some();
         for id in 0..column.ids.next() as u32 {
             if !column.is_whole(id)? {
                 continue;

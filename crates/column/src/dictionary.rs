@@ -14,14 +14,13 @@ use pm::{Bad, LineSet, Memory, Off, Range, View};
 use crate::Result;
 use crate::array::{Array, Shape};
 use crate::bytes::{Bytes, add_sized};
-use crate::dictionary_index::DictionaryIndex;
+use crate::dictionary_index::{DictionaryIndex, Nodes};
 use crate::error::ColumnError;
 use crate::ids::Ids;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{ARRAY_BYTES, Kind};
 use crate::placement::Uses;
 use crate::seed::Seed;
-use crate::skip_list::SkipList;
 use crate::value::{Field, Value};
 
 /// The id of no value.
@@ -53,7 +52,7 @@ impl<M: Memory> Dictionary<M> {
     /// The dictionary whose arrays' headers are at `at`, with its index, if that lies in persistent memory.
     pub(crate) fn open(
         memory: &M,
-        (at, list, uses): (u64, Option<SkipList<M>>, Uses),
+        (at, nodes, uses): (u64, Option<Nodes<M>>, Uses),
         kind: Kind,
         (shape, reserve, seed): (Shape, u32, Seed),
         waiting: &Waiting,
@@ -62,9 +61,9 @@ impl<M: Memory> Dictionary<M> {
         let words = Array::new(at + ARRAY_BYTES, shape);
         let ids = Ids::open(memory, values.reserved_at(), 1, reserve, waiting)?;
         let of_bytes = Ids::open(memory, words.reserved_at(), 0, reserve, waiting)?;
-        let index = match list {
+        let index = match nodes {
             None => DictionaryIndex::ordinary(ids.opened, uses),
-            Some(list) => DictionaryIndex::durable(list, uses),
+            Some(nodes) => DictionaryIndex::durable(nodes, uses),
         };
         let index = Latch::new(index, waiting);
         let bytes = Bytes { words, ids: of_bytes };

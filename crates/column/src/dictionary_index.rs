@@ -13,14 +13,79 @@ use heap::Lane;
 use pm::{LineSet, Memory};
 
 use crate::Result;
+use crate::hash_table::HashTable;
 use crate::latch::Latch;
+use crate::layout::Form;
 use crate::placement::Uses;
 use crate::skip_list::SkipList;
 
 #[derive(Debug)]
 enum Ids<M> {
     Ordinary(HashMap<u64, u32>),
-    Durable(SkipList<M>),
+    Durable(Nodes<M>),
+}
+
+/// An index in persistent memory, in one of its forms.
+#[derive(Debug)]
+pub(crate) enum Nodes<M> {
+    List(SkipList<M>),
+    Table(Box<HashTable<M>>),
+}
+
+impl<M: Memory> Nodes<M> {
+    fn memory(&self) -> &M {
+        match self {
+            Self::List(list) => list.memory(),
+            Self::Table(table) => table.memory(),
+        }
+    }
+
+    fn find(&self, place: u64) -> Result<Option<u64>> {
+        match self {
+            Self::List(list) => list.find(&place.to_be_bytes()),
+            Self::Table(table) => table.find(&place.to_be_bytes()),
+        }
+    }
+
+    /// The id of a node; one that is none has no value.
+    fn id(&self, node: u64) -> Result<u32> {
+        let row = match self {
+            Self::List(list) => list.row(node)?,
+            Self::Table(table) => table.row(node)?,
+        };
+        Ok(u32::try_from(row).unwrap_or(0))
+    }
+
+    #[track_caller]
+    fn store_id(&self, node: u64, id: u32, lines: &mut LineSet) {
+        match self {
+            Self::List(list) => list.store_row(node, id.into(), lines),
+            Self::Table(table) => table.store_row(node, id.into(), lines),
+        }
+    }
+
+    #[track_caller]
+    fn prepare(&self, place: u64, lane: &mut Lane<M>, lines: &mut LineSet) -> Result<u64> {
+        match self {
+            Self::List(list) => list.prepare(&place.to_be_bytes(), lane, lines),
+            Self::Table(table) => table.prepare(&place.to_be_bytes(), lane, lines),
+        }
+    }
+
+    fn link(&self, node: u64, lane: &mut Lane<M>) -> Result<()> {
+        match self {
+            Self::List(list) => list.link(node, lane),
+            Self::Table(table) => table.link(node, lane),
+        }
+    }
+
+    /// Looks at all of it; calls `visit` with each object.
+    pub(crate) fn check(&self, visit: impl FnMut(u64)) -> Result<()> {
+        match self {
+            Self::List(list) => list.check(visit),
+            Self::Table(table) => table.check(visit),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -40,16 +105,24 @@ impl<M: Memory> DictionaryIndex<M> {
         Self { ids, unbuilt: opened.max(1), uses, durable: Vec::new() }
     }
 
-    /// The index that is a list in persistent memory.
-    pub(crate) fn durable(list: SkipList<M>, uses: Uses) -> Self {
-        Self { ids: Ids::Durable(list), unbuilt: 1, uses, durable: Vec::new() }
+    /// The index that lies in persistent memory.
+    pub(crate) fn durable(nodes: Nodes<M>, uses: Uses) -> Self {
+        Self { ids: Ids::Durable(nodes), unbuilt: 1, uses, durable: Vec::new() }
     }
 
-    /// The list, if the index lies in persistent memory.
-    pub(crate) fn list(&self) -> Option<&SkipList<M>> {
+    /// The nodes, if the index lies in persistent memory.
+    pub(crate) fn nodes(&self) -> Option<&Nodes<M>> {
         match &self.ids {
             Ids::Ordinary(_) => None,
-            Ids::Durable(list) => Some(list),
+            Ids::Durable(nodes) => Some(nodes),
+        }
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        match self.nodes() {
+            None => Form::Ordinary,
+            Some(Nodes::List(_)) => Form::SkipList,
+            Some(Nodes::Table(_)) => Form::HashTable,
         }
     }
 
@@ -57,11 +130,7 @@ impl<M: Memory> DictionaryIndex<M> {
     fn get(&self, place: u64) -> Result<Option<u32>> {
         match &self.ids {
             Ids::Ordinary(ids) => Ok(ids.get(&place).copied()),
-            Ids::Durable(list) => {
-                let node = list.find(&place.to_be_bytes())?;
-                // One that is none has no value.
-                node.map(|node| Ok(u32::try_from(list.row(node)?).unwrap_or(0))).transpose()
-            }
+            Ids::Durable(nodes) => nodes.find(place)?.map(|node| nodes.id(node)).transpose(),
         }
     }
 
@@ -84,7 +153,6 @@ impl<M: Memory> DictionaryIndex<M> {
 
     /// Adds an id, whose value is about to be stored and has no other one, to an index in persistent memory,
     /// durably. `has_value` says of another id whether it has a value.
-    #[track_caller]
     pub(crate) fn announce(
         &mut self,
         hash: u64,
@@ -92,13 +160,13 @@ impl<M: Memory> DictionaryIndex<M> {
         lane: &Latch<Lane<M>>,
         has_value: impl Fn(u32) -> Result<bool>,
     ) -> Result<()> {
-        let Ids::Durable(list) = &self.ids else { return Ok(()) };
-        let memory = list.memory();
+        let Ids::Durable(nodes) = &self.ids else { return Ok(()) };
+        let memory = nodes.memory();
         let (mut place, mut lines) = (hash, LineSet::new());
-        while let Some(node) = list.find(&place.to_be_bytes())? {
-            let other = u32::try_from(list.row(node)?).unwrap_or(0);
+        while let Some(node) = nodes.find(place)? {
+            let other = nodes.id(node)?;
             if other == 0 || !has_value(other)? {
-                list.store_row(node, id.into(), &mut lines);
+                nodes.store_id(node, id, &mut lines);
                 lines.flush(memory);
                 memory.fence();
                 return Ok(());
@@ -106,12 +174,12 @@ impl<M: Memory> DictionaryIndex<M> {
             place = place.wrapping_add(1);
         }
         let mut lane = lane.write();
-        let node = list.prepare(&place.to_be_bytes(), &mut lane, &mut lines)?;
-        list.store_row(node, id.into(), &mut lines);
+        let node = nodes.prepare(place, &mut lane, &mut lines)?;
+        nodes.store_id(node, id, &mut lines);
         // Not with the record: a neighbour's row in one of these lines may change at any time.
         lines.flush(memory);
         memory.fence();
-        if let Err(error) = list.link(node, &mut lane) {
+        if let Err(error) = nodes.link(node, &mut lane) {
             lane.mini_cancel();
             return Err(error);
         }

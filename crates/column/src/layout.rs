@@ -45,6 +45,9 @@ pub(crate) const LEVELS_AT: u64 = 8;
 /// Levels of a skip list, and bytes of its head: the first node of each level.
 pub(crate) const SKIP_LEVELS: usize = 16;
 pub(crate) const HEAD_BYTES: u64 = SKIP_LEVELS as u64 * 8;
+/// The head of a hash table: how many buckets and nodes there are, on a line, and the array of buckets.
+pub(crate) const HASH_ARRAY_AT: u64 = 64;
+pub(crate) const HASH_HEAD_BYTES: u64 = HASH_ARRAY_AT + ARRAY_BYTES;
 /// A node of a skip list begins with its row; the length and the checksum of its key are next, then the next node
 /// of each level.
 pub(crate) const NODE_SIZE_AT: u64 = 8;
@@ -167,25 +170,55 @@ pub(crate) const fn flags_at(columns: u64, structures: u64) -> u64 {
     uses_at(columns, structures)
 }
 
-/// The place of the head of each structure in persistent memory, or zero.
-pub(crate) fn heads(is_durable: &[bool], columns: u64) -> Vec<u64> {
-    let many = is_durable.len() as u64;
-    let mut next = (flags_at(columns, many) + many).next_multiple_of(64);
-    let mut place = |durable: &bool| {
-        let at = if *durable { next } else { 0 };
-        next += if *durable { HEAD_BYTES } else { 0 };
-        at
-    };
-    is_durable.iter().map(&mut place).collect()
+/// The form of a structure that follows from the rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Form {
+    /// A tree or a hash table in ordinary memory.
+    Ordinary = 0,
+    /// A skip list in persistent memory.
+    SkipList = 1,
+    /// A hash table in persistent memory, of dictionaries alone: keys are needed in their order.
+    HashTable = 2,
 }
 
-/// Bytes of a table with these structures, of which some lie in persistent memory.
-pub(crate) fn table_bytes(is_durable: &[bool], columns: u64) -> u64 {
-    let many = is_durable.len() as u64;
-    match heads(is_durable, columns).into_iter().max().unwrap_or(0) {
-        0 => flags_at(columns, many) + many,
-        last => last + HEAD_BYTES,
+impl Form {
+    pub(crate) fn of(number: u8, at: u64) -> Result<Self> {
+        match number {
+            0 => Ok(Self::Ordinary),
+            1 => Ok(Self::SkipList),
+            2 => Ok(Self::HashTable),
+            _ => Err(Bad::Damaged { what: "placement of a table's indexes", at }.into()),
+        }
     }
+
+    const fn head_bytes(self) -> u64 {
+        match self {
+            Self::Ordinary => 0,
+            Self::SkipList => HEAD_BYTES,
+            Self::HashTable => HASH_HEAD_BYTES,
+        }
+    }
+}
+
+/// The place of the head of each structure in persistent memory, or zero.
+pub(crate) fn heads(forms: &[Form], columns: u64) -> Vec<u64> {
+    let many = forms.len() as u64;
+    let mut next = (flags_at(columns, many) + many).next_multiple_of(64);
+    let mut place = |form: &Form| {
+        let at = if *form == Form::Ordinary { 0 } else { next };
+        next += form.head_bytes();
+        at
+    };
+    forms.iter().map(&mut place).collect()
+}
+
+/// Bytes of a table with structures of these forms.
+pub(crate) fn table_bytes(forms: &[Form], columns: u64) -> u64 {
+    let many = forms.len() as u64;
+    let ends =
+        heads(forms, columns).into_iter().zip(forms).map(|(at, form)| at + form.head_bytes());
+    ends.max().unwrap_or(0).max(flags_at(columns, many) + many)
 }
 
 /// The parameters of a store.
@@ -205,6 +238,8 @@ pub struct Options {
     /// The share of indexes, by their number, that lie in persistent memory, in per cent: the first ones, in the
     /// order of tables, and of each table those of keys before those of dictionaries. The others lie in ordinary memory, and are built again after opening.
     pub durable_percent: u32,
+    /// Indexes of dictionaries that lie in persistent memory are hash tables, else skip lists.
+    pub hashed: bool,
     /// The seed of hashes and of heights in skip lists. `None` takes one that nobody can guess, so that nobody can
     /// choose values that make searches slow; a number is for tests, which are to do the same each time.
     pub seed: Option<u64>,
@@ -218,6 +253,7 @@ impl Default for Options {
             most_rows: 32 << 10,
             reserve: 1024,
             durable_percent: 0,
+            hashed: false,
             seed: None,
         }
     }
@@ -253,7 +289,8 @@ impl Options {
 
     /// The fixed part of the master, of a store that has a seed.
     pub(crate) fn constants(self, tables: u32) -> Constants {
-        let Self { slots, first_rows, most_rows, reserve, durable_percent: _, seed } = self;
+        let Self { slots, first_rows, most_rows, reserve, durable_percent: _, hashed: _, seed } =
+            self;
         let mut constants = Constants {
             magic: MAGIC,
             tables,
@@ -283,6 +320,8 @@ mod tests {
         assert_eq!((rows_at(3), values_at(3, 0), values_at(3, 1)), (64, 256, 640));
         assert_eq!((SLOT_BYTES, NAME_AT, NAME_CHECK_AT, CHAIN_AT), (1024, 64, 112, 120));
         assert_eq!((SKIP_LEVELS, HEAD_BYTES, NODE_SIZE_AT, NODE_NEXT_AT), (16, 128, 8, 16));
+        assert_eq!((HASH_ARRAY_AT, HASH_HEAD_BYTES), (64, 256));
+        assert_eq!([Form::Ordinary as u8, Form::SkipList as u8, Form::HashTable as u8], [0, 1, 2]);
         assert_eq!((ENTRIES_AT, ENTRY_BYTES, SEGMENT_BYTES), (128, 32, 4096));
         let header = [SEQUENCE_AT, NUMBER_AT, SNAPSHOT_AT, OPENINGS_AT, STATE_AT];
         assert_eq!(header, [0, 8, 16, 24, 32]);

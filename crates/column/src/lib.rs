@@ -22,7 +22,7 @@
 //! | who may change a key | `stripes` |
 //! | keys of rows, in the order of their bytes | `keys` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
-//! | indexes in persistent memory | `secondary`, `skip_list` |
+//! | indexes in persistent memory | `secondary`, `skip_list`, `hash_table` |
 //! | where indexes lie, and how often they are used | `placement` |
 //! | hashes that nobody can foretell | `seed` |
 //! | whether a serializable transaction may commit | `serial`, `watch` |
@@ -47,6 +47,7 @@ mod dictionary;
 mod dictionary_index;
 mod epoch;
 mod error;
+mod hash_table;
 mod ids;
 mod keys;
 mod lag;
@@ -77,7 +78,7 @@ pub use check::Census;
 pub use error::ColumnError;
 pub use keys::{FirstColumn, IndexKey, Key, Keys};
 pub use latch::{Pause, Waiting};
-pub use layout::{Kind, MOST_NAME, MOST_OPENINGS, Options};
+pub use layout::{Form, Kind, MOST_NAME, MOST_OPENINGS, Options};
 pub use placement::{Part, Placement, Standing, Structure};
 pub use rebuild::Built;
 pub use secondary::KeyRange;

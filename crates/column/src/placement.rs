@@ -15,7 +15,7 @@ use pm::{LineSet, Memory, Off};
 
 use crate::Result;
 use crate::error::ColumnError;
-use crate::layout::{Options, uses_at};
+use crate::layout::{Form, Options, uses_at};
 use crate::store::{Shared, Store};
 use crate::table::Table;
 
@@ -42,8 +42,8 @@ pub struct Structure {
 pub struct Standing {
     /// The structure.
     pub structure: Structure,
-    /// Says whether it lies in persistent memory.
-    pub is_durable: bool,
+    /// Its form, which says whether it lies in persistent memory.
+    pub form: Form,
     /// Rows or values that were there when the store was opened and are not in it yet.
     pub waiting: u64,
     /// Keys or values in it, if it lies in ordinary memory.
@@ -62,27 +62,32 @@ pub enum Placement<'a> {
 }
 
 impl Placement<'_> {
-    /// Returns of each structure of tables with so many indexes and columns whether it lies in persistent memory,
-    /// in the order in which a table has them.
+    /// Returns the form of each structure of tables with so many indexes and columns, in the order in which a table has
+    /// them.
     ///
     /// # Errors
     /// There is no such structure.
-    pub(crate) fn flags(
+    pub(crate) fn forms(
         self,
         options: &Options,
         counts: &[(usize, usize)],
-    ) -> Result<Vec<Vec<bool>>> {
+    ) -> Result<Vec<Vec<Form>>> {
         let all: usize = counts.iter().map(|(indexes, columns)| indexes + columns).sum();
         let durable = match self {
             Self::Percent => all as u64 * u64::from(options.durable_percent) / 100,
             Self::Chosen(_) => 0,
         };
-        let mut numbers = 0..;
-        let mut place = |(indexes, columns): &(usize, usize)| {
-            (&mut numbers).take(indexes + columns).map(|at| at < durable).collect()
+        let form = |number: usize, indexes: usize| match number < indexes || !options.hashed {
+            true => Form::SkipList,
+            false => Form::HashTable,
         };
-        let mut flags: Vec<Vec<bool>> = counts.iter().map(&mut place).collect();
-        let Self::Chosen(chosen) = self else { return Ok(flags) };
+        let mut numbers = 0..durable;
+        let mut place = |(indexes, columns): &(usize, usize)| {
+            let of = |number| numbers.next().map_or(Form::Ordinary, |_| form(number, *indexes));
+            (0..indexes + columns).map(of).collect()
+        };
+        let mut forms: Vec<Vec<Form>> = counts.iter().map(&mut place).collect();
+        let Self::Chosen(chosen) = self else { return Ok(forms) };
         for structure in chosen {
             let missing = || ColumnError::Options { what: format!("no {structure:?}") };
             let (indexes, columns) = *counts.get(structure.table).ok_or_else(missing)?;
@@ -90,9 +95,10 @@ impl Placement<'_> {
                 Part::Keys(index) => (index, index < indexes),
                 Part::Dictionary(column) => (indexes + column, column < columns),
             };
-            *is_there.then(|| &mut flags[structure.table][number]).ok_or_else(missing)? = true;
+            let place = is_there.then(|| &mut forms[structure.table][number]);
+            *place.ok_or_else(missing)? = form(number, indexes);
         }
-        Ok(flags)
+        Ok(forms)
     }
 }
 
@@ -122,16 +128,17 @@ impl<M: Memory> Table<M> {
         let keys = self.indexes.iter().enumerate().map(|(number, index)| {
             let index = index.read();
             let (waiting, built) = (index.unbuilt - 1, index.len() as u64);
-            (Part::Keys(number), index.is_durable(), waiting, built, index.uses.get())
+            let form = if index.is_durable() { Form::SkipList } else { Form::Ordinary };
+            (Part::Keys(number), form, waiting, built, index.uses.get())
         });
         let dictionaries = self.columns.iter().enumerate().map(|(number, column)| {
             let index = column.index.read();
             let (waiting, built) = (index.unbuilt - 1, index.len() as u64);
-            (Part::Dictionary(number), index.list().is_some(), waiting, built, index.uses.get())
+            (Part::Dictionary(number), index.form(), waiting, built, index.uses.get())
         });
-        let standing = |(part, is_durable, waiting, built, uses)| {
+        let standing = |(part, form, waiting, built, uses)| {
             let structure = Structure { table: self.number, part };
-            Standing { structure, is_durable, waiting, built, uses }
+            Standing { structure, form, waiting, built, uses }
         };
         keys.chain(dictionaries).map(standing).collect()
     }

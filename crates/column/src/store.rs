@@ -150,7 +150,7 @@ impl<M: Memory> Store<M> {
         }
         let columns = tables.iter().map(|kinds| kinds.len()).enumerate();
         let counts: Vec<_> = columns.map(|(table, columns)| (keys.count(table), columns)).collect();
-        let placed = placement.flags(&options, &counts)?;
+        let placed = placement.forms(&options, &counts)?;
         let memory = lane.memory().clone();
         let bytes = (TABLES_AT + tables.len() as u64 * 8).next_multiple_of(64);
         let at = lane.allocate(bytes, Purpose::Table)?;
@@ -161,10 +161,10 @@ impl<M: Memory> Store<M> {
         let slots = zeroed(&mut lane, u64::from(options.slots) * SLOT_BYTES)?;
         words[SLOTS_AT as usize / 8] = slots;
         for (number, kinds) in tables.iter().enumerate() {
-            let (columns, is_durable) = (kinds.len() as u64, &placed[number]);
-            let table = zeroed(&mut lane, table_bytes(is_durable, columns))?;
+            let (columns, forms) = (kinds.len() as u64, &placed[number]);
+            let table = zeroed(&mut lane, table_bytes(forms, columns))?;
             store_header(&memory, table, kinds);
-            store_placement(&memory, table, columns, is_durable);
+            store_placement(&memory, table, columns, forms);
             words[TABLES_AT as usize / 8 + number] = table;
             memory.fence();
             lane.mini_persist(table)?;
@@ -202,6 +202,7 @@ impl<M: Memory> Store<M> {
             reserve: fixed.reserve,
             // Each table says where its structures lie.
             durable_percent: 0,
+            hashed: false,
             seed: Some(fixed.seed),
         };
         let seed = Seed(fixed.seed);

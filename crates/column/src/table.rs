@@ -11,12 +11,14 @@ use crate::Result;
 use crate::array::{Array, Shape};
 use crate::chunk::{self, Chunk, Place};
 use crate::dictionary::Dictionary;
+use crate::dictionary_index::Nodes;
 use crate::error::ColumnError;
+use crate::hash_table::HashTable;
 use crate::ids::Ids;
 use crate::keys::{IndexKey, Key, Keys};
 use crate::latch::{Latch, Waiting};
 use crate::layout::{
-    KINDS_AT, Kind, MOST_COLUMNS, Options, flags_at, heads, placement_at, rows_at, uses_at,
+    Form, KINDS_AT, Kind, MOST_COLUMNS, Options, flags_at, heads, placement_at, rows_at, uses_at,
     values_at,
 };
 use crate::placement::Uses;
@@ -67,20 +69,30 @@ impl<M: Memory> Table<M> {
         let mut columns = Vec::with_capacity(many as usize);
         for column in 0..many {
             let kind = Kind::of(memory.read(Off::new(at + KINDS_AT + column))?, at)?;
-            let (head, uses) = places[indexes_of + column as usize];
-            let list = (head != 0).then(|| SkipList::new(memory, at + head, seed));
-            let place = (at + values_at(many, column), list, Uses::opened(uses));
+            let (form, head, uses) = places[indexes_of + column as usize];
+            let nodes = match form {
+                Form::Ordinary => None,
+                Form::SkipList => Some(Nodes::List(SkipList::new(memory, at + head, seed))),
+                Form::HashTable => {
+                    Some(Nodes::Table(HashTable::new(memory, at + head, shape, seed).into()))
+                }
+            };
+            let place = (at + values_at(many, column), nodes, Uses::opened(uses));
             let parameters = (shape, options.reserve, seed);
             columns.push(Dictionary::open(memory, place, kind, parameters, waiting)?);
         }
-        let index = |(head, uses): &(u64, u64)| {
+        let index = |(form, head, uses): &(Form, u64, u64)| {
             let uses = Uses::opened(*uses);
-            match head {
-                0 => KeyIndex::ordinary(ids.opened, uses),
-                head => KeyIndex::durable(SkipList::new(memory, at + head, seed), uses),
+            match form {
+                Form::Ordinary => Ok(KeyIndex::ordinary(ids.opened, uses)),
+                Form::SkipList => {
+                    Ok(KeyIndex::durable(SkipList::new(memory, at + head, seed), uses))
+                }
+                Form::HashTable => Err(Bad::Damaged { what: "form of an index of keys", at }),
             }
         };
-        let indexes: Vec<_> = places[..indexes_of].iter().map(index).collect();
+        let indexes = places[..indexes_of].iter().map(index);
+        let indexes = indexes.collect::<std::result::Result<Vec<_>, Bad>>()?;
         // Where the first index has to be built, that looks at all rows.
         let unswept = if indexes[0].is_durable() { ids.opened.max(1) } else { 1 };
         let indexes = indexes.into_iter().map(|index| Latch::new(index, waiting)).collect();
@@ -371,33 +383,30 @@ impl<M: Memory> Table<M> {
 }
 
 /// For each of the `many` structures of the table at `at`, those of keys and then those of the columns'
-/// dictionaries, the place of its head in the table, or zero, and how often it is used.
+/// dictionaries: its form, the place of its head in the table, or zero, and how often it is used.
 fn load_placement<M: Memory>(
     memory: &M,
     at: u64,
     columns: u64,
     many: usize,
-) -> Result<Vec<(u64, u64)>> {
-    let damaged = Bad::Damaged { what: "placement of a table's indexes", at };
+) -> Result<Vec<(Form, u64, u64)>> {
     if memory.load(Off::new(at + placement_at(columns)), Acquire)? != many as u64 {
-        return Err(damaged.into());
+        return Err(Bad::Damaged { what: "placement of a table's indexes", at }.into());
     }
-    let mut is_durable = vec![0; many];
-    memory.read_into(Off::new(at + flags_at(columns, many as u64)), &mut is_durable)?;
-    if is_durable.iter().any(|byte| *byte > 1) {
-        return Err(damaged.into());
-    }
-    let is_durable: Vec<bool> = is_durable.into_iter().map(|byte| byte == 1).collect();
+    let mut numbers = vec![0; many];
+    memory.read_into(Off::new(at + flags_at(columns, many as u64)), &mut numbers)?;
+    let forms = numbers.into_iter().map(|number| Form::of(number, at));
+    let forms = forms.collect::<Result<Vec<_>>>()?;
     let mut places = Vec::with_capacity(many);
-    for (number, head) in (0..).zip(heads(&is_durable, columns)) {
-        places.push((head, memory.load(Off::new(at + uses_at(columns, number)), Acquire)?));
+    for (number, (head, form)) in (0..).zip(heads(&forms, columns).into_iter().zip(&forms)) {
+        places.push((*form, head, memory.load(Off::new(at + uses_at(columns, number)), Acquire)?));
     }
     Ok(places)
 }
 
 /// Writes where the structures of a table lie: as [`store_header`].
-pub(crate) fn store_placement<M: Memory>(memory: &M, at: u64, columns: u64, is_durable: &[bool]) {
-    let bytes: Vec<u8> = is_durable.iter().map(|durable| u8::from(*durable)).collect();
+pub(crate) fn store_placement<M: Memory>(memory: &M, at: u64, columns: u64, forms: &[Form]) {
+    let bytes: Vec<u8> = forms.iter().map(|form| *form as u8).collect();
     let many = bytes.len() as u64;
     memory.store(Off::new(at + placement_at(columns)), many);
     memory.copy(Off::new(at + flags_at(columns, many)), &bytes);

@@ -33,6 +33,8 @@ mod dictionary_index;
 mod epoch;
 #[path = "../src/error.rs"]
 mod error;
+#[path = "../src/hash_table.rs"]
+mod hash_table;
 #[path = "../src/ids.rs"]
 mod ids;
 #[path = "../src/keys.rs"]
@@ -175,6 +177,7 @@ fn bank(durable_percent: u32) -> (Recording, Bank) {
         most_rows: 64,
         reserve: 64,
         durable_percent,
+        hashed: false,
         seed: Some(7),
     };
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];

@@ -54,7 +54,7 @@ struct Lines {
     pool_bytes: u64,
 }
 
-fn opening(rows: u64) -> Lines {
+fn opening(rows: u64, hashed: u32) -> Lines {
     let arena = Arena::new(64 << 10, 4 << 30).unwrap();
     let table = TableSchema::new("t")
         .column("id", ColumnType::U64)
@@ -63,7 +63,7 @@ fn opening(rows: u64) -> Lines {
         .key(&["id"]);
     let schema = Schema::new().table(table);
     let catalog = Arc::new(Catalog::new(&schema).unwrap());
-    let options = SofortOptions { placement: 100, seed: 7, ..SofortOptions::default() };
+    let options = SofortOptions { placement: 100, hashed, seed: 7, ..SofortOptions::default() };
     let setup = Setup::default();
     let heap_options = HeapOptions { chunk_bytes: 256 << 10, lanes: 2 };
     let heap = Heap::format(arena.clone(), heap_options).unwrap();
@@ -108,14 +108,15 @@ fn opening(rows: u64) -> Lines {
     Lines { describe, recovery, commit, pool_bytes }
 }
 
-/// A search in a list looks at some lines more where there are 300 times as many keys; nothing else depends on
-/// that.
+/// A search in a list looks at some lines more where there are 300 times as many keys; nothing else depends on that.
 #[test]
 fn from_the_heap_to_the_first_commit_nothing_grows_with_the_pool() {
-    let (small, large) = (opening(300), opening(100_000));
-    println!("{small:?}\n{large:?}");
-    assert!(large.pool_bytes > 16 * small.pool_bytes);
-    assert_eq!(large.describe, small.describe);
-    assert!(large.recovery < small.recovery + 250, "{small:?} {large:?}");
-    assert!(large.commit < small.commit + 400, "{small:?} {large:?}");
+    for hashed in [0, 1] {
+        let (small, large) = (opening(300, hashed), opening(100_000, hashed));
+        println!("{small:?}\n{large:?}");
+        assert!(large.pool_bytes > 16 * small.pool_bytes);
+        assert_eq!(large.describe, small.describe);
+        assert!(large.recovery < small.recovery + 250, "{small:?} {large:?}");
+        assert!(large.commit < small.commit + 400, "{small:?} {large:?}");
+    }
 }

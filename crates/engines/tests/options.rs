@@ -89,6 +89,7 @@ const LISTED: [(EngineKind, &[Listed]); 15] = [
             ("reserve", 1024, 1, 32_768, true),
             ("slots", 256, 2, 256, true),
             ("placement", 0, 0, 100, true),
+            ("hashed", 0, 0, 1, true),
             ("seed", 0, 0, u64::MAX, true),
         ],
     ),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use column::{ColumnError, Field, Part, Placement, Standing, Store, Structure, Value, Waiting};
+use column::{
+    ColumnError, Field, Form, Part, Placement, Standing, Store, Structure, Value, Waiting,
+};
 use heap::{Heap, HeapOptions};
 use pm::{Recording, Replay};
 
@@ -61,7 +63,7 @@ fn the_structures_that_were_chosen_are_there_after_a_kill_and_the_others_are_bui
     assert_eq!(found.len(), 2 + 3 + 2 + 4);
     for standing in &found {
         let is_chosen = chosen.contains(&standing.structure);
-        assert_eq!(standing.is_durable, is_chosen, "{standing:?}");
+        assert_eq!(standing.form != Form::Ordinary, is_chosen, "{standing:?}");
         assert_eq!(standing.waiting == 0, is_chosen, "{standing:?}");
     }
     assert_eq!(contents(&next.session()).unwrap(), before);

@@ -14,8 +14,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::work::{
-    Model, Statement, contents, create, durable, explore, from_image, leaks, mixed, noticed_sites,
-    open, rebuild, small, text, values,
+    Model, Statement, contents, create, durable, explore, from_image, hashed, leaks, mixed,
+    noticed_sites, open, rebuild, small, text, values,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -272,6 +272,7 @@ fn statements_and_commits_survive_power_cuts_at_every_fence() {
     assert!(survives_power_cuts(small(), 1, 16, 16) > 1000);
     assert!(survives_power_cuts(durable(), 1, 16, 8) > 1000);
     assert!(survives_power_cuts(mixed(), 2, 16, 4) > 500);
+    assert!(survives_power_cuts(hashed(), 1, 12, 6) > 1000);
 }
 
 #[test]
@@ -375,6 +376,7 @@ fn a_power_cut_after_a_kill_loses_nothing() {
     assert_eq!(survives_kills(small(), 3, 6, 7, Trace::clone), None);
     assert_eq!(survives_kills(durable(), 3, 6, 17, Trace::clone), None);
     assert_eq!(survives_kills(mixed(), 4, 6, 17, Trace::clone), None);
+    assert_eq!(survives_kills(hashed(), 4, 6, 31, Trace::clone), None);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod continued;
 mod crash;
 mod crowd;
 mod cut_off;
+mod hashed;
 mod keyed;
 mod killed;
 mod model;

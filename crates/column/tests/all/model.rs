@@ -9,7 +9,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::keyed::Keyed;
-use crate::work::{Model, Statement, contents, create, durable, mixed, open, rebuild, small};
+use crate::work::{
+    Model, Statement, contents, create, durable, hashed, mixed, open, rebuild, small,
+};
 
 const LIMIT: u64 = 64 << 20;
 
@@ -64,6 +66,7 @@ fn transactions_do_what_the_model_does() {
         for durable_percent in [0, 10, mixed().durable_percent, 60, 100] {
             transactions(Options { durable_percent, ..small() }, seed, 200, keys);
         }
+        transactions(hashed(), seed, 200, keys);
     }
 }
 

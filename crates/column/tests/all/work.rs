@@ -33,6 +33,7 @@ pub(crate) fn small() -> Options {
         most_rows: 128,
         reserve: 16,
         durable_percent: 0,
+        hashed: false,
         seed: Some(SEED),
     }
 }
@@ -40,6 +41,11 @@ pub(crate) fn small() -> Options {
 /// The same, with all indexes in persistent memory.
 pub(crate) fn durable() -> Options {
     Options { durable_percent: 100, ..small() }
+}
+
+/// The same, those of dictionaries as hash tables.
+pub(crate) fn hashed() -> Options {
+    Options { hashed: true, ..durable() }
 }
 
 /// The same, with a part of them, so that in each table some structures are built and others are there.

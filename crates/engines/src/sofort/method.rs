@@ -20,12 +20,20 @@ fn root_name(partition: u32) -> String {
 
 /// The parameters of a store. Chunks of rows are at least as large as their first ones.
 fn store_options(options: &SofortOptions) -> Options {
-    let SofortOptions { first_rows, most_rows, reserve, slots, placement, seed } = *options;
+    let SofortOptions { first_rows, most_rows, reserve, slots, placement, hashed, seed } = *options;
     let first_rows = first_rows.next_power_of_two();
     let most_rows = most_rows.next_power_of_two().max(first_rows);
     let reserve = reserve.min(most_rows);
     let seed = Some(seed).filter(|seed| *seed != 0);
-    Options { slots, first_rows, most_rows, reserve, durable_percent: placement, seed }
+    Options {
+        slots,
+        first_rows,
+        most_rows,
+        reserve,
+        durable_percent: placement,
+        hashed: hashed == 1,
+        seed,
+    }
 }
 
 impl<E: Environment> Method<E> for Sofort<E> {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use column::{Standing, Store};
+use column::{Form, Standing, Store};
 use pm::{Environment, Memory};
 
 use super::SofortStats;
@@ -149,7 +149,8 @@ impl<E: Environment> Shared<E> {
 
     pub(super) fn structures(&self) -> Vec<StructureStats> {
         let name = |standing: Standing| {
-            let Standing { structure, is_durable: durable, waiting, built, uses } = standing;
+            let Standing { structure, form, waiting, built, uses } = standing;
+            let durable = form != Form::Ordinary;
             let name = self.tables.structure_name(structure);
             StructureStats { name, durable, waiting, built, uses }
         };

@@ -84,6 +84,7 @@ fn other_value(name: &str) -> Option<u64> {
         "reserve" => 16,
         "slots" => 64,
         "placement" => 50,
+        "hashed" => 1,
         "seed" => 7,
         _ => return None,
     })
@@ -110,12 +111,13 @@ fn each_option_reaches_its_engine() {
                 assert_ne!(flushes(&small(engine)).0, flushes(&other).0, "it changes nothing");
                 continue;
             }
-            if option.name == "seed" {
-                // It shows in the nodes of skip lists.
+            if ["seed", "hashed"].contains(&option.name) {
+                // They show in indexes in persistent memory.
                 let flushed = |options: Options| flushes(&options.set("placement", 100));
                 let one = || small(engine).set("seed", 1);
+                let other = one().set(option.name, value);
                 assert_eq!(flushed(one()), flushed(one()), "a seed does the same each time");
-                assert_ne!(flushed(one()), flushed(other), "it changes nothing");
+                assert_ne!(flushed(one()), flushed(other), "{} changes nothing", option.name);
                 continue;
             }
             assert_ne!(usual, counts(&other), "{engine}: {} changes nothing", option.name);
