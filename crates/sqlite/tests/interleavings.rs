@@ -270,6 +270,53 @@ fn a_waiting_writer_has_its_turn() {
     );
 }
 
+/// SQLite asks for the exclusive lock straight from the shared one when it finds the journal of a dead writer. Another one
+/// that is told of a living writer then would take that journal for his.
+#[test]
+fn who_finds_a_dead_writers_journal_counts_as_no_writer_to_another_one() {
+    let story = || {
+        let shared = Arc::new(Shared::new());
+        let threads: Vec<_> = (0..2)
+            .map(|slot| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let hand = Hand::new(&shared, usize::MAX);
+                    let mut one = claim(&hand, slot);
+                    for _ in 0..3 {
+                        if one.lock(Level::Shared) == Answer::Got {
+                            assert!(!one.is_reserved(), "nobody writes");
+                            let alone = one.lock(Level::Exclusive) == Answer::Got;
+                            assert_eq!(one.is_reserved(), alone);
+                        }
+                        one.unlock(Level::None);
+                        thread::yield_now();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    };
+    shuttle::check_random_with_seed(story, 5, 300);
+    let in_turn = || {
+        let shared = Arc::new(Shared::new());
+        let hand = Hand::new(&shared, usize::MAX);
+        let [mut one, mut two] = [0, 1].map(|slot| claim(&hand, slot));
+        assert_eq!((one.lock(Level::Shared), two.lock(Level::Shared)), (Answer::Got, Answer::Got));
+        for _ in 0..2 {
+            assert_eq!((one.lock(Level::Exclusive), one.level()), (Answer::Busy, Level::Pending));
+            assert!(!two.is_reserved());
+        }
+        assert_eq!(one.lock(Level::Reserved), Answer::Got);
+        assert!(two.is_reserved());
+        two.unlock(Level::None);
+        assert_eq!(
+            (two.lock(Level::Shared), one.lock(Level::Exclusive)),
+            (Answer::Busy, Answer::Got)
+        );
+    };
+    shuttle::check_random_with_seed(in_turn, 1, 1);
+}
+
 /// A writer that fails in the middle and lives lets the next one replay.
 #[test]
 fn a_turn_that_is_given_up_is_replayed_by_the_next() {

@@ -10,6 +10,8 @@
 //!
 //! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does commits.
 
+use pm::Memory as _;
+
 use crate::database::contract::{Failure, Level};
 use crate::database::mapped::Mapped;
 use crate::database::parameters::Share;
@@ -21,6 +23,16 @@ impl Mapped {
         self.store.set_stays_home(share == Share::Stock);
     }
 
+    /// Looks at the file without a lock, as SQLite does at the header when it opens it.
+    pub(super) fn look_unlocked(&mut self) -> Result<(), Failure> {
+        let data = &self.data;
+        self.store.refresh_unlocked(|| {
+            data.see()?;
+            Ok::<_, Failure>(data.len())
+        })?;
+        Ok(())
+    }
+
     /// Lets stock SQLite use the database again, if it is to. The caller has it to himself among ours, and no lock is
     /// lowered here.
     ///
@@ -30,6 +42,10 @@ impl Mapped {
         let waits = self.share == Share::Stock && self.store.is_marked();
         // A commit that is not at its end is for whoever locks next.
         if !waits || self.store.is_prepared() || !self.look()? {
+            return Ok(());
+        }
+        // A statement that reads on has pages where they are: the commit behind it is soon enough.
+        if !self.store.may_go_home() {
             return Ok(());
         }
         let before = self.stock.level();

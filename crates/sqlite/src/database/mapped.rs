@@ -387,8 +387,7 @@ fn header_of(data: &Plain) -> Result<Vec<u8>, Failure> {
 impl MainFile for Mapped {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         if self.ours.level() == Level::None {
-            // SQLite looks at the header before it locks.
-            self.look()?;
+            self.look_unlocked()?;
         }
         self.store.count_copy();
         Ok(self.store.read(at, out)?)
@@ -418,7 +417,7 @@ impl MainFile for Mapped {
 
     fn size(&mut self) -> Result<u64, Failure> {
         if self.ours.level() == Level::None {
-            self.look()?;
+            self.look_unlocked()?;
         }
         Ok(self.store.size())
     }

@@ -78,8 +78,9 @@ pub struct Store<M> {
     /// Bytes of the database, as committed.
     pub(super) size: u64,
     pub(super) marked: bool,
-    /// How often the marker had been cleared when this connection looked last.
-    pub(super) cleared: u64,
+    /// How often the marker had been cleared when this connection looked last; `None` if what it found then does not
+    /// count.
+    pub(super) cleared: Option<u64>,
     /// Each page stays in its own frame.
     pub(super) stays_home: bool,
     /// This connection has made the marker durable: who has set it may have died before that.
@@ -185,7 +186,7 @@ impl<M: Memory> Store<M> {
             erases: false,
             size,
             marked: false,
-            cleared: 0,
+            cleared: Some(0),
             stays_home: false,
             marker_is_durable: false,
             stage: Stage::default(),
@@ -223,42 +224,6 @@ impl<M: Memory> Store<M> {
     pub fn healthy(&self) -> Result<()> {
         self.data.memory().healthy()?;
         Ok(self.side.region.memory().healthy()?)
-    }
-
-    /// Looks at what others have committed. `file_bytes` says how long the file is: it only grows, so it is asked
-    /// behind what may be committed meanwhile. Returns false if somebody died at a commit: then [`Self::recover`]
-    /// is to be called.
-    ///
-    /// # Errors
-    /// The medium fails.
-    pub fn refresh<E: From<StoreError>>(
-        &mut self,
-        mut file_bytes: impl FnMut() -> std::result::Result<u64, E>,
-    ) -> std::result::Result<bool, E> {
-        self.healthy()?;
-        let cleared = self.side.cleared()?;
-        if cleared != self.cleared {
-            // Stock SQLite may have changed all of it since.
-            (self.cleared, self.marked, self.marker_is_durable) = (cleared, false, false);
-            self.cache.clear(self.side.log_state()?.1);
-            self.side.look()?;
-        }
-        if !self.marked {
-            let found = file_bytes()?;
-            self.marked = page1::is_marked(&page1::header(&self.data, found)?);
-            self.size = page1::plain_size(&self.data, found)?;
-        }
-        if !self.marked {
-            return Ok(true);
-        }
-        let (begun, applied) = self.side.progress().map_err(E::from)?;
-        self.side.look()?;
-        self.size = self.side.size()?;
-        let found = file_bytes()?;
-        if begun == applied && self.size > found {
-            return Err(StoreError::Cut { found, wanted: self.size }.into());
-        }
-        Ok(begun == applied)
     }
 
     /// Returns whether the marker is set, which keeps stock SQLite out.
@@ -311,7 +276,7 @@ impl<M: Memory> Store<M> {
         if self.stage.is_empty() {
             return Ok(());
         }
-        let by_frames = self.mode == Mode::Nvwal && self.fits_into_frames();
+        let by_frames = self.mode == Mode::Nvwal && self.fits_into_frames(self.size());
         let (size, work) = self.begin(by_frames)?;
         match work {
             Work::Counters(counters) => {
@@ -381,7 +346,7 @@ impl<M: Memory> Store<M> {
         let by_pages = shape.is_some_and(|(_, by_pages)| by_pages);
         let table = self.side.table;
         if table.page_bytes != page_bytes || !by_pages && table.entries > 0 {
-            if self.lent > 0 && table.entries > 0 {
+            if !self.may_go_home() {
                 return Err(StoreError::Lent);
             }
             self.reshape(page_bytes)?;

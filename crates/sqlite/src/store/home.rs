@@ -36,7 +36,7 @@ impl<M: Memory> Store<M> {
         if self.is_prepared() {
             return Err(StoreError::Prepared);
         }
-        if self.lent > 0 && self.side.table.entries > 0 {
+        if !self.may_go_home() {
             return Err(StoreError::Lent);
         }
         self.learn()?;
@@ -44,6 +44,11 @@ impl<M: Memory> Store<M> {
         self.reshape(self.side.table.page_bytes)?;
         self.side.begin(self.last);
         Ok(())
+    }
+
+    /// Returns whether no page that is lent may lie in another frame than its own.
+    pub fn may_go_home(&self) -> bool {
+        self.lent == 0 || self.side.table.entries == 0
     }
 
     /// Takes the database's pages home. Until that is settled, a commit has begun that is not in place: some of
@@ -143,8 +148,9 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn make_plain(&mut self) -> Result<()> {
         // First: whoever finds it cleared does not take it for set.
-        self.cleared = self.side.cleared()?.wrapping_add(1);
-        self.side.clears(self.cleared);
+        let cleared = self.side.cleared()?.wrapping_add(1);
+        self.side.clears(cleared);
+        self.cleared = Some(cleared);
         if self.size >= HEADER_BYTES {
             let mut lines = Lines::default();
             page1::clear_marker(&self.data, &mut lines.data)?;

@@ -7,6 +7,8 @@
 //! - A connection that is `Exclusive` is alone: no living one reads.
 //! - Behind a writer that dies while it is `Exclusive`, nobody reads before somebody has replayed.
 //! - From `Pending` on nobody begins to read, so that a writer's turn comes.
+//! - Nobody counts as `Reserved` on the way from `Shared` to `Exclusive`: SQLite goes it for a hot journal, which another
+//!   one would take for a living writer's.
 //! - A dead connection stops nobody for longer than it takes to look.
 //!
 //! 1. To read: store the own word, then look at the writer's. A writer stores its word and then looks
@@ -105,6 +107,8 @@ enum Turn {
     Exclusive,
     /// It replays what a dead writer has left.
     Replaying,
+    /// As `Pending`, straight from the level `Shared`: it is not going to write unless it is alone.
+    Straight,
 }
 
 /// The writer's word: the number of the turn, a slot, and how far its connection has come.
@@ -122,6 +126,7 @@ impl Writer {
             1 => Turn::Reserved,
             2 => Turn::Pending,
             3 => Turn::Exclusive,
+            5 => Turn::Straight,
             // Any other value was written by nobody: replaying is right after anything.
             _ => Turn::Replaying,
         };
@@ -215,6 +220,12 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         if wanted > self.level && wanted == Level::Reserved {
             return self.begin(Turn::Reserved, Level::Reserved);
         }
+        if wanted == Level::Reserved
+            && let Some(writer) = self.writer
+            && writer.turn == Turn::Straight
+        {
+            self.go_on(writer, Turn::Pending);
+        }
         if wanted > self.level {
             return self.exclude();
         }
@@ -247,10 +258,11 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         self.unlock(Level::None);
     }
 
-    /// Returns whether a living connection, this one too, has more than `Shared`.
+    /// Returns whether a living connection, this one too, is `Reserved`, or has come farther from there.
     pub fn is_reserved(&self) -> bool {
         let writer = Writer::of(self.words.load(WRITER));
-        writer.turn != Turn::None && self.lives(writer.slot)
+        // Beside an `Exclusive` one nobody asks who reads.
+        !matches!(writer.turn, Turn::None | Turn::Straight) && self.lives(writer.slot)
     }
 
     fn lives(&self, slot: u64) -> bool {
@@ -313,10 +325,11 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     fn exclude(&mut self) -> Answer {
         match self.writer {
             None => {
-                if self.begin(Turn::Pending, Level::Pending) == Answer::Busy {
+                if self.begin(Turn::Straight, Level::Pending) == Answer::Busy {
                     return Answer::Busy;
                 }
             }
+            Some(writer) if writer.turn == Turn::Straight => {}
             Some(writer) => self.go_on(writer, Turn::Pending),
         }
         self.level = Level::Pending;

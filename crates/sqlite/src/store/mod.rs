@@ -14,7 +14,7 @@
 //! | [`carry`] | which lines need not be flushed yet? |
 //!
 //! `prepared` has commits that are parts of a transaction over several databases, `lend` pages that SQLite reads where
-//! they are, [`locks`] who reads and who writes, in shared words, whoever dies.
+//! they are, `look` what others have committed, [`locks`] who reads and who writes, in shared words, whoever dies.
 
 mod blocks;
 mod bytes;
@@ -30,6 +30,7 @@ pub(crate) mod layout;
 mod lend;
 pub mod locks;
 mod log;
+mod look;
 pub mod matching;
 pub mod mode;
 mod nvwal;

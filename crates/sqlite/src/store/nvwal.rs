@@ -30,9 +30,10 @@ use crate::store::stage::Granule;
 const STAGED_MAX: u64 = 64 << 20;
 
 impl<M: Memory> Store<M> {
-    /// Returns whether what is staged fits into the log of frames.
-    pub(super) fn fits_into_frames(&self) -> bool {
-        self.stage.granules.len() as u64 * GRANULE <= STAGED_MAX
+    /// Returns whether what is staged fits into the log of frames. A database that is emptied, as SQLite does behind a
+    /// creation that was cut off, does not: the log names no such size.
+    pub(super) fn fits_into_frames(&self, size: u64) -> bool {
+        size >= HEADER_BYTES && self.stage.granules.len() as u64 * GRANULE <= STAGED_MAX
     }
 
     /// Steps 2 to 4.
@@ -44,6 +45,10 @@ impl<M: Memory> Store<M> {
     ) -> Result<()> {
         let (mut lines, from, emptied) = (Lines::default(), self.cache.bytes, self.cache.emptied);
         let bytes = self.frame_log(emptied).write(frames, from);
+        let mut all = Vec::new();
+        Frames::each(&frames.bytes, |at, bytes| all.push((at, bytes)));
+        // Nobody would take over others.
+        self.check_frames(&all)?;
         let to = from + bytes.len() as u64;
         self.side.write_log(from, &bytes, emptied, &mut lines.side);
         self.side.use_blocks(from, to, emptied, &mut lines.side);
@@ -59,8 +64,6 @@ impl<M: Memory> Store<M> {
         self.side.set_log_bytes(to, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
-        let mut all = Vec::new();
-        Frames::each(&frames.bytes, |at, bytes| all.push((at, bytes)));
         self.take_frames(&all)?;
         (self.cache.bytes, self.size) = (to, size);
         self.stats.frames += frames.count;
@@ -89,20 +92,33 @@ impl<M: Memory> Store<M> {
         self.take_frames(&frames.ok_or(damaged)?)
     }
 
-    /// Takes frames over into the cache. One without bytes says how many the database has.
-    fn take_frames(&mut self, frames: &[(u64, &[u8])]) -> Result<()> {
-        let mut sizes = frames.iter().filter(|(_, bytes)| bytes.is_empty()).map(|(size, _)| *size);
-        let size = sizes.next_back();
-        let all = || frames.iter().filter(|(_, bytes)| !bytes.is_empty()).copied();
+    /// Returns an error if a frame lies outside of the file, or the size that one says.
+    fn check_frames(&self, frames: &[(u64, &[u8])]) -> Result<()> {
         // The file grows before a frame says so.
         let file = HEADER_BYTES..=self.data.len();
-        let fits = |(at, bytes): (u64, &[u8])| {
-            at % GRANULE + bytes.len() as u64 <= GRANULE && at + bytes.len() as u64 <= *file.end()
+        let fits = |(at, bytes): &(u64, &[u8])| {
+            let len = bytes.len() as u64;
+            if len == 0 {
+                file.contains(at)
+            } else {
+                at % GRANULE + len <= GRANULE && at + len <= *file.end()
+            }
         };
-        if !all().all(fits) || size.is_some_and(|size| !file.contains(&size)) {
+        if !frames.iter().all(fits) {
             return Err(StoreError::SideDamaged("its log of frames is of another database"));
         }
-        for (at, bytes) in all() {
+        Ok(())
+    }
+
+    /// Takes frames over into the cache. One without bytes says how many the database has.
+    fn take_frames(&mut self, frames: &[(u64, &[u8])]) -> Result<()> {
+        self.check_frames(frames)?;
+        let mut size = None;
+        for &(at, bytes) in frames {
+            if bytes.is_empty() {
+                size = Some(at);
+                continue;
+            }
             let number = at / GRANULE;
             if self.cache.get(number).is_none() {
                 let granule = self.granule_in_place(number)?;

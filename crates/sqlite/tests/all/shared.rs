@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use perdura_sqlite::store::connection::Store;
+use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
 use pm::{LineSet, Memory, Recording, Replay};
 use rand::rngs::SmallRng;
@@ -146,6 +147,114 @@ fn who_shares_it_with_ours_alone_keeps_stock_sqlite_out_until_another_one_commit
     }
     let refused = ours.execute_batch("BEGIN IMMEDIATE; PRAGMA perdura_share = perdura");
     assert!(refused.is_err());
+}
+
+#[test]
+fn a_commit_beside_a_statement_that_reads_on_is_told_as_what_it_is() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let ours = open(&path).unwrap();
+    ours.execute_batch(
+        "PRAGMA mmap_size = 1000000000; CREATE TABLE t(a INTEGER PRIMARY KEY, b); CREATE TABLE u(a)",
+    )
+    .unwrap();
+    for key in 0..400 {
+        let row = (key * 7_919 % 400, "x".repeat(90));
+        ours.execute("INSERT INTO t VALUES(?1, ?2)", row).unwrap();
+    }
+    assert!(stats(&ours, "moved") > 0);
+    ours.query_row("PRAGMA perdura_share = stock", [], |_| Ok(())).unwrap();
+    let before = stats(&ours, "lent");
+    let mut select = ours.prepare("SELECT a FROM t").unwrap();
+    let mut reads = select.query([]).unwrap();
+    assert!(reads.next().unwrap().is_some());
+    assert!(stats(&ours, "lent") > before);
+    // No page that is lent moves: stock SQLite waits for a commit behind the statement.
+    ours.execute_batch("INSERT INTO u VALUES(1)").unwrap();
+    drop(reads);
+    ours.execute_batch("INSERT INTO u VALUES(2)").unwrap();
+    assert_eq!(std::fs::read(&path).unwrap()[19], 1);
+    let stocks = open_stock(&path);
+    check(&stocks);
+    let sum: i64 = stocks.query_row("SELECT sum(a) FROM u", [], |row| row.get(0)).unwrap();
+    assert_eq!((rows(&stocks).len(), sum), (400, 3));
+}
+
+/// A kill of stock SQLite in the transaction that creates a database: all that it leaves is rolled back.
+#[test]
+fn a_creation_that_stock_sqlite_has_not_ended_is_rolled_back_in_each_mode() {
+    let directory = folder();
+    let path = directory.path().join("stocks");
+    let stocks = open_stock(&path);
+    stocks.execute_batch("PRAGMA cache_size = 2; BEGIN; CREATE TABLE t(a, b)").unwrap();
+    for key in 0..200 {
+        stocks.execute("INSERT INTO t VALUES(?1, hex(zeroblob(900)))", [key]).unwrap();
+    }
+    for mode in MODES {
+        let killed = directory.path().join(mode);
+        let journal = |path: &Path| std::path::PathBuf::from(format!("{}-journal", path.display()));
+        std::fs::copy(&path, &killed).unwrap();
+        std::fs::copy(journal(&path), journal(&killed)).unwrap();
+        let left = std::fs::read(journal(&killed)).unwrap();
+        assert!(std::fs::metadata(&killed).unwrap().len() > 4096 && left[0] == 0xd9);
+        for opened in 0..2 {
+            let ours = open_shared(&killed, mode);
+            let tables = "SELECT count(*) FROM sqlite_master";
+            let tables: i64 = ours.query_row(tables, [], |row| row.get(0)).unwrap();
+            assert_eq!((tables, journal(&killed).exists()), (opened, false), "{mode}");
+            ours.execute_batch("CREATE TABLE IF NOT EXISTS t(a, b)").unwrap();
+            check(&open_stock(&killed));
+        }
+    }
+}
+
+/// A connection that looks without a lock, as SQLite does when it opens a database, while another one clears the marker.
+#[test]
+fn a_marker_that_is_seen_while_it_is_cleared_is_not_believed() {
+    let memory = killed::new();
+    let mut one = killed::open(&memory, 1);
+    killed::commit(&mut one, &killed::page(1, 7));
+    let size = || Ok::<_, StoreError>(killed::PAGE as u64);
+    let mut two = Store::attach(media(&memory), killed::PAGE as u64).unwrap();
+    assert!(killed::refresh(&mut two, || killed::PAGE as u64) && two.is_marked());
+    // `Store::make_plain`, step by step.
+    let (side, data) = (media(&memory).side, media(&memory).data);
+    side.store(6144, 1);
+    assert!(two.refresh_unlocked(size).unwrap());
+    let plain = killed::page(2, 8);
+    data.copy(16, &plain[16..]);
+    assert!(two.refresh(size).unwrap());
+    assert!(!two.is_marked());
+    let mut found = vec![0; killed::PAGE];
+    two.read(0, &mut found).unwrap();
+    assert_eq!(found, plain);
+}
+
+/// It looks while another one commits a smaller database and cuts the file.
+#[test]
+fn a_file_that_is_cut_behind_a_look_at_its_size_is_looked_at_again() {
+    let memory = killed::new();
+    let mut one = killed::open(&memory, 1);
+    one.set_stays_home(true);
+    let page = killed::PAGE as u64;
+    one.write(page, &[7; 2 * killed::PAGE]).unwrap();
+    killed::commit(&mut one, &killed::page(1, 7));
+    let mut two = Store::attach(media(&memory), 3 * page).unwrap();
+    assert!(killed::refresh(&mut two, || 3 * page));
+    assert_eq!(two.size(), 3 * page);
+    let cut = two.refresh(|| Ok::<_, StoreError>(page)).unwrap_err();
+    assert!(matches!(cut, StoreError::Cut { .. }), "{cut}");
+    let mut shrinks = Some(());
+    let whole = two.refresh_unlocked(|| {
+        if shrinks.take().is_some() {
+            one.truncate(page);
+            killed::commit(&mut one, &killed::page(2, 8));
+            one.bring_home().unwrap();
+        }
+        Ok::<_, StoreError>(page)
+    });
+    assert!(whole.unwrap());
+    assert_eq!(two.size(), page);
 }
 
 #[test]
