@@ -7,6 +7,8 @@
 //!   marker is cleared, and stock SQLite finds a change counter that it does not know.
 //! - *A kill before that* leaves the marker: stock SQLite is refused until one of ours has recovered, which clears the
 //!   marker if it shares the database so, too.
+//! - Where that cannot be, since stock SQLite is looking at page 1 just then, or a statement reads on and has pages where
+//!   they are, the connection tries it again whenever it ends to read.
 //!
 //! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does commits.
 
@@ -14,6 +16,7 @@ use pm::Memory as _;
 
 use crate::database::contract::{Failure, Level};
 use crate::database::mapped::Mapped;
+use crate::database::ours::Taken;
 use crate::database::parameters::Share;
 
 impl Mapped {
@@ -40,19 +43,23 @@ impl Mapped {
     /// The medium fails. Stock SQLite is kept out until the next commit.
     pub(super) fn share_again(&mut self) -> Result<(), Failure> {
         let waits = self.share == Share::Stock && self.store.is_marked();
+        self.owes = false;
+        if self.share == Share::Stock && !waits && self.stock.level() == Level::None {
+            return self.empty_if_cut_off();
+        }
         // A commit that is not at its end is for whoever locks next.
         if !waits || self.store.is_prepared() || !self.look()? {
             return Ok(());
         }
-        // A statement that reads on has pages where they are: the commit behind it is soon enough.
         if !self.store.may_go_home() {
+            self.owes = true;
             return Ok(());
         }
         let before = self.stock.level();
-        // It looks at page 1, and finds out: the next commit is soon enough.
         let excluded = self.stock.lock(Level::Shared).is_ok()
             && self.stock.lock(Level::Reserved).is_ok()
             && self.stock.lock(Level::Exclusive).is_ok();
+        self.owes = !excluded;
         let plain = if excluded { self.make_plain_and_go_on() } else { Ok(()) };
         match before {
             // Whoever goes on to read does so beside stock SQLite.
@@ -61,6 +68,19 @@ impl Mapped {
             before => self.stock.unlock(before)?,
         }
         plain
+    }
+
+    /// Returns whether the file is still to be made a plain one, and nobody of ours is in the way: the connection has it to
+    /// itself then.
+    pub(super) fn pays(&mut self) -> bool {
+        let waits = self.owes && self.store.is_marked() && self.ours.level() >= Level::Shared;
+        waits && matches!(self.ours.lock(Level::Exclusive), Ok(Taken::Got))
+    }
+
+    /// Cuts off what a kill in the first commit has left before the marker was set: stock SQLite takes zeros for no
+    /// database.
+    fn empty_if_cut_off(&mut self) -> Result<(), Failure> {
+        if self.store.size() == 0 && self.data.len() > 0 { self.empty() } else { Ok(()) }
     }
 
     fn make_plain_and_go_on(&mut self) -> Result<(), Failure> {

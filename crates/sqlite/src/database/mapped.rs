@@ -50,6 +50,8 @@ pub struct Mapped {
     /// The locks of stock SQLite, as long as it can read the file.
     pub(super) stock: Levels,
     pub(super) share: Share,
+    /// Stock SQLite is kept out although it shares the database: the file could not be made a plain one in time.
+    pub(super) owes: bool,
     read_only: bool,
     /// The file by which others see that a commit is prepared.
     stub: Arc<Stub>,
@@ -147,6 +149,7 @@ impl Mapped {
                 ours,
                 stock,
                 share,
+                owes: false,
                 read_only,
                 stub,
                 with,
@@ -369,7 +372,7 @@ impl Mapped {
     }
 
     /// Cuts off what the first commit to a new database has left, which was cut off itself.
-    fn empty(&mut self) -> Result<(), Failure> {
+    pub(super) fn empty(&mut self) -> Result<(), Failure> {
         // Whoever of stock SQLite is there may be writing.
         if self.stock.lock(Level::Exclusive).is_ok() && self.look()? && self.store.size() == 0 {
             self.data.cut(0)?;
@@ -511,7 +514,7 @@ impl MainFile for Mapped {
             }
             self.store.discard();
         }
-        let alone = self.ours.level() == Level::Exclusive;
+        let alone = self.ours.level() == Level::Exclusive || to == Level::None && self.pays();
         let shared = if alone { self.share_again() } else { Ok(()) };
         self.ours.unlock(to);
         if self.stock.level() > Level::None {

@@ -155,7 +155,15 @@ impl Stub {
     /// nothing any more: the next one takes its place, or the last close removes it.
     pub(crate) fn remove(&self) {
         self.named.store(false, Ordering::Relaxed);
-        if self.is_made() && self.file.remove().is_ok() {
+        if !self.is_made() {
+            return;
+        }
+        let gone = match self.ends() {
+            Ok(Some(ends)) if is_begun(&ends) => self.file.remove().is_ok(),
+            // One that stayed may be gone since, and stock SQLite may have a journal there.
+            ends => ends.is_ok(),
+        };
+        if gone {
             self.made.store(false, Ordering::Relaxed);
         }
     }
@@ -250,6 +258,27 @@ mod tests {
             let same = name_of_stub(&ends(&damaged)) == Some(name);
             assert_eq!(same, (1..ZEROS).contains(&at), "{at}");
             assert!(name_at_end(&stub[..at]).is_none());
+        }
+    }
+
+    /// One that the kernel did not let go is tried again, when stock SQLite may have its journal in that place.
+    #[test]
+    fn a_journal_of_sqlite_is_not_removed_for_a_stub() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("db");
+        let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
+        let stub = Stub::new(&Plain::open(&path, &options).unwrap(), &path);
+        for (bytes, stays) in [
+            ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true),
+            (vec![0; 512], true),
+            (stub_of(b"/dev/shm/db-mj01"), false),
+        ] {
+            stub.file.put(&bytes, 0o600).unwrap();
+            stub.remove();
+            assert!(stub.file.is_there().unwrap(), "it has made none");
+            stub.made.store(true, Ordering::Relaxed);
+            stub.remove();
+            assert_eq!((stub.file.is_there().unwrap(), stub.is_made()), (stays, false));
         }
     }
 }

@@ -93,9 +93,21 @@ impl<M: Memory> Store<M> {
         Ok((frames, counters))
     }
 
-    pub(super) fn put_counters(&self, counters: &Option<Counters>) {
-        for (range, bytes) in COUNTERS.iter().zip(counters.iter().flatten()) {
+    /// Stores page 1's counters, as SQLite has written them. Where a change counter was announced for a commit that there
+    /// is not, SQLite may have counted from the one before: then a later one than that is stored.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(super) fn put_counters(&mut self, counters: &Option<Counters>) -> Result<()> {
+        let Some(mut counters) = counters.clone() else { return Ok(()) };
+        if self.seen_without_commit {
+            let counter = page1::later_counter(&self.data, &counters[0])?;
+            counters.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&counter));
+        }
+        for (range, bytes) in COUNTERS.iter().zip(&counters) {
             self.data.copy(range.start as u64, bytes);
         }
+        (self.announced, self.seen_without_commit) = (false, false);
+        Ok(())
     }
 }

@@ -85,6 +85,10 @@ pub struct Store<M> {
     pub(super) stays_home: bool,
     /// This connection has made the marker durable: who has set it may have died before that.
     pub(super) marker_is_durable: bool,
+    /// Page 1 has a change counter for a commit that has not stored its own.
+    pub(super) announced: bool,
+    /// So it had when a commit failed or was given up: others may have read the old content with it.
+    pub(super) seen_without_commit: bool,
     pub(super) stage: Stage,
     /// A commit that waits for those of other databases.
     pub(super) prepared: Option<Prepared>,
@@ -189,6 +193,8 @@ impl<M: Memory> Store<M> {
             cleared: Some(0),
             stays_home: false,
             marker_is_durable: false,
+            announced: false,
+            seen_without_commit: false,
             stage: Stage::default(),
             prepared: None,
             last: 0,
@@ -280,7 +286,7 @@ impl<M: Memory> Store<M> {
         let (size, work) = self.begin(by_frames)?;
         match work {
             Work::Counters(counters) => {
-                self.put_counters(&counters);
+                self.put_counters(&counters)?;
                 self.side.begin(self.last);
                 self.stage.clear();
                 return Ok(());
@@ -309,6 +315,7 @@ impl<M: Memory> Store<M> {
     /// of frames.
     pub(super) fn begin(&mut self, by_frames: bool) -> Result<(u64, Work)> {
         self.healthy()?;
+        self.seen_without_commit |= std::mem::take(&mut self.announced);
         self.learn()?;
         // Whoever finds that it was not put in place makes durable how long the files are.
         self.side.begin(self.last + 1);
@@ -456,7 +463,7 @@ impl<M: Memory> Store<M> {
             self.side.set_size(size, &mut lines.side);
         }
         // Once it says that it is in place, nobody replays it, and raises them.
-        self.put_counters(counters);
+        self.put_counters(counters)?;
         // Where the database's medium has failed, whoever comes next replays.
         self.data.memory().healthy()?;
         self.side.applied(number);
@@ -509,6 +516,7 @@ impl<M: Memory> Store<M> {
         self.side.set_size(self.size, &mut lines.side);
         self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);
         self.side.note_header(&mut lines.side);
+        self.announced = true;
         page1::announce(&self.data, self.side.tag, self.size, &mut lines.data)?;
         self.fence(&mut lines);
         page1::set_marker(&self.data, &mut lines.data)?;

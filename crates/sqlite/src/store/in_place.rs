@@ -64,7 +64,7 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         self.healthy()?;
         self.stats.in_place += 1;
-        self.put_counters(&plan.counters);
+        self.put_counters(&plan.counters)?;
         // Where that has failed, whoever comes next raises them.
         self.data.memory().healthy()?;
         self.side.begin(self.last);

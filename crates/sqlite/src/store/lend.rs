@@ -21,8 +21,11 @@ use crate::store::error::Result;
 use crate::store::layout::{GRANULE, HEADER_BYTES};
 use crate::store::plan::place_of;
 
-/// The bytes behind a page that SQLite may read, a few in practice, if the page is damaged.
-const BEHIND_A_PAGE: u64 = 256;
+/// The bytes behind a page that SQLite may read if the page is damaged: a few in practice, but a record that it compares
+/// may begin anywhere in the page and be almost as long.
+fn behind_a_page(len: u64) -> u64 {
+    len.max(256)
+}
 
 impl<M: Memory> Store<M> {
     /// Lends bytes of the database, if they lie in one place: `address` says of a range of the medium what is given
@@ -37,7 +40,7 @@ impl<M: Memory> Store<M> {
         address: impl FnOnce(Range) -> std::result::Result<T, Bad>,
     ) -> Result<Option<T>> {
         let Some(place) = self.place(at, len)? else { return Ok(None) };
-        if place + len + BEHIND_A_PAGE > self.data.len() {
+        if place + len + behind_a_page(len) > self.data.len() {
             return Ok(None);
         }
         let lent = address(Range::new(place, len))?;

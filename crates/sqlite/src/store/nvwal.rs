@@ -69,7 +69,7 @@ impl<M: Memory> Store<M> {
         self.stats.frames += frames.count;
         self.stats.bytes += bytes.len() as u64;
         // Once all that was begun is in place, nobody raises them.
-        self.put_counters(counters);
+        self.put_counters(counters)?;
         self.data.memory().healthy()?;
         if self.cache.frames >= self.checkpoint_frames {
             self.checkpoint()?;

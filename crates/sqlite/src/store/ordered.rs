@@ -94,7 +94,7 @@ impl<M: Memory> Store<M> {
         // Where that has failed, whoever comes next replays.
         self.healthy()?;
         self.side.set_settled(number, &mut lines.side);
-        self.put_counters(counters);
+        self.put_counters(counters)?;
         self.data.memory().healthy()?;
         self.side.applied(number);
         self.side.begin(number);

@@ -137,6 +137,16 @@ pub(crate) fn raise_counters<M: Memory>(data: &Region<M>, lines: &mut LineSet) -
     Ok(())
 }
 
+/// The change counter that SQLite has written, or the next one of the file's if it is not behind that.
+pub(crate) fn later_counter<M: Memory>(data: &Region<M>, written: &[u8]) -> Result<[u8; 4]> {
+    let (mut there, mut counter) = ([0; 4], [0; 4]);
+    counter.copy_from_slice(written);
+    data.read_into(COUNTER_AT, &mut there)?;
+    let (there, written) = (u32::from_be_bytes(there), u32::from_be_bytes(counter));
+    let is_later = written.wrapping_sub(there).cast_signed() > 0;
+    Ok(if is_later { counter } else { there.wrapping_add(1).to_be_bytes() })
+}
+
 /// The parts of `len` bytes from `at` on that are not counters. A frame may have old ones, between bytes that
 /// differ: replayed, they would make caches valid that are not.
 pub(crate) fn all_but_counters(at: u64, len: usize) -> impl Iterator<Item = Range<usize>> {

@@ -90,7 +90,7 @@ impl<M: Memory> Store<M> {
         let then = self.stage.size;
         self.stage.clear();
         match &work {
-            Work::Counters(counters) => self.put_counters(counters),
+            Work::Counters(counters) => self.put_counters(counters)?,
             Work::Pages(plan) => self.place_pages(number, size, plan, Lines::default())?,
             Work::Bytes(frames, counters) => {
                 self.place_bytes(number, size, frames, counters, Lines::default())?;

@@ -98,7 +98,7 @@ fn a_side_file_has_the_bytes_that_its_format_says_and_another_version_is_refused
     let words = [word(16), 2, number >> 32, low].map(u64::to_le_bytes).concat();
     let check = crc32c::crc32c_append(crc32c::crc32c(&words), record);
     assert_eq!((number & 0xffff_ffff, word(second) >> 32), (2, u64::from(check)));
-    for version in [1, 4, 5, 6, 7, 9] {
+    for version in [1, 4, 5, 6, 7, 8, 10] {
         side[8] = version;
         let check = u64::from(crc32c::crc32c(&side[..32]));
         side[32..40].copy_from_slice(&check.to_le_bytes());

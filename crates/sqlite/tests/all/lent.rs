@@ -419,6 +419,23 @@ fn pages_do_not_take_other_places_while_one_is_lent() {
     assert_eq!(one.lend(512, 512, Ok).unwrap(), Some(pm::Range::new(512, 512)), "at home");
 }
 
+/// SQLite may compare a record that begins at the end of a damaged page.
+#[test]
+fn as_many_bytes_as_a_page_has_lie_behind_one_that_is_lent() {
+    let memory = killed::new();
+    let mut one = killed::open(&memory, 1);
+    let page = killed::PAGE as u64;
+    one.write(page, &[7; 3 * killed::PAGE]).unwrap();
+    killed::commit(&mut one, &killed::page(1, 7));
+    let data = crate::explored::media(&memory).data;
+    data.grow(4 * page + page / 2).unwrap();
+    let len = data.len();
+    let lent: Vec<bool> =
+        [1, 2, 3].map(|number| one.lend(number * page, page, Ok).unwrap().is_some()).into();
+    assert_eq!(lent, [1, 2, 3].map(|number| (number + 2) * page <= len), "{len}");
+    assert!(lent[0]);
+}
+
 #[test]
 fn a_page_that_is_cut_off_is_an_error_when_it_is_lent() {
     let directory = folder();

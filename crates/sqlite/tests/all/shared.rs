@@ -9,7 +9,7 @@ use std::time::Duration;
 use perdura_sqlite::store::connection::Store;
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
-use pm::{LineSet, Memory, Recording, Replay};
+use pm::{LineSet, Lock, Memory, Plain, PlainOptions, Range, Recording, Replay};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
@@ -169,15 +169,29 @@ fn a_commit_beside_a_statement_that_reads_on_is_told_as_what_it_is() {
     let mut reads = select.query([]).unwrap();
     assert!(reads.next().unwrap().is_some());
     assert!(stats(&ours, "lent") > before);
-    // No page that is lent moves: stock SQLite waits for a commit behind the statement.
+    // No page that is lent moves: stock SQLite waits for the end of the statement.
+    let version = || std::fs::read(&path).unwrap()[19];
     ours.execute_batch("INSERT INTO u VALUES(1)").unwrap();
+    assert_eq!(version(), 80);
     drop(reads);
+    assert_eq!(version(), 1);
+    // Or for the end of the next one, if it is just looking at page 1.
+    let looks = Plain::open(&path, &PlainOptions::default()).unwrap();
     ours.execute_batch("INSERT INTO u VALUES(2)").unwrap();
-    assert_eq!(std::fs::read(&path).unwrap()[19], 1);
+    let shared = Range::new(0x4000_0002, 510);
+    let marks = open(&path).unwrap();
+    marks.execute_batch("INSERT INTO u VALUES(3); DELETE FROM u WHERE a = 3").unwrap();
+    assert_eq!(version(), 80);
+    assert!(looks.lock(shared, Lock::Shared).unwrap());
+    ours.execute_batch("INSERT INTO u VALUES(4)").unwrap();
+    assert_eq!((version(), rows(&ours).len(), version()), (80, 400, 80));
+    looks.unlock(shared).unwrap();
+    assert_eq!((rows(&marks).len(), version()), (400, 80));
+    assert_eq!((rows(&ours).len(), version()), (400, 1));
     let stocks = open_stock(&path);
     check(&stocks);
     let sum: i64 = stocks.query_row("SELECT sum(a) FROM u", [], |row| row.get(0)).unwrap();
-    assert_eq!((rows(&stocks).len(), sum), (400, 3));
+    assert_eq!((rows(&stocks).len(), sum), (400, 7));
 }
 
 /// A kill of stock SQLite in the transaction that creates a database: all that it leaves is rolled back.
@@ -204,6 +218,63 @@ fn a_creation_that_stock_sqlite_has_not_ended_is_rolled_back_in_each_mode() {
             assert_eq!((tables, journal(&killed).exists()), (opened, false), "{mode}");
             ours.execute_batch("CREATE TABLE IF NOT EXISTS t(a, b)").unwrap();
             check(&open_stock(&killed));
+        }
+    }
+}
+
+#[test]
+fn zeros_that_a_first_commit_has_left_are_cut_off_for_stock_sqlite() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    std::fs::write(&path, [0; 100]).unwrap();
+    let ours = open_shared(&path, "fash1");
+    let stocks = open_stock(&path);
+    stocks.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    assert_eq!(rows(&ours).len(), 1);
+}
+
+/// A transaction that is given up, or finds no room, behind the marker: stock SQLite may have read the old content with the
+/// counter that was announced.
+#[test]
+fn a_change_counter_is_given_out_once() {
+    for fails in [false, true] {
+        for mode in Mode::ALL {
+            let memory = killed::new();
+            let mut one = killed::open(&memory, 1);
+            one.set_mode(mode);
+            one.set_stays_home(true);
+            let counters = || {
+                [24, 92].map(|at| {
+                    let mut counter = [0; 4];
+                    media(&memory).data.read_into(at, &mut counter).unwrap();
+                    u32::from_be_bytes(counter)
+                })
+            };
+            let plain = |one: &mut Store<Recording>| {
+                one.bring_home().unwrap();
+                one.make_plain().unwrap();
+                counters()
+            };
+            killed::commit(&mut one, &killed::page(4, 7));
+            assert_eq!(plain(&mut one), [4; 2], "{mode:?}");
+            killed::commit(&mut one, &killed::page(5, 8));
+            assert_eq!(plain(&mut one), [5; 2], "{mode:?}");
+            one.write(0, &killed::page(6, 9)).unwrap();
+            if fails {
+                one.write(0, &[killed::page(6, 9), vec![3; 2 * DATA as usize]].concat()).unwrap();
+                assert!(matches!(one.commit(), Err(StoreError::Full(_))));
+            } else {
+                one.prepare_for(b"a super-journal").unwrap();
+                one.give_up().unwrap();
+            }
+            one.discard();
+            assert_eq!(plain(&mut one), [6; 2], "{mode:?}");
+            // SQLite has kept its lock, and counts on from 5.
+            killed::commit(&mut one, &killed::page(6, 10));
+            let then = plain(&mut one);
+            assert!(then[0] == then[1] && then[0] > 6, "{mode:?}, {then:?}");
+            killed::commit(&mut one, &killed::page(20, 11));
+            assert_eq!(plain(&mut one), [20; 2], "{mode:?}");
         }
     }
 }
