@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use column::{Form, Standing, Store};
 use pm::{Environment, Memory};
+use storage::WorkDone;
 
 use super::SofortStats;
 use super::tables::ColumnTables;
@@ -23,6 +24,28 @@ const GARBAGE: usize = 64;
 const NOTED_STATEMENTS: u64 = 4096;
 /// Bytes of the entry of a statement.
 const ENTRY_BYTES: u64 = 32;
+
+/// Counts of work that was put off.
+#[derive(Default, Debug)]
+struct Steps {
+    steps: AtomicU64,
+    /// Rows and values that were looked at or freed.
+    rows: AtomicU64,
+}
+
+impl Steps {
+    fn add(&self, rows: u64) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    fn done(&self) -> WorkDone {
+        WorkDone {
+            steps: self.steps.load(Ordering::Relaxed),
+            bytes: self.rows.load(Ordering::Relaxed) * INDEXED_BYTES,
+        }
+    }
+}
 
 /// The part of a partition that its sessions share.
 #[derive(Debug)]
@@ -43,6 +66,9 @@ pub(super) struct Shared<E: Environment> {
     /// Versions that are garbage, or will be, at which some are collected.
     collect_at: AtomicUsize,
     freed: AtomicU64,
+    /// Steps of building and collecting that transactions have done, and those of [`Shared::background`].
+    inline: Steps,
+    background: Steps,
     /// Statements at which the uses of structures are noted again.
     note_at: AtomicU64,
     stopped: OnceLock<String>,
@@ -69,6 +95,8 @@ impl<E: Environment> Shared<E> {
             found_damage: AtomicBool::new(false),
             collect_at: AtomicUsize::new(GARBAGE),
             freed: AtomicU64::new(0),
+            inline: Steps::default(),
+            background: Steps::default(),
             note_at: AtomicU64::new(NOTED_STATEMENTS),
             stopped: OnceLock::new(),
         }
@@ -84,11 +112,14 @@ impl<E: Environment> Shared<E> {
     /// Puts some rows or values into an index, if there are any that were there at opening, or looks for rows that are
     /// not in use; returns
     /// whether there may be more.
-    fn build(&self) -> Result<bool, EngineError> {
+    fn build(&self, done: &Steps) -> Result<bool, EngineError> {
         if !self.unbuilt.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let more = self.store.rebuild(STEP_ROWS)?;
+        if more {
+            done.add(STEP_ROWS);
+        }
         self.unbuilt.fetch_and(more, Ordering::Relaxed);
         Ok(more)
     }
@@ -99,7 +130,7 @@ impl<E: Environment> Shared<E> {
         if !self.incomplete.load(Ordering::Relaxed) || self.found_damage.load(Ordering::Relaxed) {
             return;
         }
-        if self.build().is_err() {
+        if self.build(&self.inline).is_err() {
             self.found_damage.store(true, Ordering::Relaxed);
         }
         self.incomplete.fetch_and(self.store.built().waiting > 0, Ordering::Relaxed);
@@ -107,21 +138,24 @@ impl<E: Environment> Shared<E> {
 
     /// Does a part of the work that is put off.
     pub(super) fn upkeep(&self) -> Result<(), EngineError> {
-        self.build()?;
+        self.build(&self.inline)?;
         let statements = self.statements.load(Ordering::Relaxed);
         if statements >= self.note_at.load(Ordering::Relaxed) {
             self.note_at.store(statements + NOTED_STATEMENTS, Ordering::Relaxed);
             self.store.note_uses();
         }
         if self.store.garbage() >= self.collect_at.load(Ordering::Relaxed) {
-            self.collect()?;
+            self.collect(&self.inline)?;
         }
         Ok(())
     }
 
     /// Collects versions that nobody sees any more; returns how many rows can be used again.
-    fn collect(&self) -> Result<u64, EngineError> {
+    fn collect(&self, done: &Steps) -> Result<u64, EngineError> {
         let freed = self.store.collect(2 * GARBAGE)?;
+        if freed > 0 {
+            done.add(freed);
+        }
         self.freed.fetch_add(freed, Ordering::Relaxed);
         // What cannot be collected yet is not looked at again before as much has come.
         self.collect_at.store(self.store.garbage() + GARBAGE, Ordering::Relaxed);
@@ -131,12 +165,12 @@ impl<E: Environment> Shared<E> {
     /// Does about `budget` bytes of the work that is put off.
     pub(super) fn background(&self, budget: u64) -> Result<u64, EngineError> {
         for _ in 0..(budget / (STEP_ROWS * INDEXED_BYTES)).max(1) {
-            if !self.build()? {
+            if !self.build(&self.background)? {
                 break;
             }
         }
         if self.has_backlog() {
-            self.collect()?;
+            self.collect(&self.background)?;
         }
         let built = self.store.built();
         Ok((built.waiting + built.unswept) * INDEXED_BYTES)
@@ -177,6 +211,8 @@ impl<E: Environment> Shared<E> {
             user_bytes: self.user_bytes.load(Ordering::Relaxed),
             logged_bytes: statements * ENTRY_BYTES,
             waiting_bytes: (built.waiting + built.unswept) * INDEXED_BYTES,
+            inline: self.inline.done(),
+            background: self.background.done(),
             own: own.into(),
             ..EngineStats::from(EngineKind::Sofort)
         }

@@ -105,3 +105,24 @@ fn rows_do_not_grow_with_the_updates_of_who_has_the_partition_alone() {
     assert!(own.garbage < 2 * UPDATES, "{own:?}");
     assert!(own.freed > 18 * UPDATES, "{own:?}");
 }
+
+/// The thread in the background pauses behind a step that has done nothing: each one that has done something is
+/// counted, until nothing waits.
+#[test]
+fn each_step_of_work_that_was_put_off_is_counted() {
+    let (memory, db, _) = store(3);
+    drop(db);
+    let memory = Recording::from_image(&memory.contents(), 64 << 20).unwrap();
+    let media = Media::recorded(memory, RecordingFiles::new());
+    let db = Database::open_on(media, &Options::new()).unwrap();
+    let mut before = db.stats().unwrap();
+    assert!(before.waiting_bytes > 0 && before.background.steps == 0, "{before:?}");
+    while before.waiting_bytes > 0 {
+        db.background(1).unwrap();
+        let after = db.stats().unwrap();
+        let (done, earlier) = (after.background, before.background);
+        assert!(done.steps > earlier.steps && done.bytes > earlier.bytes, "{after:?}");
+        assert_eq!(after.inline, before.inline);
+        before = after;
+    }
+}
