@@ -147,7 +147,7 @@ impl<M: Memory> Shared<M> {
     fn check_primary(&self, table: &Table<M>, row: u64, key: &[u8]) -> Result<()> {
         let (found, unbuilt) = {
             let keys = table.indexes[0].read();
-            (keys.get(key)?.unwrap_or(0), keys.unbuilt)
+            (keys.peek(key)?.unwrap_or(0), keys.unbuilt)
         };
         let sight = Sight { mark: 0, snapshot: self.clock.now(), replay: None };
         if row >= unbuilt && self.seen(table, found, &sight)? != Some(row) {
@@ -159,7 +159,7 @@ impl<M: Memory> Shared<M> {
     /// Every version in an index has the key under which it stands.
     fn check_keys(table: &Table<M>) -> Result<()> {
         for (index, keys) in table.indexes.iter().enumerate() {
-            for (key, row) in keys.read().some(&KeyRange::ALL, usize::MAX)? {
+            for (key, row) in keys.read().peek_some(&KeyRange::ALL, usize::MAX)? {
                 if table.key(row, index)?.bytes != key {
                     return damaged("index of keys", table.at);
                 }
@@ -173,7 +173,7 @@ impl<M: Memory> Shared<M> {
     fn check_secondary(table: &Table<M>, row: u64) -> Result<()> {
         for index in 1..table.indexes.len() {
             let keys = table.indexes[index].read();
-            if keys.unbuilt <= 1 && keys.get(&table.key(row, index)?.bytes)?.is_none() {
+            if keys.unbuilt <= 1 && keys.peek(&table.key(row, index)?.bytes)?.is_none() {
                 return damaged("secondary index", table.at);
             }
         }

@@ -136,7 +136,7 @@ impl<M: Memory> Shared<M> {
         let (table, row) = (self.table(dead.table)?, dead.row);
         let primary = table.key(row, 0)?.bytes;
         let _stripe = self.stripes.take(vec![Stripes::of(table.number, 0, &primary)]);
-        let head = table.indexes[0].read().get(&primary)?.unwrap_or(0);
+        let head = table.indexes[0].read().peek(&primary)?.unwrap_or(0);
         let mut reached = self.reached(table, head, horizon)?;
         let was_there = row < table.ids.opened;
         match reached.iter().position(|one| *one == row) {
@@ -154,7 +154,7 @@ impl<M: Memory> Shared<M> {
         }
         for index in 1..table.indexes.len() {
             let key = table.key(row, index)?;
-            if table.indexes[index].read().get(&key.bytes)? != Some(row) {
+            if table.indexes[index].read().peek(&key.bytes)? != Some(row) {
                 if was_there {
                     table.indexes[index].read().add_line(&key.bytes, lines)?;
                 }

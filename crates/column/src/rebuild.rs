@@ -44,7 +44,7 @@ impl<M: Memory> Shared<M> {
         if keys.unbuilt == end {
             self.forget_cut_off(&unused);
             for (key, row) in found {
-                let newer = match keys.get(&key)? {
+                let newer = match keys.peek(&key)? {
                     Some(there) if there >= table.ids.opened => false,
                     Some(there) => self.is_newer(table, row, there)?,
                     None => true,

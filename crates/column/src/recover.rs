@@ -214,7 +214,7 @@ fn raise<M: Memory>(
     row: u64,
     lines: &mut LineSet,
 ) -> Result<()> {
-    let there = table.indexes[index].read().get(&key.bytes)?;
+    let there = table.indexes[index].read().peek(&key.bytes)?;
     if let Some(there) = there {
         let is_newer = there != row && shared.is_newer(table, row, there)?;
         let row = if is_newer { row } else { there };

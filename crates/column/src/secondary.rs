@@ -77,8 +77,14 @@ impl<M: Memory> KeyIndex<M> {
         }
     }
 
+    /// The newest version of a key, for a transaction: a use of the index.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<u64>> {
         self.uses.count();
+        self.peek(key)
+    }
+
+    /// The newest version of a key, for the store's own work, which is no use of the index.
+    pub(crate) fn peek(&self, key: &[u8]) -> Result<Option<u64>> {
         match &self.rows {
             Rows::Ordinary(rows) => Ok(rows.get(key).copied()),
             Rows::Durable(list) => list.find(key)?.map(|node| list.row(node)).transpose(),
@@ -161,10 +167,15 @@ impl<M: Memory> KeyIndex<M> {
 
     /// Up to `many` keys of a range, with their newest versions, from its start or from its end.
     pub(crate) fn some(&self, range: &KeyRange, many: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+        self.uses.count();
+        self.peek_some(range, many)
+    }
+
+    /// Works as [`Self::some`], for the store's own work.
+    pub(crate) fn peek_some(&self, range: &KeyRange, many: usize) -> Result<Vec<(Vec<u8>, u64)>> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        self.uses.count();
         let rows = match &self.rows {
             Rows::Ordinary(rows) => rows,
             Rows::Durable(list) => return list.some(range, many),

@@ -128,6 +128,50 @@ fn the_most_used_structures_are_built_first() {
     assert!(order.is_sorted_by(|one, next| one.uses >= next.uses), "{order:?}");
 }
 
+/// How large a structure is says nothing of how often it is used: that the store builds it, collects its versions
+/// and checks it is no use.
+#[test]
+fn the_stores_own_work_is_no_use_of_a_structure() {
+    let memory = Recording::pool(16 << 10, LIMIT).unwrap();
+    let store = create(memory.clone(), small());
+    fill(&store, 40);
+    let mut session = store.session();
+    for number in 41..=1000 {
+        session.begin().unwrap();
+        let text = Value::Bytes(b"large");
+        session.insert(0, &[Value::Word(number), Value::Word(number), text]).unwrap();
+        session.commit().unwrap();
+    }
+    drop(session);
+    let second = from_image(&memory.contents(), LIMIT).unwrap();
+    let (next, _) = open(second.clone(), &Waiting::default()).unwrap();
+    let uses = || next.structures().iter().map(|standing| standing.uses).collect::<Vec<_>>();
+    assert!(uses().iter().all(|uses| *uses == 0), "no uses were stored: {:?}", uses());
+    rebuild(&next).unwrap();
+    assert!(uses().iter().all(|uses| *uses == 0), "built: {:?}", uses());
+    for _ in 0..100 {
+        assert!(next.session().get(1, Value::Bytes(b"name 7")).unwrap().is_some());
+    }
+    next.note_uses();
+    let (third, _) = killed(&second);
+    let order = order(&third);
+    assert_eq!(order[0].structure, structure(1, Part::Keys(0)), "{order:?}");
+    // Versions are taken out of the indexes.
+    let mut session = third.session();
+    for number in 1..=40 {
+        session.begin().unwrap();
+        session.update(0, Value::Word(number), &[(1, Value::Word(7))]).unwrap();
+        session.commit().unwrap();
+    }
+    drop(session);
+    let used = third.structures();
+    let freed: u64 = (0..4).map(|_| third.collect(1024).unwrap()).sum();
+    assert!(freed >= 40, "{freed}");
+    third.check().unwrap();
+    let same = used.iter().zip(third.structures()).all(|(before, now)| before.uses == now.uses);
+    assert!(same, "collected: {used:?} {:?}", third.structures());
+}
+
 #[test]
 fn the_tables_of_transactions_in_flight_come_before_the_most_used_structures() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
