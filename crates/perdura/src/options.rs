@@ -279,6 +279,10 @@ impl Options {
     }
 
     fn name(mut self, name: &str, value: u64, only_where_known: bool) -> Self {
+        if name == "placement" {
+            // The last word counts: a share takes the place of names.
+            self.placed = None;
+        }
         self.named.push(Named { name: name.into(), value, only_where_known });
         self
     }
@@ -382,15 +386,11 @@ impl Options {
     /// Sets where `sofort` keeps its indexes in a new database; all in ordinary memory by default. Engines that have no
     /// such choice refuse it, as [`Options::set`] does with the option `placement`, which this is.
     #[must_use]
-    pub fn placement(mut self, placement: Placement) -> Self {
+    pub fn placement(self, placement: Placement) -> Self {
         match placement {
-            Placement::Percent(percent) => {
-                self.placed = None;
-                self.set("placement", percent.into())
-            }
+            Placement::Percent(percent) => self.set("placement", percent.into()),
             Placement::Named(names) => {
-                self.placed = Some(names.into());
-                self.set("placement", 0)
+                Self { placed: Some(names.into()), ..self.set("placement", 0) }
             }
         }
     }

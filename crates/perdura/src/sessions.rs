@@ -75,13 +75,17 @@ impl<E> SessionPool<E> {
         for id in self.waits.overdue(Instant::now) {
             // Somebody copies the partition, or has all sessions; later, then.
             let Ok(_place) = self.place(Duration::ZERO) else { return };
-            self.waits.end_overdue(id, Instant::now, || {
-                // Else the engine says why not to whoever begins.
-                if let Ok(mut session) = self.source.replay(id) {
-                    let _ = session.abort();
-                }
-            });
+            self.end_if_overdue(id);
         }
+    }
+
+    fn end_if_overdue(&self, id: TxId) {
+        self.waits.end_overdue(id, Instant::now, || {
+            // Else the engine says why not to whoever begins.
+            if let Ok(mut session) = self.source.replay(id) {
+                let _ = session.abort();
+            }
+        });
     }
 
     /// The transactions that wait to be continued.
@@ -288,6 +292,15 @@ impl<E> fmt::Debug for Lent<'_, E> {
 /// No session of a partition is lent meanwhile.
 pub(crate) struct Still<'a, E> {
     pool: &'a SessionPool<E>,
+}
+
+impl<E> Still<'_, E> {
+    /// Rolls back the transactions that have waited too long to be continued, for the owner, who lends no session.
+    pub(crate) fn end_overdue(&self) {
+        for id in self.pool.waits.overdue(Instant::now) {
+            self.pool.end_if_overdue(id);
+        }
+    }
 }
 
 impl<E> Drop for Still<'_, E> {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::options::{WriteOptions, refuse_more};
 use crate::partition_lock::{PartitionLock, ReadGuard, WriteGuard};
 use crate::rerun::{Tries, Undone};
-use crate::sessions::{LendError, Lent, Still};
+use crate::sessions::{LendError, Lent, SessionPool, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{Call, ReadTx, Reading, Tx, Writing};
@@ -156,11 +156,12 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// [`Error::Nested`], [`Error::Busy`], as [`Partition::begin`].
     pub fn exclusive(&self) -> Result<Exclusive<'a, E>, Error> {
         let partition_lock = self.partition_lock();
+        self.database.sessions.get(self.number).into_iter().for_each(SessionPool::end_overdue);
         let still = self.still(partition_lock.patience())?;
         let mut engine = partition_lock.join(|| self.write_lock())?;
         own(&mut engine);
         Ok(Exclusive {
-            _still: still,
+            still,
             partition_lock,
             engine: Some(engine),
             call: self.database.call(self.number),
@@ -401,7 +402,7 @@ pub struct Exclusive<'a, E: Environment = Native> {
     call: Option<Call<'a, E>>,
     catalog: &'a Catalog,
     partition: usize,
-    _still: Option<Still<'a, E>>,
+    still: Option<Still<'a, E>>,
 }
 
 impl<E: Environment> Exclusive<'_, E> {
@@ -426,6 +427,9 @@ impl<E: Environment> Exclusive<'_, E> {
     pub fn begin(&mut self) -> Tx<'_, E> {
         if self.partition_lock.is_wanted() {
             self.let_in();
+        }
+        if let Some(still) = &self.still {
+            still.end_overdue();
         }
         let engine = &mut **self.engine.as_mut().expect("the partition is taken");
         engine.begin();

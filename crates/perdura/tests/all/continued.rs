@@ -327,6 +327,29 @@ fn a_transaction_whose_time_is_over_is_in_nobodys_way() {
     assert!(db.in_flight().unwrap().is_empty());
 }
 
+/// It is in no owner's way, either: whether its time is over before the partition is taken, or behind that.
+#[test]
+fn a_transaction_whose_time_is_over_is_not_in_an_owners_way() {
+    let db = one_waits(&options().resume_within(Duration::ZERO));
+    let table = db.table("t").unwrap();
+    let mut tx = db.begin().unwrap();
+    tx.insert(&table, &row(101, 1)).unwrap();
+    let _id = tx.detach().unwrap();
+    let mut own = db.partition(0).exclusive().unwrap();
+    own.write(|tx| tx.insert(&table, &row(101, 2))).unwrap();
+    drop(own);
+    let within = Duration::from_millis(200);
+    let db = one_waits(&options().resume_within(within));
+    let table = db.table("t").unwrap();
+    let mut own = db.partition(0).exclusive().unwrap();
+    thread::sleep(within);
+    own.write(|tx| tx.insert(&table, &row(100, 2))).unwrap();
+    drop(own);
+    assert!(db.in_flight().unwrap().is_empty());
+    let report = db.check().unwrap();
+    assert_eq!((report.leaked, report.dangling), (0, 0));
+}
+
 #[test]
 fn a_transaction_that_has_diverged_waits_as_long() {
     let db = one_waits(&options().resume_within(Duration::from_millis(1)));

@@ -270,4 +270,15 @@ fn indexes_are_placed_by_their_names_and_an_unknown_one_is_refused() {
         &placed(&names).placement(Placement::Percent(100)),
     );
     assert!(db.unwrap().structures().unwrap().iter().all(|structure| structure.durable));
+    // The last word counts, whether the share is given as a placement or as the option.
+    let durable = |name: &str, options: &Options| {
+        let db = Database::create(directory.path().join(name), &schema, options).unwrap();
+        let structures = db.structures().unwrap();
+        structures.iter().filter(|structure| structure.durable).count()
+    };
+    assert_eq!(durable("set", &placed(&names).set("placement", 100)), structures.len());
+    assert_eq!(durable("tuned", &placed(&names).tune("placement", 100)), structures.len());
+    let share = options().engine(EngineKind::Sofort).set("placement", 100);
+    let named = share.placement(Placement::named(names));
+    assert_eq!(durable("named", &named), names.len());
 }
