@@ -112,7 +112,10 @@ fn every_truncation_and_every_addition_is_found() {
     for len in (0..damaged.sound.len()).step_by(13) {
         let mut bytes = damaged.sound.clone();
         bytes[len..].fill(0);
-        damaged.refused(&bytes, &format!("zero from {len} on"));
+        // The last bytes of its checksum may be zero themselves.
+        if bytes != damaged.sound {
+            damaged.refused(&bytes, &format!("zero from {len} on"));
+        }
     }
 }
 
