@@ -43,7 +43,7 @@ pub enum SqliteMode {
     Full,
     /// Without the VFS: write-ahead log, synchronous FULL.
     StockWal,
-    /// The same, where each sync writes back the lines that were written ([`lines`]).
+    /// The same, where each sync writes back the lines that were written.
     StockWalLines,
     /// Without the VFS: rollback journal, synchronous FULL.
     StockJournal,
