@@ -228,8 +228,9 @@ unsafe extern "C" fn open(
     flags: c_int,
     flags_out: *mut c_int,
 ) -> c_int {
-    // SAFETY: `register` has left SQLite's own VFS in our `pNext`'s place, which is the copy's; `file` has
-    // `szOsFile` bytes. A method table that is null tells SQLite that nothing is open.
+    // SAFETY: SQLite's own VFS is its default one and stays; `file` has the `szOsFile` bytes that `register` has
+    // asked for, with room for both files behind each other. A method table that is null tells SQLite that nothing
+    // is open.
     unsafe {
         (*file).pMethods = std::ptr::null();
         let own = ffi::sqlite3_vfs_find(std::ptr::null());
