@@ -48,6 +48,8 @@ mod dictionary_index;
 mod epoch;
 mod error;
 mod hash_table;
+#[cfg(test)]
+mod held_up;
 mod ids;
 mod keys;
 mod lag;

@@ -5,12 +5,14 @@
 //! 1. Every key and range that was read is looked at twice: as the snapshot shows it, and as the last commit
 //!    shows it. A row that is another version, or is missing in one of them, is [`ColumnError::Outdated`].
 //!    Others commit meanwhile, and leave which rows they change ([`crate::watch`]).
-//! 2. As long as many have done so, their rows are looked at: one that is among what was read leads to step 1
-//!    again, for those commits.
+//! 2. As long as many rows have been changed so, they are looked at alone. Each version that those commits have made
+//!    or ended is seen as of one moment and not as of the other, unless they have done both; its keys must not be
+//!    among what was read.
 //! 3. The commit takes its number, and waits until every number before it is published. What comes later
 //!    has a higher number, so it is behind this transaction in the order of commits; it waits for this one.
-//! 4. The few commits that are left are looked at, as in step 2. If something has changed, the number is void, and
-//!    published all the same.
+//! 4. The few rows that are left are looked at, as in step 2. If something has changed, the number is void, and
+//!    published all the same. If they are not few, because a large commit has come between, the number is void, too,
+//!    and step 2 is next: nobody waits for more than a few rows.
 //!
 //! So a serializable transaction that changes something has seen what it would see if it ran alone at the
 //! moment of its commit. One that only reads sees a snapshot, which is such a moment. What the transaction
@@ -27,6 +29,8 @@ use crate::keys::Key;
 use crate::secondary::KeyRange;
 use crate::slots::Statement;
 use crate::store::Shared;
+use crate::sync::FEW;
+use crate::table::Table;
 use crate::value::{Field, Value};
 use crate::version::{Rest, Sight};
 use crate::watch::Watch;
@@ -34,8 +38,8 @@ use crate::watch::Watch;
 /// Everything that a transaction has read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reads {
-    /// The values of the key's columns, by table and key.
-    keys: HashMap<(usize, Vec<u8>), Vec<Field>>,
+    /// The values of the key's columns, by table and by key.
+    keys: HashMap<usize, HashMap<Vec<u8>, Vec<Field>>>,
     /// The ranges of each index, by table and index.
     ranges: HashMap<(usize, usize), HashSet<KeyRange>>,
 }
@@ -55,8 +59,11 @@ pub(crate) enum Kept {
 impl Reads {
     /// Adds a row that was sought, and found or not.
     pub(crate) fn add_key(&mut self, table: usize, key: &Key<'_>) {
-        let values = || key.values.iter().map(|value| (*value).into()).collect();
-        self.keys.entry((table, key.bytes.to_vec())).or_insert_with(values);
+        let keys = self.keys.entry(table).or_default();
+        if !keys.contains_key(&*key.bytes) {
+            let values = key.values.iter().map(|value| (*value).into()).collect();
+            keys.insert(key.bytes.to_vec(), values);
+        }
     }
 
     /// Adds a range that was read, as far as `last`, if it was not read to its end.
@@ -80,8 +87,65 @@ impl Reads {
     }
 }
 
-/// Commits that are left to be looked at while others wait.
-const FEW: u64 = 16;
+/// A place between keys.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Cut<'k> {
+    /// In front of a key, or behind it, if this is true.
+    At(&'k [u8], bool),
+    /// Behind all keys.
+    End,
+}
+
+/// All that was read, for whoever asks about one key.
+struct Sought<'r> {
+    keys: &'r HashMap<usize, HashMap<Vec<u8>, Vec<Field>>>,
+    /// The ranges of each index, by table and index, in their order; none touches another one.
+    ranges: HashMap<(usize, usize), Vec<(Cut<'r>, Cut<'r>)>>,
+}
+
+impl<'r> Sought<'r> {
+    fn new(reads: &'r Reads) -> Self {
+        let together = |ranges: &'r HashSet<KeyRange>| together(ranges.iter().map(cuts).collect());
+        let ranges = reads.ranges.iter().map(|(of, ranges)| (*of, together(ranges)));
+        Self { keys: &reads.keys, ranges: ranges.collect() }
+    }
+
+    fn has_range_with(&self, table: usize, index: usize, key: &[u8]) -> bool {
+        let Some(ranges) = self.ranges.get(&(table, index)) else { return false };
+        let behind = ranges.partition_point(|(low, _)| *low <= Cut::At(key, false));
+        behind > 0 && ranges[behind - 1].1 >= Cut::At(key, true)
+    }
+}
+
+/// The start of a range and its end.
+fn cuts(range: &KeyRange) -> (Cut<'_>, Cut<'_>) {
+    let low = match &range.low {
+        Bound::Unbounded => Cut::At(&[], false),
+        Bound::Included(key) => Cut::At(key, false),
+        Bound::Excluded(key) => Cut::At(key, true),
+    };
+    let high = match &range.high {
+        Bound::Unbounded => Cut::End,
+        Bound::Included(key) => Cut::At(key, true),
+        Bound::Excluded(key) => Cut::At(key, false),
+    };
+    (low, high)
+}
+
+/// The same ranges in their order, with those that touch each other as one.
+fn together<'k>(mut ranges: Vec<(Cut<'k>, Cut<'k>)>) -> Vec<(Cut<'k>, Cut<'k>)> {
+    ranges.retain(|(low, high)| low < high);
+    ranges.sort_unstable();
+    ranges.dedup_by(|(low, high), (_, last)| {
+        let touches = *low <= *last;
+        if touches {
+            *last = (*high).max(*last);
+        }
+        touches
+    });
+    ranges
+}
+
 /// Times that the last commits are looked at before that.
 const MOST_ROUNDS: u32 = 64;
 
@@ -97,60 +161,87 @@ impl<M: Memory> Shared<M> {
         if !self.is_unchanged(reads, from, upto)? {
             return Err(ColumnError::Outdated);
         }
-        for _ in 0..MOST_ROUNDS {
+        let sought = Sought::new(reads);
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            let are_many = |upto, now| rounds < MOST_ROUNDS && watch.count(upto, now) > FEW;
             let now = self.clock.now();
-            if now - upto <= FEW {
-                break;
+            if are_many(upto, now) {
+                self.look_at_commits((reads, &sought), &watch, (upto, now))?;
+                upto = now;
+                continue;
             }
-            self.look_at_commits(reads, &watch, (upto, now))?;
-            upto = now;
+            let number = self.clock.take();
+            self.clock.wait_before(number);
+            if are_many(upto, number - 1) {
+                self.clock.publish(number);
+                continue;
+            }
+            return match self.look_at_commits((reads, &sought), &watch, (upto, number - 1)) {
+                Ok(()) => Ok(number),
+                Err(error) => {
+                    self.clock.publish(number);
+                    Err(error)
+                }
+            };
         }
-        let number = self.clock.take();
-        self.clock.wait_before(number);
-        if let Err(error) = self.look_at_commits(reads, &watch, (upto, number - 1)) {
-            self.clock.publish(number);
-            return Err(error);
-        }
-        Ok(number)
     }
 
     /// Checks that the commits behind `from`, up to `to`, have changed nothing that was read.
     fn look_at_commits(
         &self,
-        reads: &Reads,
+        (reads, sought): (&Reads, &Sought<'_>),
         watch: &Watch<'_>,
         (from, to): (u64, u64),
     ) -> Result<()> {
-        let apart = match watch.between(from, to) {
-            Some(statements) => !self.is_touched(reads, &statements)?,
-            None => false,
+        let is_changed = match watch.between(from, to) {
+            Some(commits) => {
+                let mut statements = commits.iter().flat_map(|statements| statements.iter());
+                statements.try_fold(false, |changed, statement| {
+                    Ok::<_, ColumnError>(changed || self.is_changed(sought, statement, (from, to))?)
+                })?
+            }
+            None => !self.is_unchanged(reads, from, to)?,
         };
-        if apart || self.is_unchanged(reads, from, to)? {
-            Ok(())
-        } else {
-            Err(ColumnError::Outdated)
-        }
+        if is_changed { Err(ColumnError::Outdated) } else { Ok(()) }
     }
 
-    /// Returns whether one of the statements is about something that was read.
-    fn is_touched(&self, reads: &Reads, statements: &[Statement]) -> Result<bool> {
-        for Statement { table: number, old, new, .. } in statements {
-            let number = usize::from(*number);
-            let table = self.table(number)?;
-            for row in [*old, *new].into_iter().filter(|row| *row != 0) {
-                if reads.keys.contains_key(&(number, table.key(row, 0)?.bytes)) {
+    /// Returns whether a statement has made or ended a version that was read, or would have been: one that is seen
+    /// in only one of the two snapshots.
+    fn is_changed(
+        &self,
+        sought: &Sought<'_>,
+        statement: &Statement,
+        (from, to): (u64, u64),
+    ) -> Result<bool> {
+        let number = usize::from(statement.table);
+        let table = self.table(number)?;
+        for row in [statement.old, statement.new].into_iter().filter(|row| *row != 0) {
+            if self.is_seen(table, row, from)? == self.is_seen(table, row, to)? {
+                continue;
+            }
+            if let Some(keys) = sought.keys.get(&number)
+                && keys.contains_key(&table.key(row, 0)?.bytes)
+            {
+                return Ok(true);
+            }
+            for index in 0..table.indexes.len() {
+                if sought.ranges.contains_key(&(number, index))
+                    && sought.has_range_with(number, index, &table.key(row, index)?.bytes)
+                {
                     return Ok(true);
-                }
-                for index in 0..table.indexes.len() {
-                    let Some(ranges) = reads.ranges.get(&(number, index)) else { continue };
-                    let key = table.key(row, index)?.bytes;
-                    if ranges.iter().any(|range| range.contains(&key)) {
-                        return Ok(true);
-                    }
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a snapshot sees this version, of a commit that is published.
+    fn is_seen(&self, table: &Table<M>, row: u64, snapshot: u64) -> Result<bool> {
+        // Only one that has begun by then: else the versions before it would be looked at.
+        Ok(self.has_begun(table, row, snapshot)?
+            && self.seen(table, row, &sight_of(snapshot))? == Some(row))
     }
 
     /// Returns whether all that was read in the snapshot `from` is the same in the snapshot `to`.
@@ -161,14 +252,15 @@ impl<M: Memory> Shared<M> {
         if from == to {
             return Ok(true);
         }
-        // A mark of the transaction itself is like that of any other one that is open.
-        let [before, after] = [from, to].map(|snapshot| Sight { mark: 0, snapshot, replay: None });
-        for ((number, bytes), values) in &reads.keys {
+        let [before, after] = [from, to].map(sight_of);
+        for (number, keys) in &reads.keys {
             let table = self.table(*number)?;
-            let values: Vec<Value<'_>> = values.iter().map(Field::value).collect();
-            let newest = self.newest(table, &Key::new(bytes, &values))?;
-            if self.seen(table, newest, &before)? != self.seen(table, newest, &after)? {
-                return Ok(false);
+            for (bytes, values) in keys {
+                let values: Vec<Value<'_>> = values.iter().map(Field::value).collect();
+                let newest = self.newest(table, &Key::new(bytes, &values))?;
+                if self.seen(table, newest, &before)? != self.seen(table, newest, &after)? {
+                    return Ok(false);
+                }
             }
         }
         for (number, index, range) in reads.ranges() {
@@ -187,5 +279,60 @@ impl<M: Memory> Shared<M> {
             }
         }
         Ok(true)
+    }
+}
+
+/// The sight of a snapshot. A mark of the transaction itself is like that of any other one that is open.
+fn sight_of(snapshot: u64) -> Sight<'static> {
+    Sight { mark: 0, snapshot, replay: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    fn bound(random: &mut SmallRng) -> Bound<Vec<u8>> {
+        let key = vec![random.random_range(1..4); random.random_range(0..4)];
+        match random.random_range(0..5) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Included(key),
+            _ => Bound::Excluded(key),
+        }
+    }
+
+    /// All keys of up to three bytes, of five different ones.
+    fn keys() -> Vec<Vec<u8>> {
+        let mut keys = vec![vec![]];
+        for length in 0..3 {
+            let longest: Vec<_> = keys.iter().filter(|key| key.len() == length).cloned().collect();
+            for key in longest {
+                keys.extend((0..5).map(|byte| [&key[..], &[byte]].concat()));
+            }
+        }
+        keys
+    }
+
+    #[test]
+    fn a_key_is_in_the_ranges_together_if_it_is_in_one_of_them() {
+        let (keys, mut inside) = (keys(), [0, 0]);
+        for seed in 0..2_000 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut reads = Reads::default();
+            for _ in 0..random.random_range(0..5) {
+                let [low, high] = [bound(&mut random), bound(&mut random)];
+                reads.add_range(3, 1, KeyRange { low, high, backward: random.random() }, None);
+            }
+            let sought = Sought::new(&reads);
+            for key in &keys {
+                let expected = reads.ranges().any(|(.., range)| range.contains(key));
+                inside[usize::from(expected)] += 1;
+                assert_eq!(sought.has_range_with(3, 1, key), expected, "seed {seed}, {key:?}");
+                assert!(!sought.has_range_with(3, 0, key));
+            }
+        }
+        assert!(inside.into_iter().all(|count| count > 10_000), "{inside:?}");
     }
 }

@@ -17,9 +17,11 @@ use crate::latch::Latch;
 use crate::layout::MOST_NAME;
 use crate::replay::Replay;
 use crate::serial::{Kept, Reads};
+use crate::slots::Statement;
 use crate::stamps::parts;
 use crate::store::{InFlight, Shared, TxId};
 use crate::version::Sight;
+use crate::watch::Told;
 
 /// An open transaction.
 #[derive(Debug)]
@@ -195,6 +197,8 @@ impl<M: Memory> Session<M> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
         let mut done = 0;
         if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
+            // Before it has a number: others wait for that.
+            let told = self.told(&open, None);
             let number = match self.commit_number(&open) {
                 Ok(number) => number,
                 Err(error) => {
@@ -206,7 +210,7 @@ impl<M: Memory> Session<M> {
             self.lines.add(self.shared.slots.line(slot));
             self.fence();
             self.forget(&open.name);
-            self.finish_commit(open, number)?;
+            self.finish_commit(open, number, told)?;
             done = number;
         } else {
             if let Some(slot) = open.slot {
@@ -227,15 +231,27 @@ impl<M: Memory> Session<M> {
         }
     }
 
-    /// Publishes a commit that is durable, and stamps its versions.
+    /// The statements of the transaction, with one that it is about to have, if somebody watches.
+    pub(crate) fn told(&self, open: &Open, last: Option<Statement>) -> Option<Told> {
+        self.shared.watched.told(|| {
+            let last = last.into_iter().map(Some);
+            self.shared.statements(open.mark, open.statements).chain(last).collect()
+        })
+    }
+
+    /// Publishes a commit that is durable, and stamps its versions. `told` is that of before it took its number.
     #[track_caller]
-    pub(crate) fn finish_commit(&mut self, open: Open, number: u64) -> Result<()> {
+    pub(crate) fn finish_commit(
+        &mut self,
+        open: Open,
+        number: u64,
+        told: Option<Told>,
+    ) -> Result<()> {
         let slot = parts(open.mark).0;
         let shared = Arc::clone(&self.shared);
         shared.slots.set_committed(slot, number);
-        shared.watched.add(number, || {
-            (0..open.statements).map(|index| shared.statement(open.mark, index).ok()).collect()
-        });
+        let all = || shared.statements(open.mark, open.statements).collect();
+        shared.watched.add(number, told, all);
         shared.clock.publish(number);
         let mut ended = Vec::new();
         for index in 0..open.statements {
@@ -309,10 +325,10 @@ impl<M: Memory> Session<M> {
     }
 
     /// Ends the transaction, whose commit is durable.
-    pub(crate) fn end_committed(&mut self, number: u64) -> Result<()> {
+    pub(crate) fn end_committed(&mut self, number: u64, told: Option<Told>) -> Result<()> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
         self.forget(&open.name);
-        self.finish_commit(open, number)?;
+        self.finish_commit(open, number, told)?;
         Ok(self.shared.memory.healthy()?)
     }
 

@@ -111,6 +111,15 @@ impl<M: Memory> Shared<M> {
         self.slots.statement(mark, index)?.ok_or_else(|| damaged.into())
     }
 
+    /// The statements of a transaction, each of which is none if it cannot be read.
+    pub(crate) fn statements(
+        &self,
+        mark: u64,
+        count: u64,
+    ) -> impl Iterator<Item = Option<Statement>> {
+        (0..count).map(move |index| self.statement(mark, index).ok())
+    }
+
     /// Stamps the versions of a statement of a transaction with this number.
     #[track_caller]
     pub(crate) fn stamp(
@@ -270,8 +279,12 @@ impl<M: Memory> Session<M> {
         let statement = Statement { kind, table: number as u16, old, new, sum };
         let entry = shared.slots.store_entry(own, statements, statement);
         self.lines.add(entry);
-        let committed = commits.then(|| shared.clock.take());
-        if let Some(commit) = committed {
+        let committed = commits.then(|| {
+            // Before it has a number: others wait for that.
+            let told = self.open.as_ref().and_then(|open| self.told(open, Some(statement)));
+            (shared.clock.take(), told)
+        });
+        if let Some((commit, _)) = committed {
             shared.slots.store_commit(slot, commit, statements + 1);
         }
         let gone_on = std::mem::take(&mut self.open.as_mut().expect("it is open").openings) > 0;
@@ -289,8 +302,8 @@ impl<M: Memory> Session<M> {
         drop(stripes);
         // All the same: the statement is durable, and others wait for the commit's number.
         self.open.as_mut().expect("it is open").statements += 1;
-        if let Some(commit) = committed {
-            self.end_committed(commit)?;
+        if let Some((commit, told)) = committed {
+            self.end_committed(commit, told)?;
         }
         published
     }

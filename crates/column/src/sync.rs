@@ -6,3 +6,7 @@ pub(crate) use std::sync::{
     PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
 };
 pub(crate) use std::thread::yield_now;
+
+/// Statements of other commits that are left to be looked at while those who commit wait for it: see
+/// [`crate::serial`].
+pub(crate) const FEW: u64 = 16;

@@ -6,14 +6,20 @@
 //! - One who watches says so before it looks at the last number that was taken. Whoever takes a number behind that
 //!   one sees that somebody watches.
 //! - The rows of a commit are in the list before its number is published.
+//! - Nobody copies or drops the rows with the latch, or reads a commit's while it has its number, but those of one
+//!   that has taken it when nobody watched yet: others wait for both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use crate::clock::Clock;
 use crate::latch::{Latch, Waiting};
 use crate::slots::Statement;
 use crate::sync::AtomicU64;
+
+/// The statements of a commit; none: they could not be read.
+pub(crate) type Told = Option<Arc<[Statement]>>;
 
 /// The rows that commits change, while anybody wants to know; see the module's comment.
 #[derive(Debug)]
@@ -26,8 +32,7 @@ pub(crate) struct Watched {
 struct State {
     /// Counts those who watch, by the number behind which they do.
     from: BTreeMap<u64, u64>,
-    /// The statements of each commit; none: they could not be read.
-    commits: BTreeMap<u64, Option<Vec<Statement>>>,
+    commits: BTreeMap<u64, Told>,
 }
 
 impl Watched {
@@ -45,14 +50,19 @@ impl Watched {
         Watch { watched: self, from }
     }
 
-    /// Adds a commit that is about to be published, if somebody watches.
-    pub(crate) fn add(&self, number: u64, statements: impl FnOnce() -> Option<Vec<Statement>>) {
+    /// The statements of a transaction that is about to commit, if somebody watches now.
+    pub(crate) fn told(&self, statements: impl FnOnce() -> Told) -> Option<Told> {
+        (self.watchers.load(Acquire) > 0).then(statements)
+    }
+
+    /// Adds a commit that is about to be published, if somebody watches, with what was told before it took its number.
+    pub(crate) fn add(&self, number: u64, told: Option<Told>, statements: impl FnOnce() -> Told) {
         if self.watchers.load(Acquire) > 0 {
-            let statements = statements();
+            let told = told.unwrap_or_else(statements);
             let mut state = self.state.write();
             // One that is about to watch does so from a later number.
             if !state.from.is_empty() {
-                state.commits.insert(number, statements);
+                state.commits.insert(number, told);
             }
         }
     }
@@ -68,14 +78,19 @@ pub(crate) struct Watch<'a> {
 
 impl Watch<'_> {
     /// The statements of the commits behind `from`, up to `to`, which are published; none, if they could not be read.
-    pub(crate) fn between(&self, from: u64, to: u64) -> Option<Vec<Statement>> {
+    pub(crate) fn between(&self, from: u64, to: u64) -> Option<Vec<Arc<[Statement]>>> {
         let state = self.watched.state.read();
-        let mut all = Vec::new();
         // One more: a range has no end before its start.
-        for (_, statements) in state.commits.range(from + 1..to + 1) {
-            all.extend(statements.as_ref()?);
-        }
-        Some(all)
+        state.commits.range(from + 1..to + 1).map(|(_, told)| told.clone()).collect()
+    }
+
+    /// The number of those statements: more than anybody wants to look at, if they could not be read.
+    pub(crate) fn count(&self, from: u64, to: u64) -> u64 {
+        let state = self.watched.state.read();
+        let counts = state.commits.range(from + 1..to + 1);
+        let counts =
+            counts.map(|(_, told)| told.as_ref().map(|statements| statements.len() as u64));
+        counts.sum::<Option<u64>>().unwrap_or(u64::MAX)
     }
 }
 
@@ -87,10 +102,9 @@ impl Drop for Watch<'_> {
             _ => drop(state.from.remove(&self.from)),
         }
         let oldest = state.from.first_key_value().map(|(from, _)| *from);
-        match oldest {
-            Some(oldest) => state.commits = state.commits.split_off(&(oldest + 1)),
-            None => state.commits.clear(),
-        }
+        let left = oldest.map(|oldest| state.commits.split_off(&(oldest + 1)));
+        let unwanted = std::mem::replace(&mut state.commits, left.unwrap_or_default());
         self.watched.watchers.fetch_sub(1, AcqRel);
+        drop((state, unwanted));
     }
 }

@@ -92,6 +92,9 @@ mod sync {
     pub(crate) use shuttle::thread::yield_now;
     pub(crate) use std::sync::{PoisonError, TryLockError, TryLockResult};
 
+    /// So few that two commits are too many.
+    pub(crate) const FEW: u64 = 1;
+
     thread_local! {
         /// The store that is left out: the end of its file's name, and its line.
         pub(crate) static LEFT_OUT: Cell<Option<(&'static str, u32)>> = const { Cell::new(None) };
@@ -131,7 +134,7 @@ mod sync {
     }
 }
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -425,15 +428,17 @@ fn serial<const PLACED: u32>() {
 fn watched() {
     let clock = Arc::new(Clock::new(0, &Waiting::default()));
     let watched = Arc::new(Watched::new(&Waiting::default()));
-    let committed = Arc::new(shuttle::sync::Mutex::new(BTreeSet::new()));
+    let committed = Arc::new(shuttle::sync::Mutex::new(BTreeMap::new()));
     let one = |row| Statement { kind: slots::INSERT, table: 0, old: 0, new: row, sum: 0 };
-    let commits = || {
+    let commits = |row: u64| {
         let (clock, watched, committed) = (clock.clone(), watched.clone(), committed.clone());
         thread::spawn(move || {
-            for _ in 0..3 {
+            for row in row..row + 3 {
+                // Told before it has a number, if somebody watches by then; else behind that.
+                let told = watched.told(|| Some([one(row)].into()));
                 let number = clock.take();
-                committed.lock().unwrap().insert(number);
-                watched.add(number, || Some(vec![one(number)]));
+                committed.lock().unwrap().insert(number, row);
+                watched.add(number, told, || Some([one(row)].into()));
                 clock.publish(number);
             }
         })
@@ -447,16 +452,18 @@ fn watched() {
                 let number = clock.take();
                 clock.wait_before(number);
                 let found = watch.between(watch.from, number - 1).unwrap();
-                let found: Vec<u64> = found.iter().map(|statement| statement.new).collect();
+                let found: Vec<u64> = found.iter().map(|statements| statements[0].new).collect();
                 let committed = committed.lock().unwrap();
-                let all: Vec<u64> = committed.range(watch.from + 1..number).copied().collect();
+                let all = committed.range(watch.from + 1..number).map(|(_, row)| *row);
+                let all: Vec<u64> = all.collect();
                 drop(committed);
+                assert_eq!(watch.count(watch.from, number - 1), all.len() as u64);
                 clock.publish(number);
                 assert_eq!(found, all, "behind {}, before {number}", watch.from);
             }
         })
     };
-    let threads = [commits(), watches(), commits(), watches()];
+    let threads = [commits(10), watches(), commits(20), watches()];
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let left = watched.watch(&clock).between(0, clock.now());
     assert_eq!(left, Some(Vec::new()), "nobody wants to know any more");

@@ -1,0 +1,142 @@
+//! The work that others wait for: what a serializable transaction does while it has a number for its commit.
+
+use std::borrow::Cow;
+use std::fmt::{self, Debug};
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use heap::{Heap, HeapOptions};
+use pm::Recording;
+
+use crate::store::Shared;
+use crate::{Field, FirstColumn, IndexKey, KeyRange, Keys, Kind, Options, Result, Store, Value};
+
+/// Rows that the transaction reads.
+const MANY: u64 = 600;
+/// Keys that it may look at while others wait: of the statements of the last few commits.
+const FEW: u64 = 64;
+
+/// Keys of a table with an index of its second column. They count how often they are asked for while somebody has a
+/// number that is not published, and do something else once, when a primary key is sought in another one.
+#[derive(Default)]
+struct Counting {
+    store: OnceLock<Weak<Shared<Recording>>>,
+    asked: AtomicU64,
+    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counting").finish_non_exhaustive()
+    }
+}
+
+impl Counting {
+    fn count_this(&self) {
+        if let Some(shared) = self.store.get().and_then(Weak::upgrade)
+            && shared.clock.last_taken() > shared.clock.now()
+        {
+            self.asked.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+impl Keys for Counting {
+    fn count(&self, _: usize) -> usize {
+        2
+    }
+
+    fn columns(&self, _: usize, index: usize) -> &[usize] {
+        if index == 0 { &[0] } else { &[0, 1] }
+    }
+
+    fn key(&self, table: usize, index: usize, row: &[Field]) -> Result<IndexKey> {
+        self.count_this();
+        let primary = FirstColumn.key(table, 0, row)?;
+        let Field::Word(value) = row[1] else { return Ok(primary) };
+        let bytes = [&value.to_be_bytes()[..], &primary.bytes].concat();
+        Ok(if index == 0 { primary } else { IndexKey { bytes, unique: None } })
+    }
+
+    fn primary<'k>(&self, _: usize, _: usize, key: &'k [u8]) -> Cow<'k, [u8]> {
+        self.count_this();
+        let act = self.act.lock().unwrap().take();
+        act.into_iter().for_each(|act| act());
+        key[8..].into()
+    }
+
+    fn is_exact(&self, _: usize) -> bool {
+        true
+    }
+}
+
+fn row(key: u64, value: u64) -> [Value<'static>; 2] {
+    [Value::Word(key), Value::Word(value)]
+}
+
+/// A transaction reads [`MANY`] rows, those whose second column is below 7, and changes another one. While its commit
+/// looks at them, another one does `write` and commits. Returns the keys that are asked for while others wait.
+fn asked_while_others_wait(
+    write: impl FnOnce(&mut crate::Session<Recording>) + Send + 'static,
+) -> u64 {
+    let memory = Recording::pool(16 << 10, 16 << 20).unwrap();
+    let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
+    let heap = Heap::format(memory, options).unwrap();
+    let keys = Arc::new(Counting::default());
+    let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
+    let store = Store::create(heap.lane(0), Options::default(), tables, &keys).unwrap();
+    keys.store.set(Arc::downgrade(&store.0)).unwrap();
+    let (mut one, mut other) = (store.session(), store.session());
+    one.begin().unwrap();
+    (0..MANY).for_each(|key| one.insert(0, &row(key, key % 7)).unwrap());
+    one.insert(0, &row(1 << 20, 7)).unwrap();
+    one.commit().unwrap();
+    one.begin_serializable(b"").unwrap();
+    let below = Bound::Excluded(7u64.to_be_bytes().to_vec());
+    let mut rows = 0;
+    let count = |_: Vec<Field>| {
+        rows += 1;
+        ControlFlow::Continue(())
+    };
+    one.scan(0, 1, KeyRange { high: below, ..KeyRange::ALL }, None, count).unwrap();
+    assert_eq!(rows, MANY);
+    (0..MANY).for_each(|key| assert!(one.get(0, Value::Word(key)).unwrap().is_some()));
+    one.update(0, Value::Word(1 << 20), &[(1, Value::Word(8))]).unwrap();
+    // Without a commit behind the snapshot there would be nothing to look at.
+    other.begin().unwrap();
+    other.insert(0, &row(1 << 21, 7)).unwrap();
+    other.commit().unwrap();
+    let done = Arc::new(AtomicU64::new(0));
+    let committed = Arc::clone(&done);
+    let act = move || {
+        other.begin().unwrap();
+        write(&mut other);
+        committed.store(other.commit().unwrap(), SeqCst);
+    };
+    *keys.act.lock().unwrap() = Some(Box::new(act));
+    let number = one.commit().unwrap();
+    assert!((1..number).contains(&done.load(SeqCst)), "the other one has committed meanwhile");
+    store.check().unwrap();
+    keys.asked.load(SeqCst)
+}
+
+/// One of the last commits is about what was read, and leaves it as it was.
+#[test]
+fn what_was_read_is_not_looked_at_as_a_whole_while_others_wait() {
+    let asked = asked_while_others_wait(|other| {
+        other.insert(0, &row(MANY, 2)).unwrap();
+        other.delete(0, Value::Word(MANY)).unwrap();
+    });
+    assert!(asked <= FEW, "{asked}");
+}
+
+/// One of the last commits has many rows.
+#[test]
+fn the_rows_of_a_large_commit_are_not_looked_at_while_others_wait() {
+    let asked = asked_while_others_wait(|other| {
+        (0..MANY).for_each(|key| other.insert(0, &row((1 << 30) + key, 9)).unwrap());
+    });
+    assert!(asked <= FEW, "{asked}");
+}
