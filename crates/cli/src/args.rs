@@ -152,7 +152,7 @@ pub(crate) enum Bench {
     Tpcb(TpcbArgs),
     /// TATP: a telephone network asks and changes a register of subscribers.
     #[command(
-        after_help = "Seven transactions at 35/10/35/2/14/2/2 percent, of which some fail as the benchmark foresees: txn/s counts those that succeed, and --check their rates, too. With --kill-at the process of the users is killed in the middle and another one goes on: throughput and response time every 100 ms, and how long it takes until they are what they were. More --workers than --partitions share them, as in `bench tpcb`; then the order in which they meet is open, and contents are not compared.\n\nExample:\n  perdura bench tatp --engine all --subscribers 100k --txns 1M --check \\\n      --domain adr --json tatp.json\n  perdura bench tatp --as shore-kits --scale 20 --partitions 2 --workers 2\n  perdura bench tatp --engine sofort --users 2 --kill-at 15 --series kill.csv"
+        after_help = "Seven transactions at 35/10/35/2/14/2/2 percent, of which some fail as the benchmark foresees: txn/s counts those that succeed, and --check their rates, too. With --kill-at the process of the users is killed in the middle and another one goes on: throughput and response time every 100 ms, and how long it takes until they are what they were. More --workers than --partitions share them, as in `bench tpcb`; then the order in which they meet is open, and contents are not compared.\n\nExample:\n  perdura bench tatp --engine all --subscribers 100k --txns 1M --check \\\n      --domain adr --json tatp.json\n  perdura bench tatp --as shore-kits --scale 20 --partitions 2 --workers 2\n  perdura bench tatp --engine sofort,nvm-inp --peer sqlite --txns 300k\n  perdura bench tatp --engine sofort --users 2 --kill-at 15 --series kill.csv"
     )]
     Tatp(TatpArgs),
     /// Slotted pages: P3's inserts, updates, deletes and reads, below tables, by scheme.
@@ -360,6 +360,11 @@ pub(crate) struct TatpArgs {
     /// Transactions of a run, in all partitions together [default: 100k].
     #[arg(long, value_name = "N", value_parser = parse_positive, conflicts_with = "kill_at")]
     pub(crate) txns: Option<u64>,
+    /// Peers to compare with: sqlite; it has one partition, and commits that are durable. Alone with
+    /// `--engine none`.
+    #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true,
+          value_parser = peer::tatp_peers, conflicts_with = "kill_at")]
+    pub(crate) peer: List<PeerKind>,
     /// Check the rows and the rates of success after the run; with --kill-at always.
     #[arg(long)]
     pub(crate) check: bool,

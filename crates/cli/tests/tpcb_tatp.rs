@@ -129,6 +129,30 @@ fn tpcb_has_peers() {
     assert!(ran.err.contains("durable commits"), "{ran:?}");
 }
 
+/// SQLite runs the same transactions, and each ends as it does in an engine.
+#[test]
+fn tatp_has_a_peer() {
+    let few = ["--subscribers", "200", "--txns", "1500", "--check", "--json", "-"];
+    let both = ["--engine", "nvm-inp", "--peer", "sqlite"];
+    let runs = runs(&bench("tatp", &[&few[..], &both[..]].concat()));
+    let names: Vec<_> = runs.iter().map(|run| (&run["engine"], &run["peer"])).collect();
+    assert_eq!(names[0], (&Value::from("nvm-inp"), &Value::Null));
+    assert_eq!(names[1], (&Value::Null, &Value::from("sqlite")));
+    assert_eq!(runs[0]["success"], runs[1]["success"]);
+    assert_eq!(runs[0]["consistency"], runs[1]["consistency"]);
+    assert_eq!(runs[0]["tuples"], runs[1]["tuples"]);
+    assert_eq!(runs[0]["aborted"], runs[1]["aborted"]);
+    for (arguments, says) in [
+        (&["--peer", "lmdb"][..], "lmdb does not run TATP: use sqlite"),
+        (&["--peer", "sqlite", "--kill-at", "1"], "--kill-at"),
+        (&["--peer", "sqlite", "--engine", "none", "--commit", "grouped"], "durable commits"),
+    ] {
+        let ran = bench("tatp", arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(says), "{ran:?}");
+    }
+}
+
 #[test]
 fn tatp_reports_rates_of_success_and_all_engines_agree() {
     let scale = ["--subscribers", "300", "--txns", "2000", "--partitions", "2", "--workers", "2"];

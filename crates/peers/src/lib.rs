@@ -1,7 +1,8 @@
 //! The peers: what a user would pick instead of Perdura, behind the same trait.
 //!
 //! Every peer but one implements [`workloads::Store`], so it does the same work of YCSB in the same loop
-//! as Perdura; some run TPC-B, see [`workloads::tpcb::Bank`]. Three kinds:
+//! as Perdura; some run TPC-B, see [`workloads::tpcb::Bank`], and SQLite runs TATP, see
+//! [`workloads::tatp::Register`]. Three kinds:
 //!
 //! - *Databases* (LMDB, SQLite, redb, fjall, RocksDB behind the feature `rocksdb`, and of TPC-B
 //!   PostgreSQL as it is installed), each as its own documentation advises and at its durable setting: `docs/peers.md` says which. On tmpfs
@@ -32,6 +33,7 @@ mod registry;
 mod rocksdb;
 mod shared;
 mod sqlite;
+mod tatp;
 mod tpcb;
 
 pub use self::fjall::FjallStore;
@@ -45,4 +47,5 @@ pub use maps::{BTreeMapStore, HashMapStore};
 pub use pin::pin_to_core;
 pub use registry::{Access, ParsePeerError, PeerKind, Visitor, with_store};
 pub use sqlite::SqliteStore;
+pub use tatp::SqliteRegister;
 pub use tpcb::{LmdbBank, PostgresBank, SqliteBank};

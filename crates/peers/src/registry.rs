@@ -47,6 +47,9 @@ impl PeerKind {
     /// The peers that run TPC-B.
     pub const TPCB: [Self; 3] = [Self::Lmdb, Self::Sqlite, Self::Postgres];
 
+    /// The peers that run TATP.
+    pub const TATP: [Self; 1] = [Self::Sqlite];
+
     /// The peers that run YCSB, in the order of the command line's help.
     pub const ALL: [Self; 10] = [
         Self::Lmdb,

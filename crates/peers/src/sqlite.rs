@@ -339,6 +339,50 @@ pub(crate) fn number(key: u64) -> i64 {
     key.cast_signed()
 }
 
+/// Runs a statement that returns no rows; returns how many rows it has changed.
+pub(crate) fn execute<P: rusqlite::Params>(
+    connection: &Connection,
+    sql: &str,
+    values: P,
+) -> Result<usize, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(StoreError::engine)?;
+    statement.execute(values).map_err(StoreError::engine)
+}
+
+/// Takes the log into the database, so that it is not done on the clock.
+pub(crate) fn empty_log(connection: &Connection) -> Result<(), StoreError> {
+    let checkpoint = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    checkpoint.map_err(StoreError::engine)
+}
+
+/// A transaction that is rolled back unless it commits.
+pub(crate) struct Batch<'a> {
+    connection: &'a Connection,
+    open: bool,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn begin(connection: &'a Connection) -> Result<Self, StoreError> {
+        execute(connection, "BEGIN IMMEDIATE", [])?;
+        Ok(Self { connection, open: true })
+    }
+
+    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
+        execute(self.connection, "COMMIT", [])?;
+        self.open = false;
+        Ok(())
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // A rollback that fails has happened already: SQLite rolls back by itself on errors.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

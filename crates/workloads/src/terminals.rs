@@ -191,6 +191,24 @@ pub(crate) fn check_partitions<E: Environment>(
     if workers == 0 { Err(RunError::NoWorkers) } else { Ok(has) }
 }
 
+/// Refuses what a peer cannot do: it has one partition, and commits that are durable.
+pub(crate) fn check_peer(
+    name: &str,
+    workload: &str,
+    partitions: usize,
+    options: &RunOptions,
+) -> Result<(), RunError> {
+    if partitions != 1 {
+        return Err(RunError::Partitions { store: 1, workload: partitions });
+    }
+    if options.commit != Commit::Durable {
+        let why = format!("peers run {workload} with durable commits");
+        let (store, source) = (name.to_owned(), StoreError::Unsupported(why));
+        return Err(RunError::Store { store, partition: 0, transaction: 0, source });
+    }
+    Ok(())
+}
+
 /// The error of a run about a transaction.
 #[cold]
 pub(crate) fn failed<E: Environment>(

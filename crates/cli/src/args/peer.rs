@@ -25,11 +25,21 @@ fn peer_list(text: &str) -> Result<List<PeerKind>, String> {
 }
 
 pub(super) fn tpcb_peers(text: &str) -> Result<List<PeerKind>, String> {
+    some_peers(text, "TPC-B", &PeerKind::TPCB)
+}
+
+pub(super) fn tatp_peers(text: &str) -> Result<List<PeerKind>, String> {
+    some_peers(text, "TATP", &PeerKind::TATP)
+}
+
+/// The peers of a list, all of which have to run a workload.
+fn some_peers(text: &str, workload: &str, can: &[PeerKind]) -> Result<List<PeerKind>, String> {
     let peers: List<PeerKind> = list(text, None)?;
-    match peers.0.iter().find(|peer| !PeerKind::TPCB.contains(peer)) {
+    match peers.0.iter().find(|peer| !can.contains(peer)) {
         Some(peer) => {
-            let all = PeerKind::TPCB.map(PeerKind::name).join(", ");
-            Err(format!("{peer} does not run TPC-B: use one of {all}"))
+            let all: Vec<_> = can.iter().map(|peer| peer.name()).collect();
+            let instead = if all.len() == 1 { "use" } else { "use one of" };
+            Err(format!("{peer} does not run {workload}: {instead} {}", all.join(", ")))
         }
         None => Ok(peers),
     }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use peers::{LmdbBank, PeerKind, PostgresBank, SqliteBank};
+use peers::{LmdbBank, PeerKind, PostgresBank, SqliteBank, SqliteRegister};
+use workloads::tatp::{self, Inspection, Register};
 use workloads::tpcb::{Bank, Books, Spec, Workload};
 use workloads::{Check, Measured, Progress, RunError, RunOptions, StoreError};
 
@@ -22,11 +23,11 @@ pub(super) trait Populated<P>: Send + Sync {
         progress: &Progress,
     ) -> Result<Measured, RunError>;
 
-    /// Reads all of it. Returns the number of its rows and the checks, after so many transactions.
+    /// Reads all of it. Returns the number of its rows and the checks, behind these runs.
     ///
     /// # Errors
     /// The peer's. A check that does not hold is no error but the result.
-    fn check(&self, transactions: u64) -> Result<(u64, Vec<Check>), StoreError>;
+    fn check(&self, runs: &[&Measured]) -> Result<(u64, Vec<Check>), StoreError>;
 
     /// Bytes that its files take.
     ///
@@ -69,6 +70,53 @@ pub(super) fn of_tpcb(
     }
 }
 
+/// Creates and populates a peer for TATP.
+///
+/// # Errors
+/// The peer's, or it does not run TATP.
+pub(super) fn of_tatp(
+    kind: PeerKind,
+    directory: &Path,
+    spec: &tatp::Spec,
+    progress: &Progress,
+) -> Result<Box<dyn Populated<tatp::Workload>>, Failure> {
+    let fail = |error: StoreError| Failure::about(kind, error);
+    if kind != PeerKind::Sqlite {
+        let all = PeerKind::TATP.map(PeerKind::name).join(", ");
+        return Err(Failure::about(kind, format!("of the peers, {all} runs TATP")));
+    }
+    let register = SqliteRegister::create(directory).map_err(fail)?;
+    register.load(spec, progress).map_err(fail)?;
+    Ok(Box::new(Registered { register, spec: spec.clone() }))
+}
+
+/// SQLite with TATP's tables.
+struct Registered {
+    register: SqliteRegister,
+    spec: tatp::Spec,
+}
+
+impl Populated<tatp::Workload> for Registered {
+    fn run(
+        &self,
+        piece: &tatp::Workload,
+        options: &RunOptions,
+        progress: &Progress,
+    ) -> Result<Measured, RunError> {
+        self.register.run(piece, options, progress)
+    }
+
+    fn check(&self, runs: &[&Measured]) -> Result<(u64, Vec<Check>), StoreError> {
+        let mut inspection = Inspection::new(&self.spec);
+        let rows = self.register.show(&mut inspection)?;
+        Ok((rows, inspection.end(runs)))
+    }
+
+    fn footprint_bytes(&self) -> Result<u64, StoreError> {
+        self.register.footprint_bytes()
+    }
+}
+
 /// One in this process, in our loop.
 struct Embedded<B> {
     bank: B,
@@ -86,8 +134,8 @@ impl<B: Bank + Send> Populated<Workload> for Embedded<B> {
         self.bank.run(piece, options, progress)
     }
 
-    fn check(&self, transactions: u64) -> Result<(u64, Vec<Check>), StoreError> {
-        Ok(checked(&self.bank.books()?, &self.spec, transactions))
+    fn check(&self, runs: &[&Measured]) -> Result<(u64, Vec<Check>), StoreError> {
+        Ok(checked(&self.bank.books()?, &self.spec, runs))
     }
 
     fn footprint_bytes(&self) -> Result<u64, StoreError> {
@@ -111,8 +159,8 @@ impl Populated<Workload> for Served {
         self.bank.run(piece, options, progress)
     }
 
-    fn check(&self, transactions: u64) -> Result<(u64, Vec<Check>), StoreError> {
-        Ok(checked(&self.bank.books()?, &self.spec, transactions))
+    fn check(&self, runs: &[&Measured]) -> Result<(u64, Vec<Check>), StoreError> {
+        Ok(checked(&self.bank.books()?, &self.spec, runs))
     }
 
     fn footprint_bytes(&self) -> Result<u64, StoreError> {
@@ -120,7 +168,8 @@ impl Populated<Workload> for Served {
     }
 }
 
-fn checked(books: &Books, spec: &Spec, transactions: u64) -> (u64, Vec<Check>) {
+fn checked(books: &Books, spec: &Spec, runs: &[&Measured]) -> (u64, Vec<Check>) {
+    let transactions = runs.iter().map(|measured| measured.transactions()).sum();
     let rows = books.branches.len() + books.tellers.len() + books.accounts.len();
     (rows as u64 + books.entries, books.check(spec, transactions))
 }

@@ -1,11 +1,14 @@
 //! `perdura bench tatp`: what TATP is to the [benchmark](super::terminals).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use peers::PeerKind;
 use perdura::{Database, Schema};
 use workloads::tatp::{self, Rate, SUBSCRIBERS_OF_SCALE, Spec};
 use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 
+use super::bank::{self, Populated};
 use super::outage;
 use super::terminals::{self, Workload};
 use super::terminals_run::Success;
@@ -23,7 +26,7 @@ const DEFAULT_TXNS: u64 = 100_000;
 /// # Errors
 /// As [`terminals::run`].
 pub(crate) fn run(args: &TatpArgs) -> Result<(), Failure> {
-    let mut plan = Plan::new(&args.common, &[])?.with_placement(args.kill.placement)?;
+    let mut plan = Plan::new(&args.common, &args.peer.0)?.with_placement(args.kill.placement)?;
     if let Some(users) = args.kill.users {
         plan.run.workers = users as usize;
     }
@@ -112,20 +115,32 @@ impl Workload for Spec {
         tatp::run(database, piece, options, progress)
     }
 
+    fn peer(
+        &self,
+        kind: PeerKind,
+        directory: &Path,
+        _: &Plan,
+        progress: &Progress,
+    ) -> Result<Box<dyn Populated<tatp::Workload>>, Failure> {
+        bank::of_tatp(kind, directory, self, progress)
+    }
+
     fn check(
         &self,
         database: &Database,
         runs: &[(&tatp::Workload, &Measured)],
     ) -> Result<Vec<Check>, perdura::Error> {
         let measured: Vec<&Measured> = runs.iter().map(|(_, measured)| *measured).collect();
-        let mut checks = tatp::check(database, self, &measured)?;
+        tatp::check(database, self, &measured)
+    }
+
+    fn judge(runs: &[(&tatp::Workload, &Measured)]) -> Vec<Check> {
         let wrong = tatp::rates(runs).into_iter().find(|rate| !rate.holds());
-        checks.push(Check {
+        vec![Check {
             name: "success_rates",
             what: "each kind of transaction succeeds as often as the benchmark foresees",
             violation: wrong.map(said),
-        });
-        Ok(checks)
+        }]
     }
 
     fn success(runs: &[(&tatp::Workload, &Measured)]) -> Option<BTreeMap<&'static str, Success>> {

@@ -118,6 +118,10 @@ pub(super) trait Workload: Sync {
         database: &Database,
         runs: &[(&Self::Piece, &Measured)],
     ) -> Result<Vec<Check>, perdura::Error>;
+    /// The checks of what these runs were told, whatever the store holds.
+    fn judge(_: &[(&Self::Piece, &Measured)]) -> Vec<Check> {
+        Vec::new()
+    }
     /// The successes of each kind of transaction in these runs; `None` if all of them succeed.
     fn success(_: &[(&Self::Piece, &Measured)]) -> Option<BTreeMap<&'static str, Success>> {
         None
@@ -305,13 +309,15 @@ impl<'a, W: Workload> Bench<'a, W> {
     fn find(&self, loaded: &Loaded<'_, W>, bar: &mut Bar) -> Result<Found, Failure> {
         let Loaded { contestant, subject, rounds, .. } = loaded;
         bar.phase(format!("{contestant}: reading it all"), 1);
+        let runs: Vec<_> = rounds.iter().map(|(piece, measured)| (*piece, measured)).collect();
         let database = match subject {
             Subject::Engine(database) => database,
             Subject::Peer(kind, peer) => {
                 let fail = |error| Failure::about(*kind, error);
-                let transactions = rounds.iter().map(|(_, measured)| measured.transactions()).sum();
-                let (tuples, checks) =
-                    bar.watch(|| 0, || peer.check(transactions).map_err(fail))?;
+                let measured: Vec<_> = rounds.iter().map(|(_, measured)| measured).collect();
+                let (tuples, mut checks) =
+                    bar.watch(|| 0, || peer.check(&measured).map_err(fail))?;
+                checks.extend(W::judge(&runs));
                 let medium = self.medium;
                 return Ok(Found {
                     footprint_bytes: FootprintBytes::of_peer(peer.footprint_bytes().map_err(fail)?),
@@ -325,11 +331,12 @@ impl<'a, W: Workload> Bench<'a, W> {
         };
         let footprint_bytes = FootprintBytes::of_database(database)?;
         let held = bar.watch(|| 0, || contents(database))?;
-        let runs: Vec<_> = rounds.iter().map(|(piece, measured)| (*piece, measured)).collect();
         let checks = match self.check {
             true => {
                 bar.phase(format!("{contestant}: checking"), 1);
-                Some(bar.watch(|| 0, || self.workload.check(database, &runs))?)
+                let mut checks = bar.watch(|| 0, || self.workload.check(database, &runs))?;
+                checks.extend(W::judge(&runs));
+                Some(checks)
             }
             false => None,
         };

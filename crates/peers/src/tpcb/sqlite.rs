@@ -11,7 +11,7 @@ use workloads::tpcb::{Bank, Books, Entry, Pages, Spec, Till};
 use workloads::{Observer, StoreError, allocated_bytes};
 
 use crate::shared::{LOAD_BATCH, create_directory};
-use crate::sqlite::{connect, number};
+use crate::sqlite::{Batch, connect, empty_log, execute, number};
 
 const NAME: &str = "sqlite";
 
@@ -67,15 +67,6 @@ fn change(connection: &Connection, sql: &str, delta: i64, key: u64) -> Result<()
     }
 }
 
-fn insert<P: rusqlite::Params>(
-    connection: &Connection,
-    sql: &str,
-    row: P,
-) -> Result<(), StoreError> {
-    let mut statement = connection.prepare_cached(sql).map_err(StoreError::engine)?;
-    statement.execute(row).map(drop).map_err(StoreError::engine)
-}
-
 fn book(connection: &Connection, entry: &Entry) -> Result<i64, StoreError> {
     let Entry { id, account, teller, branch, delta } = *entry;
     change(connection, ACCOUNT, delta, account)?;
@@ -84,7 +75,7 @@ fn book(connection: &Connection, entry: &Entry) -> Result<i64, StoreError> {
     change(connection, TELLER, delta, teller)?;
     change(connection, BRANCH, delta, branch)?;
     let [id_, teller, branch, account] = [id, teller, branch, account].map(number);
-    insert(
+    execute(
         connection,
         HISTORY,
         params![id_, teller, branch, account, delta, id_ + 1, entry.filler()],
@@ -110,17 +101,17 @@ impl Bank for SqliteBank {
         let mut batch = Batch::begin(connection)?;
         for (id, filler) in Pages(spec).branches() {
             let row = params![number(id), filler];
-            insert(connection, "INSERT INTO branch VALUES (?1, 0, ?2)", row)?;
+            execute(connection, "INSERT INTO branch VALUES (?1, 0, ?2)", row)?;
             rows += 1;
         }
         for (id, branch, filler) in Pages(spec).tellers() {
             let row = params![number(id), number(branch), filler];
-            insert(connection, "INSERT INTO teller VALUES (?1, ?2, 0, ?3)", row)?;
+            execute(connection, "INSERT INTO teller VALUES (?1, ?2, 0, ?3)", row)?;
             rows += 1;
         }
         for (id, branch, filler) in Pages(spec).accounts() {
             let row = params![number(id), number(branch), filler];
-            insert(connection, "INSERT INTO account VALUES (?1, ?2, 0, ?3)", row)?;
+            execute(connection, "INSERT INTO account VALUES (?1, ?2, 0, ?3)", row)?;
             rows += 1;
             if rows % LOAD_BATCH as u64 == 0 {
                 batch.commit()?;
@@ -130,8 +121,7 @@ impl Bank for SqliteBank {
         }
         batch.commit()?;
         progress.completed(0, rows);
-        let checkpoint = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        checkpoint.map_err(StoreError::engine)
+        empty_log(connection)
     }
 
     fn books(&self) -> Result<Books, StoreError> {
@@ -164,34 +154,6 @@ impl Bank for SqliteBank {
         })();
         read.map_err(StoreError::engine)?;
         Ok(books)
-    }
-}
-
-/// A transaction that is rolled back unless it commits.
-struct Batch<'a> {
-    connection: &'a Connection,
-    open: bool,
-}
-
-impl<'a> Batch<'a> {
-    fn begin(connection: &'a Connection) -> Result<Self, StoreError> {
-        insert(connection, "BEGIN IMMEDIATE", [])?;
-        Ok(Self { connection, open: true })
-    }
-
-    fn commit(&mut self) -> Result<(), StoreError> {
-        insert(self.connection, "COMMIT", [])?;
-        self.open = false;
-        Ok(())
-    }
-}
-
-impl Drop for Batch<'_> {
-    fn drop(&mut self) {
-        if self.open {
-            // A rollback that fails has happened already: SQLite rolls back by itself on errors.
-            let _ = self.connection.execute_batch("ROLLBACK");
-        }
     }
 }
 

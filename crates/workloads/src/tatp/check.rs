@@ -19,13 +19,7 @@ pub fn check<E: Environment>(
     spec: &Spec,
     runs: &[&Measured],
 ) -> Result<Vec<Check>, Error> {
-    let sum = |kind: Kind| runs.iter().map(|run| run.committed(kind as usize)).sum::<u64>();
-    let changes = Changes {
-        inserted: sum(Kind::InsertCallForwarding),
-        deleted: sum(Kind::DeleteCallForwarding),
-        ..Changes::default()
-    };
-    Ok(check_changes(database, spec, &changes)?.0)
+    Ok(check_changes(database, spec, &Changes::of(runs))?.0)
 }
 
 /// The rows of CALL_FORWARDING that came and went.
@@ -41,6 +35,18 @@ pub struct Changes {
     pub maybe_deleted: u64,
 }
 
+impl Changes {
+    /// The changes that these runs have made.
+    fn of(runs: &[&Measured]) -> Self {
+        let sum = |kind: Kind| runs.iter().map(|run| run.committed(kind as usize)).sum::<u64>();
+        Self {
+            inserted: sum(Kind::InsertCallForwarding),
+            deleted: sum(Kind::DeleteCallForwarding),
+            ..Self::default()
+        }
+    }
+}
+
 /// Checks a whole database in which these changes were made and no others. Returns the rows that are
 /// missing and those that are too many, too.
 ///
@@ -52,92 +58,166 @@ pub fn check_changes<E: Environment>(
     changes: &Changes,
 ) -> Result<(Vec<Check>, u64, u64), Error> {
     let tables = Tables::of(database)?;
-    let checks = [
-        ("subscribers", "the subscribers are those that were loaded, each with its number"),
-        ("access_info", "the kinds of access of each subscriber are those that were loaded"),
-        ("special_facility", "the facilities of each subscriber are those that were loaded"),
-        ("call_forwarding", "calls are forwarded by facilities, from 0, 8 or 16 for 1 to 8 hours"),
-        ("forwarded", "there are as many rows as were loaded and inserted, less those deleted"),
-    ];
-    let mut checks = checks.map(|(name, what)| Check { name, what, violation: None });
-    let mut counts = Counts::default();
+    let mut sum = Found::default();
     for partition in 0..database.partition_count() {
-        let (found, here) =
-            database.partition(partition).read(|tx| look(tx, &tables, spec, partition))?;
-        counts.loaded += here.loaded;
-        counts.there += here.there;
-        for (check, found) in checks.iter_mut().zip(found) {
-            check.violation = check.violation.take().or(found);
-        }
+        sum.add(database.partition(partition).read(|tx| look(tx, &tables, spec, partition))?);
     }
-    let Counts { loaded, there } = counts;
-    let Changes { inserted, deleted, maybe_inserted, maybe_deleted } = *changes;
-    let expected = (loaded + inserted).saturating_sub(deleted);
-    let missing = expected.saturating_sub(maybe_deleted).saturating_sub(there);
-    let surplus = there.saturating_sub(expected + maybe_inserted);
-    if missing + surplus > 0 {
-        checks[4].violation = Some(format!(
-            "{there} rows are there; {loaded} were loaded, {inserted} inserted and {deleted} deleted"
-        ));
-    }
-    Ok((checks.into(), missing, surplus))
+    Ok(sum.judge(changes))
 }
 
-/// Rows of CALL_FORWARDING.
+/// The contradictions in some partitions, in the order of the checks, and the rows of CALL_FORWARDING.
 #[derive(Default)]
-struct Counts {
+struct Found {
+    wrong: [Option<String>; 4],
     loaded: u64,
     there: u64,
 }
 
-/// The contradictions in one partition, in the order of the checks.
-fn look<T: Reads>(
-    tx: &T,
-    tables: &Tables,
-    spec: &Spec,
-    partition: usize,
-) -> Result<([Option<String>; 4], Counts), Error> {
-    let shapes = || spec.subscribers_of(partition).map(|id| (id, Shape::of(spec.seed, id)));
-    let loaded = shapes().map(|(_, shape)| shape.forwarded()).sum();
-    let mut counts = Counts { loaded, there: 0 };
-    let by_type = |ids: [u64; 2]| format!("subscriber {}, type {}", ids[0], ids[1]);
-
-    let ids = spec.subscribers_of(partition).map(|id| [id, 0]);
-    let mut subscribers = Expected::new(ids, |[id, _]| format!("subscriber {id}"));
-    tx.each(&tables.subscriber, &Scan::all(), |row| {
-        let id = row.u64(0);
-        subscribers.next([id, 0], row.text(1) == Digits::of(id).as_str());
-    })?;
-
-    let access = shapes()
-        .flat_map(|(id, shape)| numbers(shape.access).map(move |place| [id, place as u64 + 1]));
-    let mut access = Expected::new(access, by_type);
-    tx.each(&tables.access_info, &Scan::all(), |row| {
-        access.next([row.u64(0), row.u64(1)], row.u64(2) < 256 && row.u64(3) < 256);
-    })?;
-
-    let facilities = shapes()
-        .flat_map(|(id, shape)| shape.facilities.into_iter().map(move |one| [id, one.kind]));
-    let mut facilities = Expected::new(facilities, by_type);
-    tx.each(&tables.special_facility, &Scan::all(), |row| {
-        facilities.next([row.u64(0), row.u64(1)], row.u64(2) < 2 && row.u64(4) < 256);
-    })?;
-
-    let mut forwarding = None;
-    tx.each(&tables.call_forwarding, &Scan::all(), |row| {
-        counts.there += 1;
-        if forwarding.is_none() && !is_forwarding(spec, row) {
-            let [s, kind, start, end] = [0, 1, 2, 3].map(|column| row.u64(column));
-            let what = format!("subscriber {s}, type {kind}: forwarded from {start} to {end}");
-            forwarding = Some(what);
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.loaded += other.loaded;
+        self.there += other.there;
+        for (wrong, other) in self.wrong.iter_mut().zip(other.wrong) {
+            *wrong = wrong.take().or(other);
         }
-    })?;
-    Ok(([subscribers.end(), access.end(), facilities.end(), forwarding], counts))
+    }
+
+    /// The checks, and the rows that are missing and those that are too many behind these changes.
+    fn judge(self, changes: &Changes) -> (Vec<Check>, u64, u64) {
+        let Self { wrong: [subscribers, access, facilities, forwarding], loaded, there } = self;
+        let Changes { inserted, deleted, maybe_inserted, maybe_deleted } = *changes;
+        let expected = (loaded + inserted).saturating_sub(deleted);
+        let missing = expected.saturating_sub(maybe_deleted).saturating_sub(there);
+        let surplus = there.saturating_sub(expected + maybe_inserted);
+        let forwarded = (missing + surplus > 0).then(|| {
+            format!(
+                "{there} rows are there; {loaded} were loaded, {inserted} inserted and {deleted} deleted"
+            )
+        });
+        let checks = [
+            (
+                "subscribers",
+                "the subscribers are those that were loaded, each with its number",
+                subscribers,
+            ),
+            (
+                "access_info",
+                "the kinds of access of each subscriber are those that were loaded",
+                access,
+            ),
+            (
+                "special_facility",
+                "the facilities of each subscriber are those that were loaded",
+                facilities,
+            ),
+            (
+                "call_forwarding",
+                "calls are forwarded by facilities, from 0, 8 or 16 for 1 to 8 hours",
+                forwarding,
+            ),
+            (
+                "forwarded",
+                "there are as many rows as were loaded and inserted, less those deleted",
+                forwarded,
+            ),
+        ];
+        let checks = checks.map(|(name, what, violation)| Check { name, what, violation });
+        (checks.into(), missing, surplus)
+    }
+}
+
+/// Looks at the rows of a partition of ours.
+fn look<T: Reads>(tx: &T, tables: &Tables, spec: &Spec, partition: usize) -> Result<Found, Error> {
+    let numbers = |row: &Row, columns: [usize; 4]| columns.map(|column| row.u64(column));
+    let mut seen = Inspection::of_partition(spec, partition);
+    let all = Scan::all();
+    tx.each(&tables.subscriber, &all, |row| seen.subscriber(row.u64(0), row.text(1)))?;
+    tx.each(&tables.access_info, &all, |row| seen.access(numbers(row, [0, 1, 2, 3])))?;
+    tx.each(&tables.special_facility, &all, |row| seen.facility(numbers(row, [0, 1, 2, 4])))?;
+    tx.each(&tables.call_forwarding, &all, |row| seen.forwarding(numbers(row, [0, 1, 2, 3])))?;
+    Ok(seen.found())
+}
+
+/// A look at all rows of a register, each table in the order of its key, whoever holds it.
+pub struct Inspection<'a> {
+    spec: &'a Spec,
+    subscribers: Expected,
+    access: Expected,
+    facilities: Expected,
+    forwarding: Option<String>,
+    loaded: u64,
+    there: u64,
+}
+
+impl<'a> Inspection<'a> {
+    /// A look at a register of one partition.
+    #[must_use]
+    pub fn new(spec: &'a Spec) -> Self {
+        Self::of_partition(spec, 0)
+    }
+
+    fn of_partition(spec: &'a Spec, partition: usize) -> Self {
+        let seed = spec.seed;
+        let shapes = move |spec: &Spec| {
+            spec.subscribers_of(partition).map(move |id| (id, Shape::of(seed, id)))
+        };
+        let by_type = |ids: [u64; 2]| format!("subscriber {}, type {}", ids[0], ids[1]);
+        let ids = spec.subscribers_of(partition).map(|id| [id, 0]);
+        let access = shapes(spec)
+            .flat_map(|(id, shape)| numbers(shape.access).map(move |place| [id, place as u64 + 1]));
+        let facilities = shapes(spec)
+            .flat_map(|(id, shape)| shape.facilities.into_iter().map(move |one| [id, one.kind]));
+        Self {
+            spec,
+            subscribers: Expected::new(ids, |[id, _]| format!("subscriber {id}")),
+            access: Expected::new(access, by_type),
+            facilities: Expected::new(facilities, by_type),
+            forwarding: None,
+            loaded: shapes(spec).map(|(_, shape)| shape.forwarded()).sum(),
+            there: 0,
+        }
+    }
+
+    /// A subscriber, with its telephone number.
+    pub fn subscriber(&mut self, id: u64, number: &str) {
+        self.subscribers.next([id, 0], number == Digits::of(id).as_str());
+    }
+
+    /// A row of ACCESS_INFO: subscriber, type, `data1`, `data2`.
+    pub fn access(&mut self, [s, kind, one, two]: [u64; 4]) {
+        self.access.next([s, kind], one < 256 && two < 256);
+    }
+
+    /// A row of SPECIAL_FACILITY: subscriber, type, `is_active`, `data_a`.
+    pub fn facility(&mut self, [s, kind, active, data]: [u64; 4]) {
+        self.facilities.next([s, kind], active < 2 && data < 256);
+    }
+
+    /// A row of CALL_FORWARDING: subscriber, type, start, end.
+    pub fn forwarding(&mut self, row: [u64; 4]) {
+        self.there += 1;
+        if self.forwarding.is_none() && !is_forwarding(self.spec, row) {
+            let [s, kind, start, end] = row;
+            let what = format!("subscriber {s}, type {kind}: forwarded from {start} to {end}");
+            self.forwarding = Some(what);
+        }
+    }
+
+    fn found(self) -> Found {
+        let Self { subscribers, access, facilities, forwarding, loaded, there, .. } = self;
+        let wrong = [subscribers.end(), access.end(), facilities.end(), forwarding];
+        Found { wrong, loaded, there }
+    }
+
+    /// The checks, as [`check`] makes them, of a register in which these runs have ended and no others.
+    #[must_use]
+    pub fn end(self, runs: &[&Measured]) -> Vec<Check> {
+        self.found().judge(&Changes::of(runs)).0
+    }
 }
 
 /// Returns true if a row of CALL_FORWARDING is possible.
-fn is_forwarding(spec: &Spec, row: &Row) -> bool {
-    let [s, kind, start, end] = [0, 1, 2, 3].map(|column| row.u64(column));
+fn is_forwarding(spec: &Spec, [s, kind, start, end]: [u64; 4]) -> bool {
     let shape = Shape::of(spec.seed, s);
     STARTS.contains(&start)
         && (start + 1..=start + LONGEST).contains(&end)
@@ -146,15 +226,15 @@ fn is_forwarding(spec: &Spec, row: &Row) -> bool {
 }
 
 /// Keys that are to come, one after the other, and the first thing that is wrong.
-struct Expected<I, N> {
-    ids: I,
-    name: N,
+struct Expected {
+    ids: Box<dyn Iterator<Item = [u64; 2]>>,
+    name: fn([u64; 2]) -> String,
     wrong: Option<String>,
 }
 
-impl<I: Iterator<Item = [u64; 2]>, N: Fn([u64; 2]) -> String> Expected<I, N> {
-    fn new(ids: I, name: N) -> Self {
-        Self { ids, name, wrong: None }
+impl Expected {
+    fn new(ids: impl Iterator<Item = [u64; 2]> + 'static, name: fn([u64; 2]) -> String) -> Self {
+        Self { ids: Box::new(ids), name, wrong: None }
     }
 
     /// A row has come, whose values make sense or not.
@@ -164,7 +244,7 @@ impl<I: Iterator<Item = [u64; 2]>, N: Fn([u64; 2]) -> String> Expected<I, N> {
         }
         let expected = self.ids.next();
         if expected != Some(id) {
-            let instead = expected.map_or("nothing".into(), &self.name);
+            let instead = expected.map_or("nothing".into(), self.name);
             self.wrong = Some(format!("{} is there, not {instead}", (self.name)(id)));
         } else if !makes_sense {
             self.wrong = Some(format!("{} has values that it cannot have", (self.name)(id)));

@@ -95,6 +95,30 @@ impl Input {
     pub const fn subscriber(&self) -> u32 {
         self.subscriber
     }
+
+    /// The kind of access or of facility.
+    #[must_use]
+    pub const fn of(&self) -> u8 {
+        self.of
+    }
+
+    /// The hour at which calls begin to be forwarded.
+    #[must_use]
+    pub const fn start(&self) -> u8 {
+        self.start
+    }
+
+    /// The hour at which that ends.
+    #[must_use]
+    pub const fn end(&self) -> u8 {
+        self.end
+    }
+
+    /// A location, a number to forward to, or a flag and a value above it.
+    #[must_use]
+    pub const fn value(&self) -> u32 {
+        self.value
+    }
 }
 
 /// The transactions that a user enters, one after the other and without an end: the same for the same

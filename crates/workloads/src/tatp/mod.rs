@@ -13,6 +13,7 @@
 //! | `rates` | the rates of success, and how far a run may be from them |
 //! | `check` | what must be true of the rows |
 //! | `drive` | running it |
+//! | `register` | running it on other databases than ours |
 //!
 //! **Decided here**, where descriptions of the benchmark leave room or differ:
 //! - A subscriber is `(random(0, A) | random(1, n)) mod n + 1`, as Shore-Kits runs it each with the
@@ -30,16 +31,18 @@ mod inputs;
 mod load;
 mod population;
 mod rates;
+mod register;
 mod schema;
 mod spec;
 mod terminal;
 
-pub use check::{Changes, check, check_changes};
+pub use check::{Changes, Inspection, check, check_changes};
 pub use drive::run;
 pub use inputs::{Input, Kind, Stream, Workload};
 pub use load::load;
 pub use rates::{Rate, rates, rates_of_users};
-pub use schema::schema;
+pub use register::{Desk, Population, Register, Value};
+pub use schema::{Digits, TableOf, schema};
 pub use spec::{SUBSCRIBERS_OF_SCALE, Spec, SpecError};
 pub use terminal::Terminal;
 

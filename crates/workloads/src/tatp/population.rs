@@ -1,6 +1,9 @@
 //! The rows of a subscriber: a function of the seed and of the subscriber alone, so that they are the
 //! same in whatever order, in however many partitions and by whichever engine they are loaded.
 
+use perdura::Value::{self, Text, U64};
+
+use super::schema::{Digits, TableOf};
 use crate::random::{Random, between, percent, stream};
 
 /// Keeps the streams of TATP apart from those of other workloads.
@@ -55,8 +58,55 @@ impl Shape {
     }
 }
 
+/// Passes on the rows that a subscriber has in the initial population, each with its table; returns how
+/// many these are.
+pub(super) fn rows_of<E>(
+    seed: u64,
+    id: u64,
+    mut take: impl FnMut(TableOf, &[Value<'_>]) -> Result<(), E>,
+) -> Result<u64, E> {
+    let (shape, random) = (Shape::of(seed, id), &mut values(seed, id));
+    let number = Digits::of(id);
+    let row: [Value<'_>; 34] = std::array::from_fn(|column| match column {
+        0 => U64(id),
+        1 => Text(number.as_str()),
+        2..12 => U64(random.below(2)),
+        12..22 => U64(random.below(16)),
+        22..32 => U64(random.below(256)),
+        _ => U64(between(random, 1, u64::from(u32::MAX))),
+    });
+    take(TableOf::Subscriber, &row)?;
+    let s = U64(id);
+    let mut rows = 1;
+    for place in numbers(shape.access) {
+        let (one, two) = (U64(random.below(256)), U64(random.below(256)));
+        let (three, four) = (Letters::<3>::draw(random), Letters::<5>::draw(random));
+        let kind = U64(place as u64 + 1);
+        let row = [s, kind, one, two, Text(three.as_str()), Text(four.as_str())];
+        take(TableOf::AccessInfo, &row)?;
+        rows += 1;
+    }
+    for facility in &shape.facilities {
+        let (kind, active) = (U64(facility.kind), U64(facility.active.into()));
+        let (error, data) = (U64(random.below(256)), U64(random.below(256)));
+        let letters = Letters::<5>::draw(random);
+        let row = [s, kind, active, error, data, Text(letters.as_str())];
+        take(TableOf::SpecialFacility, &row)?;
+        rows += 1;
+        for place in numbers(facility.forwarded) {
+            let start = STARTS[place];
+            let end = start + between(random, 1, LONGEST);
+            let to = Digits::of(random.below(1_000_000_000_000_000));
+            let row = [s, kind, U64(start), U64(end), Text(to.as_str())];
+            take(TableOf::CallForwarding, &row)?;
+            rows += 1;
+        }
+    }
+    Ok(rows)
+}
+
 /// The generator of a subscriber's values.
-pub(super) fn values(seed: u64, subscriber: u64) -> Random {
+fn values(seed: u64, subscriber: u64) -> Random {
     stream(DOMAIN, seed, [VALUES, subscriber, 0, 0])
 }
 
@@ -78,14 +128,14 @@ pub(super) fn numbers(bits: u8) -> impl Iterator<Item = usize> {
 }
 
 /// Capital letters.
-pub(super) struct Letters<const N: usize>([u8; N]);
+struct Letters<const N: usize>([u8; N]);
 
 impl<const N: usize> Letters<N> {
-    pub(super) fn draw(random: &mut Random) -> Self {
+    fn draw(random: &mut Random) -> Self {
         Self(std::array::from_fn(|_| b'A' + random.below(26) as u8))
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("letters are ASCII")
     }
 }

@@ -72,11 +72,14 @@ pub fn schema() -> Schema {
         .table(call_forwarding)
 }
 
-/// Fifteen decimal digits of a number, as text.
-pub(super) struct Digits([u8; DIGITS]);
+/// Fifteen decimal digits of a number, as text: a telephone number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digits([u8; DIGITS]);
 
 impl Digits {
-    pub(super) fn of(mut number: u64) -> Self {
+    /// The digits of a number below 10^15; leading zeros are there.
+    #[must_use]
+    pub fn of(mut number: u64) -> Self {
         let mut digits = [b'0'; DIGITS];
         for digit in digits.iter_mut().rev() {
             *digit += (number % 10) as u8;
@@ -85,9 +88,24 @@ impl Digits {
         Self(digits)
     }
 
-    pub(super) fn as_str(&self) -> &str {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("digits are ASCII")
     }
+}
+
+/// A table of the register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableOf {
+    /// The subscribers.
+    Subscriber,
+    /// Their kinds of access.
+    AccessInfo,
+    /// Their facilities.
+    SpecialFacility,
+    /// The hours at which their calls are forwarded.
+    CallForwarding,
 }
 
 /// Handles to the four tables of an open database.
@@ -100,6 +118,15 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    pub(super) const fn table(&self, of: TableOf) -> &Table {
+        match of {
+            TableOf::Subscriber => &self.subscriber,
+            TableOf::AccessInfo => &self.access_info,
+            TableOf::SpecialFacility => &self.special_facility,
+            TableOf::CallForwarding => &self.call_forwarding,
+        }
+    }
+
     /// # Errors
     /// The database has no TATP tables, or other ones of these names.
     pub(super) fn of<E: Environment>(database: &Database<E>) -> Result<Self, Error> {

@@ -12,7 +12,7 @@ use crate::checks::Check;
 use crate::lanes::Lane;
 use crate::measure::{Observer, RunError, RunOptions};
 use crate::seat::Tries;
-use crate::store::{Commit, StoreError};
+use crate::store::StoreError;
 use crate::terminals::{self, Hall, Measured, Outcome, Perform};
 
 /// A transaction as it is entered.
@@ -79,15 +79,7 @@ pub trait Bank: Sync {
     where
         Self: Sized,
     {
-        let spec = workload.spec();
-        if spec.partitions != 1 {
-            return Err(RunError::Partitions { store: 1, workload: spec.partitions });
-        }
-        if options.commit != Commit::Durable {
-            let source = StoreError::Unsupported("peers run TPC-B with durable commits".to_owned());
-            let store = self.name().to_owned();
-            return Err(RunError::Store { store, partition: 0, transaction: 0, source });
-        }
+        terminals::check_peer(self.name(), "TPC-B", workload.spec().partitions, options)?;
         terminals::drive(&Counter { bank: self, workload }, 1, options, progress)
     }
 }
