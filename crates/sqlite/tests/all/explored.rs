@@ -50,6 +50,9 @@ impl Opener for RecordingOpener {
         if let Some(part) = crate::together::part(path) {
             return Opened::Ours(Box::new(part));
         }
+        if let Some(part) = crate::beside::part(path) {
+            return Opened::Ours(Box::new(part));
+        }
         let (_, memory) = memories.iter().find(|(known, _)| known == name).unwrap();
         let media = media(memory);
         let data = media.data.clone();

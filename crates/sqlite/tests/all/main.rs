@@ -2,6 +2,7 @@
 
 mod attached;
 mod bad;
+mod beside;
 mod budgets;
 mod calls;
 mod cut_off;
@@ -11,6 +12,7 @@ mod emulated;
 mod explored;
 mod killed;
 mod kills;
+mod left_out;
 mod lent;
 mod locking;
 mod mixed;

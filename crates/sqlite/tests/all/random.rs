@@ -27,7 +27,7 @@ const MODES: [Option<Mode>; 8] = {
 };
 
 /// A statement, so small that a database of them fits into a recording.
-fn statement(random: &mut SmallRng) -> String {
+pub(crate) fn statement(random: &mut SmallRng) -> String {
     let (key, many) = (random.random_range(0..90), random.random_range(1..60));
     match random.random_range(0..24) {
         0..9 => {

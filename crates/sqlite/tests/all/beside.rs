@@ -1,0 +1,499 @@
+//! Real SQL of two connections of ours and of stock SQLite in turn, over a recording, with `perdura_share=stock`. Every
+//! crash state is a plain database, which stock SQLite may read and write before anybody else, or one that it refuses.
+//! Then ours recovers it, and stock SQLite reads what is left.
+//!
+//! Stock SQLite works on a file, and what it has made of it is stored into the recording: a crash within that is for its own
+//! journal, and is not looked at. The notes of the record say how long the file is, since a recording is never cut.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use perdura_sqlite::database::{Failure, Level, MainFile};
+use perdura_sqlite::store::connection::Store;
+use perdura_sqlite::store::error::StoreError;
+use perdura_sqlite::store::mode::Mode;
+use perdura_sqlite::store::page1::{header, is_marked};
+use pm::{LineSet, Memory, Recording, Replay, Trace};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rusqlite::Connection;
+
+use crate::explored::{Alone, DATA, Reader, Rows, SIDE, SLOT, media, no_table};
+use crate::registered::open_recording;
+use crate::sql::{folder, rows};
+
+/// A note: the number of transactions that were told, how long the file is and the recording of it, and one of these.
+const LENGTH: u32 = 16;
+const RECORDED: u32 = 36;
+const LENGTH_MAX: u64 = (1 << 20) - 1;
+/// Stock SQLite is writing.
+const STOCK: u64 = 1 << 60;
+/// Nobody is.
+const QUIET: u64 = 1 << 61;
+
+/// A database in a recording that stock SQLite shares.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    pub(crate) memory: Recording,
+    /// Bytes of the file while the marker is not set.
+    pub(crate) bytes: Arc<AtomicU64>,
+    pub(crate) told: Arc<AtomicU64>,
+}
+
+/// Those that are open, by name.
+static OPEN: Mutex<Vec<(String, Shared)>> = Mutex::new(Vec::new());
+
+/// The database of a name that stock SQLite shares, for one of the two connections.
+pub(crate) fn part(path: &Path) -> Option<Part> {
+    let (name, number) = path.file_name()?.to_str()?.rsplit_once("-by-")?;
+    let open = OPEN.lock().unwrap();
+    let shared = open.iter().find(|(known, _)| known == name)?.1.clone();
+    let (media, bytes) = (media(&shared.memory), shared.bytes.load(Ordering::Relaxed));
+    let data = media.data.clone();
+    let mut store = match number {
+        "one" => Store::open(media, bytes, 0x1234_5678_9abc_def1, SLOT).unwrap(),
+        _ => Store::attach(media, bytes).unwrap(),
+    };
+    store.set_stays_home(true);
+    Some(Part { alone: Alone::new(store, data), shared })
+}
+
+impl Shared {
+    fn data(&self) -> Vec<u8> {
+        let region = media(&self.memory).data;
+        let mut bytes = vec![0; region.len() as usize];
+        region.read_into(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn file_bytes(&self) -> u64 {
+        let data = media(&self.memory).data;
+        let marked = is_marked(&header(&data, data.len()).unwrap());
+        if marked { data.len() } else { self.bytes.load(Ordering::Relaxed) }
+    }
+
+    fn note(&self, flags: u64) {
+        let [told, bytes] = [&self.told, &self.bytes].map(|word| word.load(Ordering::Relaxed));
+        let recorded = media(&self.memory).data.len();
+        self.memory.note(told | bytes << LENGTH | recorded << RECORDED | flags);
+    }
+
+    /// Stores other bytes, durably; those of the file that they are not have no more meaning.
+    pub(crate) fn put(&self, new: &[u8]) {
+        let region = media(&self.memory).data;
+        region.grow(new.len() as u64).unwrap();
+        let (old, mut lines) = (self.data(), LineSet::new());
+        let mut new = new.to_vec();
+        new.resize(old.len(), 0);
+        for (at, (old, new)) in (0..).step_by(64).zip(old.chunks(64).zip(new.chunks(64))) {
+            if old != new {
+                region.copy(at, new);
+                region.note(&mut lines, at, 64);
+            }
+        }
+        lines.flush(&self.memory);
+        self.memory.fence();
+    }
+
+    /// Cuts the file, durably.
+    fn cut(&self, bytes: u64) {
+        self.put(&self.data()[..bytes as usize]);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.note(0);
+    }
+
+    /// Says that a transaction was told, and that nobody writes until the next one begins.
+    pub(crate) fn tell(&self) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        self.note(QUIET);
+        // There is a crash point only where something is fenced.
+        let (side, mut lines) = (media(&self.memory).side, LineSet::new());
+        side.store(SIDE - 8, self.told.load(Ordering::Relaxed));
+        side.note(&mut lines, SIDE - 8, 8);
+        lines.flush(&self.memory);
+        self.memory.fence();
+        self.note(0);
+    }
+}
+
+/// One connection's database, as `database::beside_stock` has it in a file.
+#[derive(Debug)]
+pub(crate) struct Part {
+    alone: Alone,
+    shared: Shared,
+}
+
+impl Part {
+    fn let_stock_in(&mut self) -> Result<(), Failure> {
+        let store = &mut self.alone.store;
+        if !store.is_marked() {
+            return Ok(());
+        }
+        assert!(store.refresh(|| Ok::<_, StoreError>(self.shared.file_bytes()))?);
+        assert!(store.may_go_home());
+        store.catch_up()?;
+        store.bring_home()?;
+        self.shared.cut(store.size());
+        Ok(store.make_plain()?)
+    }
+}
+
+impl MainFile for Part {
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
+        if self.level() == Level::None {
+            self.alone.store.refresh_unlocked(|| Ok::<_, StoreError>(self.shared.file_bytes()))?;
+        }
+        self.alone.read(at, out)
+    }
+    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        self.alone.lend(at, len)
+    }
+    fn take_back(&mut self, at: u64, page: *const u8) {
+        self.alone.take_back(at, page);
+    }
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.alone.write(at, bytes)
+    }
+    fn truncate(&mut self, to: u64) -> Result<(), Failure> {
+        self.alone.truncate(to)
+    }
+    fn size(&mut self) -> Result<u64, Failure> {
+        if self.level() == Level::None {
+            self.alone.store.refresh_unlocked(|| Ok::<_, StoreError>(self.shared.file_bytes()))?;
+        }
+        self.alone.size()
+    }
+    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
+        self.alone.commit(with_others)
+    }
+    fn sync(&mut self) -> Result<(), Failure> {
+        self.alone.sync()
+    }
+    fn end(&mut self) -> Result<(), Failure> {
+        self.alone.end()
+    }
+    fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        if self.level() == Level::None {
+            let store = &mut self.alone.store;
+            assert!(store.refresh(|| Ok::<_, StoreError>(self.shared.file_bytes()))?);
+            assert!(!store.is_marked(), "whoever has set it has cleared it");
+        }
+        self.alone.lock(to)
+    }
+    fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        if to <= Level::Shared && self.level() == Level::Exclusive {
+            self.alone.store.discard();
+            self.let_stock_in()?;
+        }
+        self.alone.unlock(to)
+    }
+    fn level(&self) -> Level {
+        self.alone.level()
+    }
+    fn is_reserved(&mut self) -> Result<bool, Failure> {
+        self.alone.is_reserved()
+    }
+    fn has_moved(&self) -> bool {
+        false
+    }
+    fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {
+        self.alone.pragma(name, value)
+    }
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// A connection that makes a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    One,
+    Two,
+    Stock,
+}
+
+/// Stock SQLite, which stays open, and its file.
+struct Stocks {
+    directory: tempfile::TempDir,
+    connection: Connection,
+}
+
+impl Stocks {
+    fn new() -> Self {
+        let directory = folder();
+        let connection = Connection::open(directory.path().join("db")).unwrap();
+        Self { directory, connection }
+    }
+
+    /// Runs `work` over a file of these bytes, and returns those that it has then.
+    fn over(&self, bytes: &[u8], work: impl FnOnce(&Connection)) -> Vec<u8> {
+        let path = self.directory.path().join("db");
+        std::fs::write(&path, bytes).unwrap();
+        work(&self.connection);
+        std::fs::read(&path).unwrap()
+    }
+}
+
+/// The record of transactions, and the rows behind each.
+pub(crate) fn recorded(name: &str, set: &str, statements: &[(By, String)]) -> (Trace, Vec<Rows>) {
+    let memory = Recording::new(SIDE + DATA).unwrap();
+    memory.grow(SIDE).unwrap();
+    // A side file that means nothing is there already.
+    media(&memory).side.copy(0, &[0xa5; SIDE as usize]);
+    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default() };
+    OPEN.lock().unwrap().push((name.into(), shared.clone()));
+    shared.memory.start();
+    shared.note(0);
+    let [one, two] =
+        ["one", "two"].map(|number| open_recording(&format!("{name}-by-{number}")).unwrap());
+    let (stocks, model) = (Stocks::new(), Connection::open_in_memory().unwrap());
+    for connection in [&one, &two, &stocks.connection, &model] {
+        connection.execute_batch(set).unwrap();
+    }
+    let mut models = vec![no_table()];
+    for (by, statement) in statements {
+        let run = |connection: &Connection| {
+            connection
+                .execute_batch(statement)
+                .unwrap_or_else(|error| panic!("{by:?}, {statement}: {error}"));
+        };
+        run(&model);
+        models.push(rows(&model));
+        let bytes = || shared.data()[..shared.bytes.load(Ordering::Relaxed) as usize].to_vec();
+        match by {
+            By::One => run(&one),
+            By::Two => run(&two),
+            By::Stock => {
+                let then = stocks.over(&bytes(), run);
+                shared.note(STOCK);
+                shared.put(&then);
+                shared.bytes.store(then.len() as u64, Ordering::Relaxed);
+            }
+        }
+        shared.tell();
+        for ours in [&one, &two] {
+            assert_eq!(models.last(), Some(&rows(ours)), "{by:?}, {statement}");
+        }
+        stocks.over(&bytes(), |stocks| {
+            assert_eq!(models.last(), Some(&rows(stocks)), "{by:?}, {statement}");
+        });
+    }
+    (shared.memory.stop(), models)
+}
+
+/// Recovers a state whose file has so many bytes if it is plain, and returns the plain file.
+fn recover(memory: &Recording, bytes: u64) -> Result<Vec<u8>, String> {
+    let text = |error: StoreError| error.to_string();
+    let data = media(memory).data;
+    let marked = is_marked(&header(&data, data.len()).map_err(text)?);
+    let bytes = if marked { data.len() } else { bytes };
+    let mut store = Store::open(media(memory), bytes, 1, SLOT).map_err(text)?;
+    if store.is_marked() {
+        store.bring_home().map_err(text)?;
+        store.make_plain().map_err(text)?;
+    }
+    let mut plain = vec![0; store.size() as usize];
+    media(memory).data.read_into(0, &mut plain).map_err(|error| error.to_string())?;
+    Ok(plain)
+}
+
+/// The length of a database as its header says it.
+fn bytes_in_header(plain: &[u8]) -> Option<usize> {
+    let page_bytes = usize::from(u16::from_be_bytes(*plain.get(16..)?.first_chunk()?));
+    let pages = u32::from_be_bytes(*plain.get(28..)?.first_chunk()?) as usize;
+    Some(pages * page_bytes)
+}
+
+/// States of each kind.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Found {
+    plain: u64,
+    refused: u64,
+    /// Plain ones that stock SQLite has written to before ours opened them.
+    written: u64,
+}
+
+/// Looks at crash states.
+struct Watcher<'m> {
+    models: &'m [Rows],
+    reader: Reader,
+    stocks: Stocks,
+    found: Found,
+}
+
+impl<'m> Watcher<'m> {
+    fn new(models: &'m [Rows]) -> Self {
+        let (reader, stocks) = (Reader::new(), Stocks::new());
+        Self { models, reader, stocks, found: Found::default() }
+    }
+
+    /// Reads a state as stock SQLite finds it: `None` if it refuses it.
+    fn stock_first(&mut self, image: &[u8], bytes: u64) -> Result<Option<Rows>, String> {
+        let data = &image[SIDE as usize..];
+        if !is_marked(&data[..100.min(data.len())]) {
+            let file = data[..data.len().min(bytes as usize)].to_vec();
+            let is_tag = |byte: &(usize, &u8)| (72..80).contains(&byte.0);
+            if !file.is_empty() && file.iter().enumerate().all(|byte| *byte.1 == 0 || is_tag(&byte))
+            {
+                // The first commit, before the marker.
+                return Ok(None);
+            }
+            self.found.plain += 1;
+            return self.reader.read(file).map(Some).map_err(|why| format!("stock: {why}"));
+        }
+        self.found.refused += 1;
+        if self.found.refused.is_multiple_of(16) {
+            let refused = self.reader.read(data.to_vec());
+            if !refused.clone().is_err_and(|why| why.contains("not a database")) {
+                return Err(format!("stock is not refused: {refused:?}"));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at a state, `deep`: also at crashes of its recovery, and at what stock SQLite writes before that.
+    fn look(&mut self, image: &[u8], noted: u64, deep: bool) -> Result<(), String> {
+        if noted & STOCK > 0 {
+            return Ok(());
+        }
+        let told = noted as usize & 0xffff;
+        let [bytes, recorded] = [LENGTH, RECORDED].map(|at| noted >> at & LENGTH_MAX);
+        let there = image.len() as u64 - SIDE;
+        // It has grown since.
+        let bytes = if there > recorded { there } else { bytes };
+        let quiet = noted & QUIET > 0;
+        let stocks = self.stock_first(image, bytes)?;
+        if quiet && (stocks.is_none() || image[SIDE as usize + 72..][..8] != [0; 8]) {
+            return Err(format!("behind transaction {told} the file is not plain"));
+        }
+        let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+        if deep {
+            memory.start();
+        }
+        let plain = recover(&memory, bytes)?;
+        // SQLite cuts it behind its commit.
+        if bytes_in_header(&plain)
+            .is_some_and(|bytes| bytes > plain.len() || quiet && bytes < plain.len())
+        {
+            return Err(format!("behind transaction {told} the file has {} bytes", plain.len()));
+        }
+        let rows = self.reader.read(plain.clone())?;
+        // The transaction that was under way may have committed.
+        let may_be = if quiet { told..=told } else { told..=told + 1 };
+        if !may_be.clone().any(|number| self.models.get(number) == Some(&rows)) {
+            return Err(format!("behind transaction {told} the rows are those of none: {rows:?}"));
+        }
+        if stocks.as_ref().is_some_and(|stocks| *stocks != rows) {
+            return Err(format!("stock has read {stocks:?}, ours {rows:?}"));
+        }
+        if !deep {
+            return Ok(());
+        }
+        let recovery = memory.stop();
+        let explored = Replay::new(&recovery).explore(8, 2, |image, _| {
+            let bytes = plain.len() as u64;
+            let stocks = self.stock_first(image, bytes)?;
+            let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+            let again = self.reader.read(recover(&memory, bytes)?)?;
+            let right = again == rows && stocks.is_none_or(|stocks| stocks == rows);
+            if right { Ok(()) } else { Err(format!("{again:?}, not {rows:?}")) }
+        });
+        if let Some(why) = explored.failed {
+            return Err(format!("a crash in recovery: {why}"));
+        }
+        if stocks.is_some() {
+            self.written_by_stock(image, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Lets stock SQLite write to a plain state, and ours open that.
+    fn written_by_stock(&mut self, image: &[u8], bytes: u64) -> Result<(), String> {
+        self.found.written += 1;
+        let file = &image[SIDE as usize..];
+        let file = &file[..file.len().min(bytes as usize)];
+        let mut written = Err(String::new());
+        let then = self.stocks.over(file, |stocks| {
+            let insert = "CREATE TABLE IF NOT EXISTS t(a INTEGER PRIMARY KEY, b TEXT);
+                          INSERT OR REPLACE INTO t VALUES(1000, 'stock')";
+            written = stocks.execute_batch(insert).map_err(|error| error.to_string());
+        });
+        written?;
+        let image = [&image[..SIDE as usize], &then].concat();
+        let memory = Recording::from_image(&image, SIDE + DATA).unwrap();
+        let ours = recover(&memory, then.len() as u64)?;
+        if ours == then { Ok(()) } else { Err("ours has not what stock has written".into()) }
+    }
+}
+
+/// Explores a record: at most `bound` states of each crash point, one of `again` deeply.
+pub(crate) fn explore(
+    trace: &Trace,
+    models: &[Rows],
+    bound: u64,
+    again: u64,
+) -> (pm::Explored, Found) {
+    let mut watcher = Watcher::new(models);
+    let mut number = 0;
+    let explored = Replay::new(trace).explore(bound, 1, |image, noted| {
+        number += 1;
+        watcher.look(image, noted, number % again == 0)
+    });
+    (explored, watcher.found)
+}
+
+/// The story of a seed.
+fn explore_seed(seed: u64, bound: u64) -> (u64, Found) {
+    const STATEMENTS: usize = 24;
+    let mut random = SmallRng::seed_from_u64(seed);
+    let page_bytes = [512, 512, 1024, 4096][random.random_range(0..4)];
+    let vacuum = ["none", "full", "incremental"][random.random_range(0..3)];
+    let mut statements = vec![
+        "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)".to_owned(),
+        "CREATE INDEX i ON t(b)".to_owned(),
+    ];
+    statements.extend((0..STATEMENTS).map(|_| crate::random::statement(&mut random)));
+    let statements: Vec<(By, String)> = statements
+        .into_iter()
+        .map(|statement| {
+            let by = [By::One, By::One, By::Two, By::Stock][random.random_range(0..4)];
+            let mode = Mode::ALL[random.random_range(0..Mode::ALL.len())].name();
+            (by, format!("PRAGMA perdura_mode = {mode}; {statement}"))
+        })
+        .collect();
+    let set = format!(
+        "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {vacuum};
+         PRAGMA cache_size = 5; PRAGMA mmap_size = 1000000"
+    );
+    let (trace, models) = recorded(&format!("beside-{seed}"), &set, &statements);
+    let (explored, found) = explore(&trace, &models, bound, 40);
+    assert_eq!(explored.failed, None, "seed {seed}, {page_bytes} bytes, {vacuum}");
+    (explored.states, found)
+}
+
+/// Explores stories from a seed on, until so many states were looked at.
+fn explore_states(first: u64, wanted: u64, bound: u64) {
+    let (mut states, mut all, mut stories) = (0, Found::default(), 0);
+    while states < wanted {
+        let (more, found) = explore_seed(first + stories, bound);
+        stories += 1;
+        states += more;
+        all.plain += found.plain;
+        all.refused += found.refused;
+        all.written += found.written;
+    }
+    println!("{stories} stories, {states} states: {all:?}");
+    assert!(all.plain.min(all.refused) > wanted / 10 && all.written > wanted / 1_000, "{all:?}");
+}
+
+#[test]
+fn every_crash_state_beside_stock_sqlite_is_refused_or_right_and_ours_recovers_it() {
+    explore_states(1, 40_000, 6);
+}
+
+#[test]
+#[ignore = "takes minutes: 300,000 states"]
+fn long_every_crash_state_beside_stock_sqlite_is_refused_or_right() {
+    explore_states(1000, 300_000, 48);
+}

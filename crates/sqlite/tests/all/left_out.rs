@@ -1,0 +1,276 @@
+//! Flushes, fences and stores that are left out in turn beside stock SQLite, with `perdura_share=stock`, and lines of the log
+//! of `nvwal`: each is noticed, or one that is not needed, with the reason.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use perdura_sqlite::store::connection::Store;
+use perdura_sqlite::store::error::StoreError;
+use perdura_sqlite::store::mode::Mode;
+use perdura_sqlite::store::page1::is_marked;
+use pm::{Memory, Recording, Replay, Trace};
+
+use crate::beside::{By, Shared, explore, recorded};
+use crate::explored::{DATA, SIDE, SLOT, line_behind, lines_of, media};
+use crate::killed;
+
+/// The transactions of a fixed story, in a mode.
+fn statements(mode: Mode) -> Vec<(By, String)> {
+    let mut all = vec![(By::One, "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)".to_owned())];
+    let mut add = |by, sql: &str| all.push((by, sql.to_owned()));
+    let insert = |key: i64, len: i64| format!("INSERT INTO t VALUES({key}, hex(zeroblob({len})))");
+    for key in 1..5 {
+        add(By::One, &insert(key, 40));
+        add([By::Two, By::Stock][key as usize % 2], &insert(10 + key, 60));
+    }
+    add(By::One, &insert(20, 900));
+    add(By::Stock, &insert(22, 1500));
+    add(By::One, &insert(23, 10));
+    add(By::Stock, "DELETE FROM t WHERE a > 19; VACUUM");
+    add(By::Two, &insert(21, 700));
+    add(By::One, "UPDATE t SET b = '1' || substr(b, 2) WHERE a < 3");
+    add(By::One, "DELETE FROM t WHERE a > 12; VACUUM");
+    add(By::Two, &insert(30, 20));
+    for one in all.iter_mut().filter(|one| one.0 != By::Stock) {
+        one.1 = format!("PRAGMA perdura_mode = {}; {}", mode.name(), one.1);
+    }
+    all
+}
+
+/// The instructions of a mode without which no state is wrong, of those that `has` chooses.
+fn unnoticed(mode: Mode, has: impl Fn(&str) -> bool) -> Vec<String> {
+    let name = format!("beside-without-{}", mode.name());
+    let (trace, models) = recorded(&name, "PRAGMA page_size = 1024", &statements(mode));
+    assert_eq!(explore(&trace, &models, 16, u64::MAX).0.failed, None, "with all of them");
+    let mut unnoticed = Vec::new();
+    for one in trace.instructions() {
+        let (name, without) = (one.to_string(), trace.without(one));
+        if name.contains("/tests/") || !has(&name) {
+            continue;
+        }
+        let noticed = |bound| explore(&without, &models, bound, u64::MAX).0.failed.is_some();
+        if !noticed(4) && !noticed(150) {
+            unnoticed.push(name);
+        }
+    }
+    unnoticed
+}
+
+/// Instructions that a mode can do without beside stock SQLite. The marker is cleared behind each commit, and before it is set
+/// again the header of the side file becomes durable, and all of the commit is durable where it belongs.
+fn not_needed(mode: Mode) -> Vec<String> {
+    let side = include_str!("../../src/store/side.rs");
+    let connection = include_str!("../../src/store/connection.rs");
+    let home = include_str!("../../src/store/home.rs");
+    let nvwal = include_str!("../../src/store/nvwal.rs");
+    let ordered = include_str!("../../src/store/ordered.rs");
+    let in_place = include_str!("../../src/store/in_place.rs");
+    let mut all: Vec<String> = [
+        // For live connections alone: never flushed, or not before something else sets it.
+        ("side.rs", side, "put(BEGUN_AT, 0)"),
+        ("side.rs", side, "put(TABLE_AT, 0)"),
+        ("connection.rs", connection, "self.side.begin("),
+        ("connection.rs", connection, "self.side.applied("),
+        ("home.rs", home, "self.side.begin("),
+        ("log.rs", include_str!("../../src/store/log.rs"), "self.side.begin("),
+        ("ordered.rs", ordered, "self.side.begin("),
+        ("ordered.rs", ordered, "self.side.applied("),
+        ("in_place.rs", in_place, "self.side.begin("),
+        ("nvwal.rs", nvwal, "self.side.begin("),
+        ("blocks.rs", include_str!("../../src/store/blocks.rs"), "self.put_block(block, PENDING"),
+        // The test below shows what it is for.
+        ("home.rs", home, "self.side.clears("),
+        // The same table as before, but in a database that has other pages since.
+        ("home.rs", home, "set_table(Table { entries: 0"),
+    ]
+    .into_iter()
+    .flat_map(lines_of)
+    .collect();
+    // What is settled, that the log of frames is empty, and of what size pages are: a slot, and that log, count for nobody
+    // until the marker is set again.
+    let mut behind = |file: &str, source: &str, text: &str| {
+        all.push(format!("{file}{}", line_behind(source, text)));
+    };
+    behind("connection.rs", connection, "self.side.set_settled(self.last");
+    behind("home.rs", home, "set_table(Table { entries: 0");
+    behind("nvwal.rs", nvwal, "self.side.set_log_bytes(0");
+    let settled = "self.side.set_settled(";
+    if [Mode::Fash, Mode::Fast, Mode::Nvwal].contains(&mode) {
+        // All that they have stored is durable before. That they are settled they say themselves, and so does the way home.
+        let at = |text| connection.lines().position(|line| line.contains(text)).unwrap();
+        let before = at("self.side.set_settled(self.last") - 1;
+        assert!(connection.lines().nth(before - 1).unwrap().contains("self.fence("));
+        all.push(format!("connection.rs:{before}"));
+        all.extend(lines_of(("connection.rs", connection, settled)));
+        all.extend(lines_of(("ordered.rs", ordered, settled)));
+    }
+    if mode == Mode::Fast {
+        // The way home makes it durable before stock SQLite, or the program, is told of it.
+        let fences = lines_of(("in_place.rs", in_place, "self.fence(&mut lines);"));
+        all.extend(fences.last().cloned());
+    }
+    if mode == Mode::Nvwal {
+        // Its frames lie where they lie in the file.
+        all.extend(lines_of(("connection.rs", connection, "self.side.set_table(")));
+    }
+    if [Mode::Nvwal, Mode::Full].contains(&mode) {
+        // They store nothing into the database before a fence that is behind the marker, too.
+        let set = "page1::set_marker(&self.data";
+        all.push(format!("connection.rs{}", line_behind(connection, set)));
+    }
+    all
+}
+
+#[test]
+fn an_instruction_of_the_marker_that_is_left_out_is_noticed() {
+    for mode in Mode::ALL {
+        let not_needed = not_needed(mode);
+        let is_needed = |name: &str| !not_needed.iter().any(|place| name.ends_with(place));
+        assert_eq!(unnoticed(mode, is_needed), Vec::<String>::new(), "{mode:?}");
+    }
+}
+
+/// The images of all kills in a trace.
+fn kills(trace: &Trace) -> Vec<Vec<u8>> {
+    let mut images = Vec::new();
+    trace.process_states(|_, image| images.push(image.to_vec()));
+    images.dedup();
+    images
+}
+
+/// Looks at a state without a lock, as SQLite does when it opens a database, and behind that with one at a state that comes
+/// later. `None` if that is right.
+fn look_twice(first: &[u8], then: &[u8]) -> Option<String> {
+    let memory = Recording::from_image(first, SIDE + DATA).unwrap();
+    let bytes = || Ok::<_, StoreError>(killed::PAGE as u64);
+    let mut store = Store::attach(media(&memory), killed::PAGE as u64).unwrap();
+    store.refresh_unlocked(bytes).unwrap();
+    memory.copy(pm::Off::new(0), then);
+    let whole = store.refresh(bytes).unwrap();
+    let data = &then[SIDE as usize..][..killed::PAGE];
+    if store.is_marked() != is_marked(data) {
+        return Some(format!("the marker is taken for {}", store.is_marked()));
+    }
+    if whole {
+        store.catch_up().unwrap();
+        let (mut found, mut now) = (vec![0; killed::PAGE], data.to_vec());
+        store.read(0, &mut found).unwrap();
+        // While the marker is set SQLite sees neither that nor the tag.
+        now[19] = found[19];
+        now[72..80].copy_from_slice(&found[72..80]);
+        if found != now {
+            return Some(format!("{} is read, {} is there", found[200], now[200]));
+        }
+    }
+    None
+}
+
+#[test]
+fn that_the_marker_is_being_cleared_is_said_before_to_all_that_live() {
+    let memory = killed::new();
+    let mut one = killed::open(&memory, 1);
+    one.set_stays_home(true);
+    killed::commit(&mut one, &killed::page(1, 7));
+    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default() };
+    let trace = killed::trace(&shared.memory, || {
+        one.bring_home().unwrap();
+        one.make_plain().unwrap();
+        shared.put(&killed::page(5, 8));
+    });
+    let wrong = |trace: &Trace| {
+        let images = kills(trace);
+        assert!(images.len() > 20);
+        (0..images.len())
+            .flat_map(|then| (0..=then).map(move |first| (first, then)))
+            .find_map(|(first, then)| look_twice(&images[first], &images[then]))
+    };
+    assert_eq!(wrong(&trace), None);
+    let home = include_str!("../../src/store/home.rs");
+    let place = lines_of(("home.rs", home, "self.side.clears(")).remove(0);
+    let says = |recorded: &pm::RecordedEvent| {
+        let site = format!("{}:{}", recorded.site.file(), recorded.site.line());
+        site.ends_with(&place)
+    };
+    let at = trace.events.iter().position(says).unwrap();
+    let mut without = trace.clone();
+    let said = without.events.remove(at);
+    assert!(wrong(&without).is_some(), "it is not said at all");
+    // Behind the marker.
+    let marker = |recorded: &pm::RecordedEvent| matches!(recorded.event, pm::Event::Store { .. });
+    let next = at + without.events[at..].iter().position(marker).unwrap();
+    without.events.insert(next + 1, said);
+    assert!(wrong(&without).is_some(), "it is said too late");
+}
+
+/// The same trace with a flush of its own for each line.
+fn by_lines(trace: &Trace) -> Trace {
+    let mut events = Vec::new();
+    for recorded in &trace.events {
+        let (first, end) = match recorded.event {
+            pm::Event::Flush { first, end } => (first, end),
+            _ => {
+                events.push(recorded.clone());
+                continue;
+            }
+        };
+        events.extend((first..end).map(|line| pm::RecordedEvent {
+            event: pm::Event::Flush { first: line, end: line + 1 },
+            ..recorded.clone()
+        }));
+    }
+    Trace { image: trace.image.clone(), events }
+}
+
+/// A line of the log of frames that is not flushed: checksums, and what they are over, lie in it.
+#[test]
+fn a_line_of_nvwals_log_that_is_not_flushed_is_told_by_a_checksum() {
+    let memory = killed::new();
+    let mut one = killed::open(&memory, 1);
+    one.set_mode(Mode::Nvwal);
+    killed::commit(&mut one, &killed::page(1, 1));
+    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default() };
+    let trace = by_lines(&killed::trace(&shared.memory, || {
+        for number in 2..5 {
+            killed::commit(&mut one, &killed::page(number.into(), number));
+            shared.memory.note(number.into());
+        }
+        shared.told.store(3, Ordering::Relaxed);
+        shared.tell();
+    }));
+    let explored = |trace: &Trace| {
+        let mut checksums = 0;
+        let failed = Replay::new(trace).explore(40, 1, |image, noted| {
+            let memory = Recording::from_image(image, SIDE + DATA).unwrap();
+            let told = noted & 0xffff;
+            match crate::explored::recover(&memory) {
+                Err(why) if why.contains("a frame of its log does not match its checksum") => {
+                    checksums += 1;
+                    Ok(())
+                }
+                Err(why) => Err(why),
+                Ok(plain) => {
+                    let found = u64::from(plain[500]);
+                    let whole = plain[100..].iter().all(|byte| u64::from(*byte) == found);
+                    let right = whole && (found == told.max(1) || found == told.max(1) + 1);
+                    if right { Ok(()) } else { Err(format!("{found}, told {told}, {whole}")) }
+                }
+            }
+        });
+        (failed.failed, checksums)
+    };
+    assert_eq!(explored(&trace), (None, 0));
+    let log = 8192 + 2 * SLOT;
+    let lines = log / 64 + 1..SIDE / 64 - 1;
+    let mut left_out = 0;
+    for (at, recorded) in trace.events.iter().enumerate() {
+        let pm::Event::Flush { first, .. } = recorded.event else { continue };
+        if lines.contains(&first) {
+            let mut without = trace.clone();
+            without.events.remove(at);
+            let (failed, checksums) = explored(&without);
+            assert!(failed.is_none() && checksums > 0, "line {first}: {failed:?}, {checksums}");
+            left_out += 1;
+        }
+    }
+    assert!(left_out > 40, "{left_out}");
+}
