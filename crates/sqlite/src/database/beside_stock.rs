@@ -10,6 +10,8 @@
 //! - Where that cannot be, since stock SQLite is looking at page 1 just then, or a statement reads on and has pages where
 //!   they are, the connection tries it again whenever it ends to read.
 //!
+//! *A stub* is removed only while stock SQLite cannot begin a journal in its place.
+//!
 //! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does commits.
 
 use pm::Memory as _;
@@ -18,6 +20,7 @@ use crate::database::contract::{Failure, Level};
 use crate::database::mapped::Mapped;
 use crate::database::ours::Taken;
 use crate::database::parameters::Share;
+use crate::database::stub::Stub;
 
 impl Mapped {
     /// Chooses who else may use the database.
@@ -93,5 +96,43 @@ impl Mapped {
             self.data.sync()?;
         }
         Ok(self.store.make_plain()?)
+    }
+
+    /// Removes the stub that one who is dead has left. The caller has the file to himself, or nobody else has it open.
+    pub(super) fn remove_stub(&mut self) {
+        if self.store.is_marked() {
+            return self.stub.remove_any();
+        }
+        if self.stub.is_there() {
+            self.beside_no_journal(Stub::remove_any);
+        }
+    }
+
+    /// Removes the stub that this connection has made: the transaction has ended.
+    pub(super) fn end_stub(&mut self) {
+        self.stub.forget();
+        if !self.stub.is_made() {
+            return;
+        }
+        // One that stayed is met again by whoever only reads. Without a lock nobody knows whether the marker still is there.
+        if self.store.is_marked() && self.ours.level() > Level::None {
+            self.stub.remove();
+        } else {
+            self.beside_no_journal(Stub::remove);
+        }
+    }
+
+    /// Removes a stub while stock SQLite cannot begin a journal in its place, which looks like one at first: with the lock of
+    /// one who writes. Without it the exclusive lock is taken for a moment, past the reserved one, beside which a hot journal
+    /// passes for that of a living writer. Where others read, the stub stays.
+    fn beside_no_journal(&mut self, remove: impl FnOnce(&Stub)) {
+        let before = self.stock.level();
+        let is_ours = before > Level::Shared
+            || self.stock.lock(Level::Shared).is_ok() && self.stock.lock(Level::Exclusive).is_ok();
+        if is_ours {
+            remove(&self.stub);
+        }
+        // A lock that is not given up goes with the file.
+        let _ = self.stock.unlock(before);
     }
 }

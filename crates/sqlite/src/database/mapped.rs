@@ -54,7 +54,7 @@ pub struct Mapped {
     pub(super) owes: bool,
     read_only: bool,
     /// The file by which others see that a commit is prepared.
-    stub: Arc<Stub>,
+    pub(super) stub: Arc<Stub>,
     /// The super-journal of the transaction, once SQLite has committed it, and until it has ended.
     with: Option<Vec<u8>>,
 }
@@ -212,24 +212,6 @@ impl Mapped {
         Ok(())
     }
 
-    /// Removes the stub that one who is dead has left. The caller has the file to himself, or nobody else has it open.
-    fn remove_stub(&mut self) {
-        if self.store.is_marked() {
-            return self.stub.remove_any();
-        }
-        // Stock SQLite may be making a journal of it.
-        let before = self.stock.level();
-        let is_ours = before > Level::Shared
-            || self.stub.is_there()
-                && self.stock.lock(Level::Shared).is_ok()
-                && self.stock.lock(Level::Reserved).is_ok();
-        if is_ours {
-            self.stub.remove_any();
-        }
-        // A lock that is not given up goes with the file.
-        let _ = self.stock.unlock(before);
-    }
-
     /// Prepares what was written.
     fn prepare(&mut self, name: &[u8]) -> Result<(), Failure> {
         if self.held() < Level::Exclusive {
@@ -257,7 +239,7 @@ impl Mapped {
             Some(Verdict::Discard) => self.store.give_up()?,
             None => {}
         }
-        self.stub.remove();
+        self.end_stub();
         Ok(verdict)
     }
 
@@ -432,7 +414,7 @@ impl MainFile for Mapped {
         }
         if !self.is_with_others() {
             // One that could not be removed when its transaction ended: the last close tries again.
-            self.stub.remove();
+            self.end_stub();
             return self.commit_here();
         }
         let touched = self.store.is_touched();

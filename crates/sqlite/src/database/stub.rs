@@ -152,7 +152,8 @@ impl Stub {
     }
 
     /// The transaction has ended: removes what this connection has made. One that the kernel does not let go decides
-    /// nothing any more: the next one takes its place, or the last close removes it.
+    /// nothing any more: the next one takes its place, or the last close removes it. The caller keeps stock SQLite from
+    /// beginning a journal there.
     pub(crate) fn remove(&self) {
         self.named.store(false, Ordering::Relaxed);
         if !self.is_made() {
@@ -169,7 +170,8 @@ impl Stub {
     }
 
     /// Removes one that somebody has left, or begun, and with it the super-journal, if that is there and no other
-    /// journal names it. All has been decided: what the kernel does not let go stays.
+    /// journal names it. All has been decided: what the kernel does not let go stays. The caller keeps stock SQLite from
+    /// beginning a journal there.
     pub(crate) fn remove_any(&self) {
         let Some(ends) = self.ends().ok().flatten().filter(is_begun) else { return };
         if self.file.remove().is_err() {

@@ -318,14 +318,12 @@ pub(crate) struct Found {
 struct Watcher<'m> {
     models: &'m [Rows],
     reader: Reader,
-    stocks: Stocks,
     found: Found,
 }
 
 impl<'m> Watcher<'m> {
     fn new(models: &'m [Rows]) -> Self {
-        let (reader, stocks) = (Reader::new(), Stocks::new());
-        Self { models, reader, stocks, found: Found::default() }
+        Self { models, reader: Reader::new(), found: Found::default() }
     }
 
     /// Reads a state as stock SQLite finds it: `None` if it refuses it.
@@ -414,7 +412,8 @@ impl<'m> Watcher<'m> {
         let file = &image[SIDE as usize..];
         let file = &file[..file.len().min(bytes as usize)];
         let mut written = Err(String::new());
-        let then = self.stocks.over(file, |stocks| {
+        // One that has seen no other state.
+        let then = Stocks::new().over(file, |stocks| {
             let insert = "CREATE TABLE IF NOT EXISTS t(a INTEGER PRIMARY KEY, b TEXT);
                           INSERT OR REPLACE INTO t VALUES(1000, 'stock')";
             written = stocks.execute_batch(insert).map_err(|error| error.to_string());

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
 use perdura_sqlite::store::connection::Store;
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
@@ -348,6 +349,51 @@ fn stock_sqlite_reads_both_databases_behind_a_transaction_over_two() {
         }
     }
     assert_eq!(stats(&ours, "commits"), 4);
+}
+
+/// A stub that the kernel did not let go, which stock SQLite has opened as its journal, and not written to yet.
+#[test]
+fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
+    let directory = folder();
+    let [path, super_journal, copy] =
+        ["db", "db-mj01", "copy"].map(|name| directory.path().join(name));
+    let stocks = open_stock(&path);
+    stocks.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    std::fs::copy(&path, &copy).unwrap();
+    open_stock(&copy).execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    let journal = directory.path().join("db-journal");
+    std::fs::write(&super_journal, format!("{}\0", journal.display())).unwrap();
+    let how = How { share: Some("stock".into()), ..How::default() };
+    let mut ours = Mapped::open(&path, &how).unwrap().unwrap();
+    for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
+        ours.lock(level).unwrap();
+    }
+    ours.write(0, &std::fs::read(&copy).unwrap()).unwrap();
+    ours.commit(Some(super_journal.to_str().unwrap().as_bytes())).unwrap();
+    let stub = std::fs::read(&journal).unwrap();
+    std::fs::remove_file(&super_journal).unwrap();
+    // Nobody removes a folder.
+    std::fs::remove_file(&journal).unwrap();
+    std::fs::create_dir(&journal).unwrap();
+    ours.end().unwrap();
+    ours.unlock(Level::None).unwrap();
+    std::fs::remove_dir(&journal).unwrap();
+    assert_eq!(rows(&stocks).len(), 2);
+    for begins in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"] {
+        stocks.execute_batch(begins).unwrap();
+        std::fs::write(&journal, &stub).unwrap();
+        let mut read = || ours.lock(Level::Shared).and_then(|()| ours.unlock(Level::None));
+        let _ = read();
+        assert!(journal.exists(), "{begins}");
+        stocks.execute_batch("INSERT INTO t VALUES(3, 'three'); ROLLBACK").unwrap();
+        std::fs::write(&journal, &stub).unwrap();
+        if begins == "BEGIN EXCLUSIVE" {
+            read().unwrap();
+            assert!(!journal.exists(), "nobody of stock SQLite is there");
+        }
+    }
+    Box::new(ours).close().unwrap();
+    check(&stock(&path));
 }
 
 #[test]
