@@ -16,7 +16,7 @@
 
 use pm::Memory as _;
 
-use crate::database::contract::{Failure, Level};
+use crate::database::contract::{Failure, Level, Names as _};
 use crate::database::mapped::Mapped;
 use crate::database::ours::Taken;
 use crate::database::parameters::Share;

@@ -1,7 +1,7 @@
 //! Processes that are killed while they write.
 
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rand::rngs::SmallRng;
@@ -18,6 +18,24 @@ const FIRST: &str = "PERDURA_TEST_FIRST";
 const SHARE: usize = 25;
 /// Those that it inserts each time when it is told to go on.
 const MORE: usize = 3;
+
+/// The connections of a database: their modes in turn, and who may use it beside them.
+#[derive(Clone, Copy)]
+struct Kind {
+    modes: &'static [&'static str],
+    share: &'static str,
+}
+
+const MODES: [&str; 5] = ["fash1", "fast", "fash", "nvwal", "full"];
+const FASH1: Kind = Kind { modes: &["fash1"], share: "perdura" };
+
+impl Kind {
+    /// The URI of a database for the connection of a number.
+    fn uri(self, path: &Path, number: usize) -> PathBuf {
+        let (mode, share) = (self.modes[number % self.modes.len()], self.share);
+        format!("file:{}?perdura_mode={mode}&perdura_share={share}", path.display()).into()
+    }
+}
 
 /// A process of the test `writer` below, which inserts numbers from `first` on and tells each.
 fn start(path: &Path, first: i64) -> Child {
@@ -89,17 +107,19 @@ fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
     select.query_map([first], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Kills one of `writers` processes in each of `rounds`; nothing that was told is lost.
-fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
+/// Kills one of `writers` processes in each of `rounds`, and then the others; nothing that was told is lost.
+fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
     let directory = folder();
     let path = directory.path().join("db");
-    let connection = open(&path).unwrap();
+    let connection = open(&kind.uri(&path, 0)).unwrap();
     connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
     connection.close().unwrap();
     let mut random = SmallRng::seed_from_u64(seed);
     let mut firsts: Vec<i64> = (1..=writers).map(|writer| writer * 1_000_000).collect();
     for round in 0..rounds {
-        let mut children: Vec<_> = firsts.iter().map(|first| start(&path, *first)).collect();
+        let uri = |number| kind.uri(&path, number);
+        let mut children: Vec<_> =
+            (0..).zip(&firsts).map(|one| start(&uri(one.0), *one.1)).collect();
         let mut outs: Vec<_> = children
             .iter_mut()
             .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
@@ -121,14 +141,23 @@ fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
             *last = listen(out, usize::MAX).or(*last);
             child.wait().unwrap();
         }
+        let marked = std::fs::read(&path).unwrap()[19] == 80;
+        assert!(marked || kind.share == "stock", "round {round}");
         if round % 2 == 0 {
-            let refused = Connection::open(&path).unwrap().execute_batch("SELECT * FROM t");
-            let code = refused.unwrap_err().sqlite_error_code();
-            assert_eq!(code, Some(ErrorCode::NotADatabase), "round {round}");
+            let stocks = Connection::open(&path).unwrap();
+            let code = stocks
+                .execute_batch("SELECT * FROM t")
+                .err()
+                .map(|error| error.sqlite_error_code());
+            let refused = marked.then_some(Some(ErrorCode::NotADatabase));
+            assert_eq!(code, refused, "round {round}");
+            if !marked {
+                check(&stocks);
+            }
         }
-        let connection = open(&path).unwrap();
+        let connection = open(&uri(round)).unwrap();
         check(&connection);
-        assert_eq!(stats(&connection, "recoveries"), 1, "round {round}");
+        assert_eq!(stats(&connection, "recoveries"), u64::from(marked), "round {round}");
         for (first, last) in firsts.iter_mut().zip(&told) {
             let found = numbers(&connection, *first);
             let last = last.unwrap_or(*first - 1);
@@ -147,18 +176,39 @@ fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
 
 #[test]
 fn a_kill_loses_nothing_that_was_told() {
-    kill_in_rounds(1, 5, 1);
-    kill_in_rounds(2, 4, 2);
+    kill_in_rounds(FASH1, 1, 5, 1);
+    kill_in_rounds(FASH1, 2, 4, 2);
+    kill_in_rounds(Kind { modes: &MODES, share: "perdura" }, MODES.len() as i64, 1, 3);
+    kill_in_rounds(Kind { modes: &MODES, share: "stock" }, MODES.len() as i64, 1, 4);
+}
+
+/// All modes of the VFS, and with stock SQLite beside it, and connections of all modes together. Environment: the number of
+/// rounds.
+#[test]
+#[ignore = "takes minutes"]
+fn long_kills_of_processes_in_each_mode_lose_nothing_that_was_told() {
+    let rounds = std::env::var("PERDURA_TEST_ROUNDS").map_or(100, |text| text.parse().unwrap());
+    let chosen = std::env::var("PERDURA_TEST_MODE").unwrap_or_default();
+    for (number, share) in
+        (0..MODES.len() + 1).flat_map(|number| [(number, "perdura"), (number, "stock")])
+    {
+        let modes = MODES.get(number..=number).unwrap_or(&MODES);
+        let name = format!("{} {share}", modes.join("+"));
+        if name.contains(&chosen) {
+            println!("{name}: {rounds} rounds of four");
+            kill_in_rounds(Kind { modes, share }, 4, rounds, 5 + number as u64);
+        }
+    }
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn a_thousand_kills_lose_nothing_that_was_told() {
-    kill_in_rounds(1, 1000, 3);
+    kill_in_rounds(FASH1, 1, 1000, 3);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn a_thousand_kills_of_one_process_in_four_lose_nothing_that_was_told() {
-    kill_in_rounds(4, 1000, 4);
+    kill_in_rounds(FASH1, 4, 1000, 4);
 }
