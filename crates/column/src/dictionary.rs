@@ -74,14 +74,18 @@ impl<M: Memory> Dictionary<M> {
         self.kind
     }
 
-    fn element_bytes(&self) -> u64 {
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    pub(crate) fn element_bytes(&self) -> u64 {
         match self.kind {
             Kind::Word => 8,
             Kind::Bytes => 16,
         }
     }
 
-    fn element(&self, id: u32) -> Result<Off<u64>> {
+    pub(crate) fn element(&self, id: u32) -> Result<Off<u64>> {
         let shape = self.values.shape;
         let segment = shape.segment(u64::from(id));
         let place = *self.values.segment(&self.memory, segment, Ok)?;
@@ -167,7 +171,7 @@ impl<M: Memory> Dictionary<M> {
         }
     }
 
-    fn has(&self, id: u32, value: Value<'_>) -> Result<bool> {
+    pub(crate) fn has(&self, id: u32, value: Value<'_>) -> Result<bool> {
         match value {
             Value::Word(word) => Ok(self.words(id)?.0 == word),
             Value::Bytes(bytes) => {
@@ -199,12 +203,7 @@ impl<M: Memory> Dictionary<M> {
         if hit.is_some() {
             return Ok(hit);
         }
-        for id in 1..unbuilt as u32 {
-            if self.has(id, value)? {
-                return Ok(Some(id));
-            }
-        }
-        Ok(None)
+        if unbuilt > 1 { self.find_unbuilt(value, unbuilt) } else { Ok(None) }
     }
 
     /// The id of a value for a row: one that is there, or a new one. What has to become durable with the
@@ -329,6 +328,6 @@ impl<M: Memory> Dictionary<M> {
 }
 
 /// The length and the checksum of bytes.
-fn second_word(bytes: &[u8]) -> u64 {
+pub(crate) fn second_word(bytes: &[u8]) -> u64 {
     (bytes.len() as u64) << 32 | u64::from(crc32c::crc32c(bytes))
 }

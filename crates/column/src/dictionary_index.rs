@@ -18,6 +18,7 @@ use crate::latch::Latch;
 use crate::layout::Form;
 use crate::placement::Uses;
 use crate::skip_list::SkipList;
+use crate::unbuilt::Debt;
 
 #[derive(Debug)]
 enum Ids<M> {
@@ -94,6 +95,8 @@ pub(crate) struct DictionaryIndex<M> {
     /// The ids from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
     pub(crate) uses: Uses,
+    /// The work of searches among the ids that are not in it.
+    pub(crate) debt: Debt,
     /// Bits of the ids whose values are known to be durable.
     durable: Vec<u64>,
 }
@@ -102,12 +105,14 @@ impl<M: Memory> DictionaryIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a dictionary that had `opened` ids.
     pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
         let ids = Ids::Ordinary(HashMap::new());
-        Self { ids, unbuilt: opened.max(1), uses, durable: Vec::new() }
+        let debt = Debt::default();
+        Self { ids, unbuilt: opened.max(1), uses, debt, durable: Vec::new() }
     }
 
     /// The index that lies in persistent memory.
     pub(crate) fn durable(nodes: Nodes<M>, uses: Uses) -> Self {
-        Self { ids: Ids::Durable(nodes), unbuilt: 1, uses, durable: Vec::new() }
+        let debt = Debt::default();
+        Self { ids: Ids::Durable(nodes), unbuilt: 1, uses, debt, durable: Vec::new() }
     }
 
     /// The nodes, if the index lies in persistent memory.

@@ -22,6 +22,7 @@
 //! | who may change a key | `stripes` |
 //! | keys of rows, in the order of their bytes | `keys` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
+//! | searches for what is not in an index yet, and what they owe | `unbuilt` |
 //! | indexes in persistent memory | `secondary`, `skip_list`, `hash_table` |
 //! | where indexes lie, and how often they are used | `placement` |
 //! | hashes that nobody can foretell | `seed` |
@@ -72,6 +73,7 @@ mod store;
 mod stripes;
 mod sync;
 mod table;
+mod unbuilt;
 mod value;
 mod version;
 mod watch;

@@ -31,6 +31,9 @@ impl<M: Memory> Shared<M> {
     ) -> Result<BTreeMap<Vec<u8>, u64>> {
         let unbuilt = table.indexes[index].read().unbuilt;
         let mut found = BTreeMap::new();
+        if unbuilt <= 1 {
+            return Ok(found);
+        }
         for row in 1..unbuilt {
             if self.counts(table, row)? {
                 let key = table.key(row, index)?.bytes;
@@ -42,6 +45,7 @@ impl<M: Memory> Shared<M> {
                 }
             }
         }
+        table.indexes[index].read().debt.add_keys(unbuilt - 1);
         Ok(found)
     }
 

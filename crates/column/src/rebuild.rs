@@ -15,6 +15,9 @@ use crate::stamps::is_mark;
 use crate::store::{Shared, Store};
 use crate::table::Table;
 
+/// Rows or values that are indexed together, for which readers wait.
+const TOGETHER: u64 = 512;
+
 /// The part of the indexes that is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Built {
@@ -25,6 +28,8 @@ pub struct Built {
     /// Rows that were there when the store was opened, of tables whose first index lies in persistent memory, and
     /// of which nobody has looked yet whether they are in use.
     pub unswept: u64,
+    /// Rows and values that searches have looked at, since an index had not got them.
+    pub looked: u64,
 }
 
 impl<M: Memory> Shared<M> {
@@ -158,6 +163,35 @@ impl<M: Memory> Store<M> {
         }
     }
 
+    /// Indexes the rows and values that are owed for searches since the last call, each in the index that they lacked:
+    /// however many searches there are, together they look at no more than so many bytes for each row. Returns how many
+    /// those were.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn repay(&self) -> Result<u64> {
+        let (mut stay, mut repaid) = (None, 0);
+        for Structure { table, part } in &self.0.building {
+            let table = &self.0.tables[*table];
+            let mut owed = match *part {
+                Part::Dictionary(column) => table.columns[column].index.read().debt.take(),
+                Part::Keys(index) => table.indexes[index].read().debt.take(),
+            };
+            while owed > 0 {
+                // As in `rebuild`.
+                stay.get_or_insert_with(|| Stay::new(&self.0.epochs, &self.0.clock));
+                let many = owed.min(TOGETHER);
+                let more = match *part {
+                    Part::Dictionary(column) => table.columns[column].build(many)?,
+                    Part::Keys(index) => self.0.build_keys(table, index, many)?,
+                };
+                repaid += many;
+                owed = if more { owed - many } else { 0 };
+            }
+        }
+        Ok(repaid)
+    }
+
     /// Returns whether [`Self::rebuild`] has something to do.
     pub fn has_unbuilt(&self) -> bool {
         let built = self.built();
@@ -172,11 +206,13 @@ impl<M: Memory> Store<M> {
             for index in &table.indexes {
                 let keys = index.read();
                 all.waiting += keys.unbuilt - 1;
+                all.looked += keys.debt.looked();
                 all.built += keys.len() as u64;
             }
             for column in &table.columns {
                 let index = column.index.read();
                 all.waiting += index.unbuilt - 1;
+                all.looked += index.debt.looked();
                 all.built += index.len() as u64;
             }
         }

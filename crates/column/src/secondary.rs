@@ -28,6 +28,7 @@ use crate::Result;
 use crate::latch::Latch;
 use crate::placement::Uses;
 use crate::skip_list::SkipList;
+use crate::unbuilt::Debt;
 
 #[derive(Debug)]
 enum Rows<M> {
@@ -52,17 +53,20 @@ pub(crate) struct KeyIndex<M> {
     /// The rows from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
     pub(crate) uses: Uses,
+    /// The work of searches among the rows that are not in it.
+    pub(crate) debt: Debt,
 }
 
 impl<M: Memory> KeyIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a table that had `opened` rows.
     pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
-        Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1), uses }
+        let debt = Debt::default();
+        Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1), uses, debt }
     }
 
     /// An index in persistent memory, which has all rows.
     pub(crate) fn durable(list: SkipList<M>, uses: Uses) -> Self {
-        Self { rows: Rows::Durable(list), unbuilt: 1, uses }
+        Self { rows: Rows::Durable(list), unbuilt: 1, uses, debt: Debt::default() }
     }
 
     pub(crate) fn is_durable(&self) -> bool {

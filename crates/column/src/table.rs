@@ -102,6 +102,10 @@ impl<M: Memory> Table<M> {
         Ok(Self { number, at, memory, rows, ids, free, columns, indexes, unswept, keys })
     }
 
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
+    }
+
     /// Returns whether an index lies in persistent memory.
     pub(crate) fn has_durable_index(&self) -> bool {
         self.indexes.iter().any(|index| index.read().is_durable())

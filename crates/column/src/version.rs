@@ -84,14 +84,21 @@ impl<M: Memory> Shared<M> {
     /// yet.
     pub(crate) fn newest(&self, table: &Table<M>, key: &Key<'_>) -> Result<u64> {
         let (hit, unbuilt) = Self::hit(table, &key.bytes)?;
-        if unbuilt <= 1 {
+        if unbuilt <= 1 || hit != 0 && self.is_last(table, hit)? {
             return Ok(hit);
         }
+        let mut newest = hit;
+        let mut visit = |row| -> Result<ControlFlow<()>> {
+            if newest != 0 && !self.is_newer(table, row, newest)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            newest = row;
+            let is_last = self.is_last(table, row)?;
+            Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
         if !table.keys.is_exact(table.number) {
-            return self.newest_with_rest(table, (hit, unbuilt), |row| {
-                // A row that does not count may be torn.
-                Ok(self.counts(table, row)? && table.key(row, 0)?.bytes == *key.bytes)
-            });
+            self.each_with_key(table, &key.bytes, unbuilt, visit)?;
+            return Ok(newest);
         }
         let mut ids = Vec::with_capacity(key.values.len());
         for (column, value) in table.key_columns().iter().zip(&*key.values) {
@@ -100,9 +107,32 @@ impl<M: Memory> Shared<M> {
                 None => return Ok(hit),
             }
         }
-        self.newest_with_rest(table, (hit, unbuilt), |row| {
-            Ok(table.has_key_ids(row, &ids)? && self.counts(table, row)?)
-        })
+        table.each_unbuilt(&ids, unbuilt, |row| match self.counts(table, row)? {
+            true => visit(row),
+            false => Ok(ControlFlow::Continue(())),
+        })?;
+        Ok(newest)
+    }
+
+    /// Calls `visit` with the rows below `unbuilt` that have a primary key, the last row first.
+    fn each_with_key(
+        &self,
+        table: &Table<M>,
+        primary: &[u8],
+        unbuilt: u64,
+        mut visit: impl FnMut(u64) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut looked = 0;
+        for row in (1..unbuilt).rev() {
+            looked += 1;
+            // A row that does not count may be torn.
+            let has_key = self.counts(table, row)? && table.key(row, 0)?.bytes == *primary;
+            if has_key && visit(row)?.is_break() {
+                break;
+            }
+        }
+        table.indexes[0].read().debt.add_keys(looked);
+        Ok(())
     }
 
     /// The newest version of a primary key that was found in a secondary index.
@@ -128,26 +158,6 @@ impl<M: Memory> Shared<M> {
     fn hit(table: &Table<M>, primary: &[u8]) -> Result<(u64, u64)> {
         let keys = table.indexes[0].read();
         Ok((keys.get(primary)?.unwrap_or(0), keys.unbuilt))
-    }
-
-    /// The newest of a version from the index and those that are sought among the rows that are not built
-    /// yet.
-    fn newest_with_rest(
-        &self,
-        table: &Table<M>,
-        (hit, unbuilt): (u64, u64),
-        mut is_sought: impl FnMut(u64) -> Result<bool>,
-    ) -> Result<u64> {
-        let mut newest = hit;
-        for row in (1..unbuilt).rev() {
-            if newest != 0 && self.is_last(table, newest)? {
-                break;
-            }
-            if is_sought(row)? && (newest == 0 || self.is_newer(table, row, newest)?) {
-                newest = row;
-            }
-        }
-        Ok(newest)
     }
 
     /// Returns whether a version is the newest one of its key, while indexes are built: it was made since

@@ -77,6 +77,8 @@ mod store;
 mod stripes;
 #[path = "../src/table.rs"]
 mod table;
+#[path = "../src/unbuilt.rs"]
+mod unbuilt;
 #[path = "../src/value.rs"]
 mod value;
 #[path = "../src/version.rs"]
@@ -367,6 +369,7 @@ fn reopened<const PLACED: u32>() {
                 let seen = all(&session);
                 assert_eq!(seen.iter().sum::<u64>(), ACCOUNTS * EACH, "{seen:?}");
                 session.commit().unwrap();
+                bank.repay().unwrap();
             }
         })
     };

@@ -174,13 +174,15 @@ impl<E: Environment> Read for Sofort<E> {
         let range = KeyRange { low: bound(low), high: bound(high), backward };
         let (columns, mut failed) = (scan.columns.map(numbers), Ok(()));
         let table = usize::from(table);
-        sound(&self.shared.memory, || {
+        let scanned = sound(&self.shared.memory, || {
             self.session.scan(table, index, range, columns.as_deref(), |fields| {
                 failed = Fields { layout, fields: &fields }.read(scan.columns, row);
                 if failed.is_ok() { visit(row) } else { ControlFlow::Break(()) }
             })?;
             Ok(failed?)
-        })
+        });
+        self.shared.build_behind_a_scan();
+        scanned
     }
 }
 

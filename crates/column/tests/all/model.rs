@@ -52,7 +52,11 @@ fn transactions(options: Options, seed: u64, many: u64, keys: u64) {
             store = open(memory.clone(), &Waiting::default()).unwrap().0;
             assert_eq!(contents(&store.session()).unwrap(), model, "seed {seed}, {number}");
         }
-        store.rebuild(7).unwrap();
+        if number % 2 == 0 {
+            store.rebuild(7).unwrap();
+        } else {
+            store.repay().unwrap();
+        }
     }
     rebuild(&store).unwrap();
     assert_eq!(store.built().waiting, 0);

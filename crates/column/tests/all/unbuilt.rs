@@ -1,11 +1,14 @@
-//! The work of scans while indexes are not built, in keys that are made of rows: deterministic.
+//! The work of searches while indexes are not built, in rows that are looked at and in keys that are made of them:
+//! deterministic.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use column::{ColumnError, Field, IndexKey, KeyRange, Keys, Kind, Store, Value, Waiting};
+use column::{
+    ColumnError, Field, IndexKey, KeyRange, Keys, Kind, Part, Store, Structure, Value, Waiting,
+};
 use heap::{Heap, HeapOptions};
 use pm::Recording;
 
@@ -95,4 +98,103 @@ fn a_unique_value_is_sought_with_a_few_keys_for_each_row_that_is_not_built() {
         // Of both versions one for each index, and those of the row itself.
         assert!(keys.made.load(Ordering::Relaxed) <= 4 * rows + 2, "{rows} rows: {keys:?}");
     }
+}
+
+/// Rows or values that are not in a structure of the table.
+fn waiting(store: &Store<Recording>, part: Part) -> u64 {
+    let all = store.structures();
+    let is_it = |structure| structure == Structure { table: 0, part };
+    all.iter().find(|standing| is_it(standing.structure)).unwrap().waiting
+}
+
+fn value(store: &Store<Recording>, key: u64) -> Field {
+    store.session().get(0, Value::Word(key)).unwrap().unwrap().remove(1)
+}
+
+const KEYS: Part = Part::Keys(0);
+const NUMBERS: Part = Part::Dictionary(0);
+
+#[test]
+fn a_row_is_sought_by_its_key_with_one_look_at_each_row_and_value_and_without_a_key() {
+    for rows in [50, 1000, 5000] {
+        let (store, keys) = opened(rows, false);
+        let before = waiting(&store, KEYS) + waiting(&store, NUMBERS);
+        for key in [1, rows / 2, rows] {
+            let looked = store.built().looked;
+            assert_eq!(value(&store, key), Field::Word(1000 + key));
+            let looked = store.built().looked - looked;
+            assert!((1..=before).contains(&looked), "{looked} of {before}, key {key}");
+        }
+        assert!(store.session().get(0, Value::Word(rows + 1)).unwrap().is_none());
+        assert_eq!(keys.made.load(Ordering::Relaxed), 0, "{rows} rows");
+        // A block more than the row is behind.
+        let looked = store.built().looked;
+        value(&store, rows);
+        let looked = store.built().looked - looked;
+        assert!(looked <= waiting(&store, NUMBERS) + 1024, "{looked}");
+    }
+}
+
+/// Each search is for the row that is found last. The searches together look at a fixed number of rows for each that
+/// is to be built, and answers are right meanwhile.
+#[test]
+fn searches_by_key_owe_the_index_that_they_lack_and_nothing_else() {
+    for rows in [200, 1000, 5000] {
+        let (store, _) = opened(rows, false);
+        let (others, all) = (Part::Keys(1), waiting(&store, KEYS));
+        let (mut reads, mut values) = (0, waiting(&store, Part::Dictionary(1)));
+        values += waiting(&store, others);
+        // Its last version is the second row.
+        while waiting(&store, KEYS) > 1 {
+            let before = waiting(&store, KEYS);
+            assert_eq!(value(&store, 1), Field::Word(1001));
+            let key = 1 + reads * 7 % rows;
+            assert_eq!(value(&store, key), Field::Word(1000 + key), "{reads} reads");
+            store.repay().unwrap();
+            assert!(waiting(&store, KEYS) < before, "{reads} reads");
+            reads += 1;
+        }
+        // Four bytes of a row, eight of a value, and a row or a value for 1,024 bytes.
+        let looked = store.built().looked;
+        assert!(looked <= (256 + 128) * (all + 1), "{looked} of {all}");
+        assert!(rows < 1000 || looked > 20 * all, "{looked} of {all}");
+        // The more rows, the more are owed for a search: 256 (1 + ln(all / 256)) searches of all that is left.
+        assert!(reads < 1200, "{reads} reads of {rows} rows");
+        assert_eq!(waiting(&store, Part::Dictionary(1)) + waiting(&store, others), values);
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn a_scan_owes_all_of_the_indexes_that_it_lacks() {
+    let (store, keys) = opened(1000, false);
+    let visit = |_| ControlFlow::Continue(());
+    store.session().scan(0, 1, KeyRange::ALL, None, visit).unwrap();
+    let repaid = store.repay().unwrap();
+    assert!(repaid >= 4000, "{repaid}");
+    assert_eq!((waiting(&store, KEYS), waiting(&store, Part::Keys(1))), (0, 0));
+    assert!(waiting(&store, NUMBERS) > 0);
+    // Nothing is owed twice, and nothing is looked through any more.
+    assert_eq!(store.repay().unwrap(), 0);
+    let (looked, made) = (store.built().looked, keys.made.load(Ordering::Relaxed));
+    assert_eq!(value(&store, 1), Field::Word(1001));
+    assert_eq!(store.built().looked, looked);
+    assert_eq!(keys.made.load(Ordering::Relaxed), made);
+    store.check().unwrap();
+}
+
+/// An update seeks the ids of its values, too.
+#[test]
+fn a_statement_owes_the_dictionary_that_it_lacks() {
+    let (store, _) = opened(1000, false);
+    let before = waiting(&store, Part::Dictionary(1));
+    let mut session = store.session();
+    session.begin().unwrap();
+    session.update(0, Value::Word(5), &[(1, Value::Word(77))]).unwrap();
+    session.commit().unwrap();
+    drop(session);
+    store.repay().unwrap();
+    let after = waiting(&store, Part::Dictionary(1));
+    assert_eq!(before - after, (before * 8).div_ceil(1024));
+    assert_eq!(value(&store, 5), Field::Word(77));
 }

@@ -14,7 +14,7 @@ use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::stats::{EngineStats, StructureStats};
 
-/// Rows and values that a step puts into an index.
+/// Rows and values that a step puts into an index, beside those that are owed for searches.
 const STEP_ROWS: u64 = 512;
 /// About the bytes of a row in an index.
 const INDEXED_BYTES: u64 = 32;
@@ -124,21 +124,44 @@ impl<E: Environment> Shared<E> {
         Ok(more)
     }
 
-    /// Builds a part for whoever reads, where nobody writes. Damage that it comes to is told to who reads
-    /// that, or begins a transaction; reads build no more then.
-    pub(super) fn build_beside_reads(&self) {
-        if !self.incomplete.load(Ordering::Relaxed) || self.found_damage.load(Ordering::Relaxed) {
-            return;
+    /// Puts the rows and values into indexes that are owed for searches which lacked them.
+    fn repay(&self) -> Result<(), EngineError> {
+        if !self.incomplete.load(Ordering::Relaxed) {
+            return Ok(());
         }
-        if self.build(&self.inline).is_err() {
-            self.found_damage.store(true, Ordering::Relaxed);
+        let repaid = self.store.repay()?;
+        if repaid > 0 {
+            self.inline.add(repaid);
         }
         self.incomplete.fetch_and(self.store.built().waiting > 0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Builds a part for whoever reads, where nobody writes: what earlier reads owe, and a step. Damage that it
+    /// comes to is told to who reads that, or begins a transaction; reads build no more then.
+    pub(super) fn build_beside_reads(&self) {
+        self.unless_damaged(|| {
+            self.build(&self.inline)?;
+            self.repay()
+        });
+    }
+
+    /// Builds what a scan owes, at its end: the next one may be of another kind, and short.
+    pub(super) fn build_behind_a_scan(&self) {
+        self.unless_damaged(|| self.repay());
+    }
+
+    fn unless_damaged(&self, build: impl FnOnce() -> Result<(), EngineError>) {
+        let is_due = self.incomplete.load(Ordering::Relaxed);
+        if is_due && !self.found_damage.load(Ordering::Relaxed) && build().is_err() {
+            self.found_damage.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Does a part of the work that is put off.
     pub(super) fn upkeep(&self) -> Result<(), EngineError> {
         self.build(&self.inline)?;
+        self.repay()?;
         let statements = self.statements.load(Ordering::Relaxed);
         if statements >= self.note_at.load(Ordering::Relaxed) {
             self.note_at.store(statements + NOTED_STATEMENTS, Ordering::Relaxed);
