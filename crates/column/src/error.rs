@@ -57,6 +57,21 @@ pub enum ColumnError {
         /// The thing that is impossible.
         what: String,
     },
+    /// The store was written by another version of the format.
+    #[error(
+        "the column store has format version {found}; this build reads version {supported}; {}",
+        if found > supported {
+            "use a newer build"
+        } else {
+            "carry it over: `perdura pool dump` with the build that wrote it, `perdura pool load` with this one"
+        }
+    )]
+    Version {
+        /// The version in the master.
+        found: u32,
+        /// The version that this build reads.
+        supported: u32,
+    },
     /// The memory is full, or holds something impossible.
     #[error(transparent)]
     Heap(#[from] HeapError),

@@ -7,8 +7,9 @@ use crate::Result;
 use crate::error::ColumnError;
 use crate::seed::Seed;
 
-/// The first word of a store.
+/// The first word of a store: a name, and two digits of the format's version.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PDCOLM02");
+const MAGIC_NAME_BYTES: usize = 6;
 /// The place of the slot area, and behind it those of the tables, in the master.
 pub(crate) const SLOTS_AT: u64 = 64;
 pub(crate) const TABLES_AT: u64 = 72;
@@ -31,6 +32,38 @@ pub(crate) struct Constants {
     /// The seed of hashes and of heights.
     pub(crate) seed: u64,
     pub(crate) spare: [u64; 3],
+}
+
+impl Constants {
+    /// The same, with the checksum of it.
+    fn sealed(mut self) -> Self {
+        self.checksum = 0;
+        self.checksum = crc32c::crc32c(self.as_bytes());
+        self
+    }
+
+    /// Checks that the store is one of this version of the format. All versions have the magic word and the checksum
+    /// at the same places.
+    ///
+    /// # Errors
+    /// [`ColumnError::Version`], of a sound master of another version.
+    pub(crate) fn check_version(&self) -> Result<()> {
+        let other = version(self.magic).filter(|_| self.magic != MAGIC);
+        match (other, version(MAGIC)) {
+            (Some(found), Some(supported)) if self.sealed().checksum == self.checksum => {
+                Err(ColumnError::Version { found, supported })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The version in a magic word, if it is one of a column store.
+fn version(magic: u64) -> Option<u32> {
+    let (bytes, own) = (magic.to_le_bytes(), MAGIC.to_le_bytes());
+    let (name, digits) = bytes.split_at(MAGIC_NAME_BYTES);
+    let is_number = name == &own[..MAGIC_NAME_BYTES] && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
 }
 
 /// A table begins with the number of its columns and a byte for the kind of each; its rows' array is
@@ -291,7 +324,7 @@ impl Options {
     pub(crate) fn constants(self, tables: u32) -> Constants {
         let Self { slots, first_rows, most_rows, reserve, durable_percent: _, hashed: _, seed } =
             self;
-        let mut constants = Constants {
+        let constants = Constants {
             magic: MAGIC,
             tables,
             slots,
@@ -302,8 +335,7 @@ impl Options {
             seed: seed.unwrap_or_default(),
             spare: [0; 3],
         };
-        constants.checksum = crc32c::crc32c(constants.as_bytes());
-        constants
+        constants.sealed()
     }
 }
 

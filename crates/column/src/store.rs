@@ -186,7 +186,7 @@ impl<M: Memory> Store<M> {
     /// them yet is found by scans.
     ///
     /// # Errors
-    /// There is none, or it is damaged.
+    /// There is none, or it is damaged; [`ColumnError::Version`].
     pub fn open<K: Keys + 'static>(
         lane: Lane<M>,
         at: u64,
@@ -195,6 +195,7 @@ impl<M: Memory> Store<M> {
     ) -> Result<(Self, Recovered)> {
         let memory = lane.memory().clone();
         let fixed: Constants = memory.read(Off::new(at))?;
+        fixed.check_version()?;
         let options = Options {
             slots: fixed.slots,
             first_rows: fixed.first_rows,

@@ -476,3 +476,42 @@ fn random_damage_gives_errors_and_never_a_panic() {
         fuzz(EngineKind::NvmCow, seed, 500);
     }
 }
+
+/// The master of a column store: `docs/format/column.md`.
+const COLUMN_MASTER: &[u8] = b"PDCOLM";
+const COLUMN_MASTER_BYTES: usize = 64;
+const COLUMN_CHECKSUM_AT: usize = 28;
+
+/// A column store of another version of its format says so, and how it is carried over; one whose version is damaged
+/// is damaged.
+#[test]
+fn a_column_store_of_another_build_says_what_to_do() {
+    let (whole, model) = pool_of(EngineKind::Sofort, 3, 20);
+    let directory = crate::support::in_memory();
+    let path = directory.path().join("db");
+    let found: Vec<usize> = (0..whole.len() - COLUMN_MASTER_BYTES)
+        .step_by(8)
+        .filter(|at| whole[*at..].starts_with(COLUMN_MASTER))
+        .collect();
+    let [at] = found[..] else { panic!("one partition: {found:?}") };
+    let said = |version: &[u8; 2], sealed: bool| {
+        let mut bytes = whole.clone();
+        bytes[at + COLUMN_MASTER.len()..][..2].copy_from_slice(version);
+        if sealed {
+            bytes[at + COLUMN_CHECKSUM_AT..][..4].fill(0);
+            let checksum = crc32c::crc32c(&bytes[at..at + COLUMN_MASTER_BYTES]);
+            bytes[at + COLUMN_CHECKSUM_AT..][..4].copy_from_slice(&checksum.to_le_bytes());
+        }
+        open(&path, &bytes).map(drop).unwrap_err().to_string()
+    };
+    let older = said(b"01", true);
+    assert!(older.contains("format version 1; this build reads version 2"), "{older}");
+    assert!(older.contains("`perdura pool dump` with the build that wrote it"), "{older}");
+    let newer = said(b"17", true);
+    assert!(newer.contains("format version 17; this build reads version 2"), "{newer}");
+    assert!(newer.contains("use a newer build"), "{newer}");
+    for damaged in [said(b"01", false), said(b"0x", true), said(b"x1", true)] {
+        assert!(damaged.contains("damaged master of a column store"), "{damaged}");
+    }
+    compare(&open(&path, &whole).unwrap(), &model);
+}
