@@ -73,7 +73,18 @@ impl<E: Environment> Sofort<E> {
         Self { shared, session, diverged: false }
     }
 
-    /// Does a change in the open transaction: the root begins one with its first statement.
+    /// Begins a transaction if none is open: that of the root begins with its first statement. If this fails none has
+    /// begun.
+    fn start(&mut self) -> Result<(), EngineError> {
+        self.shared.usable()?;
+        if self.session.snapshot().is_none() && !self.diverged {
+            self.shared.upkeep()?;
+            self.session.begin()?;
+        }
+        Ok(())
+    }
+
+    /// Does a change in the open transaction.
     fn change(
         &mut self,
         table: u16,
@@ -81,13 +92,8 @@ impl<E: Environment> Sofort<E> {
         values: impl Iterator<Item = u64>,
     ) -> Result<(), EngineError> {
         let shared = Arc::clone(&self.shared);
-        shared.usable()?;
         if self.diverged {
             return Err(EngineError::Diverged);
-        }
-        if self.session.snapshot().is_none() {
-            shared.upkeep()?;
-            self.session.begin()?;
         }
         act(&shared.tables, &mut self.session).map_err(|error| {
             self.diverged |= matches!(error, EngineError::Diverged);
@@ -188,6 +194,7 @@ impl<E: Environment> Read for Sofort<E> {
 
 impl<E: Environment> Write for Sofort<E> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
+        self.start()?;
         let bytes = std::iter::once(user_bytes(values.iter()));
         let insert = |tables: &ColumnTables, session: &mut Session<E::Durable>| {
             tables.layout(table).check_tuple(values)?;
@@ -202,10 +209,12 @@ impl<E: Environment> Write for Sofort<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
+        self.start()?;
         self.update_in(table, key, changes, false)
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
+        self.start()?;
         let delete = |tables: &ColumnTables, session: &mut Session<E::Durable>| {
             let (bytes, values) = (tables.layout(table).primary_key(key)?, cells(key));
             let mut narrow = [0; 8];
@@ -272,6 +281,7 @@ impl<E: Environment> Engine for Sofort<E> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(u64, bool), EngineError> {
+        self.start()?;
         let done = self.update_in(table, key, changes, true);
         if self.session.snapshot().is_none() {
             // It has been committed, durably.
@@ -291,15 +301,21 @@ impl<E: Environment> Engine for Sofort<E> {
         }
         let mut number = 0;
         if self.session.snapshot().is_some() {
-            number = self.session.commit().map_err(|error| match error {
-                ColumnError::Diverged => {
+            number = match self.session.commit() {
+                Ok(number) => number,
+                Err(ColumnError::Diverged) => {
                     self.diverged = true;
-                    EngineError::Diverged
+                    return Err(EngineError::Diverged);
                 }
                 // It is open still.
-                ColumnError::Outdated => error.into(),
-                other => shared.stop(other),
-            })?;
+                Err(error @ ColumnError::Outdated) => return Err(error.into()),
+                // What it has read is damaged, so it has no number: nothing is in doubt.
+                Err(error) if self.session.snapshot().is_some() => {
+                    self.abort()?;
+                    return Err(error.into());
+                }
+                Err(error) => return Err(shared.stop(error)),
+            };
         }
         if number == 0 {
             return Ok((shared.store.now(), true));

@@ -387,3 +387,34 @@ fn behind_a_difference_nothing_but_the_end_is_possible() {
     db.write_named(b"waits", |tx| tx.insert(&table, &row(100, 1))).unwrap();
     assert_eq!(db.get(&table, &[Value::U64(100)]).unwrap().unwrap().u64(1), 1);
 }
+
+/// Damage that is found by what is put off, before a transaction begins: nothing is in doubt, so the partition goes on
+/// for those who do not come to the damage.
+#[test]
+fn damage_that_is_found_before_a_transaction_begins_stops_nobody() {
+    const MANY: u64 = 2_000;
+    let (memory, db) = create();
+    let table = db.table("t").unwrap();
+    db.write(|tx| (ROWS..MANY).try_for_each(|id| tx.insert(&table, &row(id, id)))).unwrap();
+    let mut image = memory.contents();
+    drop(db);
+    // The ids of the values of neighbouring rows; one of them leads to no value any more.
+    let run: Vec<u8> = (1_000u32..1_004).flat_map(u32::to_le_bytes).collect();
+    let places: Vec<_> = (0..image.len() - run.len())
+        .step_by(4)
+        .filter(|at| image[*at..].starts_with(&run))
+        .collect();
+    assert!(!places.is_empty());
+    places.iter().for_each(|at| image[at + 4..at + 8].copy_from_slice(&[0xff, 0xff, 0xff, 0]));
+    let memory = Recording::pool_from_image(&image, LIMIT).unwrap();
+    let db = Database::open_on(media(&memory), &options()).unwrap();
+    let table = db.table("t").unwrap();
+    let mut own = db.partition(0).exclusive().unwrap();
+    let mut update = |count| own.update(&table, &[Value::U64(3)], &[(1, Value::U64(count))]);
+    let done = (1..100).find(|count| update(*count).is_err()).expect("the damage is found") - 1;
+    let again = update(100);
+    assert!(matches!(again, Err(Error::Damaged(_))), "{again:?}");
+    drop(own);
+    let found = db.get(&table, &[Value::U64(3)]).unwrap().unwrap();
+    assert_eq!(found.u64(1), done, "the last one that was acknowledged");
+}
