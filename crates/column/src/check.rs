@@ -184,8 +184,8 @@ impl<M: Memory> Shared<M> {
 impl<M: Memory> Shared<M> {
     /// Every version that a transaction in flight has made or replaced has its mark.
     fn check_marks(&self) -> Result<()> {
-        for found in self.in_flight.read().values() {
-            let (mark, statements) = (found.id.0, found.statements);
+        for left in self.in_flight.read().values() {
+            let (mark, statements) = (left.open.id.0, left.open.statements);
             for index in 0..statements {
                 let at = self.slots.entry_at(parts(mark).0, index).get();
                 let statement = self.statement(mark, index)?;

@@ -63,6 +63,10 @@ impl<T> Latch<T> {
         Latch::new(value, &self.waiting)
     }
 
+    pub(crate) fn into_inner(self) -> T {
+        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
         let taken = self.waiting.until(|| self.inner.try_read());
         taken.unwrap_or_else(|| self.inner.read().unwrap_or_else(PoisonError::into_inner))

@@ -30,7 +30,7 @@ use crate::layout::{Header, MOST_OPENINGS};
 use crate::serial::Kept;
 use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED, SERIAL, STATES};
 use crate::stamps::{MOST_SEQUENCE, mark};
-use crate::store::{InFlight, Recovered, Shared, TxId};
+use crate::store::{InFlight, Left, Recovered, Shared, TxId};
 use crate::table::Table;
 
 /// The end of a slot's transaction, as a crash left it.
@@ -261,8 +261,8 @@ fn keep<M: Memory>(
     let openings = header.openings + 1;
     let snapshot = header.snapshot;
     let reads = if is_serial { Kept::Forgotten } else { Kept::None };
-    let found = InFlight { id: TxId(mark), name, statements, openings, snapshot, reads };
-    shared.in_flight.write().insert(mark, found);
+    let open = InFlight { id: TxId(mark), name, statements, openings };
+    shared.in_flight.write().insert(mark, Left { open, snapshot, reads });
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use crate::replay::Replay;
 use crate::serial::{Kept, Reads};
 use crate::slots::Statement;
 use crate::stamps::parts;
-use crate::store::{InFlight, Shared, TxId};
+use crate::store::{InFlight, Left, Shared, TxId};
 use crate::version::Sight;
 use crate::watch::Told;
 
@@ -63,10 +63,11 @@ impl<M: Memory> Session<M> {
         Self { shared, open: None, lag, lines: LineSet::new(), fresh: Vec::new() }
     }
 
-    pub(crate) fn resumed(shared: Arc<Shared<M>>, found: InFlight, replay: Option<Replay>) -> Self {
+    pub(crate) fn resumed(shared: Arc<Shared<M>>, left: Left, replay: Option<Replay>) -> Self {
         let mut session = Self::new(shared);
-        let (mark, slot) = (found.id.0, Some(parts(found.id.0).0));
-        let InFlight { name, statements, openings, snapshot, reads, .. } = found;
+        let Left { open, snapshot, reads } = left;
+        let InFlight { id: TxId(mark), name, statements, openings } = open;
+        let slot = Some(parts(mark).0);
         let stay = Stay::again(&session.shared.epochs, snapshot);
         // Whoever replays reads everything again.
         let reads = match reads {
@@ -312,15 +313,15 @@ impl<M: Memory> Session<M> {
         let reads = match reads {
             // It has read again only a part.
             Some(_) if replay.is_some() => Kept::Forgotten,
-            Some(reads) => Kept::Here(reads.read().clone()),
+            Some(reads) => Kept::Here(reads.into_inner()),
             None => Kept::None,
         };
-        let found = InFlight { id: TxId(mark), name, statements, openings, snapshot, reads };
+        let open = InFlight { id: TxId(mark), name, statements, openings };
         // Another session, in another thread, goes on: what it relies on is durable.
         self.fence();
         self.shared.epochs.keep(snapshot);
         drop(stay);
-        self.shared.in_flight.write().insert(mark, found);
+        self.shared.in_flight.write().insert(mark, Left { open, snapshot, reads });
         Ok(TxId(mark))
     }
 

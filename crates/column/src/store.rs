@@ -61,6 +61,12 @@ pub struct InFlight {
     pub statements: u64,
     /// Counts how often the store was opened since its last statement.
     pub openings: u64,
+}
+
+/// The same, with what whoever goes on with it needs.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) open: InFlight,
     pub(crate) snapshot: u64,
     pub(crate) reads: Kept,
 }
@@ -77,7 +83,7 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) watched: Watched,
     pub(crate) stripes: Stripes,
     /// Transactions that are open and that no session has, by their marks.
-    pub(crate) in_flight: Latch<BTreeMap<u64, InFlight>>,
+    pub(crate) in_flight: Latch<BTreeMap<u64, Left>>,
     /// The names of open transactions.
     pub(crate) names: Latch<BTreeSet<Vec<u8>>>,
     /// The rows in entries of each transaction that was in flight when the store was opened, by its
@@ -274,7 +280,12 @@ impl<M: Memory> Store<M> {
     /// The transactions that are open and that no session has: those that a crash cut off, and those
     /// that were detached.
     pub fn in_flight(&self) -> Vec<InFlight> {
-        self.0.in_flight.read().values().cloned().collect()
+        self.0.in_flight.read().values().map(|left| left.open.clone()).collect()
+    }
+
+    /// The numbers of those transactions.
+    pub fn in_flight_numbers(&self) -> Vec<TxId> {
+        self.0.in_flight.read().keys().map(|mark| TxId(*mark)).collect()
     }
 
     /// A session that continues a transaction in flight, behind its last statement.
@@ -301,7 +312,7 @@ impl<M: Memory> Store<M> {
     pub fn replay(&self, id: TxId) -> Result<Session<M>> {
         // Nobody else goes on with it meanwhile.
         let found = self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
-        let replay = match Replay::of(&self.0, &found) {
+        let replay = match Replay::of(&self.0, &found.open) {
             Ok(replay) => replay,
             Err(error) => {
                 self.0.in_flight.write().insert(id.0, found);

@@ -422,6 +422,11 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// The numbers of those transactions.
+    fn numbers(&self) -> Vec<TxId> {
+        self.in_flight().into_iter().map(|open| open.id).collect()
+    }
+
     /// A session with this transaction open, as it was after its last statement that was done.
     ///
     /// # Errors

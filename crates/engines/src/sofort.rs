@@ -260,7 +260,9 @@ impl<E: Environment> Engine for Sofort<E> {
 
     fn begin_named(&mut self, begin: &Begin, name: &[u8]) -> Result<(), EngineError> {
         self.shared.usable()?;
-        self.shared.upkeep()?;
+        if !begin.reads_only {
+            self.shared.upkeep()?;
+        }
         self.diverged = false;
         match begin.isolation {
             Isolation::Serializable => self.session.begin_serializable(name)?,

@@ -41,4 +41,6 @@ pub struct Begin {
     /// The longest time that it waits for a lock before it ends in a conflict
     /// ([`crate::ConflictReason::Timeout`]); as long as the engine lets it if `None`.
     pub wait: Option<Duration>,
+    /// It changes nothing, so it is no occasion for work that was put off and that writers wait for.
+    pub reads_only: bool,
 }

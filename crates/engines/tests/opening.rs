@@ -37,7 +37,7 @@ fn resources<E: Environment<Volatile = Dram>>(heap: &Heap<E::Durable>) -> Resour
 }
 
 fn begin() -> Begin {
-    Begin { isolation: Isolation::Snapshot, age: 0, wait: None }
+    Begin { isolation: Isolation::Snapshot, age: 0, wait: None, reads_only: false }
 }
 
 fn values(number: u64) -> (String, String) {

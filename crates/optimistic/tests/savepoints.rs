@@ -26,7 +26,7 @@ fn root() -> Box<dyn Engine> {
 fn begin() -> Begin {
     static AGE: AtomicU64 = AtomicU64::new(0);
     let age = AGE.fetch_add(1, Ordering::Relaxed);
-    Begin { isolation: Isolation::Serializable, age, wait: None }
+    Begin { isolation: Isolation::Serializable, age, wait: None, reads_only: false }
 }
 
 fn ids(engine: &dyn Engine) -> Vec<u64> {

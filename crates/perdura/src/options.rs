@@ -397,8 +397,9 @@ impl Options {
 
     /// Sets how long a transaction waits to be continued ([`crate::Database::in_flight`]), from the
     /// opening that has found it, or from [`crate::Tx::detach`], on. One whose time is over is rolled
-    /// back, by whoever begins or looks for a transaction next. Zero rolls back at the opening what a
-    /// crash has cut off. Without this a transaction waits until sixteen openings have found it.
+    /// back, by whoever begins a transaction that may change something, or looks for one, next. Zero rolls
+    /// back at the opening what a crash has cut off. Without this a transaction waits until sixteen openings have
+    /// found it.
     #[must_use]
     pub fn resume_within(mut self, time: Duration) -> Self {
         self.resume_within = Some(time);

@@ -23,7 +23,7 @@ use crate::any_engine::AnyEngine;
 use crate::held::{self, Hold};
 use crate::holder::Holder;
 use crate::partition_lock::Taken;
-use crate::waits::Waits;
+use crate::waits::{IfTaken, Waits};
 
 /// The most transactions of a partition that are open at the same time.
 pub(crate) const MOST: usize = 256;
@@ -61,7 +61,7 @@ impl<E> SessionPool<E> {
         let state = State { free: Vec::new(), lent: 0, still: 0 };
         let state = Mutex::new(state);
         let waits = Waits::new(within);
-        waits.note_all(|| numbers(&*source));
+        waits.note_all(|| source.numbers());
         Self { source, state, changed: Condvar::new(), age: AtomicU64::new(0), waits }
     }
 
@@ -72,15 +72,19 @@ impl<E> SessionPool<E> {
 
     /// Rolls back the transactions that have waited too long to be continued.
     pub(crate) fn end_overdue(&self) {
-        for id in self.waits.overdue(Instant::now) {
+        self.end_overdue_or(IfTaken::Wait);
+    }
+
+    fn end_overdue_or(&self, if_taken: IfTaken) {
+        for id in self.waits.overdue(if_taken, Instant::now) {
             // Somebody copies the partition, or has all sessions; later, then.
             let Ok(_place) = self.place(Duration::ZERO) else { return };
-            self.end_if_overdue(id);
+            self.end_if_overdue(id, if_taken);
         }
     }
 
-    fn end_if_overdue(&self, id: TxId) {
-        self.waits.end_overdue(id, Instant::now, || {
+    fn end_if_overdue(&self, id: TxId, if_taken: IfTaken) {
+        self.waits.end_overdue(id, if_taken, Instant::now, || {
             // Else the engine says why not to whoever begins.
             if let Ok(mut session) = self.source.replay(id) {
                 let _ = session.abort();
@@ -129,7 +133,10 @@ impl<E> SessionPool<E> {
         name: Option<&[u8]>,
         wait: Duration,
     ) -> Result<Lent<'_, E>, LendError> {
-        self.end_overdue();
+        // They are in no reader's way.
+        if !begin.reads_only {
+            self.end_overdue_or(IfTaken::Leave);
+        }
         let mut lent = self.place(wait)?;
         lent.session = self.state().free.pop();
         if lent.session.is_none() {
@@ -198,11 +205,6 @@ impl<E> Drop for SessionPool<E> {
     }
 }
 
-/// The transactions that wait to be continued.
-fn numbers(source: &dyn Sessions) -> Vec<TxId> {
-    source.in_flight().into_iter().map(|open| open.id).collect()
-}
-
 /// The reason why a session cannot be had.
 #[derive(Debug)]
 pub(crate) enum LendError {
@@ -269,7 +271,7 @@ impl<E> Drop for Lent<'_, E> {
         let mut session = self.session.take().and_then(usable);
         if self.resumed {
             // One that has diverged waits on.
-            self.pool.waits.note_all(|| numbers(&*self.pool.source));
+            self.pool.waits.note_all(|| self.pool.source.numbers());
         }
         let mut state = self.pool.state();
         state.lent -= 1;
@@ -297,8 +299,8 @@ pub(crate) struct Still<'a, E> {
 impl<E> Still<'_, E> {
     /// Rolls back the transactions that have waited too long to be continued, for the owner, who lends no session.
     pub(crate) fn end_overdue(&self) {
-        for id in self.pool.waits.overdue(Instant::now) {
-            self.pool.end_if_overdue(id);
+        for id in self.pool.waits.overdue(IfTaken::Wait, Instant::now) {
+            self.pool.end_if_overdue(id, IfTaken::Wait);
         }
     }
 }

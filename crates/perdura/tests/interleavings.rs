@@ -269,7 +269,7 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 use crate::partition_lock::PartitionLock;
 use crate::sharing::Syncs;
 use crate::sync::{AtomicU32, AtomicU64, Mutex};
-use crate::waits::Waits;
+use crate::waits::{IfTaken, Waits};
 use crate::wakeup::Wakeup;
 
 /// The time that one waits who holds another partition.
@@ -760,10 +760,10 @@ fn leave(waits: &Waits, id: u64, at: Instant) {
 
 /// The transactions that are ended at this time.
 fn ended(waits: &Waits, at: Instant) -> Vec<TxId> {
-    let overdue = waits.overdue(|| at);
+    let overdue = waits.overdue(IfTaken::Leave, || at);
     let mut ended = Vec::new();
     for id in overdue {
-        waits.end_overdue(id, || at, || ended.push(id));
+        waits.end_overdue(id, IfTaken::Leave, || at, || ended.push(id));
     }
     ended
 }
@@ -855,12 +855,12 @@ fn one_goes_on_as_its_time_is_over() {
         thread::yield_now();
         *at.lock().unwrap() = At::Over;
     };
-    let looks = || {
+    let looks = |if_taken| {
         let (waits, at) = (waits.clone(), at.clone());
         thread::spawn(move || {
-            for id in waits.overdue(now) {
+            for id in waits.overdue(if_taken, now) {
                 thread::yield_now();
-                waits.end_overdue(id, now, || end(&at));
+                waits.end_overdue(id, if_taken, now, || end(&at));
             }
             let found = waits.look(|| *at.lock().unwrap());
             assert_ne!(found, At::Ending, "it is neither there nor over");
@@ -870,7 +870,7 @@ fn one_goes_on_as_its_time_is_over() {
             });
         })
     };
-    let others = [goes_on(), looks(), goes_on(), looks()];
+    let others = [goes_on(), looks(IfTaken::Wait), goes_on(), looks(IfTaken::Leave)];
     for seconds in [9, 10] {
         thread::yield_now();
         SECONDS.set(seconds);
@@ -878,10 +878,38 @@ fn one_goes_on_as_its_time_is_over() {
     others.into_iter().for_each(|other| other.join().unwrap());
     // Sooner or later it is ended, if nobody has done so.
     SECONDS.set(99);
-    for id in waits.overdue(now) {
-        waits.end_overdue(id, now, || end(&at));
+    for id in waits.overdue(IfTaken::Leave, now) {
+        waits.end_overdue(id, IfTaken::Leave, now, || end(&at));
     }
     assert_eq!(*at.lock().unwrap(), At::Over);
+}
+
+/// A look that does not wait comes to an end while somebody has the latch for ever.
+fn one_has_the_latch_for_ever() {
+    let (start, over) = (Instant::now(), Instant::now() + Duration::from_secs(1 << 20));
+    let waits = Arc::new(Waits::new(Some(Duration::from_secs(10))));
+    leave(&waits, 1, start);
+    let is_told = Arc::new(sync::AtomicBool::new(false));
+    let taker = {
+        let (waits, is_told) = (waits.clone(), is_told.clone());
+        thread::spawn(move || {
+            waits.look(|| {
+                while !is_told.load(SeqCst) {
+                    thread::yield_now();
+                }
+            });
+        })
+    };
+    let before = ended(&waits, over);
+    is_told.store(true, SeqCst);
+    taker.join().unwrap();
+    let behind = ended(&waits, over);
+    assert_eq!([before, behind].concat(), [TxId(1)], "it is ended once");
+}
+
+#[test]
+fn whoever_does_not_wait_for_the_times_does_not_hang() {
+    interleave(500, one_has_the_latch_for_ever);
 }
 
 #[test]

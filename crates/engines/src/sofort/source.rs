@@ -37,6 +37,10 @@ impl<E: Environment> Sessions for Source<E> {
         each.collect()
     }
 
+    fn numbers(&self) -> Vec<TxId> {
+        self.0.store.in_flight_numbers().into_iter().map(|id| TxId(id.number())).collect()
+    }
+
     fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
         self.0.usable()?;
         self.continued(id, self.0.store.resume(id.0.into()))

@@ -101,9 +101,19 @@ impl<'a, E: Environment> Partition<'a, E> {
         Ok(self.tx(Writing::Session(self.lend(tries, how, None)?)))
     }
 
-    /// A session with a transaction in it.
+    /// A session with a transaction in it, which may change something.
     pub(super) fn lend(
         &self,
+        tries: &mut Tries,
+        how: WriteOptions,
+        name: Option<&[u8]>,
+    ) -> Result<Lent<'a, E>, Error> {
+        self.lend_for(false, tries, how, name)
+    }
+
+    fn lend_for(
+        &self,
+        reads_only: bool,
         tries: &mut Tries,
         how: WriteOptions,
         name: Option<&[u8]>,
@@ -114,6 +124,7 @@ impl<'a, E: Environment> Partition<'a, E> {
             isolation: self.isolation(how)?,
             age: *tries.age.get_or_insert_with(|| pool.next_age()),
             wait: Some(wait),
+            reads_only,
         };
         pool.lend(&begin, name, wait).map_err(|error| self.not_lent(error))
     }
@@ -352,7 +363,7 @@ impl<'a, E: Environment> Partition<'a, E> {
 
     #[cold]
     fn read_session(&self, tries: &mut Tries) -> Result<Reading<'a, E>, Error> {
-        Ok(Reading::Session(self.lend(tries, WriteOptions::new(), None)?))
+        Ok(Reading::Session(self.lend_for(true, tries, WriteOptions::new(), None)?))
     }
 }
 

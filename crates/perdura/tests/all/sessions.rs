@@ -4,7 +4,7 @@
 use crate::support::small_logs;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +35,10 @@ struct Script {
     gone: AtomicBool,
     /// The names of transactions.
     named: Mutex<Vec<Vec<u8>>>,
+    /// A caller that takes the transaction that waits says so, and stays there until it is told to go on.
+    held: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+    /// Nobody has told it.
+    gave_up: AtomicBool,
 }
 
 impl Script {
@@ -193,7 +197,14 @@ impl Sessions for Pool {
 
     fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
         match id {
-            TxId(7) => self.session(),
+            TxId(7) => {
+                if let Some((inside, go_on)) = self.0.held.lock().unwrap().take() {
+                    inside.send(()).unwrap();
+                    let gave_up = go_on.recv_timeout(Duration::from_secs(20)).is_err();
+                    self.0.gave_up.store(gave_up, SeqCst);
+                }
+                self.session()
+            }
             id => Err(EngineError::NotInFlight { id }),
         }
     }
@@ -495,6 +506,24 @@ fn a_transaction_that_a_crash_has_cut_off_is_continued() {
     assert!(subject.begun().is_empty(), "it has begun before the crash");
     drop(partition.resume(TxId(7)).unwrap());
     assert_eq!(subject.script.aborts.load(SeqCst), 1, "dropped, it is undone");
+}
+
+/// While somebody takes a transaction that waits, which may take long, others begin and read.
+#[test]
+fn nobody_waits_for_whoever_goes_on_with_a_transaction() {
+    let subject = Subject::new(&small_logs().resume_within(Duration::from_secs(1 << 20)));
+    let ((inside, is_inside), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+    *subject.script.held.lock().unwrap() = Some((inside, may_go_on));
+    thread::scope(|scope| {
+        let resumed = scope.spawn(|| drop(subject.db.partition(0).resume(TxId(7)).unwrap()));
+        is_inside.recv().unwrap();
+        assert!(subject.db.get(&subject.table, &[Value::U64(1)]).unwrap().is_none());
+        subject.insert().unwrap();
+        // Nobody hears it if the other one has given up.
+        let _ = go_on.send(());
+        resumed.join().unwrap();
+    });
+    assert!(!subject.script.gave_up.load(SeqCst), "the others have waited for him");
 }
 
 /// Its time was over, or another thread has gone on with it, since it was found.

@@ -6,7 +6,7 @@
 use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     ColumnType, Counters, Database, EngineKind, Media, Options, OwnStats, Recorded, Schema, Table,
-    TableSchema, Value,
+    TableSchema, Tx, Value,
 };
 
 const ROWS: u64 = 200;
@@ -87,6 +87,28 @@ fn a_transaction_of_one_update_is_one_fence_and_collecting_is_shared_by_many() {
     assert!(more <= 2, "{more} of {UPDATES}");
     let OwnStats::Sofort(own) = db.stats().unwrap().own else { unreachable!() };
     assert!(own.freed + own.garbage >= UPDATES - 1 && own.freed > 0, "{own:?}");
+}
+
+/// A read does none of the work that was put off, for which it would wait for the medium, and for who changes a row.
+#[test]
+fn a_read_flushes_and_fences_nothing_however_much_is_put_off() {
+    let (memory, db, table) = store(3);
+    let garbage = || match db.stats().unwrap().own {
+        OwnStats::Sofort(own) => own.garbage,
+        other => panic!("{other:?}"),
+    };
+    let update = |tx: &mut Tx<'_, Recorded>, number| tx.update(&table, &key(number), &new(number));
+    // In one transaction: nobody begins meanwhile who would collect.
+    db.write(|tx| (0..5 * UPDATES).try_for_each(|number| update(tx, number))).unwrap();
+    let before = garbage();
+    assert!(before > 4 * UPDATES, "{before}");
+    for number in 0..UPDATES {
+        let cost = counted(&memory, || assert!(db.get(&table, &key(number)).unwrap().is_some()));
+        assert_eq!(cost, (0, 0), "lines and fences of read {number}");
+    }
+    assert_eq!(garbage(), before);
+    db.update(&table, &key(1), &new(1)).unwrap();
+    assert!(garbage() < before, "whoever may change something does a part of it");
 }
 
 /// The owner of a partition does a part of the work that is put off, as transactions beside others do.
