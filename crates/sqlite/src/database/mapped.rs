@@ -497,12 +497,15 @@ impl MainFile for Mapped {
             self.store.discard();
         }
         let alone = self.ours.level() == Level::Exclusive || to == Level::None && self.pays();
-        let shared = if alone { self.share_again() } else { Ok(()) };
+        // What is committed is to be told as that. Where the kernel refuses, stock SQLite is kept out until the next time.
+        if alone && self.share_again().is_err() {
+            self.owes = true;
+        }
         self.ours.unlock(to);
         if self.stock.level() > Level::None {
-            self.stock.unlock(to)?;
+            let _ = self.stock.unlock(to);
         }
-        shared
+        Ok(())
     }
 
     fn level(&self) -> Level {

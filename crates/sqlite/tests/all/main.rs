@@ -10,6 +10,7 @@ mod damage;
 mod direct;
 mod emulated;
 mod explored;
+mod failing;
 mod killed;
 mod kills;
 mod left_out;
