@@ -9,12 +9,8 @@ use faults::examine::{Settings, examine};
 use faults::plot::STANDARD;
 use perdura::{DurableIn, EngineKind};
 
-fn examined(engine: EngineKind, states: u64) {
-    examined_again(engine, states, 20_000);
-}
-
-/// The same with so many crashes in recovery.
-fn examined_again(engine: EngineKind, states: u64, nested: u64) {
+/// Examines an engine, with at least so many states, and so many of crashes in recovery.
+fn examined(engine: EngineKind, states: u64, nested: u64) {
     // So many states the standard story has, where it has more than are wanted: crashes in recovery
     // come for a share of them.
     let settings = Settings { states, nested, bound: 4, ..Settings::of(engine) };
@@ -85,86 +81,92 @@ fn the_first_transactions_of_engines_in_both() {
 
 #[test]
 #[ignore = "takes minutes"]
+fn long_crashes_in_recovery_of_p1() {
+    EngineKind::P1.into_iter().for_each(|engine| examined(engine, 20_000, 20_000));
+}
+
+#[test]
+#[ignore = "takes minutes"]
 fn long_nv_logging() {
-    examined_again(EngineKind::NvLoggingFoi, 20_000, 2_000);
-    examined_again(EngineKind::NvLoggingFoc, 20_000, 2_000);
+    examined(EngineKind::NvLoggingFoi, 20_000, 2_000);
+    examined(EngineKind::NvLoggingFoc, 20_000, 2_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_inp() {
-    examined(EngineKind::NvmInp, 57_000);
+    examined(EngineKind::NvmInp, 57_000, 10_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_cow() {
-    examined(EngineKind::NvmCow, 99_000);
+    examined(EngineKind::NvmCow, 99_000, 10_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_log() {
-    examined(EngineKind::NvmLog, 60_000);
+    examined(EngineKind::NvmLog, 60_000, 10_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_inp() {
-    examined(EngineKind::Inp, 20_000);
+    examined(EngineKind::Inp, 20_000, 10_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_cow() {
-    examined(EngineKind::Cow, 20_000);
+    examined(EngineKind::Cow, 20_000, 10_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_log() {
-    examined(EngineKind::Log, 20_000);
+    examined(EngineKind::Log, 20_000, 10_000);
 }
 
 #[test]
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_nv_disk() {
-    examined_again(EngineKind::NvDisk, 20_000, 2_000);
+    examined(EngineKind::NvDisk, 20_000, 2_000);
 }
 
 #[test]
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_fast() {
-    examined_again(EngineKind::Fast, 20_000, 2_000);
+    examined(EngineKind::Fast, 20_000, 2_000);
 }
 
 #[test]
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_fash() {
-    examined_again(EngineKind::Fash, 20_000, 2_000);
+    examined(EngineKind::Fash, 20_000, 2_000);
 }
 
 #[test]
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_nvwal() {
-    examined_again(EngineKind::Nvwal, 20_000, 2_000);
+    examined(EngineKind::Nvwal, 20_000, 2_000);
 }
 
 #[test]
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_journal() {
-    examined_again(EngineKind::Journal, 20_000, 2_000);
+    examined(EngineKind::Journal, 20_000, 2_000);
 }
 
 #[test]
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_wal() {
-    examined_again(EngineKind::Wal, 20_000, 2_000);
+    examined(EngineKind::Wal, 20_000, 2_000);
 }
 
 /// Transactions that are open go on after each crash, and after the next one.
 #[test]
 #[ignore = "takes half a minute; CI runs it"]
 fn whole_sofort() {
-    examined_again(EngineKind::Sofort, 20_000, 2_000);
+    examined(EngineKind::Sofort, 20_000, 2_000);
 }

@@ -71,8 +71,8 @@ fn values_of_several_chunks_come_back_change_and_go() {
 }
 
 #[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_values_of_several_chunks_come_back_change_and_go() {
+#[ignore = "takes half a minute"]
+fn long_values_of_several_chunks_come_back_change_and_go() {
     the_others().for_each(values_of_several_chunks);
 }
 
@@ -148,8 +148,8 @@ fn the_largest_values_in_one_transaction() {
 }
 
 #[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_the_largest_values_in_one_transaction() {
+#[ignore = "takes half a minute"]
+fn long_the_largest_values_in_one_transaction() {
     the_others().chain([EngineKind::NvLoggingFoi]).for_each(the_largest_values);
 }
 
