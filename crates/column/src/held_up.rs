@@ -1,4 +1,5 @@
-//! The work that others wait for: what a serializable transaction does while it has a number for its commit.
+//! The work that others wait for: what a serializable transaction does while it has a number for its commit, and whether
+//! the few rows that it looks at then tell all.
 
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
@@ -9,9 +10,15 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use heap::{Heap, HeapOptions};
 use pm::Recording;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
+use crate::serial::{Reads, Sought};
 use crate::store::Shared;
-use crate::{Field, FirstColumn, IndexKey, KeyRange, Keys, Kind, Options, Result, Store, Value};
+use crate::{
+    ColumnError, Field, FirstColumn, IndexKey, Key, KeyRange, Keys, Kind, Options, Result, Session,
+    Store, Value,
+};
 
 /// Rows that the transaction reads.
 const MANY: u64 = 600;
@@ -76,17 +83,21 @@ fn row(key: u64, value: u64) -> [Value<'static>; 2] {
     [Value::Word(key), Value::Word(value)]
 }
 
-/// A transaction reads [`MANY`] rows, those whose second column is below 7, and changes another one. While its commit
-/// looks at them, another one does `write` and commits. Returns the keys that are asked for while others wait.
-fn asked_while_others_wait(
-    write: impl FnOnce(&mut crate::Session<Recording>) + Send + 'static,
-) -> u64 {
+/// A store of one table, with this share of its indexes in persistent memory.
+fn create(keys: &Arc<Counting>, durable_percent: u32) -> Store<Recording> {
     let memory = Recording::pool(16 << 10, 16 << 20).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory, options).unwrap();
-    let keys = Arc::new(Counting::default());
     let tables: &[&[Kind]] = &[&[Kind::Word, Kind::Word]];
-    let store = Store::create(heap.lane(0), Options::default(), tables, &keys).unwrap();
+    let options = Options { durable_percent, seed: Some(7), ..Options::default() };
+    Store::create(heap.lane(0), options, tables, keys).unwrap()
+}
+
+/// A transaction reads [`MANY`] rows, those whose second column is below 7, and changes another one. While its commit
+/// looks at them, another one does `write` and commits. Returns the keys that are asked for while others wait.
+fn asked_while_others_wait(write: impl FnOnce(&mut Session<Recording>) + Send + 'static) -> u64 {
+    let keys = Arc::new(Counting::default());
+    let store = create(&keys, 0);
     keys.store.set(Arc::downgrade(&store.0)).unwrap();
     let (mut one, mut other) = (store.session(), store.session());
     one.begin().unwrap();
@@ -139,4 +150,105 @@ fn the_rows_of_a_large_commit_are_not_looked_at_while_others_wait() {
         (0..MANY).for_each(|key| other.insert(0, &row((1 << 30) + key, 9)).unwrap());
     });
     assert!(asked <= FEW, "{asked}");
+}
+
+/// Keys of rows that random transactions are about, and values of the second column.
+const KEYS: u64 = 9;
+const VALUES: u64 = 4;
+
+/// Random statements; others may be in their way.
+fn change(session: &mut Session<Recording>, random: &mut SmallRng) {
+    for _ in 0..random.random_range(1..6) {
+        let (key, value) = (random.random_range(0..KEYS), random.random_range(0..VALUES));
+        let done = match random.random_range(0..4) {
+            0 => session.insert(0, &row(key, value)),
+            1 => session.delete(0, Value::Word(key)),
+            _ => session.update(0, Value::Word(key), &[(1, Value::Word(value))]),
+        };
+        match done {
+            Ok(()) => {}
+            Err(ColumnError::MissingKey | ColumnError::DuplicateKey | ColumnError::Conflict) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A bound of a range of an index.
+fn bound(index: usize, random: &mut SmallRng) -> Bound<Vec<u8>> {
+    let (key, value) = (random.random_range(0..KEYS), random.random_range(0..VALUES));
+    let mut bytes = key.to_be_bytes().to_vec();
+    if index == 1 {
+        bytes = [&value.to_be_bytes()[..], &bytes].concat();
+    }
+    match random.random_range(0..5) {
+        0 => Bound::Unbounded,
+        1 | 2 => Bound::Included(bytes),
+        _ => Bound::Excluded(bytes),
+    }
+}
+
+/// Some keys and ranges.
+fn reads(random: &mut SmallRng) -> Reads {
+    let mut reads = Reads::default();
+    for _ in 0..random.random_range(0..3) {
+        let value = Value::Word(random.random_range(0..KEYS));
+        reads.add_key(0, &Key::from(value));
+    }
+    for _ in 0..random.random_range(0..3) {
+        let index = random.random_range(0..2);
+        let [low, high] = [bound(index, random), bound(index, random)];
+        reads.add_range(0, index, KeyRange { low, high, backward: random.random() }, None);
+    }
+    reads
+}
+
+/// The statements of commits tell the same of what was read as a look at all of it: between any two snapshots,
+/// beside a transaction that is open, one that was aborted, and the collection of versions.
+#[test]
+fn the_statements_of_commits_tell_what_a_look_at_everything_tells() {
+    let mut told = [0, 0];
+    for seed in 0..400 {
+        let random = &mut SmallRng::seed_from_u64(seed);
+        let keys = Arc::new(Counting::default());
+        let store = create(&keys, [0, 100][seed as usize % 2]);
+        let shared = &store.0;
+        let (mut first, mut open, mut aborted) =
+            (store.session(), store.session(), store.session());
+        for _ in 0..3 {
+            first.begin().unwrap();
+            change(&mut first, random);
+            first.commit().unwrap();
+        }
+        open.begin().unwrap();
+        let watch = shared.watched.watch(&shared.clock);
+        let mut others = [store.session(), store.session()];
+        for number in 0..random.random_range(1..7) {
+            let other = &mut others[number % 2];
+            other.begin().unwrap();
+            change(other, random);
+            other.commit().unwrap();
+            aborted.begin().unwrap();
+            change(&mut aborted, random);
+            aborted.abort().unwrap();
+            change(&mut open, random);
+            store.collect(8).unwrap();
+        }
+        let (reads, last) = (reads(random), store.now());
+        let sought = Sought::new(&reads);
+        for from in watch.from..=last {
+            for to in from..=last {
+                let commits = watch.between(from, to).unwrap();
+                let found = commits
+                    .iter()
+                    .flat_map(|statements| statements.iter())
+                    .any(|statement| shared.is_changed(&sought, statement, (from, to)).unwrap());
+                let expected = !shared.is_unchanged(&reads, from, to).unwrap();
+                assert_eq!(found, expected, "seed {seed}, from {from} to {to}: {reads:?}");
+                told[usize::from(found)] += 1;
+            }
+        }
+        drop(watch);
+        store.check().unwrap();
+    }
+    assert!(told.into_iter().all(|count| count > 500), "{told:?}");
 }

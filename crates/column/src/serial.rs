@@ -97,14 +97,14 @@ enum Cut<'k> {
 }
 
 /// All that was read, for whoever asks about one key.
-struct Sought<'r> {
+pub(crate) struct Sought<'r> {
     keys: &'r HashMap<usize, HashMap<Vec<u8>, Vec<Field>>>,
     /// The ranges of each index, by table and index, in their order; none touches another one.
     ranges: HashMap<(usize, usize), Vec<(Cut<'r>, Cut<'r>)>>,
 }
 
 impl<'r> Sought<'r> {
-    fn new(reads: &'r Reads) -> Self {
+    pub(crate) fn new(reads: &'r Reads) -> Self {
         let together = |ranges: &'r HashSet<KeyRange>| together(ranges.iter().map(cuts).collect());
         let ranges = reads.ranges.iter().map(|(of, ranges)| (*of, together(ranges)));
         Self { keys: &reads.keys, ranges: ranges.collect() }
@@ -209,7 +209,7 @@ impl<M: Memory> Shared<M> {
 
     /// Returns whether a statement has made or ended a version that was read, or would have been: one that is seen
     /// in only one of the two snapshots.
-    fn is_changed(
+    pub(crate) fn is_changed(
         &self,
         sought: &Sought<'_>,
         statement: &Statement,
@@ -248,7 +248,7 @@ impl<M: Memory> Shared<M> {
     ///
     /// # Errors
     /// Damage.
-    fn is_unchanged(&self, reads: &Reads, from: u64, to: u64) -> Result<bool> {
+    pub(crate) fn is_unchanged(&self, reads: &Reads, from: u64, to: u64) -> Result<bool> {
         if from == to {
             return Ok(true);
         }
