@@ -5,6 +5,7 @@ mod bad;
 mod beside;
 mod budgets;
 mod calls;
+mod crowded;
 mod cut_off;
 mod damage;
 mod direct;
