@@ -81,6 +81,11 @@ impl<T> Latch<T> {
         }
     }
 
+    /// Lets another thread run: somebody has the latch.
+    pub(crate) fn pause(&self) {
+        self.waiting.pause();
+    }
+
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
         let taken = self.waiting.until(|| self.inner.try_write());
         taken.unwrap_or_else(|| self.inner.write().unwrap_or_else(PoisonError::into_inner))

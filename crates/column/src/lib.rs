@@ -37,6 +37,8 @@
 #![forbid(unsafe_code)]
 
 mod array;
+#[cfg(test)]
+mod builders;
 mod bytes;
 pub mod check;
 mod chunk;

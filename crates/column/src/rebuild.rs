@@ -9,14 +9,30 @@ use pm::{LineSet, Memory, Off};
 use crate::Result;
 use crate::collect::Dead;
 use crate::epoch::Stay;
+use crate::latch::{Latch, Waiting};
 use crate::placement::{Part, Structure};
 use crate::secondary::Room;
 use crate::stamps::is_mark;
 use crate::store::{Shared, Store};
 use crate::table::Table;
+use crate::unbuilt::Debt;
 
 /// Rows or values that are indexed together, for which readers wait.
 const TOGETHER: u64 = 512;
+
+/// A structure that had to be built when the store was opened.
+#[derive(Debug)]
+pub(crate) struct Building {
+    pub(crate) structure: Structure,
+    /// The latch of the one who builds it: two would do the same work.
+    pub(crate) alone: Latch<()>,
+}
+
+impl Building {
+    pub(crate) fn new(structure: Structure, waiting: &Waiting) -> Self {
+        Self { structure, alone: Latch::new((), waiting) }
+    }
+}
 
 /// The part of the indexes that is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,6 +49,36 @@ pub struct Built {
 }
 
 impl<M: Memory> Shared<M> {
+    /// The rows or values that are not in a structure yet.
+    pub(crate) fn waiting(&self, Structure { table, part }: Structure) -> u64 {
+        let table = &self.tables[table];
+        match part {
+            Part::Dictionary(column) => table.columns[column].index.read().unbuilt - 1,
+            Part::Keys(index) => table.indexes[index].read().unbuilt - 1,
+        }
+    }
+
+    pub(crate) fn debt<R>(
+        &self,
+        Structure { table, part }: Structure,
+        of: impl FnOnce(&Debt) -> R,
+    ) -> R {
+        let table = &self.tables[table];
+        match part {
+            Part::Dictionary(column) => of(&table.columns[column].index.read().debt),
+            Part::Keys(index) => of(&table.indexes[index].read().debt),
+        }
+    }
+
+    /// Builds a structure with up to `many` rows or values; returns whether there are more.
+    fn build(&self, Structure { table, part }: Structure, many: u64) -> Result<bool> {
+        let table = &self.tables[table];
+        match part {
+            Part::Dictionary(column) => table.columns[column].build(many),
+            Part::Keys(index) => self.build_keys(table, index, many),
+        }
+    }
+
     /// Builds an index of a table with up to `many` rows; returns whether there are more.
     fn build_keys(&self, table: &Table<M>, index: usize, many: u64) -> Result<bool> {
         let end = table.indexes[index].read().unbuilt;
@@ -142,19 +188,20 @@ impl<M: Memory> Store<M> {
     pub fn rebuild(&self, many: u64) -> Result<bool> {
         // What is looked at is not used again meanwhile, though somebody else finishes.
         let _stay = Stay::new(&self.0.epochs, &self.0.clock);
-        for Structure { table, part } in &self.0.building {
-            let table = &self.0.tables[*table];
-            match *part {
-                Part::Dictionary(column) if table.columns[column].index.read().unbuilt > 1 => {
-                    table.columns[column].build(many)?;
-                    return Ok(true);
-                }
-                Part::Keys(index) if table.indexes[index].read().unbuilt > 1 => {
-                    self.0.build_keys(table, index, many)?;
-                    return Ok(true);
-                }
-                Part::Dictionary(_) | Part::Keys(_) => {}
+        let mut taken = None;
+        for Building { structure, alone } in &self.0.building {
+            if self.0.waiting(*structure) == 0 {
+                continue;
             }
+            if let Some(_alone) = alone.try_write() {
+                self.0.build(*structure, many)?;
+                return Ok(true);
+            }
+            taken = Some(alone);
+        }
+        if let Some(alone) = taken {
+            alone.pause();
+            return Ok(true);
         }
         // No answer waits for this.
         match self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
@@ -171,20 +218,18 @@ impl<M: Memory> Store<M> {
     /// Damage.
     pub fn repay(&self) -> Result<u64> {
         let (mut stay, mut repaid) = (None, 0);
-        for Structure { table, part } in &self.0.building {
-            let table = &self.0.tables[*table];
-            let mut owed = match *part {
-                Part::Dictionary(column) => table.columns[column].index.read().debt.take(),
-                Part::Keys(index) => table.indexes[index].read().debt.take(),
-            };
+        for Building { structure, alone } in &self.0.building {
+            if !self.0.debt(*structure, Debt::is_owed) {
+                continue;
+            }
+            // It stays owed where somebody else builds.
+            let Some(_alone) = alone.try_write() else { continue };
+            let mut owed = self.0.debt(*structure, Debt::take);
             while owed > 0 {
                 // As in `rebuild`.
                 stay.get_or_insert_with(|| Stay::new(&self.0.epochs, &self.0.clock));
                 let many = owed.min(TOGETHER);
-                let more = match *part {
-                    Part::Dictionary(column) => table.columns[column].build(many)?,
-                    Part::Keys(index) => self.0.build_keys(table, index, many)?,
-                };
+                let more = self.0.build(*structure, many)?;
                 repaid += many;
                 owed = if more { owed - many } else { 0 };
             }

@@ -22,7 +22,8 @@ use crate::layout::{
     Constants, Kind, MAGIC, MOST_COLUMNS, MOST_TABLES, Options, SLOT_BYTES, SLOTS_AT, TABLES_AT,
     table_bytes,
 };
-use crate::placement::{Placement, Structure};
+use crate::placement::Placement;
+use crate::rebuild::Building;
 use crate::recover;
 use crate::replay::Replay;
 use crate::seed::Seed;
@@ -92,7 +93,7 @@ pub(crate) struct Shared<M: Memory> {
     /// The number of the last commit before the store was opened.
     pub(crate) opened: u64,
     /// The structures that had to be built then, in the order in which that is done.
-    pub(crate) building: Vec<Structure>,
+    pub(crate) building: Vec<Building>,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) lags: Lags,
     pub(crate) pile: Latch<Pile>,
@@ -251,7 +252,8 @@ impl<M: Memory> Store<M> {
             collecting: Latch::new((), waiting),
         };
         let report = recover::run(&mut shared, waiting)?;
-        shared.building = shared.order_of_building();
+        let order = shared.order_of_building().into_iter();
+        shared.building = order.map(|structure| Building::new(structure, waiting)).collect();
         shared.lane.write().recovered();
         Ok((Self(Arc::new(shared)), report))
     }

@@ -51,11 +51,13 @@ impl Debt {
         self.add(looked, looked * OWED_BYTES);
     }
 
+    /// Returns whether something is owed.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.bytes.load(Relaxed) > 0
+    }
+
     /// Takes the rows or values that are owed: one at least, if there was a search.
     pub(crate) fn take(&self) -> u64 {
-        if self.bytes.load(Relaxed) == 0 {
-            return 0;
-        }
         self.bytes.swap(0, Relaxed).div_ceil(OWED_BYTES)
     }
 
