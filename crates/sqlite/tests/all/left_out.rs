@@ -171,7 +171,7 @@ fn that_the_marker_is_being_cleared_is_said_before_to_all_that_live() {
     let mut one = killed::open(&memory, 1);
     one.set_stays_home(true);
     killed::commit(&mut one, &killed::page(1, 7));
-    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default() };
+    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default(), alone: false };
     let trace = killed::trace(&shared.memory, || {
         one.bring_home().unwrap();
         one.make_plain().unwrap();
@@ -228,7 +228,7 @@ fn a_line_of_nvwals_log_that_is_not_flushed_is_told_by_a_checksum() {
     let mut one = killed::open(&memory, 1);
     one.set_mode(Mode::Nvwal);
     killed::commit(&mut one, &killed::page(1, 1));
-    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default() };
+    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default(), alone: false };
     let trace = by_lines(&killed::trace(&shared.memory, || {
         for number in 2..5 {
             killed::commit(&mut one, &killed::page(number.into(), number));
