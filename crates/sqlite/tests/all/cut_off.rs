@@ -13,6 +13,14 @@ use crate::sql::{check, folder, rows, stock};
 use crate::traced::{End, kill_at_call};
 
 const PATHS: &str = "PERDURA_TEST_PATHS";
+/// The VFS, where stock SQLite shares both databases.
+const SHARED: &str = "perdura&perdura_share=stock";
+
+/// Opens a database of ours, for stock SQLite too if that is the VFS.
+fn open_by(vfs: &str, path: &Path) -> Connection {
+    let uri = format!("file:{}?vfs={SHARED}", path.display());
+    open(if vfs == SHARED { Path::new(&uri) } else { path }).unwrap()
+}
 
 #[test]
 #[ignore = "a process of the other tests"]
@@ -20,7 +28,7 @@ fn committer() {
     let Ok(paths) = std::env::var(PATHS) else { return };
     let (one, two) = paths.split_once(':').unwrap();
     let (two, vfs) = two.split_once(':').unwrap();
-    let connection = open(Path::new(one)).unwrap();
+    let connection = open_by(vfs, Path::new(one));
     connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
     attach(&connection, Path::new(two), "two", vfs);
     let key = std::env::var("PERDURA_TEST_KEY").unwrap();
@@ -125,7 +133,7 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
     let paths = ["one", "two"].map(|name| folder.path().join(name));
     let connect = |number: usize| match (number, vfs) {
         (1, "unix") => Connection::open(&paths[1]).unwrap(),
-        _ => open(&paths[number]).unwrap(),
+        _ => open_by(vfs, &paths[number]),
     };
     for number in 0..2 {
         let create = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
@@ -150,6 +158,15 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
             refused_by_stock(&paths[0]);
             assert_eq!(litter(folder.path()), left, "stock SQLite removes nothing");
         }
+        // Stock SQLite comes first, where it is not refused.
+        let stocks = paths.each_ref().map(|path| {
+            let plain = vfs == SHARED && std::fs::read(path).unwrap()[19] != 80;
+            plain.then(|| {
+                let stocks = Connection::open(path).unwrap();
+                check(&stocks);
+                keys(&stocks, "main").contains(&(number as i64))
+            })
+        });
         let first = number % 2;
         let has = |number: usize, key: usize| {
             let one;
@@ -166,6 +183,8 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
         let both = [first, 1 - first].map(|one| has(one, number));
         assert_eq!(both[0], both[1], "call {number} of {vfs}, {live}: {left:?}");
         assert!(both[0] || end == End::Killed, "what was told is there");
+        let is_right = stocks.iter().flatten().all(|stocks| *stocks == both[0]);
+        assert!(is_right, "call {number} of {vfs}, {live}: {stocks:?}, {both:?}");
         drop(lives);
         let litter = litter(folder.path());
         // SQLite leaves a super-journal that no journal names yet.
@@ -188,7 +207,9 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
 
 #[test]
 fn a_kill_at_any_call_of_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
-    for (vfs, live) in [("perdura", false), ("perdura", true), ("unix", false)] {
+    for (vfs, live) in
+        [("perdura", false), ("perdura", true), ("unix", false), (SHARED, false), (SHARED, true)]
+    {
         let [without, with] = kill_at_every_call(vfs, live);
         println!("{vfs}, live {live}: {without} kills without the transaction, {with} with it");
         assert!(without > 10 && with > 5, "{without}, {with}");
