@@ -60,7 +60,8 @@ pub enum Placement {
     /// opened; each change of a key costs more. The others lie in ordinary memory, and are built beside transactions.
     /// Those of the first tables come first, of each its keys and then its dictionaries. More than 100 are refused.
     Percent(u32),
-    /// These lie in persistent memory, by their names ([`crate::StructureStats::name`]), and no others. An unknown name
+    /// These lie in persistent memory, by their names ([`crate::StructureStats::name`]), and no others. Two
+    /// tables may give one name, if theirs have dots: both structures are meant then. An unknown name
     /// is refused, with those that there are.
     Named(Vec<String>),
 }

@@ -71,22 +71,28 @@ impl ColumnTables {
         (0..usize::from(self.count())).flat_map(of_table).collect()
     }
 
-    /// The structures with these names.
+    /// The structures with these names. Two may have one name, of tables whose names have dots: both are meant.
     ///
     /// # Errors
     /// There is none of a name.
     pub(super) fn structures_named(&self, names: &[String]) -> Result<Vec<Structure>, EngineError> {
         let all = self.structures();
         let known: Vec<String> = all.iter().map(|it| self.structure_name(*it)).collect();
-        let find = |name: &String| match known.iter().position(|known| known == name) {
-            Some(number) => Ok(all[number]),
-            None => Err(EngineError::NoStructure {
-                name: name.clone(),
-                near: did_you_mean(name, known.iter().map(String::as_str)),
-                known: known.join(", "),
-            }),
-        };
-        names.iter().map(find).collect()
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let before = found.len();
+            found.extend(
+                all.iter().zip(&known).filter(|(_, known)| *known == name).map(|(it, _)| *it),
+            );
+            if found.len() == before {
+                return Err(EngineError::NoStructure {
+                    name: name.clone(),
+                    near: did_you_mean(name, known.iter().map(String::as_str)),
+                    known: known.join(", "),
+                });
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -94,11 +94,13 @@ impl<E: Environment> Database<E> {
     pub fn structures(&self) -> Result<Vec<StructureStats>, Error> {
         let mut all: Vec<StructureStats> = Vec::new();
         for number in 0..self.partitions.len() {
-            for structure in self.partition(number).read_lock()?.structures() {
-                let Some(sum) = all.iter_mut().find(|sum| sum.name == structure.name) else {
-                    all.push(structure);
-                    continue;
-                };
+            let structures = self.partition(number).read_lock()?.structures();
+            if number == 0 {
+                all = structures;
+                continue;
+            }
+            // Every partition has the same ones, in the same order.
+            for (sum, structure) in all.iter_mut().zip(structures) {
                 sum.waiting += structure.waiting;
                 sum.built += structure.built;
                 sum.uses += structure.uses;

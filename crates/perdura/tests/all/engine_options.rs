@@ -282,3 +282,44 @@ fn indexes_are_placed_by_their_names_and_an_unknown_one_is_refused() {
     let named = share.placement(Placement::named(names));
     assert_eq!(durable("named", &named), names.len());
 }
+
+/// Names of tables may have dots: two structures may have one name. Each is counted for itself, in all partitions, and
+/// whoever names them places both.
+#[test]
+fn structures_of_one_name_are_counted_one_by_one_and_placed_together() {
+    let directory = crate::support::in_memory();
+    let table = |name: &str| {
+        let table = TableSchema::new(name).column("id", ColumnType::U64).key(&["id"]);
+        table.column("age", ColumnType::U64)
+    };
+    let schema = Schema::new().table(table("a").index("key", &["age"])).table(table("a.index"));
+    let options = options().engine(EngineKind::Sofort).placement(Placement::named(["a.index.key"]));
+    for partitions in [1, 3] {
+        let path = directory.path().join(format!("db{partitions}"));
+        let options = options.clone().partitions(partitions);
+        let db = Database::create(&path, &schema, &options).unwrap();
+        let structures = db.structures().unwrap();
+        let all: Vec<_> = structures.iter().map(|one| (one.name.as_str(), one.durable)).collect();
+        let expected = [
+            ("a.key", false),
+            ("a.index.key", true),
+            ("a.dictionary.id", false),
+            ("a.dictionary.age", false),
+            ("a.index.key", true),
+            ("a.index.dictionary.id", false),
+            ("a.index.dictionary.age", false),
+        ];
+        assert_eq!(all, expected);
+        let own = db.table("a.index").unwrap();
+        for partition in 0..partitions as usize {
+            db.partition(partition).write(|tx| tx.insert(&own, &[Value::U64(1); 2])).unwrap();
+        }
+        let built: Vec<u64> = db.structures().unwrap().iter().map(|one| one.built).collect();
+        let each = u64::from(partitions);
+        assert_eq!(
+            built,
+            [0, 0, 0, 0, 0, each, each],
+            "the index in persistent memory counts nothing"
+        );
+    }
+}
