@@ -21,38 +21,43 @@ use crate::Result;
 use crate::error::ColumnError;
 use crate::layout::{LEVELS, LEVELS_AT, Options};
 
-/// The sizes of segments.
+/// The sizes of segments, which are powers of two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    first: u64,
+    /// The first one has two to this power.
+    first_log2: u32,
     doublings: u32,
 }
 
 impl Shape {
     pub(crate) fn of(options: &Options) -> Self {
-        let first = u64::from(options.first_rows);
-        Self { first, doublings: (u64::from(options.most_rows) / first).ilog2() }
+        let first_log2 = options.first_rows.ilog2();
+        Self { first_log2, doublings: options.most_rows.ilog2() - first_log2 }
     }
 
     /// Elements of a segment.
+    #[inline]
     pub(crate) fn elements(self, segment: u64) -> u64 {
-        self.first << segment.min(u64::from(self.doublings))
+        1 << (u64::from(self.first_log2) + segment.min(u64::from(self.doublings)))
     }
 
     /// The first element of a segment.
+    #[inline]
     pub(crate) fn start(self, segment: u64) -> u64 {
         let doubled = segment.min(u64::from(self.doublings));
         let rest = segment - doubled;
-        self.first * ((1 << doubled) - 1) + rest * (self.first << self.doublings)
+        (((1 << doubled) - 1) + (rest << self.doublings)) << self.first_log2
     }
 
     /// The segment of an element.
+    #[inline]
     pub(crate) fn segment(self, element: u64) -> u64 {
-        let doubled = self.start(u64::from(self.doublings));
-        if element < doubled {
-            return u64::from((element / self.first + 1).ilog2());
+        let firsts = element >> self.first_log2;
+        let doubled = (1 << self.doublings) - 1;
+        if firsts < doubled {
+            return u64::from((firsts + 1).ilog2());
         }
-        u64::from(self.doublings) + (element - doubled) / (self.first << self.doublings)
+        u64::from(self.doublings) + ((firsts - doubled) >> self.doublings)
     }
 }
 
@@ -65,6 +70,7 @@ pub(crate) struct Array<S> {
 }
 
 /// The page of a segment, and its place there.
+#[inline]
 fn page_of(segment: u64) -> Result<(usize, u64)> {
     let level = (segment + 1).ilog2() as usize;
     if level >= LEVELS {
@@ -89,6 +95,7 @@ impl<S> Array<S> {
     }
 
     /// A segment; `load` finds its parts by its place.
+    #[inline]
     pub(crate) fn segment<M: Memory>(
         &self,
         memory: &M,

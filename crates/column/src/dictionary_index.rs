@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use heap::Lane;
 use pm::{LineSet, Memory};
 
@@ -22,7 +23,7 @@ use crate::unbuilt::Debt;
 
 #[derive(Debug)]
 enum Ids<M> {
-    Ordinary(HashMap<u64, u32>),
+    Ordinary(HashMap<u64, u32, RandomState>),
     Durable(Nodes<M>),
 }
 
@@ -104,7 +105,7 @@ pub(crate) struct DictionaryIndex<M> {
 impl<M: Memory> DictionaryIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a dictionary that had `opened` ids.
     pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
-        let ids = Ids::Ordinary(HashMap::new());
+        let ids = Ids::Ordinary(HashMap::default());
         let debt = Debt::default();
         Self { ids, unbuilt: opened.max(1), uses, debt, durable: Vec::new() }
     }

@@ -32,8 +32,37 @@ use crate::unbuilt::Debt;
 
 #[derive(Debug)]
 enum Rows<M> {
-    Ordinary(BTreeMap<Vec<u8>, u64>),
+    Ordinary(BTreeMap<OrdinaryKey, u64>),
     Durable(SkipList<M>),
+}
+
+/// A key in ordinary memory. Most keys have eight bytes at most: these are one number, which is compared without
+/// going where the key's bytes are.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct OrdinaryKey {
+    /// The first eight bytes, as far as there are any, and zeros.
+    head: u64,
+    /// How many of them are the key's. Of two keys with one head the shorter one is the beginning of the other.
+    of_head: u8,
+    /// The bytes behind them.
+    rest: Box<[u8]>,
+}
+
+impl OrdinaryKey {
+    #[inline]
+    fn new(key: &[u8]) -> Self {
+        let (head, rest) = key.split_at(key.len().min(8));
+        let mut word = [0; 8];
+        word[..head.len()].copy_from_slice(head);
+        Self { head: u64::from_be_bytes(word), of_head: head.len() as u8, rest: rest.into() }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(usize::from(self.of_head) + self.rest.len());
+        bytes.extend_from_slice(&self.head.to_be_bytes()[..usize::from(self.of_head)]);
+        bytes.extend_from_slice(&self.rest);
+        bytes
+    }
 }
 
 /// The room of a key in an index, while its stripe is taken.
@@ -90,7 +119,7 @@ impl<M: Memory> KeyIndex<M> {
     /// The newest version of a key, for the store's own work, which is no use of the index.
     pub(crate) fn peek(&self, key: &[u8]) -> Result<Option<u64>> {
         match &self.rows {
-            Rows::Ordinary(rows) => Ok(rows.get(key).copied()),
+            Rows::Ordinary(rows) => Ok(rows.get(&OrdinaryKey::new(key)).copied()),
             Rows::Durable(list) => list.find(key)?.map(|node| list.row(node)).transpose(),
         }
     }
@@ -122,7 +151,7 @@ impl<M: Memory> KeyIndex<M> {
     #[track_caller]
     pub(crate) fn set(&mut self, key: Vec<u8>, room: Room, row: u64, lines: &mut LineSet) {
         match (&mut self.rows, room) {
-            (Rows::Ordinary(rows), _) => drop(rows.insert(key, row)),
+            (Rows::Ordinary(rows), _) => drop(rows.insert(OrdinaryKey::new(&key), row)),
             (Rows::Durable(list), Room::There(node)) => list.store_row(node, row, lines),
             (Rows::Durable(_), _) => unreachable!("a key that is not there"),
         }
@@ -155,7 +184,7 @@ impl<M: Memory> KeyIndex<M> {
     #[track_caller]
     pub(crate) fn remove(&mut self, key: &[u8], lane: &Latch<Lane<M>>) -> Result<()> {
         match &mut self.rows {
-            Rows::Ordinary(rows) => drop(rows.remove(key)),
+            Rows::Ordinary(rows) => drop(rows.remove(&OrdinaryKey::new(key))),
             Rows::Durable(list) => list.remove(key, &mut lane.write())?,
         }
         Ok(())
@@ -184,8 +213,9 @@ impl<M: Memory> KeyIndex<M> {
             Rows::Ordinary(rows) => rows,
             Rows::Durable(list) => return list.some(range, many),
         };
-        let owned = |(key, row): (&Vec<u8>, &u64)| (key.clone(), *row);
-        let found = rows.range::<[u8], _>((as_slice(&range.low), as_slice(&range.high)));
+        let owned = |(key, row): (&OrdinaryKey, &u64)| (key.bytes(), *row);
+        let bound = |bound: &Bound<Vec<u8>>| bound.as_ref().map(|key| OrdinaryKey::new(key));
+        let found = rows.range((bound(&range.low), bound(&range.high)));
         Ok(if range.backward {
             found.rev().take(many).map(owned).collect()
         } else {
@@ -245,5 +275,35 @@ impl KeyRange {
     /// The rest of the range behind `last`.
     pub(crate) fn go_on_behind(&mut self, last: Vec<u8>) {
         *(if self.backward { &mut self.high } else { &mut self.low }) = Bound::Excluded(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_in_ordinary_memory_are_in_the_order_of_their_bytes() {
+        let mut keys: Vec<Vec<u8>> = vec![Vec::new()];
+        for len in [1, 2, 7, 8, 9, 12] {
+            for last in [0, 1, 0x7f, 0xff] {
+                for fill in [0, 1, 0xff] {
+                    let mut key = vec![fill; len];
+                    key[len - 1] = last;
+                    keys.push(key);
+                }
+            }
+        }
+        for one in &keys {
+            let ordinary = OrdinaryKey::new(one);
+            assert_eq!(ordinary.bytes(), *one);
+            for other in &keys {
+                assert_eq!(
+                    ordinary.cmp(&OrdinaryKey::new(other)),
+                    one.cmp(other),
+                    "{one:?} {other:?}"
+                );
+            }
+        }
     }
 }

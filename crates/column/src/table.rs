@@ -143,13 +143,16 @@ impl<M: Memory> Table<M> {
 
     /// The values of a row: of all columns, or of some, and the others NULL.
     pub(crate) fn fields(&self, row: u64, columns: Option<&[usize]>) -> Result<Vec<Field>> {
-        let Some(columns) = columns else {
-            return (0..self.columns.len()).map(|column| self.field(row, column)).collect();
-        };
+        let place = self.place(row)?;
         let mut fields = vec![Field::Null; self.columns.len()];
-        for column in columns {
-            self.column(*column)?;
-            fields[*column] = self.field(row, *column)?;
+        let mut read = |number: usize| -> Result<()> {
+            let column = self.column(number)?;
+            fields[number] = column.value(self.memory.read(place.id(number))?)?;
+            Ok(())
+        };
+        match columns {
+            Some(columns) => columns.iter().try_for_each(|number| read(*number))?,
+            None => (0..self.columns.len()).try_for_each(read)?,
         }
         Ok(fields)
     }
@@ -205,7 +208,9 @@ impl<M: Memory> Table<M> {
     }
 
     pub(crate) fn ids_of(&self, row: u64) -> Result<Vec<u32>> {
-        (0..self.columns.len()).map(|column| self.id(row, column)).collect()
+        let place = self.place(row)?;
+        let id = |column| Ok(self.memory.read(place.id(column))?);
+        (0..self.columns.len()).map(id).collect()
     }
 
     /// Stores a row, its stamp last.
