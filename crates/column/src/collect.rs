@@ -146,7 +146,7 @@ impl<M: Memory> Shared<M> {
                 reached.remove(0);
                 let mut keys = table.indexes[0].write();
                 match reached.first() {
-                    Some(newest) => keys.replace(primary, *newest, lines)?,
+                    Some(newest) => keys.replace(&primary, *newest, lines)?,
                     None => keys.remove(&primary, &self.lane)?,
                 }
             }
@@ -168,7 +168,7 @@ impl<M: Memory> Shared<M> {
             }
             let mut keys = table.indexes[index].write();
             match other {
-                Some(other) => keys.replace(key.bytes, other, lines)?,
+                Some(other) => keys.replace(&key.bytes, other, lines)?,
                 None => keys.remove(&key.bytes, &self.lane)?,
             }
         }

@@ -101,7 +101,7 @@ impl<M: Memory> Shared<M> {
                     None => true,
                 };
                 if newer {
-                    keys.set(key, Room::Ordinary, row, &mut LineSet::new());
+                    keys.set(&key, Room::Ordinary, row, &mut LineSet::new());
                 }
             }
             keys.unbuilt = start;

@@ -218,7 +218,7 @@ fn raise<M: Memory>(
     if let Some(there) = there {
         let is_newer = there != row && shared.is_newer(table, row, there)?;
         let row = if is_newer { row } else { there };
-        return table.indexes[index].write().replace(key.bytes, row, lines);
+        return table.indexes[index].write().replace(&key.bytes, row, lines);
     }
     if !shared.is_last(table, row)? {
         // It was taken out: nobody sees the row.

@@ -149,9 +149,9 @@ impl<M: Memory> KeyIndex<M> {
 
     /// Makes this row the newest of its key, unless that has a new node. The line that changes is added to `lines`.
     #[track_caller]
-    pub(crate) fn set(&mut self, key: Vec<u8>, room: Room, row: u64, lines: &mut LineSet) {
+    pub(crate) fn set(&mut self, key: &[u8], room: Room, row: u64, lines: &mut LineSet) {
         match (&mut self.rows, room) {
-            (Rows::Ordinary(rows), _) => drop(rows.insert(OrdinaryKey::new(&key), row)),
+            (Rows::Ordinary(rows), _) => drop(rows.insert(OrdinaryKey::new(key), row)),
             (Rows::Durable(list), Room::There(node)) => list.store_row(node, row, lines),
             (Rows::Durable(_), _) => unreachable!("a key that is not there"),
         }
@@ -159,10 +159,10 @@ impl<M: Memory> KeyIndex<M> {
 
     /// Leads a key that is there to another row.
     #[track_caller]
-    pub(crate) fn replace(&mut self, key: Vec<u8>, row: u64, lines: &mut LineSet) -> Result<()> {
+    pub(crate) fn replace(&mut self, key: &[u8], row: u64, lines: &mut LineSet) -> Result<()> {
         let room = match &self.rows {
             Rows::Ordinary(_) => Room::Ordinary,
-            Rows::Durable(list) => match list.find(&key)? {
+            Rows::Durable(list) => match list.find(key)? {
                 Some(node) => Room::There(node),
                 None => return Ok(()),
             },

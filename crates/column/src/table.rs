@@ -331,7 +331,7 @@ impl<M: Memory> Table<M> {
             let mut rows = self.indexes[index].write();
             match room {
                 Room::New(node) => linked.push((rows, *node)),
-                room => rows.set(key.bytes, *room, row, lines),
+                room => rows.set(&key.bytes, *room, row, lines),
             }
         }
         for together in linked.chunks(LINKED_TOGETHER) {
@@ -354,7 +354,7 @@ impl<M: Memory> Table<M> {
         for (index, key) in self.all_keys(row)? {
             let mut rows = self.indexes[index].write();
             if !rows.is_durable() {
-                rows.set(key.bytes, Room::Ordinary, row, &mut LineSet::new());
+                rows.set(&key.bytes, Room::Ordinary, row, &mut LineSet::new());
             }
         }
         Ok(())
