@@ -127,9 +127,10 @@ impl Mapped {
     /// passes for that of a living writer. Where others read, the stub stays.
     fn beside_no_journal(&mut self, remove: impl FnOnce(&Stub)) {
         let before = self.stock.level();
-        let is_ours = before > Level::Shared
-            || self.stock.lock(Level::Shared).is_ok() && self.stock.lock(Level::Exclusive).is_ok();
-        if is_ours {
+        if before > Level::Shared {
+            return remove(&self.stub);
+        }
+        if self.stock.lock(Level::Shared).is_ok() && self.stock.lock(Level::Exclusive).is_ok() {
             remove(&self.stub);
         }
         // A lock that is not given up goes with the file.

@@ -85,17 +85,24 @@ impl Levels {
         Ok(())
     }
 
-    /// Lowers the lock; that of the parent of a forked child stays.
+    /// Lowers the lock to this level, and not a byte further; that of the parent of a forked child stays.
+    ///
+    /// # Errors
+    /// The kernel refuses. The level is what is left.
     pub(crate) fn unlock(&mut self, to: Level) -> Result<(), Failure> {
-        if self.owned().is_err() {
+        if self.owned().is_err() || to > Level::Shared && to >= self.level {
             return Ok(());
         }
         if to == Level::None {
             self.file.unlock(STOCK)?;
         } else if self.level > Level::Shared || self.pending {
             // First what was exclusive, so that the lock is never given up in between.
-            self.take(SHARED, Lock::Shared)?;
-            self.file.unlock(Range::new(PENDING.start, 2))?;
+            if self.level == Level::Exclusive {
+                self.take(SHARED, Lock::Shared)?;
+                self.level = to;
+            }
+            let above = if to == Level::Shared { 2 } else { 1 };
+            self.file.unlock(Range::new(PENDING.start, above))?;
         }
         (self.level, self.pending) = (self.level.min(to), false);
         Ok(())
@@ -105,5 +112,43 @@ impl Levels {
     pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
         self.owned()?;
         Ok(self.level >= Level::Reserved || self.file.is_locked_by_others(RESERVED)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_lowered_to_what_is_asked_for_and_no_further() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("db");
+        let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
+        let mut levels = Levels::new(Plain::open(&path, &options).unwrap());
+        let other = Plain::open(&path, &options).unwrap();
+        let kept = || {
+            [PENDING, RESERVED, SHARED].map(|range| {
+                [Lock::Shared, Lock::Exclusive].map(|lock| !other.is_free(range, lock).unwrap())
+            })
+        };
+        let all = [Level::Shared, Level::Reserved, Level::Exclusive];
+        let (free, read, own) = ([false; 2], [false, true], [true; 2]);
+        for from in all {
+            for to in [Level::None, Level::Shared, Level::Reserved, Level::Exclusive] {
+                for level in all.into_iter().filter(|level| *level <= from) {
+                    levels.lock(level).unwrap();
+                }
+                levels.unlock(to).unwrap();
+                let left = from.min(to);
+                let locks = match left {
+                    Level::None => [free; 3],
+                    Level::Shared => [free, free, read],
+                    Level::Reserved => [free, own, read],
+                    _ => [own; 3],
+                };
+                assert_eq!((levels.level(), kept()), (left, locks), "{from:?} to {to:?}");
+                levels.unlock(Level::None).unwrap();
+            }
+        }
     }
 }

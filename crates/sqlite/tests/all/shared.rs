@@ -351,25 +351,37 @@ fn stock_sqlite_reads_both_databases_behind_a_transaction_over_two() {
     assert_eq!(stats(&ours, "commits"), 4);
 }
 
-/// A stub that the kernel did not let go, which stock SQLite has opened as its journal, and not written to yet.
-#[test]
-fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
-    let directory = folder();
-    let [path, super_journal, copy] =
-        ["db", "db-mj01", "copy"].map(|name| directory.path().join(name));
+/// A database of one table, and copies of it with one row more each.
+fn versions(folder: &Path, count: usize) -> (Connection, Vec<Vec<u8>>) {
+    let [path, copy] = ["db", "copy"].map(|name| folder.join(name));
     let stocks = open_stock(&path);
     stocks.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
     std::fs::copy(&path, &copy).unwrap();
-    open_stock(&copy).execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
-    let journal = directory.path().join("db-journal");
-    std::fs::write(&super_journal, format!("{}\0", journal.display())).unwrap();
-    let how = How { share: Some("stock".into()), ..How::default() };
-    let mut ours = Mapped::open(&path, &how).unwrap().unwrap();
+    let next = |_| {
+        open_stock(&copy).execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+        std::fs::read(&copy).unwrap()
+    };
+    (stocks, (0..count).map(next).collect())
+}
+
+/// Begins to commit a whole file, over several databases or not.
+fn begin_commit(ours: &mut Mapped, file: &[u8], super_journal: Option<&Path>) {
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
         ours.lock(level).unwrap();
     }
-    ours.write(0, &std::fs::read(&copy).unwrap()).unwrap();
-    ours.commit(Some(super_journal.to_str().unwrap().as_bytes())).unwrap();
+    ours.write(0, file).unwrap();
+    ours.commit(super_journal.map(|path| path.to_str().unwrap().as_bytes())).unwrap();
+}
+
+/// A connection whose stub the kernel did not let go, behind its transaction, and the bytes of that stub. A folder is in its
+/// place.
+fn with_a_stub_that_stayed(folder: &Path, file: &[u8]) -> (Mapped, Vec<u8>) {
+    let [path, super_journal, journal] =
+        ["db", "db-mj01", "db-journal"].map(|name| folder.join(name));
+    std::fs::write(&super_journal, format!("{}\0", journal.display())).unwrap();
+    let how = How { share: Some("stock".into()), ..How::default() };
+    let mut ours = Mapped::open(&path, &how).unwrap().unwrap();
+    begin_commit(&mut ours, file, Some(&super_journal));
     let stub = std::fs::read(&journal).unwrap();
     std::fs::remove_file(&super_journal).unwrap();
     // Nobody removes a folder.
@@ -377,6 +389,16 @@ fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
     std::fs::create_dir(&journal).unwrap();
     ours.end().unwrap();
     ours.unlock(Level::None).unwrap();
+    (ours, stub)
+}
+
+/// A stub that the kernel did not let go, which stock SQLite has opened as its journal, and not written to yet.
+#[test]
+fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
+    let directory = folder();
+    let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
+    let (stocks, files) = versions(directory.path(), 1);
+    let (mut ours, stub) = with_a_stub_that_stayed(directory.path(), &files[0]);
     std::fs::remove_dir(&journal).unwrap();
     assert_eq!(rows(&stocks).len(), 2);
     for begins in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"] {
@@ -392,6 +414,35 @@ fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
             assert!(!journal.exists(), "nobody of stock SQLite is there");
         }
     }
+    Box::new(ours).close().unwrap();
+    check(&stock(&path));
+}
+
+/// One that stayed is tried again at the next commit.
+#[test]
+fn stock_sqlite_waits_for_a_commit_behind_a_stub_that_stayed() {
+    let directory = folder();
+    let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
+    let (stocks, files) = versions(directory.path(), 3);
+    stocks.busy_timeout(Duration::ZERO).unwrap();
+    let (mut ours, stub) = with_a_stub_that_stayed(directory.path(), &files[0]);
+    for (file, goes) in files[1..].iter().zip([false, true]) {
+        std::fs::remove_dir(&journal).unwrap();
+        if goes {
+            std::fs::write(&journal, &stub).unwrap();
+        } else {
+            std::fs::create_dir(&journal).unwrap();
+        }
+        begin_commit(&mut ours, file, None);
+        assert_eq!(journal.exists(), !goes);
+        let _ = std::fs::remove_dir(&journal);
+        let error = stocks.execute_batch("SELECT * FROM t").unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy), "{goes}: {error}");
+        std::fs::create_dir(&journal).unwrap();
+        ours.unlock(Level::None).unwrap();
+    }
+    std::fs::remove_dir(&journal).unwrap();
+    assert_eq!(rows(&stocks).len(), 4);
     Box::new(ours).close().unwrap();
     check(&stock(&path));
 }
