@@ -131,10 +131,12 @@ impl<M: Memory> Session<M> {
     ) -> Result<Option<Vec<Field>>> {
         let (table, key) = (self.shared.table(table)?, key.into());
         let _stay = self.stay();
+        // Before the newest version is looked for: one that comes behind that is behind the snapshot, too.
+        let sight = self.sight();
         table.check_key(&key.values)?;
         self.has_read(table.number, &key);
         let newest = self.shared.newest(table, &key)?;
-        let seen = self.shared.seen(table, newest, &self.sight())?;
+        let seen = self.shared.seen(table, newest, &sight)?;
         seen.map(|row| table.fields(row, columns)).transpose()
     }
 

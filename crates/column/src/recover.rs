@@ -216,7 +216,9 @@ fn raise<M: Memory>(
 ) -> Result<()> {
     let there = table.indexes[index].read().peek(&key.bytes)?;
     if let Some(there) = there {
-        let is_newer = there != row && shared.is_newer(table, row, there)?;
+        // What an aborted transaction has left is in front of what counts.
+        let counts = shared.counting(table, there)?;
+        let is_newer = counts == 0 || counts != row && shared.is_newer(table, row, counts)?;
         let row = if is_newer { row } else { there };
         return table.indexes[index].write().replace(&key.bytes, row, lines);
     }

@@ -196,6 +196,15 @@ impl<M: Memory> Shared<M> {
         Ok(number != 0 && end != Meaning::At(number))
     }
 
+    /// The first version from `newest` back that a commit or an open transaction has made, or zero.
+    pub(crate) fn counting(&self, table: &Table<M>, newest: u64) -> Result<u64> {
+        let (mut row, mut passed) = (newest, 0);
+        while row != 0 && self.meaning(table.place(row)?.begin(), 0)? == Meaning::Nothing {
+            row = table.prev(row, &mut passed)?;
+        }
+        Ok(row)
+    }
+
     /// The newer one of two versions, of which the index has the second one.
     pub(crate) fn newer(&self, table: &Table<M>, row: u64, indexed: u64) -> Result<u64> {
         let stays = self.is_last(table, indexed)? || !self.is_newer(table, row, indexed)?;

@@ -265,8 +265,11 @@ impl<E: Environment> Engine for Sofort<E> {
         }
         self.diverged = false;
         match begin.isolation {
-            Isolation::Serializable => self.session.begin_serializable(name)?,
-            Isolation::Snapshot | Isolation::ReadCommitted => self.session.begin_named(name)?,
+            // Who only reads has a place in the order of commits by its snapshot: nothing is to be validated.
+            Isolation::Serializable if !begin.reads_only => {
+                self.session.begin_serializable(name)?;
+            }
+            _ => self.session.begin_named(name)?,
         }
         Ok(())
     }

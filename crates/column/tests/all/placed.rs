@@ -269,6 +269,42 @@ fn a_neighbour_that_another_session_stores_spoils_no_record_of_a_new_value() {
     assert!(spoilt > 300, "{spoilt}");
 }
 
+/// The slot of the transaction that has made a key still has it when the process is killed. Behind it the row was
+/// updated, and one more update was rolled back, whose version is in front of what counts. Opening does not lead the
+/// key back to the first version.
+#[test]
+fn a_version_that_was_rolled_back_does_not_hide_what_was_committed() {
+    for ends in [false, true] {
+        let (memory, store) = store();
+        let (mut first, mut second) = (store.session(), store.session());
+        first.begin().unwrap();
+        first.insert(0, &row(35, 1)).unwrap();
+        // Another slot than this one, in which both transactions of this session are.
+        second.begin().unwrap();
+        second.delete(0, Value::Word(70)).unwrap();
+        first.commit().unwrap();
+        second.abort().unwrap();
+        second.begin().unwrap();
+        second.update(0, Value::Word(35), &[(1, Value::Word(2))]).unwrap();
+        second.commit().unwrap();
+        // Its slot is the next one that is taken.
+        drop(second);
+        let mut third = store.session();
+        third.begin().unwrap();
+        third.update(0, Value::Word(35), &[(1, Value::Word(3))]).unwrap();
+        if ends {
+            third.delete(0, Value::Word(35)).unwrap();
+        }
+        third.abort().unwrap();
+        let killed = from_image(&memory.contents(), LIMIT).unwrap();
+        let (store, heap) = open(killed, &Waiting::default()).unwrap();
+        let session = store.session();
+        assert_eq!(value(&session, 35).unwrap(), Some(2));
+        assert_eq!(contents(&session).unwrap().len(), 9);
+        leaks(&store, &heap).unwrap();
+    }
+}
+
 /// The keys of a transaction that is over stand in the indexes when a process is killed. They are found, and taken
 /// out, beside transactions; no answer waits for that.
 #[test]
