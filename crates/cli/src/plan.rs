@@ -136,17 +136,23 @@ impl Plan {
         form: Form,
         transactions: u64,
     ) -> Result<tpcb::Spec, Failure> {
-        if let Some(peer) = self.contestants.iter().find_map(|one| one.peer())
-            && (self.partitions != 1 || self.run.commit != Commit::Durable)
-        {
-            let why = "peers run TPC-B in one partition, with durable commits: leave out";
-            let why = format!("--peer {peer}: {why} --partitions and --commit");
-            return Err(Failure::Usage(why));
-        }
+        self.peers_have_one_partition("TPC-B")?;
         let Self { partitions, seed, .. } = *self;
         let spec = tpcb::Spec { branches, accounts, transactions, partitions, form, seed };
         spec.validate()?;
         Ok(spec)
+    }
+
+    /// Refuses peers in more partitions than one, and with other commits than durable ones.
+    fn peers_have_one_partition(&self, workload: &str) -> Result<(), Failure> {
+        match self.contestants.iter().find_map(|one| one.peer()) {
+            Some(peer) if self.partitions != 1 || self.run.commit != Commit::Durable => {
+                let why = format!("peers run {workload} in one partition, with durable commits");
+                let why = format!("--peer {peer}: {why}: leave out --partitions and --commit");
+                Err(Failure::Usage(why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The specification of a TATP run of so many subscribers and transactions.
@@ -159,6 +165,7 @@ impl Plan {
         form: Form,
         transactions: u64,
     ) -> Result<tatp::Spec, Failure> {
+        self.peers_have_one_partition("TATP")?;
         let Self { partitions, seed, .. } = *self;
         let spec = tatp::Spec { subscribers, transactions, partitions, form, seed };
         spec.validate()?;

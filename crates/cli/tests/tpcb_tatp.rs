@@ -146,6 +146,7 @@ fn tatp_has_a_peer() {
         (&["--peer", "lmdb"][..], "lmdb does not run TATP: use sqlite"),
         (&["--peer", "sqlite", "--kill-at", "1"], "--kill-at"),
         (&["--peer", "sqlite", "--engine", "none", "--commit", "grouped"], "durable commits"),
+        (&["--peer", "sqlite", "--partitions", "2"], "in one partition"),
     ] {
         let ran = bench("tatp", arguments);
         assert_eq!(ran.code, Some(2), "{ran:?}");
