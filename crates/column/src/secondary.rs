@@ -23,6 +23,7 @@ use std::ops::{Bound, RangeBounds};
 
 use heap::Lane;
 use pm::{LineSet, Memory};
+use smallvec::SmallVec;
 
 use crate::Result;
 use crate::latch::Latch;
@@ -44,8 +45,8 @@ struct OrdinaryKey {
     head: u64,
     /// How many of them are the key's. Of two keys with one head the shorter one is the beginning of the other.
     of_head: u8,
-    /// The bytes behind them.
-    rest: Box<[u8]>,
+    /// The bytes behind them, here if they are few.
+    rest: SmallVec<[u8; 16]>,
 }
 
 impl OrdinaryKey {
@@ -285,7 +286,7 @@ mod tests {
     #[test]
     fn keys_in_ordinary_memory_are_in_the_order_of_their_bytes() {
         let mut keys: Vec<Vec<u8>> = vec![Vec::new()];
-        for len in [1, 2, 7, 8, 9, 12] {
+        for len in [1, 2, 7, 8, 9, 12, 24, 25, 40] {
             for last in [0, 1, 0x7f, 0xff] {
                 for fill in [0, 1, 0xff] {
                     let mut key = vec![fill; len];
