@@ -115,10 +115,11 @@ impl Mapped {
             return;
         }
         // One that stayed is met again by whoever only reads. Without a lock nobody knows whether the marker still is there.
-        if self.store.is_marked() && self.ours.level() > Level::None {
-            self.stub.remove();
+        let locked = self.ours.level() > Level::None;
+        if self.store.is_marked() && locked {
+            self.stub.remove(locked);
         } else {
-            self.beside_no_journal(Stub::remove);
+            self.beside_no_journal(|stub| stub.remove(locked));
         }
     }
 

@@ -13,6 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pm::{Beside, FileEnds, Memory as _, Plain};
 
@@ -112,8 +113,8 @@ pub(crate) fn decide_for_good(name: &[u8]) -> Result<Verdict> {
 pub(crate) struct Stub {
     file: Beside,
     data: Plain,
-    /// This connection has made it, and not removed it since.
-    made: AtomicBool,
+    /// The super-journal of the one that this connection has made, and not removed since.
+    made: Mutex<Option<Vec<u8>>>,
     /// The transaction's journal names a super-journal.
     named: AtomicBool,
 }
@@ -124,12 +125,7 @@ impl Stub {
         let mut path = database.as_os_str().to_owned();
         path.push("-journal");
         let file = data.beside(&PathBuf::from(path));
-        Self {
-            file,
-            data: data.clone(),
-            made: AtomicBool::new(false),
-            named: AtomicBool::new(false),
-        }
+        Self { file, data: data.clone(), made: Mutex::new(None), named: AtomicBool::new(false) }
     }
 
     /// Returns whether the transaction's journal names a super-journal.
@@ -146,26 +142,34 @@ impl Stub {
         self.ends().is_ok_and(|ends| ends.is_some_and(|ends| is_begun(&ends)))
     }
 
+    fn made(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        // One assignment changes it.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns whether this connection has made one, and not removed it since.
     pub(crate) fn is_made(&self) -> bool {
-        self.made.load(Ordering::Relaxed)
+        self.made().is_some()
     }
 
     /// The transaction has ended: removes what this connection has made. One that the kernel does not let go decides
     /// nothing any more: the next one takes its place, or the last close removes it. The caller keeps stock SQLite from
-    /// beginning a journal there.
-    pub(crate) fn remove(&self) {
+    /// beginning a journal there. Without a lock another connection of ours may be beginning one: `locked` says that none
+    /// can.
+    pub(crate) fn remove(&self, locked: bool) {
         self.named.store(false, Ordering::Relaxed);
-        if !self.is_made() {
-            return;
-        }
+        let mut made = self.made();
+        let Some(name) = made.as_deref() else { return };
         let gone = match self.ends() {
-            Ok(Some(ends)) if is_begun(&ends) => self.file.remove().is_ok(),
-            // One that stayed may be gone since, and stock SQLite may have a journal there.
+            Ok(Some(ends)) if is_begun(&ends) => {
+                let is_own = name_of_stub(&ends).map_or(locked, |found| found == name);
+                !is_own || self.file.remove().is_ok()
+            }
+            // One that stayed may be gone since, and stock SQLite or another connection may have its own there.
             ends => ends.is_ok(),
         };
         if gone {
-            self.made.store(false, Ordering::Relaxed);
+            *made = None;
         }
     }
 
@@ -177,7 +181,7 @@ impl Stub {
         if self.file.remove().is_err() {
             return;
         }
-        self.made.store(false, Ordering::Relaxed);
+        *self.made() = None;
         if let Some(name) = name_of_stub(&ends)
             && self.is_unnamed(name).unwrap_or(false)
         {
@@ -215,7 +219,7 @@ impl Names for Stub {
             if name_at_end(&ends.last) == Some(super_journal) {
                 // That of a VFS above has the journal itself.
                 if name_of_stub(&ends).is_some() {
-                    self.made.store(true, Ordering::Relaxed);
+                    *self.made() = Some(super_journal.to_vec());
                 }
                 self.named.store(true, Ordering::Relaxed);
                 return Ok(());
@@ -225,7 +229,7 @@ impl Names for Stub {
             }
         }
         // Before it is there: what fails may leave something.
-        self.made.store(true, Ordering::Relaxed);
+        *self.made() = Some(super_journal.to_vec());
         self.file.put(&stub_of(super_journal), self.data.mode()?)?;
         self.named.store(true, Ordering::Relaxed);
         Ok(())
@@ -263,23 +267,29 @@ mod tests {
         }
     }
 
-    /// One that the kernel did not let go is tried again, when stock SQLite may have its journal in that place.
+    /// One that the kernel did not let go is tried again, when stock SQLite may have its journal in that place, or another
+    /// connection its stub.
     #[test]
-    fn a_journal_of_sqlite_is_not_removed_for_a_stub() {
+    fn only_the_stub_that_was_made_is_removed() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("db");
         let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
         let stub = Stub::new(&Plain::open(&path, &options).unwrap(), &path);
-        for (bytes, stays) in [
-            ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true),
-            (vec![0; 512], true),
-            (stub_of(b"/dev/shm/db-mj01"), false),
+        let name = b"/dev/shm/db-mj01";
+        for (bytes, locked, stays) in [
+            ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true, true),
+            (vec![0; 512], true, true),
+            (stub_of(b"/dev/shm/db-mj02"), true, true),
+            (stub_of(name), true, false),
+            (stub_of(name), false, false),
+            (stub_of(name)[..9].to_vec(), true, false),
+            (stub_of(name)[..9].to_vec(), false, true),
         ] {
             stub.file.put(&bytes, 0o600).unwrap();
-            stub.remove();
+            stub.remove(locked);
             assert!(stub.file.is_there().unwrap(), "it has made none");
-            stub.made.store(true, Ordering::Relaxed);
-            stub.remove();
+            *stub.made() = Some(name.to_vec());
+            stub.remove(locked);
             assert_eq!((stub.file.is_there().unwrap(), stub.is_made()), (stays, false));
         }
     }
