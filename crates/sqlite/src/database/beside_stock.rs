@@ -8,11 +8,12 @@
 //! - *A kill before that* leaves the marker: stock SQLite is refused until one of ours has recovered, which clears the
 //!   marker if it shares the database so, too.
 //! - Where that cannot be, since stock SQLite is looking at page 1 just then, or a statement reads on and has pages where
-//!   they are, the connection tries it again whenever it ends to read.
+//!   they are, or the kernel refuses, each connection that shares it so tries it again whenever it ends to read.
 //!
 //! *A stub* is removed only while stock SQLite cannot begin a journal in its place.
 //!
-//! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does commits.
+//! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does ends to
+//! read or to write.
 
 use pm::Memory as _;
 
@@ -40,11 +41,15 @@ impl Mapped {
     }
 
     /// Lets stock SQLite use the database again, if it is to. The caller has it to himself among ours, and no lock is
-    /// lowered here.
-    ///
-    /// # Errors
-    /// The medium fails. Stock SQLite is kept out until the next commit.
-    pub(super) fn share_again(&mut self) -> Result<(), Failure> {
+    /// lowered here. Where the kernel refuses, all that is committed stays so, and stock SQLite is kept out until the next
+    /// time.
+    pub(super) fn share_again(&mut self) {
+        if self.make_plain_for_stock().is_err() {
+            self.owes = true;
+        }
+    }
+
+    fn make_plain_for_stock(&mut self) -> Result<(), Failure> {
         let waits = self.share == Share::Stock && self.store.is_marked();
         self.owes = false;
         if self.share == Share::Stock && !waits && self.stock.level() == Level::None {

@@ -157,7 +157,7 @@ impl Mapped {
             mapped.set_share(share);
             if alone {
                 mapped.remove_stub();
-                mapped.share_again()?;
+                mapped.share_again();
             }
             mapped.door.live()?;
             mapped.recover_if(taken)?;
@@ -255,9 +255,11 @@ impl Mapped {
             return Ok(false);
         }
         let recovered = self.look().and_then(|whole| if whole { Ok(()) } else { self.recover() });
-        let recovered = recovered.and_then(|()| self.share_again());
         match recovered {
-            Ok(()) => self.ours.recovered(),
+            Ok(()) => {
+                self.share_again();
+                self.ours.recovered();
+            }
             Err(_) => self.ours.leave_half_way(),
         }
         recovered.map(|()| true)
@@ -279,7 +281,7 @@ impl Mapped {
             // A commit that failed in the middle was given up by one who lives.
             let _ = self.ours.lock(Level::Exclusive)?;
             self.recover()?;
-            self.share_again()?;
+            self.share_again();
             self.ours.unlock(Level::Shared);
             if self.stock.level() > Level::Shared {
                 self.stock.unlock(Level::Shared)?;
@@ -290,7 +292,12 @@ impl Mapped {
             // Stock SQLite may have changed it until then.
             self.look()?;
         }
-        if self.store.is_marked() { Ok(self.store.catch_up()?) } else { Ok(()) }
+        if !self.store.is_marked() {
+            return Ok(());
+        }
+        // Whoever has left the marker may be gone, or shares the database with ours alone.
+        self.owes |= self.share == Share::Stock;
+        Ok(self.store.catch_up()?)
     }
 
     /// The lock that the connection has: the lower one of two, if stock SQLite may be there.
@@ -356,10 +363,17 @@ impl Mapped {
     /// Cuts off what the first commit to a new database has left, which was cut off itself.
     pub(super) fn empty(&mut self) -> Result<(), Failure> {
         // Whoever of stock SQLite is there may be writing.
-        if self.stock.lock(Level::Exclusive).is_ok() && self.look()? && self.store.size() == 0 {
+        let emptied =
+            if self.stock.lock(Level::Exclusive).is_ok() { self.cut_if_empty() } else { Ok(()) };
+        self.stock.unlock(Level::None)?;
+        emptied
+    }
+
+    fn cut_if_empty(&mut self) -> Result<(), Failure> {
+        if self.look()? && self.store.size() == 0 {
             self.data.cut(0)?;
         }
-        self.stock.unlock(Level::None)
+        Ok(())
     }
 }
 
@@ -497,15 +511,13 @@ impl MainFile for Mapped {
             self.store.discard();
         }
         let alone = self.ours.level() == Level::Exclusive || to == Level::None && self.pays();
-        // What is committed is to be told as that. Where the kernel refuses, stock SQLite is kept out until the next time.
-        if alone && self.share_again().is_err() {
-            self.owes = true;
+        if alone {
+            self.share_again();
         }
         self.ours.unlock(to);
-        if self.stock.level() > Level::None {
-            let _ = self.stock.unlock(to);
-        }
-        Ok(())
+        let lowered = if self.stock.level() > Level::None { self.stock.unlock(to) } else { Ok(()) };
+        // What is committed is to be told as that; the last unlock comes behind it.
+        if to == Level::None { lowered } else { Ok(()) }
     }
 
     fn level(&self) -> Level {

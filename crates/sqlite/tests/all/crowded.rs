@@ -79,6 +79,15 @@ fn steps(connection: &Connection) -> rusqlite::Result<i64> {
     Ok(most)
 }
 
+/// One of those who count: when it ends, or fails, the others do not wait for it.
+struct Counts<'a>(&'a AtomicUsize);
+
+impl Drop for Counts<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Lets `writers` count, each with one connection or with one for each step, beside `readers`.
 fn crowd(writers: &[One], readers: &[One]) {
     let directory = folder();
@@ -100,6 +109,7 @@ fn crowd(writers: &[One], readers: &[One]) {
             .iter()
             .map(|one| {
                 scope.spawn(move || {
+                    let counts = Counts(counting);
                     let mut connection = one.run(alone, || one.open(path));
                     for number in 0..STEPS {
                         one.run(alone, || step(&connection));
@@ -108,7 +118,7 @@ fn crowd(writers: &[One], readers: &[One]) {
                             connection = one.run(alone, || one.open(path));
                         }
                     }
-                    counting.fetch_sub(1, Ordering::Relaxed);
+                    drop(counts);
                     // Each commit lets stock SQLite in that one of ours alone has kept out.
                     let lets_in = alone && matches!(one, One::Shares(_));
                     while lets_in && counting.load(Ordering::Relaxed) > 0 {

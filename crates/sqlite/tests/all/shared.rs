@@ -447,6 +447,48 @@ fn stock_sqlite_waits_for_a_commit_behind_a_stub_that_stayed() {
     check(&stock(&path));
 }
 
+/// Its own stub is long gone, and nobody knows without a lock that the other one's transaction waits.
+#[test]
+fn a_connection_whose_stub_stayed_leaves_that_of_another_one_alone() {
+    let directory = folder();
+    let [path, journal, super_journal] =
+        ["db", "db-journal", "db-mj02"].map(|name| directory.path().join(name));
+    let (stocks, files) = versions(directory.path(), 3);
+    let (mut ours, _) = with_a_stub_that_stayed(directory.path(), &files[0]);
+    std::fs::remove_dir(&journal).unwrap();
+    let how = How { share: Some("perdura".into()), ..How::default() };
+    let mut other = Mapped::open(&path, &how).unwrap().unwrap();
+    begin_commit(&mut other, &files[1], None);
+    other.unlock(Level::None).unwrap();
+    // It has the marker, and no lock of stock SQLite's.
+    std::fs::write(&super_journal, format!("{}\0", journal.display())).unwrap();
+    begin_commit(&mut other, &files[2], Some(&super_journal));
+    let stub = std::fs::read(&journal).unwrap();
+    ours.unlock(Level::None).unwrap();
+    Box::new(ours).close().unwrap();
+    assert_eq!(std::fs::read(&journal).unwrap(), stub);
+    std::fs::remove_file(&super_journal).unwrap();
+    other.end().unwrap();
+    other.unlock(Level::None).unwrap();
+    assert!(!journal.exists());
+    Box::new(other).close().unwrap();
+    assert_eq!(rows(&stocks).len(), 4);
+    check(&stocks);
+}
+
+#[test]
+fn who_only_reads_lets_stock_sqlite_in_behind_a_marker_that_another_one_has_left() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (ours, alone) = (open_shared(&path, "fash1"), open(&path).unwrap());
+    let version = || std::fs::read(&path).unwrap()[19];
+    alone.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    assert_eq!(version(), 80);
+    alone.close().unwrap();
+    assert_eq!((version(), rows(&ours).len(), version()), (80, 1, 1));
+    assert_eq!(rows(&open_stock(&path)).len(), 1);
+}
+
 #[test]
 fn as_long_as_stock_sqlite_has_it_in_wal_mode_ours_is_refused_and_loses_nothing() {
     let directory = folder();
