@@ -412,7 +412,7 @@ fn sofort() {
         carved![(
             "column/src/session.rs",
             "commit",
-            "self.finish_commit(open, number)",
+            "self.finish_commit(",
             "the stamps of versions: they go with the session's next fence, and recovery stamps again",
         )],
         &[
