@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{Ran, perdura, run};
+use common::{Ran, interruptible, perdura, run};
 use perdura::{Backup, ColumnType, Database, EngineKind, Options, Schema, TableSchema, Value};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -87,9 +87,7 @@ impl Place {
     /// seen, and what it made is gone. It has a dump on its standard input, which does not end.
     fn started(&self, arguments: &[&str], temporary: &str) -> Option<Child> {
         // Whoever waits for it goes first: on a machine that is busy it would be done before it is seen.
-        let mut nice = Command::new("nice");
-        nice.args(["-n", "19", env!("CARGO_BIN_EXE_perdura")]);
-        self.started_by(nice, arguments, temporary)
+        self.started_by(interruptible(&["nice", "-n", "19"]), arguments, temporary)
     }
 
     /// The same with a program that runs `perdura` with these arguments.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{perdura, run};
+use common::{interruptible, run};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ impl Demo {
     /// Starts one on any port, and waits until both engines work.
     fn start(more: &[&str]) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
-        let mut child = perdura()
+        let mut child = interruptible(&[])
             .args(["demo", "--port", "0", "--subscribers", "100", "--path"])
             .arg(directory.path())
             .args(more)

@@ -7,6 +7,15 @@ pub(crate) fn perdura() -> Command {
     Command::new(env!("CARGO_BIN_EXE_perdura"))
 }
 
+/// The command behind `programs` that run it, ready for arguments: it can be interrupted also where
+/// the tests themselves run in the background or under `nohup`, and so ignore these signals.
+#[allow(dead_code, reason = "not all tests send signals")]
+pub(crate) fn interruptible(programs: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,HUP").args(programs).arg(env!("CARGO_BIN_EXE_perdura"));
+    command
+}
+
 /// The result of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Ran {
