@@ -10,7 +10,8 @@
 //! - Where that cannot be, since stock SQLite is looking at page 1 just then, or a statement reads on and has pages where
 //!   they are, or the kernel refuses, each connection that shares it so tries it again whenever it ends to read.
 //!
-//! *A stub* is removed only while stock SQLite cannot begin a journal in its place.
+//! *A stub* is removed only while nobody can put something in its place: no other one of ours is going to write, and stock
+//! SQLite cannot begin a journal.
 //!
 //! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does ends to
 //! read or to write.
@@ -113,18 +114,17 @@ impl Mapped {
         }
     }
 
-    /// Removes the stub that this connection has made: the transaction has ended.
+    /// Removes the stub that this connection has made: the transaction has ended. Beside another one of ours that may make
+    /// its own it stays, for the next transaction that writes, or for the last close: it decides nothing any more.
     pub(super) fn end_stub(&mut self) {
         self.stub.forget();
-        if !self.stub.is_made() {
+        if !self.stub.is_made() || self.ours.level() < Level::Reserved {
             return;
         }
-        // One that stayed is met again by whoever only reads. Without a lock nobody knows whether the marker still is there.
-        let locked = self.ours.level() > Level::None;
-        if self.store.is_marked() && locked {
-            self.stub.remove(locked);
+        if self.store.is_marked() {
+            self.stub.remove();
         } else {
-            self.beside_no_journal(|stub| stub.remove(locked));
+            self.beside_no_journal(Stub::remove);
         }
     }
 

@@ -502,9 +502,8 @@ impl MainFile for Mapped {
 
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
         if to <= Level::Shared {
-            if (self.is_with_others() || self.stub.is_made())
-                && self.resolve(&decide_for_good).is_err()
-            {
+            let has_stub = self.stub.is_made() && self.ours.level() >= Level::Reserved;
+            if (self.is_with_others() || has_stub) && self.resolve(&decide_for_good).is_err() {
                 // Whoever locks the file next finds it, and decides.
                 self.store.leave_prepared();
             }

@@ -153,16 +153,16 @@ impl Stub {
     }
 
     /// The transaction has ended: removes what this connection has made. One that the kernel does not let go decides
-    /// nothing any more: the next one takes its place, or the last close removes it. The caller keeps stock SQLite from
-    /// beginning a journal there. Without a lock another connection of ours may be beginning one: `locked` says that none
-    /// can.
-    pub(crate) fn remove(&self, locked: bool) {
+    /// nothing any more: the next one takes its place, or the last close removes it. The caller keeps others of ours from
+    /// naming a super-journal between the look and the removal, by the reserved lock, and stock SQLite from beginning a
+    /// journal there.
+    pub(crate) fn remove(&self) {
         self.named.store(false, Ordering::Relaxed);
         let mut made = self.made();
         let Some(name) = made.as_deref() else { return };
         let gone = match self.ends() {
             Ok(Some(ends)) if is_begun(&ends) => {
-                let is_own = name_of_stub(&ends).map_or(locked, |found| found == name);
+                let is_own = name_of_stub(&ends).is_none_or(|found| found == name);
                 !is_own || self.file.remove().is_ok()
             }
             // One that stayed may be gone since, and stock SQLite or another connection may have its own there.
@@ -276,20 +276,18 @@ mod tests {
         let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
         let stub = Stub::new(&Plain::open(&path, &options).unwrap(), &path);
         let name = b"/dev/shm/db-mj01";
-        for (bytes, locked, stays) in [
-            ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true, true),
-            (vec![0; 512], true, true),
-            (stub_of(b"/dev/shm/db-mj02"), true, true),
-            (stub_of(name), true, false),
-            (stub_of(name), false, false),
-            (stub_of(name)[..9].to_vec(), true, false),
-            (stub_of(name)[..9].to_vec(), false, true),
+        for (bytes, stays) in [
+            ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true),
+            (vec![0; 512], true),
+            (stub_of(b"/dev/shm/db-mj02"), true),
+            (stub_of(name), false),
+            (stub_of(name)[..9].to_vec(), false),
         ] {
             stub.file.put(&bytes, 0o600).unwrap();
-            stub.remove(locked);
+            stub.remove();
             assert!(stub.file.is_there().unwrap(), "it has made none");
             *stub.made() = Some(name.to_vec());
-            stub.remove(locked);
+            stub.remove();
             assert_eq!((stub.file.is_there().unwrap(), stub.is_made()), (stays, false));
         }
     }

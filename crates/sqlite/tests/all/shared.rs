@@ -404,18 +404,61 @@ fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
     for begins in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"] {
         stocks.execute_batch(begins).unwrap();
         std::fs::write(&journal, &stub).unwrap();
-        let mut read = || ours.lock(Level::Shared).and_then(|()| ours.unlock(Level::None));
-        let _ = read();
+        for level in [Level::Shared, Level::Reserved] {
+            let _ = ours.lock(level);
+        }
+        ours.unlock(Level::None).unwrap();
         assert!(journal.exists(), "{begins}");
         stocks.execute_batch("INSERT INTO t VALUES(3, 'three'); ROLLBACK").unwrap();
-        std::fs::write(&journal, &stub).unwrap();
-        if begins == "BEGIN EXCLUSIVE" {
-            read().unwrap();
-            assert!(!journal.exists(), "nobody of stock SQLite is there");
-        }
     }
+    std::fs::write(&journal, &stub).unwrap();
+    ours.lock(Level::Shared).unwrap();
+    ours.lock(Level::Reserved).unwrap();
+    ours.unlock(Level::None).unwrap();
+    assert!(!journal.exists(), "nobody of stock SQLite is there");
     Box::new(ours).close().unwrap();
     check(&stock(&path));
+}
+
+/// One that only reads, or closes the database while others have it open, does not know whether another one of ours is
+/// just making its own in that place.
+#[test]
+fn a_stub_that_stayed_is_removed_by_who_writes_or_at_the_last_close() {
+    let directory = folder();
+    let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
+    let (stocks, files) = versions(directory.path(), 3);
+    let how = How { share: Some("perdura".into()), ..How::default() };
+    for marked in [false, true] {
+        let (mut ours, stub) = with_a_stub_that_stayed(directory.path(), &files[0]);
+        std::fs::remove_dir(&journal).unwrap();
+        let mut other = Mapped::open(&path, &how).unwrap().unwrap();
+        if marked {
+            begin_commit(&mut other, &files[1], None);
+            other.unlock(Level::None).unwrap();
+            other.lock(Level::Shared).unwrap();
+        }
+        // The beginning of another one's, and one that looks like the own.
+        for bytes in [&stub[..9], &stub] {
+            std::fs::write(&journal, bytes).unwrap();
+            ours.lock(Level::Shared).unwrap();
+            ours.unlock(Level::None).unwrap();
+            assert_eq!(std::fs::read(&journal).unwrap(), bytes, "{marked}");
+        }
+        if marked {
+            other.unlock(Level::None).unwrap();
+            begin_commit(&mut ours, &files[2], None);
+            assert!(!journal.exists());
+            ours.unlock(Level::None).unwrap();
+            Box::new(ours).close().unwrap();
+        } else {
+            Box::new(ours).close().unwrap();
+            assert_eq!(std::fs::read(&journal).unwrap(), stub);
+        }
+        Box::new(other).close().unwrap();
+        assert!(!journal.exists(), "{marked}");
+    }
+    assert_eq!(rows(&stocks).len(), 4);
+    check(&stocks);
 }
 
 /// One that stayed is tried again at the next commit.
