@@ -1,11 +1,15 @@
-//! Builders that meet: one builds a structure at a time, and others go on to the next one.
+//! Builders that meet: one builds a structure at a time, and others go on to the next one. Builders that come to damage:
+//! it is in the way of the structure that has it, and of no other one.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::{Heap, HeapOptions};
 use pm::Recording;
 
-use crate::{FirstColumn, Kind, Options, Store, Value, Waiting};
+use crate::{
+    FirstColumn, KeyRange, Kind, Options, Part, Store, Structure, Value, Waiting,
+};
 
 #[test]
 fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_owed() {
@@ -47,4 +51,102 @@ fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_ow
     while store.rebuild(7).unwrap() {}
     assert_eq!(store.built().waiting, 0);
     store.check().unwrap();
+}
+
+/// Rows of each of two tables.
+const ROWS: u64 = 49;
+/// One of the last ones, which are built first. An opening looks at the last one.
+const LATE: u64 = ROWS - 2;
+/// The damaged row is one of the first table's, of which the index of its keys comes to be.
+const DAMAGED: Structure = Structure { table: 0, part: Part::Keys(0) };
+
+/// A store that was opened, with no index built. A row of the first table has an id that no value has.
+fn damaged(row: u64) -> Store<Recording> {
+    let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
+    let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
+    let heap = Heap::format(memory.clone(), options).unwrap();
+    let options =
+        Options { slots: 4, first_rows: 64, most_rows: 64, reserve: 16, ..Options::default() };
+    let table: &[Kind] = &[Kind::Word, Kind::Word];
+    let keys = Arc::new(FirstColumn);
+    let store = Store::create(heap.lane(0), options, &[table, table], &keys).unwrap();
+    let mut session = store.session();
+    session.begin().unwrap();
+    for key in 1..=ROWS {
+        (0..2).for_each(|of| session.insert(of, &[Value::Word(key), Value::Word(key)]).unwrap());
+    }
+    session.commit().unwrap();
+    session.finish();
+    let at = store.0.tables[0].place(row).unwrap().id(0).get() as usize;
+    let mut image = memory.contents();
+    image[at..at + 4].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+    let memory = Recording::pool_from_image(&image, 1 << 20).unwrap();
+    memory.mark_open().unwrap();
+    let heap = Heap::open(memory).unwrap();
+    Store::open(heap.lane(0), store.at(), &keys, &Waiting::default()).unwrap().0
+}
+
+/// The rows or values that wait, of the damaged structure and of all others.
+fn waiting(store: &Store<Recording>) -> (u64, u64) {
+    let all: u64 = store.structures().iter().map(|standing| standing.waiting).sum();
+    let damaged = store.0.waiting(DAMAGED);
+    (damaged, all - damaged)
+}
+
+fn has(store: &Store<Recording>, table: usize, key: u64) -> bool {
+    store.session().get(table, Value::Word(key)).unwrap().is_some()
+}
+
+#[test]
+fn damage_stops_whoever_builds_beside_reads_from_building_that_structure_alone() {
+    let store = damaged(ROWS / 2);
+    let mut steps = 0;
+    while store.rebuild_sound(7) {
+        steps += 1;
+        assert!(steps < 100, "it comes to an end");
+    }
+    let (left, others) = waiting(&store);
+    assert!((ROWS / 2..ROWS).contains(&left), "it is built as far as the damage: {left}");
+    assert_eq!(others, 0);
+    // Whoever changes something is told, each time; so is whoever reads that.
+    for _ in 0..3 {
+        assert!(store.rebuild(7).is_err());
+    }
+    let visit = |_| ControlFlow::Continue(());
+    let scan = |table| store.session().scan(table, 0, KeyRange::ALL, None, visit);
+    assert!(scan(0).is_err());
+    scan(1).unwrap();
+    assert!((1..=ROWS).all(|key| has(&store, 1, key)));
+}
+
+#[test]
+fn whoever_is_told_of_damage_has_built_another_structure() {
+    let store = damaged(LATE);
+    let told = (0..1000).filter(|_| store.rebuild(7).is_err()).count();
+    assert!(told > 900, "{told}");
+    let (left, others) = waiting(&store);
+    assert_eq!((left >= LATE, others), (true, 0));
+}
+
+#[test]
+fn what_is_owed_is_built_beside_damage() {
+    let store = damaged(LATE);
+    while store.0.waiting(DAMAGED) > LATE {
+        store.0.build(DAMAGED, 1).unwrap();
+    }
+    let owe = || assert!(has(&store, 0, 1) && has(&store, 1, 1));
+    owe();
+    let before = waiting(&store);
+    assert!(store.repay_sound() > 0);
+    let after = waiting(&store);
+    assert_eq!(after.0, before.0);
+    assert!(after.1 < before.1, "{after:?}");
+    // Nobody tries it again but for those who are told.
+    owe();
+    assert!(store.repay_sound() > 0);
+    assert!(store.0.debt(DAMAGED, crate::unbuilt::Debt::is_owed));
+    let before = waiting(&store);
+    owe();
+    assert!(store.repay().is_err());
+    assert!(waiting(&store).1 < before.1);
 }

@@ -2,7 +2,9 @@
 //! newest rows first. What is not built yet is found by scans of the rest. An index in persistent memory is
 //! there; rows that are not in use are looked for all the same.
 
-use std::sync::atomic::Ordering::Acquire;
+// A sign that is no word between threads: tests of interleavings do not schedule it.
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use pm::{LineSet, Memory, Off};
 
@@ -26,12 +28,25 @@ pub(crate) struct Building {
     pub(crate) structure: Structure,
     /// The latch of the one who builds it: two would do the same work.
     pub(crate) alone: Latch<()>,
+    /// Building it has come to damage, the last time.
+    is_damaged: AtomicBool,
 }
 
 impl Building {
     pub(crate) fn new(structure: Structure, waiting: &Waiting) -> Self {
-        Self { structure, alone: Latch::new((), waiting) }
+        Self { structure, alone: Latch::new((), waiting), is_damaged: AtomicBool::new(false) }
     }
+}
+
+/// The end of a look for a structure to be built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    /// A part of one is built.
+    Built,
+    /// Others build those that are left.
+    Taken,
+    /// None is left, but for those that are damaged.
+    Over,
 }
 
 /// The part of the indexes that is built.
@@ -71,12 +86,82 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Builds a structure with up to `many` rows or values; returns whether there are more.
-    fn build(&self, Structure { table, part }: Structure, many: u64) -> Result<bool> {
+    pub(crate) fn build(&self, Structure { table, part }: Structure, many: u64) -> Result<bool> {
         let table = &self.tables[table];
         match part {
             Part::Dictionary(column) => table.columns[column].build(many),
             Part::Keys(index) => self.build_keys(table, index, many),
         }
+    }
+
+    /// Builds a structure, whose latch the caller has, and remembers whether that comes to damage.
+    fn build_and_note(&self, building: &Building, many: u64) -> Result<bool> {
+        let built = self.build(building.structure, many);
+        building.is_damaged.store(built.is_err(), Relaxed);
+        built
+    }
+
+    /// Builds the first structure that nobody else builds, and that is not known to be damaged, with up to `many` rows
+    /// or values. Damage that it comes to is in the way of no other structure.
+    fn step(&self, many: u64) -> (Step, Result<()>) {
+        let (mut step, mut damage) = (Step::Over, Ok(()));
+        for building in &self.building {
+            if building.is_damaged.load(Relaxed) || self.waiting(building.structure) == 0 {
+                continue;
+            }
+            let Some(_alone) = building.alone.try_write() else {
+                step = Step::Taken;
+                continue;
+            };
+            match self.build_and_note(building, many) {
+                Ok(_) => return (Step::Built, damage),
+                Err(error) => damage = damage.and(Err(error)),
+            }
+        }
+        (step, damage)
+    }
+
+    /// Comes to the damage of structures once more, for whoever is to be told.
+    fn tell_damage(&self, many: u64) -> Result<()> {
+        let damaged = self.building.iter().filter(|building| building.is_damaged.load(Relaxed));
+        for building in damaged {
+            if let Some(_alone) = building.alone.try_write() {
+                self.build_and_note(building, many)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds what is owed. Damage is in the way of no other structure; those that are known to be damaged are passed, or
+    /// tried again. Returns how many rows and values were indexed.
+    fn pay(&self, tries_damaged: bool) -> (u64, Result<()>) {
+        let (mut stay, mut repaid, mut damage) = (None, 0, Ok(()));
+        for building in &self.building {
+            let Building { structure, alone, is_damaged } = building;
+            let is_passed = is_damaged.load(Relaxed) && !tries_damaged;
+            if is_passed || !self.debt(*structure, Debt::is_owed) {
+                continue;
+            }
+            // It stays owed where somebody else builds.
+            let Some(_alone) = alone.try_write() else { continue };
+            let mut owed = self.debt(*structure, Debt::take);
+            while owed > 0 {
+                // As in `rebuild`.
+                stay.get_or_insert_with(|| Stay::new(&self.epochs, &self.clock));
+                let many = owed.min(TOGETHER);
+                match self.build_and_note(building, many) {
+                    Ok(more) => {
+                        repaid += many;
+                        owed = if more { owed - many } else { 0 };
+                    }
+                    Err(error) => {
+                        damage = damage.and(Err(error));
+                        break;
+                    }
+                }
+            }
+        }
+        (repaid, damage)
     }
 
     /// Builds an index of a table with up to `many` rows; returns whether there are more.
@@ -184,24 +269,19 @@ impl<M: Memory> Store<M> {
     /// are not in use, an eighth as many. Returns whether there are more.
     ///
     /// # Errors
-    /// Damage.
+    /// Damage. That of a structure is told each time, and others are built all the same.
     pub fn rebuild(&self, many: u64) -> Result<bool> {
         // What is looked at is not used again meanwhile, though somebody else finishes.
         let _stay = Stay::new(&self.0.epochs, &self.0.clock);
-        let mut taken = None;
-        for Building { structure, alone } in &self.0.building {
-            if self.0.waiting(*structure) == 0 {
-                continue;
-            }
-            if let Some(_alone) = alone.try_write() {
-                self.0.build(*structure, many)?;
+        let (step, damage) = self.0.step(many);
+        damage.and_then(|()| self.0.tell_damage(many))?;
+        match step {
+            Step::Built => return Ok(true),
+            Step::Taken => {
+                self.0.collecting.pause();
                 return Ok(true);
             }
-            taken = Some(alone);
-        }
-        if let Some(alone) = taken {
-            alone.pause();
-            return Ok(true);
+            Step::Over => {}
         }
         // No answer waits for this.
         match self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
@@ -210,31 +290,29 @@ impl<M: Memory> Store<M> {
         }
     }
 
+    /// Indexes up to `many` rows or values of a structure in which nobody has come to damage yet, for whoever only
+    /// reads. Damage stops the building of the structure that has it, and is told to whoever reads that, and by
+    /// [`Self::rebuild`]. Returns whether a part was built.
+    pub fn rebuild_sound(&self, many: u64) -> bool {
+        // As in `rebuild`.
+        let _stay = Stay::new(&self.0.epochs, &self.0.clock);
+        self.0.step(many).0 == Step::Built
+    }
+
     /// Indexes the rows and values that are owed for searches since the last call, each in the index that they lacked:
     /// however many searches there are, together they look at no more than so many bytes for each row. Returns how many
     /// those were.
     ///
     /// # Errors
-    /// Damage.
+    /// Damage, as in [`Self::rebuild`].
     pub fn repay(&self) -> Result<u64> {
-        let (mut stay, mut repaid) = (None, 0);
-        for Building { structure, alone } in &self.0.building {
-            if !self.0.debt(*structure, Debt::is_owed) {
-                continue;
-            }
-            // It stays owed where somebody else builds.
-            let Some(_alone) = alone.try_write() else { continue };
-            let mut owed = self.0.debt(*structure, Debt::take);
-            while owed > 0 {
-                // As in `rebuild`.
-                stay.get_or_insert_with(|| Stay::new(&self.0.epochs, &self.0.clock));
-                let many = owed.min(TOGETHER);
-                let more = self.0.build(*structure, many)?;
-                repaid += many;
-                owed = if more { owed - many } else { 0 };
-            }
-        }
-        Ok(repaid)
+        let (repaid, damage) = self.0.pay(true);
+        damage.map(|()| repaid)
+    }
+
+    /// The same for whoever only reads, as [`Self::rebuild_sound`]: what damaged structures lack stays owed.
+    pub fn repay_sound(&self) -> u64 {
+        self.0.pay(false).0
     }
 
     /// Returns whether [`Self::rebuild`] has something to do.

@@ -61,8 +61,6 @@ pub(super) struct Shared<E: Environment> {
     unbuilt: AtomicBool,
     /// Answers have to look for what is not in an index yet.
     incomplete: AtomicBool,
-    /// Reads have come to damage when they built indexes.
-    found_damage: AtomicBool,
     /// Versions that are garbage, or will be, at which some are collected.
     collect_at: AtomicUsize,
     freed: AtomicU64,
@@ -92,7 +90,6 @@ impl<E: Environment> Shared<E> {
             commits: AtomicU64::new(0),
             in_flight,
             unbuilt: AtomicBool::new(true),
-            found_damage: AtomicBool::new(false),
             collect_at: AtomicUsize::new(GARBAGE),
             freed: AtomicU64::new(0),
             inline: Steps::default(),
@@ -130,31 +127,32 @@ impl<E: Environment> Shared<E> {
             return Ok(());
         }
         let repaid = self.store.repay()?;
+        self.note_repaid(repaid);
+        Ok(())
+    }
+
+    fn note_repaid(&self, repaid: u64) {
         if repaid > 0 {
             self.inline.add(repaid);
         }
         self.incomplete.fetch_and(self.store.built().waiting > 0, Ordering::Relaxed);
-        Ok(())
     }
 
-    /// Builds a part for whoever reads, where nobody writes: what earlier reads owe, and a step. Damage that it
-    /// comes to is told to who reads that, or begins a transaction; reads build no more then.
+    /// Builds a part for whoever reads, where nobody writes: a step, and what earlier reads owe. Damage stops the
+    /// building of the structure that has it; it is told to who reads that, or begins a transaction.
     pub(super) fn build_beside_reads(&self) {
-        self.unless_damaged(|| {
-            self.build(&self.inline)?;
-            self.repay()
-        });
+        if self.incomplete.load(Ordering::Relaxed) {
+            if self.store.rebuild_sound(STEP_ROWS) {
+                self.inline.add(STEP_ROWS);
+            }
+            self.note_repaid(self.store.repay_sound());
+        }
     }
 
     /// Builds what a scan owes, at its end: the next one may be of another kind, and short.
     pub(super) fn build_behind_a_scan(&self) {
-        self.unless_damaged(|| self.repay());
-    }
-
-    fn unless_damaged(&self, build: impl FnOnce() -> Result<(), EngineError>) {
-        let is_due = self.incomplete.load(Ordering::Relaxed);
-        if is_due && !self.found_damage.load(Ordering::Relaxed) && build().is_err() {
-            self.found_damage.store(true, Ordering::Relaxed);
+        if self.incomplete.load(Ordering::Relaxed) {
+            self.note_repaid(self.store.repay_sound());
         }
     }
 
