@@ -152,6 +152,37 @@ fn the_rows_of_a_large_commit_are_not_looked_at_while_others_wait() {
     assert!(asked <= FEW, "{asked}");
 }
 
+/// Another one begins to watch while a large serializable transaction is validated, which took a look before whether
+/// somebody watches. Its statements are read before it has a number all the same: behind that they would be left out.
+#[test]
+fn a_large_serializable_commit_is_told_before_it_has_a_number() {
+    let keys = Arc::new(Counting::default());
+    let store = create(&keys, 0);
+    let mut one = store.session();
+    one.begin().unwrap();
+    (0..MANY).for_each(|key| one.insert(0, &row(key, key % 7)).unwrap());
+    one.commit().unwrap();
+    one.begin_serializable(b"").unwrap();
+    let visit = |_| ControlFlow::Continue(());
+    one.scan(0, 1, KeyRange::ALL, None, visit).unwrap();
+    (0..MANY).for_each(|key| one.update(0, Value::Word(key), &[(1, Value::Word(8))]).unwrap());
+    // Of a row that is not read, at whose number the validation looks at all that was.
+    let mut other = store.session();
+    other.begin().unwrap();
+    other.insert(0, &row(1 << 21, 7)).unwrap();
+    other.delete(0, Value::Word(1 << 21)).unwrap();
+    other.commit().unwrap();
+    let shared = Arc::clone(&store.0);
+    *keys.act.lock().unwrap() =
+        Some(Box::new(move || std::mem::forget(shared.watched.watch(&shared.clock))));
+    let number = one.commit().unwrap();
+    assert!(keys.act.lock().unwrap().is_none(), "the other one watches");
+    let told = store.0.watched.watch(&store.0.clock).between(number - 1, number);
+    let told = told.expect("its statements are in the list");
+    assert_eq!(told.iter().map(|statements| statements.len() as u64).sum::<u64>(), MANY);
+    store.check().unwrap();
+}
+
 /// Keys of rows that random transactions are about, and values of the second column.
 const KEYS: u64 = 9;
 const VALUES: u64 = 4;

@@ -33,7 +33,7 @@ use crate::sync::FEW;
 use crate::table::Table;
 use crate::value::{Field, Value};
 use crate::version::{Rest, Sight};
-use crate::watch::Watch;
+use crate::watch::{Told, Watch};
 
 /// Everything that a transaction has read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -151,10 +151,16 @@ const MOST_ROUNDS: u32 = 64;
 
 impl<M: Memory> Shared<M> {
     /// Takes a number for a commit: what was read in the snapshot `from` is what the commits before it have left.
+    /// Returns what is told of `statements`, too, which are read before that, if somebody else watches by then.
     ///
     /// # Errors
     /// [`ColumnError::Outdated`]; damage.
-    pub(crate) fn validate(&self, reads: &Reads, from: u64) -> Result<u64> {
+    pub(crate) fn validate(
+        &self,
+        reads: &Reads,
+        from: u64,
+        statements: impl Fn() -> Told,
+    ) -> Result<(u64, Option<Told>)> {
         let watch = self.watched.watch(&self.clock);
         let mut upto = watch.from;
         self.clock.wait_for(upto);
@@ -162,7 +168,7 @@ impl<M: Memory> Shared<M> {
             return Err(ColumnError::Outdated);
         }
         let sought = Sought::new(reads);
-        let mut rounds = 0;
+        let (mut rounds, mut told) = (0, None);
         loop {
             rounds += 1;
             let are_many = |upto, now| rounds < MOST_ROUNDS && watch.count(upto, now) > FEW;
@@ -172,6 +178,8 @@ impl<M: Memory> Shared<M> {
                 upto = now;
                 continue;
             }
+            // As late as possible, and before it has a number: others wait for that.
+            told = told.or_else(|| watch.told(&statements));
             let number = self.clock.take();
             self.clock.wait_before(number);
             if are_many(upto, number - 1) {
@@ -179,7 +187,7 @@ impl<M: Memory> Shared<M> {
                 continue;
             }
             return match self.look_at_commits((reads, &sought), &watch, (upto, number - 1)) {
-                Ok(()) => Ok(number),
+                Ok(()) => Ok((number, told)),
                 Err(error) => {
                     self.clock.publish(number);
                     Err(error)

@@ -20,6 +20,7 @@ use crate::serial::{Kept, Reads};
 use crate::slots::Statement;
 use crate::stamps::parts;
 use crate::store::{InFlight, Left, Shared, TxId};
+use crate::sync::FEW;
 use crate::version::Sight;
 use crate::watch::Told;
 
@@ -198,10 +199,8 @@ impl<M: Memory> Session<M> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
         let mut done = 0;
         if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
-            // Before it has a number: others wait for that.
-            let told = self.told(&open, None);
-            let number = match self.commit_number(&open) {
-                Ok(number) => number,
+            let (number, told) = match self.commit_number(&open) {
+                Ok(taken) => taken,
                 Err(error) => {
                     self.open = Some(open);
                     return Err(error);
@@ -223,13 +222,15 @@ impl<M: Memory> Session<M> {
         Ok(done)
     }
 
-    /// A number for the commit, which has to be published. What a serializable transaction has read is what the
-    /// commits before it have left.
-    fn commit_number(&self, open: &Open) -> Result<u64> {
-        match &open.reads {
-            Some(reads) => self.shared.validate(&reads.read(), open.snapshot),
-            None => Ok(self.shared.clock.take()),
-        }
+    /// A number for the commit, which has to be published, and what it tells, which is read before that. What a
+    /// serializable transaction has read is what the commits before it have left.
+    fn commit_number(&self, open: &Open) -> Result<(u64, Option<Told>)> {
+        let Some(reads) = &open.reads else {
+            let told = self.told(open, None);
+            return Ok((self.shared.clock.take(), told));
+        };
+        let statements = || self.shared.statements(open.mark, open.statements).collect();
+        self.shared.validate(&reads.read(), open.snapshot, statements)
     }
 
     /// The statements of the transaction, with one that it is about to have, if somebody watches.
@@ -251,8 +252,12 @@ impl<M: Memory> Session<M> {
         let slot = parts(open.mark).0;
         let shared = Arc::clone(&self.shared);
         shared.slots.set_committed(slot, number);
-        let all = || shared.statements(open.mark, open.statements).collect();
-        shared.watched.add(number, told, all);
+        // Those of a large one would be waited for: without them, whoever watches looks at all that it has read.
+        let few = || match open.statements {
+            ..=FEW => shared.statements(open.mark, open.statements).collect(),
+            _ => None,
+        };
+        shared.watched.add(number, told, few);
         shared.clock.publish(number);
         let mut ended = Vec::new();
         for index in 0..open.statements {

@@ -6,8 +6,9 @@
 //! - One who watches says so before it looks at the last number that was taken. Whoever takes a number behind that
 //!   one sees that somebody watches.
 //! - The rows of a commit are in the list before its number is published.
-//! - Nobody copies or drops the rows with the latch, or reads a commit's while it has its number, but those of one
-//!   that has taken it when nobody watched yet: others wait for both.
+//! - Nobody copies or drops the rows with the latch, or reads those of a commit while it has its number: others wait
+//!   for both. Of one that has taken its number just when somebody began to watch a few are read then; if there are
+//!   more, it is in the list without them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,15 +56,20 @@ impl Watched {
         (self.watchers.load(Acquire) > 0).then(statements)
     }
 
-    /// Adds a commit that is about to be published, if somebody watches, with what was told before it took its number.
+    /// Adds a commit that is about to be published, if somebody watches it, with what was told before it took its
+    /// number. Others wait for `statements`.
     pub(crate) fn add(&self, number: u64, told: Option<Told>, statements: impl FnOnce() -> Told) {
-        if self.watchers.load(Acquire) > 0 {
-            let told = told.unwrap_or_else(statements);
-            let mut state = self.state.write();
-            // One that is about to watch does so from a later number.
-            if !state.from.is_empty() {
-                state.commits.insert(number, told);
-            }
+        // One that is about to watch does so from a later number.
+        let is_watched = |state: &State| {
+            state.from.first_key_value().is_some_and(|(oldest, _)| *oldest < number)
+        };
+        if self.watchers.load(Acquire) == 0 || !is_watched(&self.state.read()) {
+            return;
+        }
+        let told = told.unwrap_or_else(statements);
+        let mut state = self.state.write();
+        if is_watched(&state) {
+            state.commits.insert(number, told);
         }
     }
 }
@@ -77,6 +83,11 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// As [`Watched::told`], if somebody else watches.
+    pub(crate) fn told(&self, statements: impl FnOnce() -> Told) -> Option<Told> {
+        (self.watched.watchers.load(Acquire) > 1).then(statements)
+    }
+
     /// The statements of the commits behind `from`, up to `to`, which are published; none, if they could not be read.
     pub(crate) fn between(&self, from: u64, to: u64) -> Option<Vec<Arc<[Statement]>>> {
         let state = self.watched.state.read();
