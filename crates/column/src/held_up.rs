@@ -13,11 +13,15 @@ use pm::Recording;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::clock::Clock;
 use crate::serial::{Reads, Sought};
+use crate::slots::{INSERT, Statement};
 use crate::store::Shared;
+use crate::sync::{self, PIECE};
+use crate::watch::{Told, Watched, are_more_than};
 use crate::{
     ColumnError, Field, FirstColumn, IndexKey, Key, KeyRange, Keys, Kind, Options, Result, Session,
-    Store, Value,
+    Store, Value, Waiting,
 };
 
 /// Rows that the transaction reads.
@@ -181,6 +185,75 @@ fn a_large_serializable_commit_is_told_before_it_has_a_number() {
     let told = told.expect("its statements are in the list");
     assert_eq!(told.iter().map(|statements| statements.len() as u64).sum::<u64>(), MANY);
     store.check().unwrap();
+}
+
+fn told(count: u64) -> Told {
+    let one = |new| Statement { kind: INSERT, table: 0, old: 0, new, sum: 0 };
+    Some((0..count).map(one).collect())
+}
+
+/// Commits with a statement each, behind the number from which somebody watches.
+fn add(watched: &Watched, clock: &Clock, commits: u64) {
+    for _ in 0..commits {
+        let number = clock.take();
+        watched.add(number, Some(told(1)), || panic!("it is told"));
+        clock.publish(number);
+    }
+}
+
+#[test]
+fn nobody_looks_at_more_than_a_few_commits_at_a_time() {
+    const COMMITS: u64 = 10 * PIECE as u64 + 3;
+    let waiting = Waiting::default();
+    let (clock, watched) = (Clock::new(0, &waiting), Watched::new(&waiting));
+    let watch = watched.watch(&clock);
+    add(&watched, &clock, COMMITS);
+    let later = watched.watch(&clock);
+    add(&watched, &clock, 1);
+    let mut looked = 0;
+    {
+        let state = watched.state.read();
+        assert!(are_more_than(sync::FEW, state.commits.values().inspect(|_| looked += 1)));
+    }
+    assert_eq!(looked, sync::FEW + 1);
+    assert!(
+        watch.has_more_than(COMMITS, (0, COMMITS + 1))
+            && !watch.has_more_than(COMMITS, (0, COMMITS))
+    );
+    assert_eq!(watch.piece(0, COMMITS).len(), PIECE);
+    for upto in [0, 1, PIECE as u64, COMMITS] {
+        assert_eq!(watch.between(0, upto).unwrap().len() as u64, upto);
+    }
+    assert_eq!(watch.between(COMMITS - 1, COMMITS).unwrap().len(), 1);
+    // Those that are wanted no more go in pieces, and the others stay.
+    watched.state.write().from.remove(&watch.from);
+    assert_eq!(watched.state.write().take_unwanted().len(), PIECE);
+    drop(watch);
+    assert!(watched.state.read().commits.keys().eq([&(COMMITS + 1)]));
+    drop(later);
+    assert!(watched.state.read().commits.is_empty());
+}
+
+#[test]
+fn commits_with_more_statements_are_more() {
+    let commits = [told(2), told(3), None];
+    let more = |few, of: usize| are_more_than(few, commits[..of].iter());
+    assert!(!more(5, 2) && more(4, 2) && more(1, 1) && !more(0, 0));
+    assert!(more(u64::MAX - 1, 3), "one that could not be read is more than anybody looks at");
+}
+
+/// Somebody watches from a later number: the statements are not read for him.
+#[test]
+fn a_commit_that_nobody_watches_is_not_told() {
+    let waiting = Waiting::default();
+    let (clock, watched) = (Clock::new(0, &waiting), Watched::new(&waiting));
+    let number = clock.take();
+    let watch = watched.watch(&clock);
+    watched.add(number, None, || panic!("others wait for this"));
+    clock.publish(number);
+    assert_eq!(watch.between(0, number), Some(Vec::new()));
+    add(&watched, &clock, 1);
+    assert_eq!(watch.between(number, number + 1).unwrap().len(), 1);
 }
 
 /// Keys of rows that random transactions are about, and values of the second column.

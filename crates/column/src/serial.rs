@@ -171,7 +171,8 @@ impl<M: Memory> Shared<M> {
         let (mut rounds, mut told) = (0, None);
         loop {
             rounds += 1;
-            let are_many = |upto, now| rounds < MOST_ROUNDS && watch.count(upto, now) > FEW;
+            let are_many =
+                |upto, now| rounds < MOST_ROUNDS && watch.has_more_than(FEW, (upto, now));
             let now = self.clock.now();
             if are_many(upto, now) {
                 self.look_at_commits((reads, &sought), &watch, (upto, now))?;

@@ -9,6 +9,7 @@
 //! - Nobody copies or drops the rows with the latch, or reads those of a commit while it has its number: others wait
 //!   for both. Of one that has taken its number just when somebody began to watch a few are read then; if there are
 //!   more, it is in the list without them.
+//! - Nobody looks at more than a few commits of the list with the latch: it is copied and dropped in pieces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use crate::clock::Clock;
 use crate::latch::{Latch, Waiting};
 use crate::slots::Statement;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, PIECE};
 
 /// The statements of a commit; none: they could not be read.
 pub(crate) type Told = Option<Arc<[Statement]>>;
@@ -26,14 +27,41 @@ pub(crate) type Told = Option<Arc<[Statement]>>;
 #[derive(Debug)]
 pub(crate) struct Watched {
     watchers: AtomicU64,
-    state: Latch<State>,
+    pub(crate) state: Latch<State>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     /// Counts those who watch, by the number behind which they do.
-    from: BTreeMap<u64, u64>,
-    commits: BTreeMap<u64, Told>,
+    pub(crate) from: BTreeMap<u64, u64>,
+    pub(crate) commits: BTreeMap<u64, Told>,
+}
+
+impl State {
+    /// Takes a piece of the commits that nobody wants to know any more; none, if there are none.
+    pub(crate) fn take_unwanted(&mut self) -> Vec<Told> {
+        let oldest = self.from.first_key_value().map_or(u64::MAX, |(from, _)| *from);
+        let mut taken = Vec::with_capacity(PIECE);
+        while taken.len() < PIECE
+            && let Some(first) = self.commits.first_entry()
+            && *first.key() <= oldest
+        {
+            taken.push(first.remove());
+        }
+        taken
+    }
+}
+
+/// Returns whether commits have more than so many statements; they have, if those of one could not be read. It looks at
+/// one commit more than that: each has a statement.
+pub(crate) fn are_more_than<'a>(few: u64, mut commits: impl Iterator<Item = &'a Told>) -> bool {
+    let mut left = few;
+    commits.any(|told| {
+        let count = told.as_ref().map_or(u64::MAX, |statements| statements.len() as u64);
+        let is_more = count > left;
+        left = left.saturating_sub(count);
+        is_more
+    })
 }
 
 impl Watched {
@@ -89,19 +117,34 @@ impl Watch<'_> {
     }
 
     /// The statements of the commits behind `from`, up to `to`, which are published; none, if they could not be read.
-    pub(crate) fn between(&self, from: u64, to: u64) -> Option<Vec<Arc<[Statement]>>> {
-        let state = self.watched.state.read();
-        // One more: a range has no end before its start.
-        state.commits.range(from + 1..to + 1).map(|(_, told)| told.clone()).collect()
+    pub(crate) fn between(&self, mut from: u64, to: u64) -> Option<Vec<Arc<[Statement]>>> {
+        let mut all = Vec::new();
+        loop {
+            // What is published stays as it is while somebody watches it.
+            let piece = self.piece(from, to);
+            let last = piece.last().map(|(number, _)| *number).filter(|_| piece.len() == PIECE);
+            for (_, told) in piece {
+                all.push(told?);
+            }
+            match last {
+                Some(last) => from = last,
+                None => return Some(all),
+            }
+        }
     }
 
-    /// The number of those statements: more than anybody wants to look at, if they could not be read.
-    pub(crate) fn count(&self, from: u64, to: u64) -> u64 {
+    /// The first ones of those commits, with their numbers.
+    pub(crate) fn piece(&self, from: u64, to: u64) -> Vec<(u64, Told)> {
         let state = self.watched.state.read();
-        let counts = state.commits.range(from + 1..to + 1);
-        let counts =
-            counts.map(|(_, told)| told.as_ref().map(|statements| statements.len() as u64));
-        counts.sum::<Option<u64>>().unwrap_or(u64::MAX)
+        // One more: a range has no end before its start.
+        let commits = state.commits.range(from + 1..to + 1).take(PIECE);
+        commits.map(|(number, told)| (*number, told.clone())).collect()
+    }
+
+    /// Returns whether those are more than so many statements, or could not be read.
+    pub(crate) fn has_more_than(&self, few: u64, (from, to): (u64, u64)) -> bool {
+        let state = self.watched.state.read();
+        are_more_than(few, state.commits.range(from + 1..to + 1).map(|(_, told)| told))
     }
 }
 
@@ -112,10 +155,13 @@ impl Drop for Watch<'_> {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(state.from.remove(&self.from)),
         }
-        let oldest = state.from.first_key_value().map(|(from, _)| *from);
-        let left = oldest.map(|oldest| state.commits.split_off(&(oldest + 1)));
-        let unwanted = std::mem::replace(&mut state.commits, left.unwrap_or_default());
+        drop(state);
+        loop {
+            let unwanted = self.watched.state.write().take_unwanted();
+            if unwanted.is_empty() {
+                break;
+            }
+        }
         self.watched.watchers.fetch_sub(1, AcqRel);
-        drop((state, unwanted));
     }
 }

@@ -96,6 +96,8 @@ mod sync {
 
     /// So few that two commits are too many.
     pub(crate) const FEW: u64 = 1;
+    /// So few that two commits are two pieces.
+    pub(crate) const PIECE: usize = 1;
 
     thread_local! {
         /// The store that is left out: the end of its file's name, and its line.
@@ -464,7 +466,10 @@ fn watched() {
                 let all = committed.range(watch.from + 1..number).map(|(_, row)| *row);
                 let all: Vec<u64> = all.collect();
                 drop(committed);
-                assert_eq!(watch.count(watch.from, number - 1), all.len() as u64);
+                for few in 0..4 {
+                    let are_more = watch.has_more_than(few, (watch.from, number - 1));
+                    assert_eq!(are_more, all.len() as u64 > few, "{few}: {all:?}");
+                }
                 clock.publish(number);
                 assert_eq!(found, all, "behind {}, before {number}", watch.from);
             }
