@@ -7,9 +7,7 @@ use std::sync::Arc;
 use heap::{Heap, HeapOptions};
 use pm::Recording;
 
-use crate::{
-    FirstColumn, KeyRange, Kind, Options, Part, Store, Structure, Value, Waiting,
-};
+use crate::{FirstColumn, KeyRange, Kind, Options, Part, Store, Structure, Value, Waiting};
 
 #[test]
 fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_owed() {

@@ -21,6 +21,9 @@ use crate::unbuilt::Debt;
 
 /// Rows or values that are indexed together, for which readers wait.
 const TOGETHER: u64 = 512;
+/// The most rows and values that one call of [`Store::repay`] indexes: a scan of a large table owes all of it, and
+/// whoever comes next had to wait for that. The rest stays owed.
+pub const MOST_REPAID: u64 = 32 * TOGETHER;
 
 /// A structure that had to be built when the store was opened.
 #[derive(Debug)]
@@ -138,13 +141,16 @@ impl<M: Memory> Shared<M> {
         let (mut stay, mut repaid, mut damage) = (None, 0, Ok(()));
         for building in &self.building {
             let Building { structure, alone, is_damaged } = building;
+            if repaid == MOST_REPAID {
+                break;
+            }
             let is_passed = is_damaged.load(Relaxed) && !tries_damaged;
             if is_passed || !self.debt(*structure, Debt::is_owed) {
                 continue;
             }
             // It stays owed where somebody else builds.
             let Some(_alone) = alone.try_write() else { continue };
-            let mut owed = self.debt(*structure, Debt::take);
+            let mut owed = self.debt(*structure, |debt| debt.take(MOST_REPAID - repaid));
             while owed > 0 {
                 // As in `rebuild`.
                 stay.get_or_insert_with(|| Stay::new(&self.epochs, &self.clock));
@@ -152,7 +158,12 @@ impl<M: Memory> Shared<M> {
                 match self.build_and_note(building, many) {
                     Ok(more) => {
                         repaid += many;
-                        owed = if more { owed - many } else { 0 };
+                        owed -= many;
+                        if !more {
+                            // Several have searched for what is there by now.
+                            self.debt(*structure, |debt| debt.take(u64::MAX));
+                            break;
+                        }
                     }
                     Err(error) => {
                         damage = damage.and(Err(error));
@@ -300,8 +311,9 @@ impl<M: Memory> Store<M> {
     }
 
     /// Indexes the rows and values that are owed for searches since the last call, each in the index that they lacked:
-    /// however many searches there are, together they look at no more than so many bytes for each row. Returns how many
-    /// those were.
+    /// however many searches there are, together they look at no more than so many bytes for each row, as long as they
+    /// owe no more than [`MOST_REPAID`] between two calls. A call indexes no more than that; the rest stays owed. Returns
+    /// how many those were.
     ///
     /// # Errors
     /// Damage, as in [`Self::rebuild`].

@@ -6,8 +6,10 @@
 //! searches has not ended.
 //!
 //! A search owes rows and values in the index that it lacked: one for so many bytes as are looked at in about the time
-//! in which one is put into an index. [`crate::Store::repay`] builds that. So all searches together look at no more than
-//! a fixed number of bytes for each row, however many searches there are, and building costs about as much as they do.
+//! in which one is put into an index. [`crate::Store::repay`] builds that, so much at a time that nobody waits long for
+//! it. So all searches together look at no more than a fixed number of bytes for each row, however many searches there
+//! are, and building costs about as much as they do; only where they owe more than is built at a time, those that come
+//! before the rest is built look at more.
 
 use std::ops::ControlFlow;
 // Counts that are no words between threads: tests of interleavings do not schedule them.
@@ -56,9 +58,16 @@ impl Debt {
         self.bytes.load(Relaxed) > 0
     }
 
-    /// Takes the rows or values that are owed: one at least, if there was a search.
-    pub(crate) fn take(&self) -> u64 {
-        self.bytes.swap(0, Relaxed).div_ceil(OWED_BYTES)
+    /// Takes the rows or values that are owed, up to so many: one at least, if there was a search.
+    pub(crate) fn take(&self, most: u64) -> u64 {
+        let mut taken = 0;
+        let pay = |bytes: u64| {
+            taken = bytes.div_ceil(OWED_BYTES).min(most);
+            Some(bytes.saturating_sub(taken * OWED_BYTES))
+        };
+        // It never fails.
+        let _ = self.bytes.fetch_update(Relaxed, Relaxed, pay);
+        taken
     }
 
     /// The rows or values that searches have looked at.

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use column::rebuild::MOST_REPAID;
 use column::{
     ColumnError, Field, IndexKey, KeyRange, Keys, Kind, Part, Store, Structure, Value, Waiting,
 };
@@ -180,6 +181,26 @@ fn a_scan_owes_all_of_the_indexes_that_it_lacks() {
     assert_eq!(value(&store, 1), Field::Word(1001));
     assert_eq!(store.built().looked, looked);
     assert_eq!(keys.made.load(Ordering::Relaxed), made);
+    store.check().unwrap();
+}
+
+#[test]
+fn what_a_large_scan_owes_is_built_in_several_calls() {
+    let (store, _) = opened(5000, false);
+    let visit = |_| ControlFlow::Continue(());
+    store.session().scan(0, 1, KeyRange::ALL, None, visit).unwrap();
+    let waiting = || waiting(&store, KEYS) + waiting(&store, Part::Keys(1));
+    let (before, mut calls) = (waiting(), 0);
+    assert!(before > MOST_REPAID, "{before}");
+    while waiting() > 0 {
+        let (left, repaid) = (waiting(), store.repay().unwrap());
+        assert!((1..=MOST_REPAID).contains(&repaid), "{repaid}");
+        assert!((1..=repaid).contains(&(left - waiting())), "{repaid} of {left}");
+        // Answers are right meanwhile; a search by key owes a little more.
+        assert_eq!(value(&store, 1 + calls), Field::Word(1001 + calls));
+        calls += 1;
+    }
+    assert_eq!(calls, before.div_ceil(MOST_REPAID));
     store.check().unwrap();
 }
 
