@@ -298,6 +298,7 @@ impl Plain {
     /// # Errors
     /// The kernel has no more locks to give.
     pub fn lock(&self, range: Range, lock: Lock) -> io::Result<bool> {
+        locks::give_up_kept();
         locks::try_lock(self.0.file.get(), range, lock)
     }
 

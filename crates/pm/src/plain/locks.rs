@@ -7,7 +7,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::offset::Range;
 use crate::poison::fork_generation;
@@ -73,8 +74,55 @@ pub(super) fn is_free(file: &File, range: Range, lock: Lock) -> io::Result<bool>
     Ok(found == libc::F_UNLCK as i16)
 }
 
-/// Files whose closing would take locks of this process away.
-static KEPT: Mutex<Vec<(File, Range)>> = Mutex::new(Vec::new());
+/// A file whose closing would take locks of this process away.
+#[derive(Debug)]
+struct Kept {
+    file: File,
+    foreign: Range,
+    /// Its own locks could not be given up.
+    owns: bool,
+    forks: u32,
+}
+
+impl Kept {
+    /// Gives up its own locks, which it does not need any more, and would keep on if it stayed open, here or in a child
+    /// that lives on.
+    fn give_up(&mut self) {
+        self.owns = unlock(&self.file, Range::new(0, i64::MAX.cast_unsigned())).is_err();
+    }
+
+    /// Returns whether nobody else has locks on the foreign range: whoever has all of it has it until the file is closed.
+    fn is_alone(&self) -> bool {
+        // The lock of a file that a forked child has from its parent would stay with the parent's.
+        let is_own = self.forks == fork_generation();
+        is_own
+            && !self.owns
+            && matches!(try_lock(&self.file, self.foreign, Lock::Exclusive), Ok(true))
+    }
+}
+
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+/// One of those has locks of its own: others would wait for it for ever.
+static OWNS: AtomicBool = AtomicBool::new(false);
+
+fn kept() -> MutexGuard<'static, Vec<Kept>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives up locks that the kernel did not let go when their file was no longer needed. Whoever locks or opens a file of
+/// this process tries.
+pub(super) fn give_up_kept() {
+    if OWNS.load(Ordering::Relaxed) {
+        close_kept(&mut kept());
+    }
+}
+
+/// Closes those that take no locks away.
+fn close_kept(all: &mut Vec<Kept>) {
+    all.iter_mut().filter(|one| one.owns).for_each(Kept::give_up);
+    all.retain(|one| !one.is_alone());
+    OWNS.store(all.iter().any(|one| one.owns), Ordering::Relaxed);
+}
 
 /// An open file that is closed when nobody in this process can have locks of processes on a range.
 #[derive(Debug)]
@@ -86,6 +134,7 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn new(file: File, foreign: Option<Range>) -> Self {
+        give_up_kept();
         Self { file: Some(file), foreign, forks: fork_generation() }
     }
 
@@ -101,13 +150,13 @@ impl Drop for Held {
         if self.forks != fork_generation() {
             return;
         }
-        // What it had itself it does not need any more, and would keep on if it stayed open, here or in a child that
-        // lives on.
-        let _ = unlock(&file, Range::new(0, i64::MAX.cast_unsigned()));
-        let Some(range) = self.foreign else { return };
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push((file, range));
-        // Who has all of the range has it until the file is closed, and nobody else any of it.
-        kept.retain(|(file, range)| !matches!(try_lock(file, *range, Lock::Exclusive), Ok(true)));
+        let Some(foreign) = self.foreign else {
+            // One that the kernel does not let go goes with the file, unless a child has that.
+            let _ = unlock(&file, Range::new(0, i64::MAX.cast_unsigned()));
+            return;
+        };
+        let mut kept = kept();
+        kept.push(Kept { file, foreign, owns: true, forks: self.forks });
+        close_kept(&mut kept);
     }
 }

@@ -75,6 +75,18 @@ fn closing_takes_no_lock_of_the_process_away() {
     assert!(watching.is_locked_by_others(BYTE).unwrap());
     process_lock(libc::F_UNLCK);
     assert!(!watching.is_locked_by_others(BYTE).unwrap());
+    // What is kept open until then is shared with a child.
+    // SAFETY: the child opens and closes a file, and ends at once; nothing of the parent's is dropped in it.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let closed = std::panic::catch_unwind(|| drop(Plain::open(&path, &options).unwrap()));
+            libc::_exit(i32::from(closed.is_err()));
+        }
+        let mut status = 0;
+        assert_eq!((libc::waitpid(child, &raw mut status, 0), status), (child, 0));
+    }
+    assert!(!watching.is_locked_by_others(BYTE).unwrap(), "a child leaves no lock");
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! Processes that are killed, or whose calls to the kernel fail, while they commit to two databases.
+//! Processes that are killed while they commit to two databases.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use perdura_sqlite::database::name_at_end;
 use rusqlite::Connection;
 
 use crate::attached::{attach, insert, journal_of, keys, litter, refused_by_stock};
+use crate::failing::child::{Manner, Process, Size, Work};
 use crate::registered::open;
 use crate::sql::{check, folder, rows, stock};
 use crate::traced::{End, kill_at_call};
@@ -20,109 +21,6 @@ const SHARED: &str = "perdura&perdura_share=stock";
 fn open_by(vfs: &str, path: &Path) -> Connection {
     let uri = format!("file:{}?vfs={SHARED}", path.display());
     open(if vfs == SHARED { Path::new(&uri) } else { path }).unwrap()
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn committer() {
-    let Ok(paths) = std::env::var(PATHS) else { return };
-    let (one, two) = paths.split_once(':').unwrap();
-    let (two, vfs) = two.split_once(':').unwrap();
-    let connection = open_by(vfs, Path::new(one));
-    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
-    attach(&connection, Path::new(two), "two", vfs);
-    let key = std::env::var("PERDURA_TEST_KEY").unwrap();
-    let both = insert(&["main", "two"], key.parse().unwrap()).replace("COMMIT", "");
-    connection.execute_batch(&both).unwrap();
-    let thread = std::fs::read_link("/proc/thread-self").unwrap();
-    println!("=ready {}", thread.file_name().unwrap().to_str().unwrap());
-    std::io::stdin().read_line(&mut String::new()).unwrap();
-    let committed = connection.execute_batch("COMMIT");
-    println!("=told {}", if committed.is_ok() { "it" } else { "an error" });
-    if std::env::var("PERDURA_TEST_GOES_ON").is_ok() {
-        // What was wrong has gone: each alone, and closed.
-        let key = 1_000_000 + key.parse::<i64>().unwrap();
-        for name in ["main", "two"] {
-            let one = format!("INSERT INTO {name}.t VALUES({key}, 'alone')");
-            println!("=then {}", connection.execute_batch(&one).is_ok());
-        }
-        drop(connection);
-    }
-    // Else without closing anything.
-    std::process::exit(0);
-}
-
-/// A process that commits this key to two databases when it is told to, and the number of its thread.
-fn start(paths: &[PathBuf; 2], vfs: &str, key: usize, goes_on: bool) -> (Child, i32) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "cut_off::committer", "--ignored", "--nocapture", "--test-threads=1"])
-        .env(PATHS, format!("{}:{}:{vfs}", paths[0].display(), paths[1].display()))
-        .env("PERDURA_TEST_KEY", key.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    if goes_on {
-        command.env("PERDURA_TEST_GOES_ON", "1");
-    }
-    let mut child = command.spawn().unwrap();
-    // Byte by byte: what follows is read later.
-    let mut told = Vec::new();
-    let out = child.stdout.as_mut().unwrap();
-    while !told.ends_with(b"\n") || !told.windows(7).any(|part| part == b"=ready ") {
-        let mut byte = [0];
-        out.read_exact(&mut byte).expect("it is ready");
-        told.extend(byte);
-    }
-    let told = String::from_utf8(told).unwrap();
-    let thread = told.split("=ready ").nth(1).unwrap().trim().parse().unwrap();
-    (child, thread)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[test]
-fn a_call_that_fails_in_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
-    let folder = folder();
-    let paths = ["one", "two"].map(|name| folder.path().join(name));
-    for path in &paths {
-        let create = "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
-        open(path).unwrap().execute_batch(create).unwrap();
-    }
-    let (mut committed, mut refused) = (0, 0);
-    for number in 1.. {
-        let (mut child, thread) = start(&paths, "perdura", number, true);
-        let mut stdin = child.stdin.take().unwrap();
-        let mut out = child.stdout.take().unwrap();
-        let go = || stdin.write_all(b"\n").unwrap();
-        let failed = crate::traced::fail_at_call(&mut child, thread, number, go);
-        let mut told = String::new();
-        out.read_to_string(&mut told).unwrap();
-        let [has, other, alone, both_alone] = {
-            let found = paths.each_ref().map(|path| {
-                let one = open(path).unwrap();
-                check(&one);
-                let keys = keys(&one, "main");
-                [number, 1_000_000 + number].map(|key| keys.contains(&(key as i64)))
-            });
-            [found[0][0], found[1][0], found[0][1], found[1][1]]
-        };
-        assert_eq!(has, other, "call {number}: {told}");
-        assert!(has || !told.contains("=told it"), "call {number}: what was told is there");
-        let then = told.matches("=then true").count();
-        assert!(usize::from(alone) + usize::from(both_alone) >= then, "call {number}: {told}");
-        paths.iter().for_each(|path| drop(stock(path)));
-        for name in litter(folder.path()) {
-            assert!(name.contains("-mj"), "call {number}: {name}");
-            std::fs::remove_file(folder.path().join(name)).unwrap();
-        }
-        let count = if has { &mut committed } else { &mut refused };
-        *count += 1;
-        if !failed {
-            break;
-        }
-    }
-    println!("{committed} with the transaction, {refused} without it");
-    assert!(committed > 5 && refused > 10, "{committed}, {refused}");
 }
 
 /// Kills a process at each of its calls to the kernel while it commits to two databases, the second one by `vfs`. If
@@ -148,9 +46,12 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
                 one
             })
         });
-        let (mut child, thread) = start(&paths, vfs, number, false);
-        let mut stdin = child.stdin.take().unwrap();
-        let end = kill_at_call(&mut child, thread, number, || stdin.write_all(b"\n").unwrap());
+        let uris = [(&paths[0], if vfs == SHARED { SHARED } else { "perdura" }), (&paths[1], vfs)]
+            .map(|(path, vfs)| format!("file:{}?vfs={vfs}", path.display()));
+        let mut process =
+            Process::start(&uris, (Work::Commit, Size::Stays, Manner::Normal), number as i64);
+        let go = || process.stdin.write_all(b"\n").unwrap();
+        let end = kill_at_call(&mut process.child, process.thread, number, go);
         let left = litter(folder.path());
         let journals = paths.iter().map(|path| std::fs::read(journal_of(path)).unwrap_or_default());
         let named = journals.filter(|journal| name_at_end(journal).is_some()).count() > 0;

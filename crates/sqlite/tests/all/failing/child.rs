@@ -1,0 +1,272 @@
+//! The process whose calls fail, or that is killed: what it does with one or two databases, and what it tells.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::registered::open;
+
+const URIS: &str = "PERDURA_TEST_URIS";
+const KEY: &str = "PERDURA_TEST_KEY";
+const WORK: &str = "PERDURA_TEST_WORK";
+const SIZE: &str = "PERDURA_TEST_SIZE";
+const MANNER: &str = "PERDURA_TEST_MANNER";
+
+/// The databases of a connection.
+pub(crate) const NAMES: [&str; 2] = ["main", "two"];
+/// Numbers that are added to the key in a transaction of one database alone, in one behind it of both, and in one when nothing
+/// fails any more.
+pub(crate) const ALONE: i64 = 1_000_000;
+pub(crate) const AGAIN: i64 = 2_000_000;
+pub(crate) const THEN: i64 = 3_000_000;
+
+/// The longest wait of a connection that is not locked out.
+pub(crate) const LONG: Duration = Duration::from_secs(10);
+
+/// The lines that tell it to go on, with which it closes what it opens then, or does not.
+pub(crate) const CLOSE: &str = "close\n";
+pub(crate) const KEEP: &str = "keep\n";
+
+/// The work while calls fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// It commits.
+    Commit,
+    /// It commits, goes on with other transactions, and closes nothing.
+    Commits,
+    /// It commits, goes on, and closes.
+    Life,
+    Close,
+    /// It opens, reads, and closes.
+    Open,
+}
+
+/// The locks that the connection keeps behind a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Manner {
+    /// None.
+    Normal,
+    /// All.
+    Exclusive,
+    /// Those of a statement that reads on.
+    Reading,
+}
+
+/// The change of a file's length that a transaction makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Size {
+    Stays,
+    /// The file grows with it.
+    Grows,
+    /// It cuts the file.
+    Cuts,
+}
+
+impl Size {
+    fn sql(self) -> &'static str {
+        match self {
+            Self::Stays => "",
+            Self::Grows => "INSERT INTO {}.t VALUES(0, hex(zeroblob(20000)));",
+            Self::Cuts => "DELETE FROM {}.t WHERE a = 0;",
+        }
+    }
+}
+
+/// The SQL of a transaction over all of some databases, without its end. A lock on all that are attached would make it
+/// one over all of them.
+pub(crate) fn transaction(names: &[&str], key: i64, size: Size) -> String {
+    let each = format!("INSERT INTO {{}}.t VALUES({key}, 'x'); {}", size.sql());
+    let all = names.iter().map(|name| each.replace("{}", name));
+    format!("BEGIN; {}", all.collect::<String>())
+}
+
+/// A connection that waits for others no longer than that.
+pub(crate) fn connect(uris: &[String], wait: Duration) -> rusqlite::Result<Connection> {
+    let connection = open(Path::new(&uris[0]))?;
+    connection.busy_timeout(wait)?;
+    for (uri, name) in uris.iter().zip(NAMES).skip(1) {
+        connection.execute_batch(&format!("ATTACH '{uri}' AS {name}"))?;
+    }
+    Ok(connection)
+}
+
+/// The keys of each of some databases.
+pub(crate) fn keys_of(connection: &Connection, names: &[&str]) -> rusqlite::Result<Vec<Vec<i64>>> {
+    let keys = |name: &&str| {
+        let mut select = connection.prepare(&format!("SELECT a FROM {name}.t ORDER BY a"))?;
+        select.query_map([], |row| row.get(0))?.collect()
+    };
+    names.iter().map(keys).collect()
+}
+
+fn named<T: std::fmt::Debug>(mut all: impl Iterator<Item = T>, variable: &str) -> T {
+    let name = std::env::var(variable).unwrap();
+    all.find(|one| format!("{one:?}") == name).unwrap()
+}
+
+fn ready() {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap();
+    println!("=ready {}", thread.file_name().unwrap().to_str().unwrap());
+    wait();
+}
+
+/// Waits for a line.
+fn wait() -> String {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn committer() {
+    let Ok(uris) = std::env::var(URIS) else { return };
+    let uris: Vec<String> = uris.split('\n').map(str::to_owned).collect();
+    let names = &NAMES[..uris.len()];
+    let key: i64 = std::env::var(KEY).unwrap().parse().unwrap();
+    let sizes = [Size::Stays, Size::Grows, Size::Cuts].into_iter();
+    let size = named(sizes, SIZE);
+    let works = [Work::Commit, Work::Commits, Work::Life, Work::Close, Work::Open].into_iter();
+    let work = named(works, WORK);
+    let manners = [Manner::Normal, Manner::Exclusive, Manner::Reading].into_iter();
+    let manner = named(manners, MANNER);
+    let begun = transaction(names, key, size);
+    let mut connection = None;
+    // Where the kernel does not say who has a lock, nobody is waited for.
+    let short = Duration::from_millis(20);
+    let new = |wait| connect(&uris, wait);
+    if work == Work::Open {
+        crate::registered::register();
+        ready();
+        println!("=told {:?}", new(short).and_then(|one| keys_of(&one, names)));
+    } else {
+        let one = new(LONG).unwrap();
+        if manner == Manner::Exclusive {
+            one.execute_batch("PRAGMA locking_mode = EXCLUSIVE").unwrap();
+        }
+        let tables = names.iter().map(|name| format!("{name}.sqlite_schema")).collect::<Vec<_>>();
+        let mut select = one.prepare(&format!("SELECT 1 FROM {}", tables.join(", "))).unwrap();
+        let mut reading = select.query([]).unwrap();
+        if manner == Manner::Reading {
+            reading.next().unwrap().unwrap();
+        }
+        one.execute_batch(&begun).unwrap();
+        if work == Work::Close {
+            one.execute_batch("COMMIT").unwrap();
+            drop(reading);
+            drop(select);
+            ready();
+            println!("=told {:?}", one.close().map_err(|(_, error)| error));
+        } else {
+            one.busy_timeout(short).unwrap();
+            ready();
+            println!("=told {:?}", one.execute_batch("COMMIT"));
+            if work == Work::Commit {
+                std::process::exit(0);
+            }
+            go_on(&one, names, key);
+            drop(reading);
+            drop(select);
+            if work == Work::Life {
+                println!("=closed {:?}", one.close().map_err(|(_, error)| error));
+            } else {
+                connection = Some(one);
+            }
+        }
+    }
+    println!("=marked");
+    crate::traced::mark();
+    if connection.is_none() {
+        let closes = wait() == CLOSE;
+        let sql = transaction(names, THEN + key, Size::Stays);
+        let then = new(LONG).and_then(|one| {
+            one.execute_batch(&format!("{sql} COMMIT"))?;
+            if !closes {
+                connection = Some(one);
+            }
+            Ok(())
+        });
+        println!("=then {then:?}");
+        wait();
+    }
+    // Without closing what is open.
+    std::process::exit(0);
+}
+
+/// Ends a transaction whatever became of it, and commits others.
+fn go_on(connection: &Connection, names: &[&str], key: i64) {
+    let commit = |sql: String| {
+        let result = connection.execute_batch(&format!("{sql} COMMIT"));
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        result
+    };
+    if !connection.is_autocommit() {
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    for (number, name) in names.iter().enumerate() {
+        let sql = transaction(&[name], ALONE + key, Size::Stays);
+        println!("=alone-{number} {:?}", commit(sql));
+    }
+    println!("=again {:?}", commit(transaction(names, AGAIN + key, Size::Stays)));
+}
+
+/// A process that has begun, and waits until it is told to go on.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) thread: i32,
+    pub(crate) stdin: ChildStdin,
+    out: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub(crate) fn start(
+        uris: &[String],
+        (work, size, manner): (Work, Size, Manner),
+        key: i64,
+    ) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "failing::child::committer", "--ignored", "--nocapture"])
+            .arg("--test-threads=1")
+            .env(URIS, uris.join("\n"))
+            .env(WORK, format!("{work:?}"))
+            .env(KEY, key.to_string())
+            .env(SIZE, format!("{size:?}"))
+            .env(MANNER, format!("{manner:?}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let told = told_until(&mut out, "=ready ");
+        let thread = told.split("=ready ").nth(1).expect("it is ready").trim().parse().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        Self { child, thread, stdin, out }
+    }
+
+    /// Returns its lines up to a line that has a word in it, or to its end.
+    pub(crate) fn told_until(&mut self, word: &str) -> String {
+        told_until(&mut self.out, word)
+    }
+}
+
+fn told_until(out: &mut impl BufRead, word: &str) -> String {
+    let mut told = String::new();
+    while out.read_line(&mut told).unwrap() > 0 {
+        if told.lines().last().is_some_and(|line| line.contains(word)) {
+            break;
+        }
+    }
+    told
+}
+
+/// Returns whether a process has told success, or an error, of what it calls so.
+pub(crate) fn outcome(told: &str, what: &str) -> Option<bool> {
+    let line = told.split(&format!("={what} ")).nth(1)?;
+    Some(line.starts_with("Ok"))
+}

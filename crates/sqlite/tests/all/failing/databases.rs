@@ -1,0 +1,350 @@
+//! One or two databases on which calls to the kernel fail, and a model of what they have to have.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::child::{
+    AGAIN, ALONE, CLOSE, KEEP, LONG, Manner, NAMES, Process, Size, THEN, Work, connect, keys_of,
+    outcome, transaction,
+};
+use crate::attached::litter;
+use crate::registered::open;
+use crate::sql::{check, folder, stock};
+use crate::traced::{Call, End, Fault, fail, kill_at};
+
+/// The fate of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Its calls fail.
+    Fails(Fault),
+    /// It is killed at a call of any kind.
+    Killed,
+}
+
+/// Counts of processes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Counts {
+    /// Those behind which the transaction was there, and those behind which it was not.
+    pub(crate) with: u32,
+    pub(crate) without: u32,
+    /// Times that stock SQLite was refused at first.
+    pub(crate) refused: u32,
+    /// Processes that were told of an error by what failed first.
+    pub(crate) errors: u32,
+}
+
+/// Databases that are opened in one way.
+#[derive(Debug)]
+pub(crate) struct Databases {
+    folder: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+    way: &'static str,
+    /// The keys of each.
+    model: Vec<BTreeSet<i64>>,
+    pub(crate) counts: Counts,
+}
+
+/// Files that a kill has left.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    files: Vec<(PathBuf, Vec<u8>)>,
+    model: Vec<BTreeSet<i64>>,
+}
+
+impl Databases {
+    pub(crate) fn new(count: usize, way: &'static str) -> Self {
+        let folder = folder();
+        let paths: Vec<_> = NAMES[..count].iter().map(|name| folder.path().join(name)).collect();
+        for path in &paths {
+            let create = "PRAGMA auto_vacuum = full; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)";
+            Connection::open(path).unwrap().execute_batch(create).unwrap();
+        }
+        let model = vec![BTreeSet::new(); count];
+        Self { folder, paths, way, model, counts: Counts::default() }
+    }
+
+    fn names(&self) -> &'static [&'static str] {
+        &NAMES[..self.paths.len()]
+    }
+
+    fn uri(&self, path: &Path) -> String {
+        format!("file:{}?vfs=perdura&{}", path.display(), self.way)
+    }
+
+    fn uris(&self) -> Vec<String> {
+        self.paths.iter().map(|path| self.uri(path)).collect()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.way.contains("perdura_share=stock")
+    }
+
+    fn open(&self, path: &Path) -> Connection {
+        let connection = open(Path::new(&self.uri(path))).unwrap();
+        connection.busy_timeout(LONG).unwrap();
+        connection
+    }
+
+    /// Lets the next transaction be of a size: one cuts what another one has made grow.
+    fn prepare(&mut self, size: Size) {
+        let is_large = self.model[0].contains(&0);
+        let wanted = match size {
+            Size::Stays => return,
+            Size::Grows => false,
+            Size::Cuts => true,
+        };
+        if is_large == wanted {
+            return;
+        }
+        let size = if wanted { Size::Grows } else { Size::Cuts };
+        for number in 0..self.paths.len() {
+            let key = self.model[number].last().map_or(1, |last| last + 1).max(2 * THEN);
+            let sql = format!("{} COMMIT", transaction(&["main"], key, size));
+            self.open(&self.paths[number]).execute_batch(&sql).unwrap();
+            self.model[number].insert(key);
+            insert_large(&mut self.model[number], size);
+        }
+    }
+
+    /// Runs a process, beside another connection or not, and looks at what is left: while it lives, if it has closed
+    /// the databases. Returns whether anything has become of it.
+    pub(crate) fn run(
+        &mut self,
+        (work, size, manner): (Work, Size, Manner),
+        (fate, number): (Fate, usize),
+        key: i64,
+        is_beside: bool,
+    ) -> bool {
+        if work != Work::Open {
+            self.prepare(size);
+        }
+        let beside = is_beside.then(|| {
+            let one = connect(&self.uris(), LONG).unwrap();
+            keys_of(&one, self.names()).unwrap();
+            one
+        });
+        let mut process = Process::start(&self.uris(), (work, size, manner), key);
+        if work == Work::Close {
+            self.insert(key, size);
+        }
+        let go = || process.stdin.write_all(b"\n").unwrap();
+        let (child, thread) = (&mut process.child, process.thread);
+        let (end, failed) = match fate {
+            Fate::Fails(fault) => fail(child, thread, fault, number, go),
+            Fate::Killed => {
+                let end = kill_at(child, thread, number, |_| true, go);
+                (end, usize::from(end == End::Killed))
+            }
+        };
+        let mut told = process.told_until("=marked");
+        let lives = end == End::Left && [Work::Life, Work::Close, Work::Open].contains(&work);
+        if end == End::Left && !lives {
+            process.child.wait().unwrap();
+        }
+        let about = format!(
+            "{} {work:?} {size:?} {manner:?}, {fate:?} at {number}, beside {is_beside}, {end:?}",
+            self.way
+        );
+        assert!(end != End::Exited || work == Work::Commit, "{about}: {told}");
+        let before = self.lists();
+        let then = |process: &mut Process, told: &mut String, line: &str| {
+            process.stdin.write_all(line.as_bytes()).unwrap();
+            told.push_str(&process.told_until("=then"));
+            assert!(told.contains("=then Ok"), "{about}: {told}");
+        };
+        // A lock that the kernel does not let go goes when the process opens the next file.
+        let first = lives && fate == Fate::Fails(Fault::Alike);
+        if first {
+            then(&mut process, &mut told, CLOSE);
+            self.insert(THEN + key, Size::Stays);
+        }
+        self.look((work, size), key, &before, &format!("{about}: {told}"), beside);
+        let one = connect(&self.uris(), LONG).unwrap();
+        let locked = one.execute_batch("BEGIN EXCLUSIVE; ROLLBACK");
+        locked.unwrap_or_else(|error| panic!("no lock: {error}, {about}: {told}"));
+        drop(one);
+        if lives && !first {
+            // Every second time the next one opens what is left.
+            then(&mut process, &mut told, if key % 2 == 0 { CLOSE } else { KEEP });
+            self.insert(THEN + key, Size::Stays);
+        }
+        if lives {
+            process.stdin.write_all(b"\n").unwrap();
+            process.child.wait().unwrap();
+        }
+        failed > 0
+    }
+
+    fn insert(&mut self, key: i64, size: Size) {
+        for model in &mut self.model {
+            model.insert(key);
+            insert_large(model, size);
+        }
+    }
+
+    /// Finds what was told, and nothing else.
+    fn look(
+        &mut self,
+        (work, size): (Work, Size),
+        key: i64,
+        before: &[Vec<i64>],
+        told: &str,
+        beside: Option<Connection>,
+    ) {
+        let lives = beside.map(|one| {
+            let keys = keys_of(&one, self.names());
+            keys.unwrap_or_else(|error| panic!("a live one is locked out: {error}, {told}"))
+        });
+        let mut found = vec![Vec::new(); self.paths.len()];
+        let mut order: Vec<usize> = (0..self.paths.len()).collect();
+        if key % 2 == 0 {
+            order.reverse();
+        }
+        for at in order {
+            found[at] = self.found(at, told);
+        }
+        if let Some(lives) = lives {
+            assert_eq!(lives, found, "{told}");
+        }
+        let first = outcome(told, "told");
+        self.counts.errors += u32::from(first == Some(false));
+        match work {
+            Work::Open => {
+                let right = format!("=told Ok({before:?})");
+                assert!(first != Some(true) || told.contains(&right), "{right}: {told}");
+            }
+            Work::Close => {}
+            Work::Commit | Work::Commits | Work::Life => {
+                let has = self.settle(key, first, size, &found, told);
+                self.counts.with += u32::from(has);
+                self.counts.without += u32::from(!has);
+                self.settle(AGAIN + key, outcome(told, "again"), Size::Stays, &found, told);
+                for (number, keys) in found.iter().enumerate() {
+                    let has = keys.contains(&(ALONE + key));
+                    let outcome = outcome(told, &format!("alone-{number}"));
+                    assert!(outcome.is_none_or(|done| done == has), "alone: {has}, {told}");
+                    if has {
+                        self.model[number].insert(ALONE + key);
+                    }
+                }
+            }
+        }
+        assert_eq!(found, self.lists(), "{told}");
+        for name in litter(self.folder.path()) {
+            // SQLite leaves a super-journal that no journal names yet, or that the kernel does not let go.
+            assert!(name.contains("-mj"), "{name}: {told}");
+            std::fs::remove_file(self.folder.path().join(name)).unwrap();
+        }
+    }
+
+    fn lists(&self) -> Vec<Vec<i64>> {
+        self.model.iter().map(|model| model.iter().copied().collect()).collect()
+    }
+
+    /// Takes a transaction over all into the model if it is there: in each, or in none; as was told, if it was.
+    fn settle(
+        &mut self,
+        key: i64,
+        outcome: Option<bool>,
+        size: Size,
+        found: &[Vec<i64>],
+        told: &str,
+    ) -> bool {
+        let has: Vec<bool> = found.iter().map(|keys| keys.contains(&key)).collect();
+        assert!(has.iter().all(|one| *one == has[0]), "{key} in {has:?}: {told}");
+        // What SQLite has decided for several may be done although an error is told.
+        let is_right = match outcome {
+            Some(true) => has[0],
+            Some(false) => !has[0] || has.len() > 1,
+            None => true,
+        };
+        assert!(is_right, "{key}, {has:?}: {told}");
+        if has[0] {
+            self.insert(key, size);
+        }
+        has[0]
+    }
+
+    /// Returns what stock SQLite finds, if it is not refused, and then ours, which have to be alike.
+    fn found(&mut self, at: usize, told: &str) -> Vec<i64> {
+        let keys = |one: &Connection| {
+            keys_of(one, &["main"]).map(|mut all| all.pop().expect("one database"))
+        };
+        let path = &self.paths[at];
+        let stocks = Connection::open(path).unwrap();
+        stocks.busy_timeout(LONG).unwrap();
+        let first = keys(&stocks);
+        match &first {
+            Ok(_) => check(&stocks),
+            Err(error) => {
+                let code = error.sqlite_error_code();
+                assert_eq!(code, Some(ErrorCode::NotADatabase), "{error}: {told}");
+                self.counts.refused += 1;
+            }
+        }
+        let ours = self.open(path);
+        let found = keys(&ours).unwrap_or_else(|error| panic!("locked out: {error}, {told}"));
+        check(&ours);
+        if let Ok(first) = first {
+            assert_eq!(first, found, "{told}");
+        }
+        if !self.is_shared() {
+            ours.close().unwrap();
+        }
+        // Whoever opens it lets stock SQLite in again, or whoever closes it.
+        let then = keys(&stocks).unwrap_or_else(|error| panic!("stock SQLite: {error}, {told}"));
+        assert_eq!(then, found, "{told}");
+        found
+    }
+
+    /// Kills a process that commits to two databases where it is about to remove the super-journal, which is gone then,
+    /// or is not; keeps what is left.
+    pub(crate) fn cut_off(&mut self, key: i64, gone: bool) -> Left {
+        let mut process =
+            Process::start(&self.uris(), (Work::Commit, Size::Stays, Manner::Normal), key);
+        let go = || process.stdin.write_all(b"\n").unwrap();
+        let end = kill_at(&mut process.child, process.thread, 1, Call::removes, go);
+        assert_eq!(end, End::Killed);
+        let names = litter(self.folder.path());
+        assert_eq!(names.len(), 3, "a stub each, and the super-journal: {names:?}");
+        if gone {
+            let name = names.iter().find(|name| name.contains("-mj")).unwrap();
+            std::fs::remove_file(self.folder.path().join(name)).unwrap();
+            self.insert(key, Size::Stays);
+        }
+        let files = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            (path, bytes)
+        });
+        Left { files: files.collect(), model: self.model.clone() }
+    }
+
+    /// Puts what a kill has left where it was.
+    pub(crate) fn put_back(&mut self, left: &Left) {
+        for entry in std::fs::read_dir(self.folder.path()).unwrap() {
+            std::fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        left.files.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+        self.model.clone_from(&left.model);
+    }
+
+    /// Closes what is left, which has to be plain then.
+    pub(crate) fn end(&self) {
+        for path in &self.paths {
+            drop(self.open(path));
+            check(&stock(path));
+        }
+    }
+}
+
+fn insert_large(model: &mut BTreeSet<i64>, size: Size) {
+    if size == Size::Grows {
+        model.insert(0);
+    } else if size == Size::Cuts {
+        model.remove(&0);
+    }
+}
