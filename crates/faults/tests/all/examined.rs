@@ -95,37 +95,37 @@ fn long_nv_logging() {
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_inp() {
-    examined(EngineKind::NvmInp, 57_000, 10_000);
+    examined(EngineKind::NvmInp, 57_000, 4_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_cow() {
-    examined(EngineKind::NvmCow, 99_000, 10_000);
+    examined(EngineKind::NvmCow, 99_000, 4_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_log() {
-    examined(EngineKind::NvmLog, 60_000, 10_000);
+    examined(EngineKind::NvmLog, 60_000, 4_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_inp() {
-    examined(EngineKind::Inp, 20_000, 10_000);
+    examined(EngineKind::Inp, 20_000, 4_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_cow() {
-    examined(EngineKind::Cow, 20_000, 10_000);
+    examined(EngineKind::Cow, 20_000, 4_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_log() {
-    examined(EngineKind::Log, 20_000, 10_000);
+    examined(EngineKind::Log, 20_000, 4_000);
 }
 
 #[test]

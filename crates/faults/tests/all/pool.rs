@@ -155,8 +155,9 @@ fn operations_on_one_tuple_are_ordered() {
     for engine in engines() {
         for commit in [true, false] {
             let story = two_operations_on_one_tuple(engine, commit);
-            let again = Again::every(97, 1);
-            let explored = story.explore(None, Effort::once(5_000).then(again));
+            // The others change nothing in place.
+            let states = if engine == EngineKind::NvmInp { 5_000 } else { 500 };
+            let explored = story.explore(None, Effort::once(states).then(Again::every(97, 1)));
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
         }
     }
