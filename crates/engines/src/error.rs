@@ -97,6 +97,9 @@ pub enum EngineError {
         /// The number.
         id: TxId,
     },
+    /// Another open transaction has the name that this one was to have.
+    #[error("an open transaction has this name")]
+    NameTaken,
     /// A transaction that is run again from its start did something else the first time. It is open
     /// still: an abort leaves it to be continued.
     #[error("the transaction did something else before it was cut off; it waits to be continued")]

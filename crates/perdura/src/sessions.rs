@@ -83,6 +83,13 @@ impl<E> SessionPool<E> {
         }
     }
 
+    /// The same for one who has a place already, or all of them.
+    fn end_all_overdue(&self) {
+        for id in self.waits.overdue(IfTaken::Wait, Instant::now) {
+            self.end_if_overdue(id, IfTaken::Wait);
+        }
+    }
+
     fn end_if_overdue(&self, id: TxId, if_taken: IfTaken) {
         self.waits.end_overdue(id, if_taken, Instant::now, || {
             // Else the engine says why not to whoever begins.
@@ -142,7 +149,14 @@ impl<E> SessionPool<E> {
         if lent.session.is_none() {
             lent.session = Some(Box::new(AnyEngine::session(self.source.session()?)));
         }
-        lent.begin_as(begin, name)?;
+        match lent.begin_as(begin, name) {
+            // One whose time is over may have the name: since the look above, or since somebody had the latch then.
+            Err(EngineError::NameTaken) => {
+                self.end_all_overdue();
+                lent.begin_as(begin, name)?;
+            }
+            begun => begun?,
+        }
         Ok(lent)
     }
 
@@ -299,9 +313,7 @@ pub(crate) struct Still<'a, E> {
 impl<E> Still<'_, E> {
     /// Rolls back the transactions that have waited too long to be continued, for the owner, who lends no session.
     pub(crate) fn end_overdue(&self) {
-        for id in self.pool.waits.overdue(IfTaken::Wait, Instant::now) {
-            self.pool.end_if_overdue(id, IfTaken::Wait);
-        }
+        self.pool.end_all_overdue();
     }
 }
 

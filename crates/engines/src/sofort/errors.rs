@@ -12,6 +12,7 @@ impl From<ColumnError> for EngineError {
             ColumnError::Conflict => Self::Conflict { reason: ConflictReason::WriteWrite },
             // Others will end.
             ColumnError::Busy { .. } => Self::Conflict { reason: ConflictReason::Timeout },
+            ColumnError::NameTaken => Self::NameTaken,
             ColumnError::Diverged => Self::Diverged,
             ColumnError::Heap(error) => error.into(),
             other => Self::Column(other),

@@ -35,7 +35,13 @@ struct Script {
     gone: AtomicBool,
     /// The names of transactions.
     named: Mutex<Vec<Vec<u8>>>,
-    /// A caller that takes the transaction that waits says so, and stays there until it is told to go on.
+    /// Transactions that were left: the first one is [`OTHER`].
+    left: AtomicU32,
+    /// A name is taken while the transaction that has it waits.
+    names: AtomicBool,
+    /// This one is told to go on when a name is found taken.
+    tells: Mutex<Option<mpsc::Sender<()>>>,
+    /// A caller that takes a transaction that waits says so, and stays there until it is told to go on.
     held: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
     /// Nobody has told it.
     gave_up: AtomicBool,
@@ -44,6 +50,15 @@ struct Script {
 impl Script {
     fn conflict(&self) -> Result<(), EngineError> {
         Self::conflict_of(&self.conflicts)
+    }
+
+    /// Stays here until it is told to go on, if it is to.
+    fn hold(&self) {
+        if let Some((inside, go_on)) = self.held.lock().unwrap().take() {
+            inside.send(()).unwrap();
+            let gave_up = go_on.recv_timeout(Duration::from_secs(20)).is_err();
+            self.gave_up.store(gave_up, SeqCst);
+        }
     }
 
     fn conflict_of(left: &AtomicU32) -> Result<(), EngineError> {
@@ -122,6 +137,13 @@ impl Engine for Scripted {
 
     fn begin_named(&mut self, how: &Begin, name: &[u8]) -> Result<(), EngineError> {
         self.script.named.lock().unwrap().push(name.to_vec());
+        if self.script.names.load(SeqCst) && !self.script.gone.load(SeqCst) {
+            // Nobody hears it if the other one has given up.
+            self.script.tells.lock().unwrap().take().into_iter().for_each(|other| {
+                let _ = other.send(());
+            });
+            return Err(EngineError::NameTaken);
+        }
         self.begin(how)
     }
 
@@ -137,6 +159,14 @@ impl Engine for Scripted {
             true => Err(EngineError::Stopped { why: "told to".into() }),
             false => Ok(()),
         }
+    }
+
+    fn detach(&mut self) -> Result<TxId, EngineError> {
+        if self.script.left.fetch_add(1, SeqCst) == 0 {
+            return Ok(OTHER);
+        }
+        self.script.gone.store(false, SeqCst);
+        Ok(cut_off().id)
     }
 
     fn sync(&mut self) -> Result<(), EngineError> {
@@ -191,24 +221,26 @@ impl Sessions for Pool {
 
     /// Somebody was faster.
     fn replay(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
-        self.0.gone.store(true, SeqCst);
+        match id {
+            OTHER => self.0.hold(),
+            _ => self.0.gone.store(true, SeqCst),
+        }
         Err(EngineError::NotInFlight { id })
     }
 
     fn resume(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
         match id {
             TxId(7) => {
-                if let Some((inside, go_on)) = self.0.held.lock().unwrap().take() {
-                    inside.send(()).unwrap();
-                    let gave_up = go_on.recv_timeout(Duration::from_secs(20)).is_err();
-                    self.0.gave_up.store(gave_up, SeqCst);
-                }
+                self.0.hold();
                 self.session()
             }
             id => Err(EngineError::NotInFlight { id }),
         }
     }
 }
+
+/// Another one, which is not listed.
+const OTHER: TxId = TxId(5);
 
 fn cut_off() -> InFlight {
     InFlight { id: TxId(7), name: b"seven".to_vec(), statements: 3, openings: 1 }
@@ -524,6 +556,34 @@ fn nobody_waits_for_whoever_goes_on_with_a_transaction() {
         resumed.join().unwrap();
     });
     assert!(!subject.script.gave_up.load(SeqCst), "the others have waited for him");
+}
+
+/// While one ends a transaction whose time is over, another one leaves those be when it begins. If it finds the name of
+/// one of them taken, it waits, and ends that one.
+#[test]
+fn the_name_of_a_transaction_whose_time_is_over_is_free() {
+    let subject = Subject::new(&small_logs().resume_within(Duration::ZERO));
+    let open: Vec<_> = (0..2).map(|_| subject.db.begin().unwrap()).collect();
+    let left: Vec<_> = open.into_iter().map(|tx| tx.detach().unwrap()).collect();
+    assert_eq!((&*left, subject.script.gone.load(SeqCst)), (&[OTHER, TxId(7)][..], false));
+    subject.script.names.store(true, SeqCst);
+    let ((inside, is_inside), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+    *subject.script.held.lock().unwrap() = Some((inside, may_go_on));
+    *subject.script.tells.lock().unwrap() = Some(go_on);
+    let begun = thread::scope(|scope| {
+        scope.spawn(|| subject.insert().unwrap());
+        is_inside.recv().unwrap();
+        subject.db.begin_named(b"seven").map(drop)
+    });
+    begun.unwrap();
+    assert!(subject.script.gone.load(SeqCst) && !subject.script.gave_up.load(SeqCst));
+    assert_eq!(subject.script.named.lock().unwrap().len(), 2);
+    // One whose time is not over keeps it.
+    let subject = Subject::new(&small_logs().resume_within(Duration::from_secs(1 << 20)));
+    subject.script.names.store(true, SeqCst);
+    let taken = subject.db.begin_named(b"seven").map(drop);
+    assert!(matches!(taken, Err(Error::Engine(EngineError::NameTaken))), "{taken:?}");
+    assert_eq!(subject.script.named.lock().unwrap().len(), 2);
 }
 
 /// Its time was over, or another thread has gone on with it, since it was found.
