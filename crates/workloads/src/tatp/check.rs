@@ -141,6 +141,7 @@ fn look<T: Reads>(tx: &T, tables: &Tables, spec: &Spec, partition: usize) -> Res
 /// A look at all rows of a register, each table in the order of its key, whoever holds it.
 pub struct Inspection<'a> {
     spec: &'a Spec,
+    partition: usize,
     subscribers: Expected,
     access: Expected,
     facilities: Expected,
@@ -169,6 +170,7 @@ impl<'a> Inspection<'a> {
             .flat_map(|(id, shape)| shape.facilities.into_iter().map(move |one| [id, one.kind]));
         Self {
             spec,
+            partition,
             subscribers: Expected::new(ids, |[id, _]| format!("subscriber {id}")),
             access: Expected::new(access, by_type),
             facilities: Expected::new(facilities, by_type),
@@ -196,7 +198,7 @@ impl<'a> Inspection<'a> {
     /// A row of CALL_FORWARDING: subscriber, type, start, end.
     pub fn forwarding(&mut self, row: [u64; 4]) {
         self.there += 1;
-        if self.forwarding.is_none() && !is_forwarding(self.spec, row) {
+        if self.forwarding.is_none() && !is_forwarding(self.spec, self.partition, row) {
             let [s, kind, start, end] = row;
             let what = format!("subscriber {s}, type {kind}: forwarded from {start} to {end}");
             self.forwarding = Some(what);
@@ -216,10 +218,12 @@ impl<'a> Inspection<'a> {
     }
 }
 
-/// Returns true if a row of CALL_FORWARDING is possible.
-fn is_forwarding(spec: &Spec, [s, kind, start, end]: [u64; 4]) -> bool {
+/// Returns true if a row of CALL_FORWARDING is possible in a partition. A subscriber that was not loaded there has no
+/// facilities, whatever its number would make of it.
+fn is_forwarding(spec: &Spec, partition: usize, [s, kind, start, end]: [u64; 4]) -> bool {
     let shape = Shape::of(spec.seed, s);
-    STARTS.contains(&start)
+    spec.has_subscriber(partition, s)
+        && STARTS.contains(&start)
         && (start + 1..=start + LONGEST).contains(&end)
         && (1..=TYPES).contains(&kind)
         && shape.facilities.iter().any(|facility| facility.kind == kind)
@@ -255,5 +259,69 @@ impl Expected {
     fn end(mut self) -> Option<String> {
         let missing = self.ids.next();
         self.wrong.or_else(|| missing.map(|id| format!("{} is missing", (self.name)(id))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura::Value;
+
+    use super::super::population::rows_of;
+    use super::super::schema::TableOf;
+    use super::*;
+
+    /// The checks that do not hold of a partition that has the rows of its subscribers, and in one table those of
+    /// another one.
+    fn violated(spec: &Spec, partition: usize, other: Option<(u64, TableOf)>) -> Vec<&'static str> {
+        let mut seen = Inspection::of_partition(spec, partition);
+        let others = other.iter().map(|(id, _)| *id);
+        let mut ids: Vec<u64> = spec.subscribers_of(partition).chain(others).collect();
+        ids.sort_unstable();
+        for id in ids {
+            let table = other.filter(|(other, _)| *other == id).map(|(_, table)| table);
+            let add = |of, row: &[Value<'_>]| {
+                if table.is_some_and(|table| table != of) {
+                    return Ok(());
+                }
+                let word = |column: usize| match row[column] {
+                    Value::U64(word) => word,
+                    ref other => panic!("{other:?}"),
+                };
+                match (of, &row[1]) {
+                    (TableOf::Subscriber, Value::Text(number)) => seen.subscriber(id, number),
+                    (TableOf::Subscriber, other) => panic!("{other:?}"),
+                    (TableOf::AccessInfo, _) => seen.access([0, 1, 2, 3].map(word)),
+                    (TableOf::SpecialFacility, _) => seen.facility([0, 1, 2, 4].map(word)),
+                    (TableOf::CallForwarding, _) => seen.forwarding([0, 1, 2, 3].map(word)),
+                }
+                Ok::<_, ()>(())
+            };
+            rows_of(spec.seed, id, add).unwrap();
+        }
+        let checks = seen.end(&[]).into_iter();
+        checks.filter(|check| check.violation.is_some()).map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn rows_of_subscribers_that_a_partition_has_not_are_noticed() {
+        let spec = Spec { subscribers: 40, partitions: 2, ..Spec::default() };
+        let forwards = |id: &u64| Shape::of(spec.seed, *id).forwarded() > 0;
+        for partition in 0..2 {
+            assert_eq!(violated(&spec, partition, None), [""; 0]);
+            let elsewhere = spec.subscribers_of(1 - partition).find(forwards);
+            let behind = (41..).find(forwards);
+            for other in elsewhere.into_iter().chain(behind).chain([0]) {
+                for (table, name) in [
+                    (TableOf::Subscriber, "subscribers"),
+                    (TableOf::AccessInfo, "access_info"),
+                    (TableOf::SpecialFacility, "special_facility"),
+                    (TableOf::CallForwarding, "call_forwarding"),
+                ] {
+                    let violated = violated(&spec, partition, Some((other, table)));
+                    let is_there = table != TableOf::CallForwarding || forwards(&other);
+                    assert_eq!(violated.contains(&name), is_there, "{other}: {violated:?}");
+                }
+            }
+        }
     }
 }

@@ -80,6 +80,12 @@ impl Spec {
         (partition as u64 + 1..=u64::from(self.subscribers)).step_by(self.partitions)
     }
 
+    /// Returns whether a partition has a subscriber of this number.
+    pub(super) fn has_subscriber(&self, partition: usize, id: u64) -> bool {
+        (1..=u64::from(self.subscribers)).contains(&id)
+            && (id - 1) % self.partitions as u64 == partition as u64
+    }
+
     /// Transactions of a partition: an even share, the first partitions get the remainder.
     #[must_use]
     pub fn transactions_of(&self, partition: usize) -> u64 {
@@ -113,6 +119,10 @@ mod tests {
         let good = Spec { subscribers: 3, partitions: 2, ..Spec::default() };
         assert_eq!(good.validate(), Ok(()));
         assert!(good.subscribers_of(0).eq([1, 3]) && good.subscribers_of(1).eq([2]));
+        for partition in 0..2 {
+            let has = (0..9).filter(|id| good.has_subscriber(partition, *id));
+            assert!(has.eq(good.subscribers_of(partition)), "partition {partition}");
+        }
         for bad in [
             Spec { subscribers: 0, ..good.clone() },
             Spec { partitions: 0, ..good.clone() },
