@@ -10,7 +10,8 @@
 //! - One that is no longer found, and that nobody goes on with, is over: its name is free.
 //!
 //! That takes as long as a fence, or as running all statements again. Whoever begins or reads does not wait for it: if
-//! somebody has the latch, those whose time is over are left to the next one ([`IfTaken`]).
+//! somebody has the latch, those whose time is over are left to the next one ([`IfTaken`]), but by whoever finds the
+//! name taken under which it begins.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
