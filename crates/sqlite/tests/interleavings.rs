@@ -87,6 +87,9 @@ impl Words for Hand {
         let word = &self.shared.words[word];
         self.stored(|| word.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok())
     }
+    fn pause(&self, _: u32) {
+        thread::yield_now();
+    }
 }
 
 impl Liveness for Hand {
@@ -162,12 +165,39 @@ fn transaction(hand: &Hand, one: &mut One, times: usize) -> bool {
     wrote
 }
 
+/// Reads, and then moves the database and moves it back, if nobody else is there. Returns whether it did.
+fn visit(hand: &Hand, one: &mut One, times: usize) -> bool {
+    let shared = &hand.shared;
+    if !lock(hand, one, Level::Shared, times) {
+        return false;
+    }
+    shared.reading[one.slot()].store(true, Ordering::SeqCst);
+    let read = look(shared);
+    shared.reading[one.slot()].store(false, Ordering::SeqCst);
+    let alone = one.exclude_if_alone();
+    if alone {
+        assert_eq!(one.level(), Level::Exclusive);
+        let others = shared.reading.iter().filter(|reading| reading.load(Ordering::SeqCst)).count();
+        assert_eq!(others, 0, "a reader beside one who is alone");
+        assert_eq!(look(shared), read, "somebody wrote beside a reader");
+        if read > 0 {
+            hand.set(&shared.log, read);
+            hand.set(&shared.data[0], u64::MAX);
+            hand.set(&shared.data[0], read);
+            hand.set(&shared.log, 0);
+        }
+    }
+    one.unlock(Level::None);
+    alone
+}
+
 /// A connection that dies after so many stores, if it makes as many. Another one has its slot then.
 fn life(shared: &Arc<Shared>, slot: usize, stores: usize) {
     let lived = catch_unwind(AssertUnwindSafe(|| {
         let hand = Hand::new(shared, stores);
         let mut one = claim(&hand, slot);
         transaction(&hand, &mut one, 3);
+        visit(&hand, &mut one, 3);
         transaction(&hand, &mut one, 3);
     }));
     if let Err(death) = lived
@@ -200,7 +230,7 @@ fn lives(stores: [usize; 3], shared: Shared) {
 }
 
 /// The stores of a connection in a story, at most: it dies behind each of them.
-const STORES: usize = 24;
+const STORES: usize = 32;
 
 #[test]
 fn a_connection_may_die_behind_any_store() {
@@ -268,6 +298,68 @@ fn a_waiting_writer_has_its_turn() {
         1,
         1,
     );
+}
+
+/// One that is alone for a while looks first, and others wait for it: as long as nobody writes nobody is busy.
+#[test]
+fn who_is_alone_for_a_while_makes_nobody_busy() {
+    static ALONE: [std::sync::atomic::AtomicU64; 2] =
+        [const { std::sync::atomic::AtomicU64::new(0) }; 2];
+    let story = || {
+        let shared = Arc::new(Shared::new());
+        let threads: Vec<_> = (0..3)
+            .map(|slot| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let hand = Hand::new(&shared, usize::MAX);
+                    let mut one = claim(&hand, slot);
+                    for _ in 0..3 {
+                        assert_eq!(one.lock(Level::Shared), Answer::Got, "nobody writes");
+                        shared.reading[slot].store(true, Ordering::SeqCst);
+                        // One alone is going to write, and does not.
+                        if slot == 0 {
+                            assert_eq!(one.lock(Level::Reserved), Answer::Got, "nobody writes");
+                        }
+                        thread::yield_now();
+                        shared.reading[slot].store(false, Ordering::SeqCst);
+                        let alone = one.exclude_if_alone();
+                        let reads = shared.reading.iter().any(|one| one.load(Ordering::SeqCst));
+                        assert!(!alone || slot > 0 && !reads, "a reader beside one who is alone");
+                        ALONE[usize::from(alone)].fetch_add(1, Ordering::Relaxed);
+                        one.unlock(Level::None);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    };
+    shuttle::check_random_with_seed(story, 5, 1_000);
+    shuttle::check_pct(story, 500, 3);
+    let [not, alone] = [&ALONE[0], &ALONE[1]].map(|count| count.load(Ordering::Relaxed));
+    assert!(not > 1_000 && alone > 100, "{not}, {alone}");
+    let in_turn = || {
+        let shared = Arc::new(Shared::new());
+        let hand = Hand::new(&shared, usize::MAX);
+        let [mut reader, mut one, mut late] = [0, 1, 2].map(|slot| claim(&hand, slot));
+        assert_eq!(
+            (reader.lock(Level::Shared), one.lock(Level::Shared)),
+            (Answer::Got, Answer::Got)
+        );
+        assert!(!one.exclude_if_alone());
+        assert_eq!((one.level(), late.lock(Level::Shared)), (Level::Shared, Answer::Got));
+        late.unlock(Level::None);
+        reader.unlock(Level::None);
+        assert!(one.exclude_if_alone() && !one.is_reserved());
+        // Here nobody else goes on, so the wait ends.
+        assert_eq!(late.lock(Level::Shared), Answer::Busy);
+        one.unlock(Level::Shared);
+        assert_eq!(late.lock(Level::Shared), Answer::Got);
+        assert_eq!(late.lock(Level::Reserved), Answer::Got);
+        assert!(!one.exclude_if_alone() && one.level() == Level::Shared);
+        one.unlock(Level::None);
+        assert!(!late.exclude_if_alone() && late.level() == Level::Reserved);
+    };
+    shuttle::check_random_with_seed(in_turn, 1, 1);
 }
 
 /// SQLite asks for the exclusive lock straight from the shared one when it finds the journal of a dead writer. Another one

@@ -8,7 +8,8 @@
 //! - *A kill before that* leaves the marker: stock SQLite is refused until one of ours has recovered, which clears the
 //!   marker if it shares the database so, too.
 //! - Where that cannot be, since stock SQLite is looking at page 1 just then, or a statement reads on and has pages where
-//!   they are, or the kernel refuses, each connection that shares it so tries it again whenever it ends to read.
+//!   they are, or the kernel refuses, each connection that shares it so tries it again when it ends to read and no other
+//!   one of ours reads. What the kernel refuses again and again is tried ever more seldom.
 //!
 //! *A stub* is removed only while nobody can put something in its place: no other one of ours is going to write, and stock
 //! SQLite cannot begin a journal.
@@ -20,9 +21,11 @@ use pm::Memory as _;
 
 use crate::database::contract::{Failure, Level, Names as _};
 use crate::database::mapped::Mapped;
-use crate::database::ours::Taken;
 use crate::database::parameters::Share;
 use crate::database::stub::Stub;
+
+/// The refusals of the kernel behind which it is asked no less often any more: at each 255th end of a read.
+const REFUSALS_MAX: u32 = 8;
 
 impl Mapped {
     /// Chooses who else may use the database.
@@ -47,6 +50,11 @@ impl Mapped {
     pub(super) fn share_again(&mut self) {
         if self.make_plain_for_stock().is_err() {
             self.owes = true;
+            self.refusals = (self.refusals + 1).min(REFUSALS_MAX);
+            // At the next end of a read first, then at each third, seventh and so on.
+            self.rests = (1 << self.refusals) - 2;
+        } else if !self.owes {
+            (self.refusals, self.rests) = (0, 0);
         }
     }
 
@@ -79,11 +87,17 @@ impl Mapped {
         plain
     }
 
-    /// Returns whether the file is still to be made a plain one, and nobody of ours is in the way: the connection has it to
-    /// itself then.
+    /// Returns whether the file is still to be made a plain one, and is to be now, at the end of a read: the connection has it
+    /// to itself among ours then. No other one is told that it is busy because of that.
     pub(super) fn pays(&mut self) -> bool {
-        let waits = self.owes && self.store.is_marked() && self.ours.level() >= Level::Shared;
-        waits && matches!(self.ours.lock(Level::Exclusive), Ok(Taken::Got))
+        if !self.owes || !self.store.is_marked() || self.ours.level() != Level::Shared {
+            return false;
+        }
+        if self.rests > 0 {
+            self.rests -= 1;
+            return false;
+        }
+        self.ours.lock_if_alone()
     }
 
     /// Cuts off what a kill in the first commit has left before the marker was set: stock SQLite takes zeros for no

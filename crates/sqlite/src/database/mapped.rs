@@ -52,6 +52,9 @@ pub struct Mapped {
     pub(super) share: Share,
     /// Stock SQLite is kept out although it shares the database: the file could not be made a plain one in time.
     pub(super) owes: bool,
+    /// How often the kernel has refused that since it was done, and ends of reads until it is tried again.
+    pub(super) refusals: u32,
+    pub(super) rests: u32,
     read_only: bool,
     /// The file by which others see that a commit is prepared.
     pub(super) stub: Arc<Stub>,
@@ -150,6 +153,8 @@ impl Mapped {
                 stock,
                 share,
                 owes: false,
+                refusals: 0,
+                rests: 0,
                 read_only,
                 stub,
                 with,
@@ -513,8 +518,9 @@ impl MainFile for Mapped {
         if alone {
             self.share_again();
         }
-        self.ours.unlock(to);
+        // First that which another one of ours takes last: it is busy at none of the two.
         let lowered = if self.stock.level() > Level::None { self.stock.unlock(to) } else { Ok(()) };
+        self.ours.unlock(to);
         // What is committed is to be told as that; the last unlock comes behind it.
         if to == Level::None { lowered } else { Ok(()) }
     }

@@ -5,6 +5,8 @@
 //! away when it dies. The kernel is asked for that only when a connection is in the way.
 
 use std::sync::atomic::{Ordering, fence};
+use std::thread;
+use std::time::Duration;
 
 use pm::{Lock, Memory as _, Off, Plain, Range};
 
@@ -17,6 +19,10 @@ use crate::store::locks::{Answer, Connection, Level, Liveness, Words};
 pub(crate) const SLOTS: usize = LOCK_WORDS as usize - 1;
 /// The byte that the owner of slot 0 has locked.
 const FIRST_SLOT: u64 = LOCKS + 64;
+
+/// Pauses that only let another thread run, before others that last.
+const YIELDS: u32 = 32;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The byte that the owner of a slot has locked.
 fn byte_of(slot: usize) -> Range {
@@ -49,6 +55,10 @@ impl Words for SideWords {
         let swapped = self.0.cas(Self::at(word), old, new).is_ok();
         fence(Ordering::SeqCst);
         swapped
+    }
+
+    fn pause(&self, before: u32) {
+        if before < YIELDS { thread::yield_now() } else { thread::sleep(PAUSE) }
     }
 }
 
@@ -124,6 +134,12 @@ impl Ours {
             Answer::Busy => Err(Failure::Busy),
             Answer::Replay => Ok(Taken::Recover),
         }
+    }
+
+    /// Raises the shared lock to the exclusive one if no other connection reads or is going to write; returns whether it
+    /// did. No other one is told that it is busy, as long as [`Self::unlock`] comes soon.
+    pub(crate) fn lock_if_alone(&mut self) -> bool {
+        owned(&self.side).is_ok() && self.connection.exclude_if_alone()
     }
 
     /// Lowers the lock; that of the parent of a forked child stays.

@@ -3,7 +3,7 @@
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
 /// The format's version.
-pub(crate) const VERSION: u64 = 9;
+pub(crate) const VERSION: u64 = 10;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;

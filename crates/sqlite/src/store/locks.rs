@@ -7,6 +7,8 @@
 //! - A connection that is `Exclusive` is alone: no living one reads.
 //! - Behind a writer that dies while it is `Exclusive`, nobody reads before somebody has replayed.
 //! - From `Pending` on nobody begins to read, so that a writer's turn comes.
+//! - Whoever is alone for a while and writes nothing ([`Connection::exclude_if_alone`]) makes nobody busy: it looks before it
+//!   keeps others out, gives up if somebody reads, and those who come meanwhile wait.
 //! - Nobody counts as `Reserved` on the way from `Shared` to `Exclusive`: SQLite goes it for a hot journal, which another
 //!   one would take for a living writer's.
 //! - A dead connection stops nobody for longer than it takes to look.
@@ -31,6 +33,9 @@ pub trait Words {
     fn store(&self, word: usize, value: u64);
     /// Stores `new` if the value is `old`; returns whether it was.
     fn swap(&self, word: usize, old: u64, new: u64) -> bool;
+    /// Lets others go on, between two looks at a word that will not stay for long. `before` says how often it was called for
+    /// that word.
+    fn pause(&self, before: u32);
 }
 
 /// Knowledge of who is alive.
@@ -45,6 +50,8 @@ const WRITER: usize = 0;
 pub const SLOTS_MAX: usize = NOBODY as usize;
 /// The slot of a writer that has given its turn up in the middle: nobody has it, so it counts as dead.
 const NOBODY: u64 = 0xfff;
+/// The most pauses of one who waits for another one that is alone for a while: behind them it is busy.
+pub const PAUSES_MAX: u32 = 5_000;
 
 /// The number of words that so many slots need.
 pub const fn words(slots: usize) -> usize {
@@ -109,6 +116,10 @@ enum Turn {
     Replaying,
     /// As `Pending`, straight from the level `Shared`: it is not going to write unless it is alone.
     Straight,
+    /// It looks whether it is alone, and waits for nobody.
+    Looking,
+    /// It is alone for a while, which ends by itself.
+    Alone,
 }
 
 /// The writer's word: the number of the turn, a slot, and how far its connection has come.
@@ -127,6 +138,8 @@ impl Writer {
             2 => Turn::Pending,
             3 => Turn::Exclusive,
             5 => Turn::Straight,
+            6 => Turn::Looking,
+            7 => Turn::Alone,
             // Any other value was written by nobody: replaying is right after anything.
             _ => Turn::Replaying,
         };
@@ -149,7 +162,17 @@ impl Writer {
 
     /// Returns whether a death may have left pages half written.
     fn may_be_half_way(self) -> bool {
-        matches!(self.turn, Turn::Exclusive | Turn::Replaying)
+        matches!(self.turn, Turn::Exclusive | Turn::Replaying | Turn::Alone)
+    }
+
+    /// Returns whether it is going to write.
+    fn is_for_writing(self) -> bool {
+        !matches!(self.turn, Turn::None | Turn::Straight | Turn::Looking | Turn::Alone)
+    }
+
+    /// Returns whether it is worth waiting for.
+    fn ends_by_itself(self) -> bool {
+        matches!(self.turn, Turn::Looking | Turn::Alone)
     }
 }
 
@@ -232,6 +255,31 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         Answer::Got
     }
 
+    /// Goes from `Shared` to `Exclusive` if nobody else reads, or is going to write; returns whether it did. Whoever comes
+    /// until [`Self::unlock`] waits, and is busy only if that takes long: the caller waits for no lock of theirs meanwhile.
+    pub fn exclude_if_alone(&mut self) -> bool {
+        if self.level != Level::Shared || self.is_beside_readers() {
+            return false;
+        }
+        let found = Writer::of(self.words.load(WRITER));
+        if found.turn != Turn::None && self.lives(found.slot) {
+            return false;
+        }
+        let next = found.next(self.slot as u64, Turn::Looking);
+        if !self.words.swap(WRITER, found.word(), next.word()) {
+            return false;
+        }
+        self.writer = Some(next);
+        // Whoever has begun to read before it saw that does not wait, and may be waited for.
+        if self.is_beside_readers() {
+            self.unlock(Level::Shared);
+            return false;
+        }
+        self.go_on(next, Turn::Alone);
+        self.level = Level::Exclusive;
+        true
+    }
+
     /// Goes back to `Shared` or `None`, as SQLite's xUnlock does.
     pub fn unlock(&mut self, level: Level) {
         if let Some(writer) = self.writer.take() {
@@ -262,7 +310,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     pub fn is_reserved(&self) -> bool {
         let writer = Writer::of(self.words.load(WRITER));
         // Beside an `Exclusive` one nobody asks who reads.
-        !matches!(writer.turn, Turn::None | Turn::Straight) && self.lives(writer.slot)
+        writer.is_for_writing() && self.lives(writer.slot)
     }
 
     fn lives(&self, slot: u64) -> bool {
@@ -285,8 +333,20 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         None
     }
 
+    /// Waits until a living one has gone on, if it goes on by itself. `pauses` are those before; returns false if the caller
+    /// is busy.
+    fn outlasts(&self, other: Writer, pauses: &mut u32) -> bool {
+        let waits = other.ends_by_itself() && *pauses < PAUSES_MAX;
+        if waits {
+            self.words.pause(*pauses);
+            *pauses += 1;
+        }
+        waits
+    }
+
     /// Begins to read.
     fn share(&mut self) -> Answer {
+        let mut pauses = 0;
         loop {
             self.words.store(self.slot + 1, self.quiet + 1);
             let writer = Writer::of(self.words.load(WRITER));
@@ -296,6 +356,9 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             }
             self.words.store(self.slot + 1, self.quiet);
             if self.lives(writer.slot) {
+                if self.outlasts(writer, &mut pauses) {
+                    continue;
+                }
                 return Answer::Busy;
             }
             if let Some(answer) = self.take_over(writer) {
@@ -306,9 +369,14 @@ impl<W: Words, L: Liveness> Connection<W, L> {
 
     /// Begins a turn as a writer.
     fn begin(&mut self, turn: Turn, level: Level) -> Answer {
+        let mut pauses = 0;
         loop {
             let found = Writer::of(self.words.load(WRITER));
             if found.turn != Turn::None && self.lives(found.slot) {
+                // It looks, and finds this one.
+                if self.outlasts(found, &mut pauses) {
+                    continue;
+                }
                 return Answer::Busy;
             }
             // One who died while this one reads had not begun to write: only then nobody reads.
@@ -333,6 +401,18 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             Some(writer) => self.go_on(writer, Turn::Pending),
         }
         self.level = Level::Pending;
+        if self.is_beside_readers() {
+            return Answer::Busy;
+        }
+        if let Some(writer) = self.writer {
+            self.go_on(writer, Turn::Exclusive);
+        }
+        self.level = Level::Exclusive;
+        Answer::Got
+    }
+
+    /// Returns whether another living one reads. The words of dead ones are wiped away.
+    fn is_beside_readers(&self) -> bool {
         for slot in (0..self.slots).filter(|slot| *slot != self.slot) {
             loop {
                 let word = self.words.load(slot + 1);
@@ -340,18 +420,14 @@ impl<W: Words, L: Liveness> Connection<W, L> {
                     break;
                 }
                 if self.lives(slot as u64) {
-                    return Answer::Busy;
+                    return true;
                 }
                 if self.words.swap(slot + 1, word, word - 1) {
                     break;
                 }
             }
         }
-        if let Some(writer) = self.writer {
-            self.go_on(writer, Turn::Exclusive);
-        }
-        self.level = Level::Exclusive;
-        Answer::Got
+        false
     }
 
     /// Says how far the own turn has come.

@@ -82,7 +82,7 @@ fn a_side_file_has_the_bytes_that_its_format_says_and_another_version_is_refused
     let path = killed(directory.path(), "db", 1);
     let (data, mut side) = (std::fs::read(&path).unwrap(), std::fs::read(side_of(&path)).unwrap());
     let word = |at: usize| u64::from_le_bytes(side[at..at + 8].try_into().unwrap());
-    assert_eq!((&side[..8], word(8), word(24)), (&b"PerduraS"[..], 9, 256 << 10));
+    assert_eq!((&side[..8], word(8), word(24)), (&b"PerduraS"[..], 10, 256 << 10));
     assert_eq!(word(32), u64::from(crc32c::crc32c(&side[..32])));
     assert_eq!((data[19], &data[72..80]), (80, &side[16..24]));
     // Two pages; two commits, both in place, none settled; pages of 2^12 bytes, none of which has moved; none prepared.
@@ -98,7 +98,7 @@ fn a_side_file_has_the_bytes_that_its_format_says_and_another_version_is_refused
     let words = [word(16), 2, number >> 32, low].map(u64::to_le_bytes).concat();
     let check = crc32c::crc32c_append(crc32c::crc32c(&words), record);
     assert_eq!((number & 0xffff_ffff, word(second) >> 32), (2, u64::from(check)));
-    for version in [1, 4, 5, 6, 7, 8, 10] {
+    for version in [1, 4, 5, 6, 7, 8, 9, 11] {
         side[8] = version;
         let check = u64::from(crc32c::crc32c(&side[..32]));
         side[32..40].copy_from_slice(&check.to_le_bytes());

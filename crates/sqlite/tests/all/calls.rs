@@ -1,4 +1,5 @@
-//! The calls to the kernel that a transaction makes: each costs as much as several lines of the database.
+//! The calls to the kernel that a transaction makes: each costs as much as several lines of the database. Some can be made
+//! to fail.
 //!
 //! The functions below stand before those of the C library in this program.
 
@@ -11,6 +12,8 @@ use crate::sql::folder;
 thread_local! {
     /// Locks taken, given up or asked for, and names removed, by this thread.
     static CALLS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// Calls that fail in this thread: those that cut a file, and those that sync one.
+    static REFUSED: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
 }
 
 /// # Safety
@@ -31,6 +34,39 @@ unsafe extern "C" fn unlink(name: *const c_char) -> c_int {
     CALLS.set((CALLS.get().0, CALLS.get().1 + 1));
     // SAFETY: the caller's contract.
     unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, name, 0) as c_int }
+}
+
+fn call(refused: usize, work: impl FnOnce() -> c_int) -> c_int {
+    if REFUSED.get()[refused] {
+        // SAFETY: the thread's own place for the error.
+        unsafe { *libc::__errno_location() = libc::EIO };
+        return -1;
+    }
+    work()
+}
+
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ftruncate64(file: c_int, to: libc::off64_t) -> c_int {
+    // SAFETY: the caller's contract.
+    call(0, || unsafe { libc::syscall(libc::SYS_ftruncate, file, to) as c_int })
+}
+
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fsync(file: c_int) -> c_int {
+    // SAFETY: the caller's contract.
+    call(1, || unsafe { libc::syscall(libc::SYS_fsync, file) as c_int })
+}
+
+/// Runs `work` while such calls of this thread fail.
+pub(crate) fn refusing<T>(cuts: bool, syncs: bool, work: impl FnOnce() -> T) -> T {
+    REFUSED.set([cuts, syncs]);
+    let done = work();
+    REFUSED.set([false; 2]);
+    done
 }
 
 /// The calls within `work`.

@@ -18,6 +18,7 @@ mod left_out;
 mod lent;
 mod locking;
 mod mixed;
+mod paying;
 mod random;
 mod registered;
 mod shared;

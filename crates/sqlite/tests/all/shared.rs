@@ -23,7 +23,7 @@ use crate::sql::{check, folder, rows, side_of, stock};
 const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
 
 /// Opens a database that stock SQLite shares.
-fn open_shared(path: &Path, mode: &str) -> Connection {
+pub(crate) fn open_shared(path: &Path, mode: &str) -> Connection {
     let uri = format!("file:{}?perdura_share=stock&perdura_mode={mode}", path.display());
     let connection = open(Path::new(&uri)).unwrap();
     connection.busy_timeout(Duration::from_secs(60)).unwrap();
@@ -34,7 +34,7 @@ fn open_shared(path: &Path, mode: &str) -> Connection {
     connection
 }
 
-fn open_stock(path: &Path) -> Connection {
+pub(crate) fn open_stock(path: &Path) -> Connection {
     let connection = Connection::open(path).unwrap();
     connection.busy_timeout(Duration::from_secs(60)).unwrap();
     connection

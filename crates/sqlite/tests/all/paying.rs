@@ -1,0 +1,191 @@
+//! Connections that share a database with stock SQLite and end to read under the marker: they make the file a plain one
+//! again, and nobody is refused because of that.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
+use rusqlite::Connection;
+
+use crate::calls::refusing;
+use crate::registered::open;
+use crate::shared::{open_shared, open_stock};
+use crate::sql::{check, folder, rows, stock};
+
+/// The version of a file that only ours reads.
+const MARKER: u8 = 80;
+
+fn version(path: &Path) -> u8 {
+    std::fs::read(path).unwrap()[19]
+}
+
+fn hasty(path: &Path) -> Connection {
+    let connection = open_shared(path, "fash1");
+    connection.busy_timeout(Duration::ZERO).unwrap();
+    connection
+}
+
+/// A database with a table of one row.
+fn new_database(path: &Path) {
+    open_stock(path).execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+}
+
+#[test]
+fn readers_that_try_to_let_stock_sqlite_in_beside_one_that_reads_on_are_never_busy() {
+    let directory = folder();
+    let path = &directory.path().join("db");
+    new_database(path);
+    let (first, alone) = (hasty(path), open(path).unwrap());
+    alone.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    let mut select = alone.prepare("SELECT a FROM t").unwrap();
+    let mut reads = select.query([]).unwrap();
+    assert!(reads.next().unwrap().is_some());
+    thread::scope(|scope| {
+        for one in [hasty(path), hasty(path)] {
+            scope.spawn(move || {
+                let mut select = one.prepare("SELECT a FROM t").unwrap();
+                for number in 0..20_000 {
+                    let found: rusqlite::Result<i64> = select.query_row([], |row| row.get(0));
+                    assert!(found.is_ok(), "{number}: {found:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(version(path), MARKER);
+    drop(reads);
+    assert_eq!((rows(&first).len(), version(path)), (2, 1));
+}
+
+#[test]
+fn readers_wait_for_one_of_them_that_lets_stock_sqlite_in_and_are_never_busy() {
+    const THREADS: usize = 3;
+    const ROUNDS: usize = 400;
+    let directory = folder();
+    let path = &directory.path().join("db");
+    new_database(path);
+    let alone = open(path).unwrap();
+    let (round, done) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+    let wait = |word: &AtomicUsize, value| {
+        while word.load(Ordering::SeqCst) < value {
+            thread::yield_now();
+        }
+    };
+    let mut let_in = 0;
+    let failed = thread::scope(|scope| {
+        let threads = [(); THREADS].map(|()| {
+            scope.spawn(move || {
+                let mut failed = Vec::new();
+                let one = hasty(path);
+                for number in 1..=ROUNDS {
+                    wait(round, number);
+                    for _ in 0..3 {
+                        let found = one.query_row("SELECT max(a) FROM t", [], |row| row.get(0));
+                        if found != Ok(number as i64 + 1) {
+                            failed.push(format!("{number}: {found:?}"));
+                        }
+                    }
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+                failed
+            })
+        });
+        for number in 1..=ROUNDS {
+            let insert = format!("INSERT INTO t VALUES({}, 'x')", number + 1);
+            let written = alone.execute_batch(&insert);
+            round.store(number, Ordering::SeqCst);
+            wait(done, number * THREADS);
+            written.unwrap();
+            let_in += usize::from(version(path) == 1);
+        }
+        threads.map(|thread| thread.join().unwrap()).concat()
+    });
+    println!("{let_in} of {ROUNDS} rounds let stock SQLite in");
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(let_in > ROUNDS / 10, "{let_in}");
+    drop(alone);
+    check(&stock(path));
+}
+
+/// As the manual says: nobody waits for readers that are there.
+#[test]
+fn readers_that_overlap_keep_stock_sqlite_out_for_as_long_as_they_do_and_no_longer() {
+    let directory = folder();
+    let path = &directory.path().join("db");
+    new_database(path);
+    let [one, other] = [hasty(path), hasty(path)];
+    // Reading the schema is a read, too.
+    assert_eq!((rows(&one).len(), rows(&other).len()), (1, 1));
+    open(path).unwrap().execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    let begin = |reader: &Connection| reader.execute_batch("BEGIN; SELECT * FROM t").unwrap();
+    let end = |reader: &Connection| reader.execute_batch("COMMIT").unwrap();
+    begin(&one);
+    for _ in 0..100 {
+        begin(&other);
+        end(&one);
+        begin(&one);
+        end(&other);
+        assert_eq!(version(path), MARKER);
+    }
+    end(&one);
+    assert_eq!(version(path), 1);
+    assert_eq!(rows(&open_stock(path)).len(), 2);
+}
+
+/// A connection with a commit that makes the database smaller, still locked.
+fn committed(path: &Path, domain: Option<&str>) -> Mapped {
+    new_database(path);
+    open_stock(path).execute_batch("INSERT INTO t VALUES(2, hex(zeroblob(100000)))").unwrap();
+    let small = path.with_file_name("small");
+    std::fs::copy(path, &small).unwrap();
+    open_stock(&small).execute_batch("UPDATE t SET b = 'two' WHERE a = 2; VACUUM").unwrap();
+    let small = std::fs::read(&small).unwrap();
+    let how = How { share: Some("stock".into()), domain: domain.map(Into::into), ..How::default() };
+    let mut ours = Mapped::open(path, &how).unwrap().unwrap();
+    for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
+        ours.lock(level).unwrap();
+    }
+    ours.write(0, &small).unwrap();
+    ours.truncate(small.len() as u64).unwrap();
+    ours.commit(None).unwrap();
+    assert!(std::fs::metadata(path).unwrap().len() > small.len() as u64);
+    ours
+}
+
+fn read(ours: &mut Mapped) {
+    ours.lock(Level::Shared).unwrap();
+    ours.unlock(Level::None).unwrap();
+}
+
+#[test]
+fn a_kernel_that_refuses_to_cut_a_file_is_asked_ever_more_seldom() {
+    let directory = folder();
+    let path = &directory.path().join("db");
+    let mut ours = committed(path, None);
+    let tries = refusing(true, false, || {
+        ours.unlock(Level::None).unwrap();
+        let mut counts = ours.pragma("perdura_stats", None);
+        let mut tries = Vec::new();
+        for number in 1..=64 {
+            read(&mut ours);
+            // Only a try flushes something.
+            let now = ours.pragma("perdura_stats", None);
+            if now != counts {
+                tries.push(number);
+            }
+            counts = now;
+        }
+        tries
+    });
+    assert_eq!((tries, version(path)), (vec![1, 4, 11, 26, 57], MARKER));
+    // Another one of ours has not been refused yet.
+    let how = How { share: Some("stock".into()), ..How::default() };
+    let mut other = Mapped::open(path, &how).unwrap().unwrap();
+    read(&mut other);
+    assert_eq!(version(path), 1);
+    assert_eq!(rows(&open_stock(path)).len(), 2);
+    Box::new(ours).close().unwrap();
+    Box::new(other).close().unwrap();
+    check(&stock(path));
+}
