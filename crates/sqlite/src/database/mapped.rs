@@ -490,6 +490,10 @@ impl MainFile for Mapped {
                 return Err(failure);
             }
         }
+        // It would write over a part that nobody could decide: whoever begins to read does.
+        if before > Level::None && self.store.is_half_way()? {
+            return Err(Failure::Busy);
+        }
         if to > Level::Shared {
             // Only who begins to read is told to recover.
             let _ = self.ours.lock(to)?;

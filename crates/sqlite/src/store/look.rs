@@ -3,7 +3,7 @@
 use pm::Memory;
 
 use crate::store::connection::Store;
-use crate::store::error::StoreError;
+use crate::store::error::{Result, StoreError};
 use crate::store::page1;
 
 impl<M: Memory> Store<M> {
@@ -30,6 +30,19 @@ impl<M: Memory> Store<M> {
             }
             self.cleared = None;
         }
+    }
+
+    /// Returns whether a commit was begun and is not in its place. The caller has a lock, and commits nothing: it was given
+    /// up in the middle.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub fn is_half_way(&self) -> Result<bool> {
+        if !self.marked {
+            return Ok(false);
+        }
+        let (begun, applied) = self.side.progress()?;
+        Ok(begun != applied)
     }
 
     /// The same without a lock: what it finds while somebody clears the marker does not count for who locks next.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
+use perdura_sqlite::database::{Failure, How, Level, MainFile as _, Mapped};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::registered::{in_forked_child, open, stats};
@@ -360,6 +360,31 @@ fn a_part_of_which_nobody_can_tell_whether_it_counts_waits_until_somebody_can() 
 }
 
 #[test]
+fn a_part_that_nobody_can_decide_is_not_written_over_by_one_who_reads_on() {
+    let folder = folder();
+    let super_journal = folder.path().join("one-mj012345678");
+    let (path, mut mapped) = preparing(folder.path(), "one", &super_journal);
+    std::fs::remove_file(&super_journal).unwrap();
+    std::os::unix::fs::symlink(&super_journal, &super_journal).unwrap();
+    assert!(mapped.end().is_err());
+    mapped.unlock(Level::Shared).unwrap();
+    std::fs::remove_file(&super_journal).unwrap();
+    for _ in 0..2 {
+        assert_eq!(mapped.lock(Level::Reserved), Err(Failure::Busy));
+        assert_eq!(mapped.lock(Level::Exclusive), Err(Failure::Busy));
+    }
+    mapped.unlock(Level::None).unwrap();
+    // Whoever begins to read finds that it counts.
+    for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
+        mapped.lock(level).unwrap();
+    }
+    mapped.unlock(Level::None).unwrap();
+    Box::new(mapped).close().unwrap();
+    assert_eq!(rows(&stock(&path)).len(), 2);
+    assert_eq!(litter(folder.path()), Vec::<String>::new());
+}
+
+#[test]
 fn a_forked_child_decides_nothing_about_its_parents_part() {
     let folder = folder();
     let path = folder.path().join("db");
@@ -428,7 +453,7 @@ fn a_name_that_is_damaged_is_refused_and_nothing_is_changed() {
         damaged[at] ^= 1;
         std::fs::write(side_of(&path), damaged).unwrap();
         let refused = Mapped::open(&path, &How::default()).unwrap_err();
-        assert!(matches!(refused, perdura_sqlite::database::Failure::CannotOpen(_)), "{at}");
+        assert!(matches!(refused, Failure::CannotOpen(_)), "{at}");
     }
     assert_eq!((std::fs::read(&path).unwrap(), litter(folder.path()).len()), (data, 2));
 }

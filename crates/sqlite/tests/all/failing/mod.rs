@@ -9,8 +9,8 @@ use databases::{Counts, Databases, Fate};
 
 use crate::traced::Fault;
 
-/// How a database is opened: beside stock SQLite or not, in each mode.
-const WAYS: [&str; 10] = [
+/// How a database is opened: beside stock SQLite or not, in each mode, and as on a disk, where a fence is a call.
+const WAYS: [&str; 14] = [
     "perdura_share=stock&perdura_mode=fash1",
     "perdura_share=perdura&perdura_mode=fash1",
     "perdura_share=stock&perdura_mode=nvwal",
@@ -21,6 +21,10 @@ const WAYS: [&str; 10] = [
     "perdura_share=perdura&perdura_mode=fash",
     "perdura_share=stock&perdura_mode=full",
     "perdura_share=perdura&perdura_mode=full",
+    "perdura_share=stock&perdura_mode=fash1&perdura_domain=disk",
+    "perdura_share=perdura&perdura_mode=nvwal&perdura_domain=disk",
+    "perdura_share=perdura&perdura_mode=fash1&perdura_domain=disk",
+    "perdura_share=stock&perdura_mode=fash&perdura_domain=disk",
 ];
 
 /// Processes that have one fate at one call after the other.
