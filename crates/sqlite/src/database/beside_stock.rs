@@ -3,8 +3,8 @@
 //! - As long as the marker is not set each lock is also taken on the database file, so stock SQLite and ours keep each
 //!   other out as two of stock SQLite's do (`database::levels`).
 //! - Before the exclusive lock is lowered the file is made a plain one again, as at the last close: all that was
-//!   committed is durable where it belongs, each page in its own frame, and the file has the database's length. Then the
-//!   marker is cleared, and stock SQLite finds a change counter that it does not know.
+//!   committed is durable where it belongs, each page in its own frame, and the file has the database's length, durably, too,
+//!   whoever has cut it. Then the marker is cleared, and stock SQLite finds a change counter that it does not know.
 //! - *A kill before that* leaves the marker: stock SQLite is refused until one of ours has recovered, which clears the
 //!   marker if it shares the database so, too.
 //! - Where that cannot be, since stock SQLite is looking at page 1 just then, or a statement reads on and has pages where
@@ -23,9 +23,6 @@ use crate::database::contract::{Failure, Level, Names as _};
 use crate::database::mapped::Mapped;
 use crate::database::parameters::Share;
 use crate::database::stub::Stub;
-
-/// The refusals of the kernel behind which it is asked no less often any more: at each 255th end of a read.
-const REFUSALS_MAX: u32 = 8;
 
 impl Mapped {
     /// Chooses who else may use the database.
@@ -48,19 +45,15 @@ impl Mapped {
     /// lowered here. Where the kernel refuses, all that is committed stays so, and stock SQLite is kept out until the next
     /// time.
     pub(super) fn share_again(&mut self) {
-        if self.make_plain_for_stock().is_err() {
-            self.owes = true;
-            self.refusals = (self.refusals + 1).min(REFUSALS_MAX);
-            // At the next end of a read first, then at each third, seventh and so on.
-            self.rests = (1 << self.refusals) - 2;
-        } else if !self.owes {
-            (self.refusals, self.rests) = (0, 0);
+        match self.make_plain_for_stock() {
+            Err(_) => self.debt.refuse(),
+            Ok(()) => self.debt.accept(),
         }
     }
 
     fn make_plain_for_stock(&mut self) -> Result<(), Failure> {
         let waits = self.share == Share::Stock && self.store.is_marked();
-        self.owes = false;
+        self.debt.owes = false;
         if self.share == Share::Stock && !waits && self.stock.level() == Level::None {
             return self.empty_if_cut_off();
         }
@@ -69,14 +62,14 @@ impl Mapped {
             return Ok(());
         }
         if !self.store.may_go_home() {
-            self.owes = true;
+            self.debt.owes = true;
             return Ok(());
         }
         let before = self.stock.level();
         let excluded = self.stock.lock(Level::Shared).is_ok()
             && self.stock.lock(Level::Reserved).is_ok()
             && self.stock.lock(Level::Exclusive).is_ok();
-        self.owes = !excluded;
+        self.debt.owes = !excluded;
         let plain = if excluded { self.make_plain_and_go_on() } else { Ok(()) };
         match before {
             // Whoever goes on to read does so beside stock SQLite.
@@ -90,14 +83,10 @@ impl Mapped {
     /// Returns whether the file is still to be made a plain one, and is to be now, at the end of a read: the connection has it
     /// to itself among ours then. No other one is told that it is busy because of that.
     pub(super) fn pays(&mut self) -> bool {
-        if !self.owes || !self.store.is_marked() || self.ours.level() != Level::Shared {
+        if !self.debt.owes || !self.store.is_marked() || self.ours.level() != Level::Shared {
             return false;
         }
-        if self.rests > 0 {
-            self.rests -= 1;
-            return false;
-        }
-        self.ours.lock_if_alone()
+        !self.debt.rests() && self.ours.lock_if_alone()
     }
 
     /// Cuts off what a kill in the first commit has left before the marker was set: stock SQLite takes zeros for no
@@ -112,8 +101,12 @@ impl Mapped {
         self.store.bring_home()?;
         let size = self.store.size();
         if self.data.file_bytes()? != size {
+            self.debt.cut_unsynced = true;
             self.data.cut(size)?;
+        }
+        if self.debt.cut_unsynced {
             self.data.sync()?;
+            self.debt.cut_unsynced = false;
         }
         Ok(self.store.make_plain()?)
     }

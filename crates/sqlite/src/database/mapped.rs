@@ -14,6 +14,7 @@ use std::sync::Arc;
 use pm::{Domain, Memory as _, Plain, PlainOptions, random_uuid};
 
 use crate::database::contract::{Failure, How, Level, MainFile, Names, Opened, Opener};
+use crate::database::debt::Debt;
 use crate::database::door::Door;
 use crate::database::levels::{Levels, STOCK};
 use crate::database::ours::{Ours, Taken};
@@ -50,11 +51,7 @@ pub struct Mapped {
     /// The locks of stock SQLite, as long as it can read the file.
     pub(super) stock: Levels,
     pub(super) share: Share,
-    /// Stock SQLite is kept out although it shares the database: the file could not be made a plain one in time.
-    pub(super) owes: bool,
-    /// How often the kernel has refused that since it was done, and ends of reads until it is tried again.
-    pub(super) refusals: u32,
-    pub(super) rests: u32,
+    pub(super) debt: Debt,
     read_only: bool,
     /// The file by which others see that a commit is prepared.
     pub(super) stub: Arc<Stub>,
@@ -152,9 +149,7 @@ impl Mapped {
                 ours,
                 stock,
                 share,
-                owes: false,
-                refusals: 0,
-                rests: 0,
+                debt: Debt::default(),
                 read_only,
                 stub,
                 with,
@@ -300,8 +295,9 @@ impl Mapped {
         if !self.store.is_marked() {
             return Ok(());
         }
-        // Whoever has left the marker may be gone, or shares the database with ours alone.
-        self.owes |= self.share == Share::Stock;
+        // Whoever has left the marker may be gone, or shares the database with ours alone, or could not sync what it has cut.
+        self.debt.owes |= self.share == Share::Stock;
+        self.debt.cut_unsynced = true;
         Ok(self.store.catch_up()?)
     }
 

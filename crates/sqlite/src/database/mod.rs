@@ -3,6 +3,7 @@
 mod alone;
 mod beside_stock;
 mod contract;
+mod debt;
 mod door;
 mod levels;
 mod mapped;

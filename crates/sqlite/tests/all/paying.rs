@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
+use pm::{Domain, Plain, PlainOptions};
 use rusqlite::Connection;
 
 use crate::calls::refusing;
@@ -188,4 +189,35 @@ fn a_kernel_that_refuses_to_cut_a_file_is_asked_ever_more_seldom() {
     Box::new(ours).close().unwrap();
     Box::new(other).close().unwrap();
     check(&stock(path));
+}
+
+/// Also if it is another one that tries it again: the length is right by then, and nobody knows whether that is durable.
+#[test]
+fn stock_sqlite_is_let_in_behind_a_cut_once_a_sync_has_succeeded() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = &directory.path().join("db");
+    let options = PlainOptions { create: true, ..PlainOptions::default() };
+    if Plain::open(path, &options).unwrap().domain() != Domain::Disk {
+        println!("left out: the folder of this build is not on a disk");
+        return;
+    }
+    let mut ours = committed(path, Some("disk"));
+    let cut = std::fs::metadata(path.with_file_name("small")).unwrap().len();
+    let how = How { share: Some("stock".into()), domain: Some("disk".into()), ..How::default() };
+    let mut others: Vec<_> = (0..2).map(|_| Mapped::open(path, &how).unwrap().unwrap()).collect();
+    refusing(false, true, || ours.unlock(Level::None).unwrap());
+    assert_eq!((version(path), std::fs::metadata(path).unwrap().len()), (MARKER, cut));
+    for one in [&mut ours].into_iter().chain(&mut others) {
+        refusing(false, true, || (0..2).for_each(|_| read(one)));
+        assert_eq!(version(path), MARKER);
+    }
+    let (mut read_until, mut next) = (0, Mapped::open(path, &how).unwrap().unwrap());
+    while version(path) == MARKER {
+        read(if read_until % 2 == 0 { &mut ours } else { &mut next });
+        read_until += 1;
+    }
+    assert_eq!(read_until, 2);
+    others.extend([ours, next]);
+    others.into_iter().for_each(|one| Box::new(one).close().unwrap());
+    assert_eq!(rows(&stock(path)).len(), 2);
 }
