@@ -117,6 +117,24 @@ fn damage_stops_whoever_builds_beside_reads_from_building_that_structure_alone()
     assert!((1..=ROWS).all(|key| has(&store, 1, key)));
 }
 
+/// The one who has the damaged structure is told; nobody else takes what is unbuilt for built.
+#[test]
+fn whoever_meets_another_builder_at_damage_is_not_told_that_all_is_built() {
+    let store = damaged(ROWS / 2);
+    while store.rebuild_sound(7) {}
+    let alone = store.0.building.iter().find(|building| building.structure == DAMAGED).unwrap();
+    let alone = alone.alone.write();
+    // What is left beside it is rows that are not in use.
+    for _ in 0..100 {
+        assert!(store.rebuild(7).unwrap());
+    }
+    assert_eq!((store.built().unswept, waiting(&store).1), (0, 0));
+    drop(alone);
+    for _ in 0..3 {
+        assert!(store.rebuild(7).is_err());
+    }
+}
+
 #[test]
 fn whoever_is_told_of_damage_has_built_another_structure() {
     let store = damaged(LATE);

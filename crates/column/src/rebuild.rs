@@ -124,7 +124,8 @@ impl<M: Memory> Shared<M> {
         (step, damage)
     }
 
-    /// Comes to the damage of structures once more, for whoever is to be told.
+    /// Comes to the damage of structures once more, for whoever is to be told. Where somebody else does, or builds
+    /// behind damage that is gone, rows or values are still waiting afterwards.
     fn tell_damage(&self, many: u64) -> Result<()> {
         let damaged = self.building.iter().filter(|building| building.is_damaged.load(Relaxed));
         for building in damaged {
@@ -277,10 +278,11 @@ struct Unused {
 impl<M: Memory> Store<M> {
     /// Indexes up to `many` rows or values that were there when the store was opened: of the tables of
     /// transactions in flight first, and of structures those first that were used most; then looks for rows that
-    /// are not in use, an eighth as many. Returns whether there are more.
+    /// are not in use, an eighth as many. Returns whether there are more: false only if nothing is left anywhere.
     ///
     /// # Errors
-    /// Damage. That of a structure is told each time, and others are built all the same.
+    /// Damage. That of a structure is told each time, but where somebody else is just told of it; others are built all
+    /// the same.
     pub fn rebuild(&self, many: u64) -> Result<bool> {
         // What is looked at is not used again meanwhile, though somebody else finishes.
         let _stay = Stay::new(&self.0.epochs, &self.0.clock);
@@ -295,10 +297,15 @@ impl<M: Memory> Store<M> {
             Step::Over => {}
         }
         // No answer waits for this.
-        match self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
-            Some(table) => self.0.sweep(table, many.div_ceil(8)).map(|()| true),
-            None => Ok(false),
+        if let Some(table) = self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
+            return self.0.sweep(table, many.div_ceil(8)).map(|()| true);
         }
+        // Somebody else has just come to damage, or behind it.
+        let has_more = self.0.building.iter().any(|one| self.0.waiting(one.structure) > 0);
+        if has_more {
+            self.0.collecting.pause();
+        }
+        Ok(has_more)
     }
 
     /// Indexes up to `many` rows or values of a structure in which nobody has come to damage yet, for whoever only
