@@ -2,6 +2,7 @@
 //! the few rows that it looks at then tell all.
 
 use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::AtomicU64;
@@ -18,7 +19,7 @@ use crate::serial::{Reads, Sought};
 use crate::slots::{INSERT, Statement};
 use crate::store::Shared;
 use crate::sync::{self, PIECE};
-use crate::watch::{Told, Watched, are_more_than};
+use crate::watch::{Told, Watch, Watched, are_more_than};
 use crate::{
     ColumnError, Field, FirstColumn, IndexKey, Key, KeyRange, Keys, Kind, Options, Result, Session,
     Store, Value, Waiting,
@@ -185,6 +186,63 @@ fn a_large_serializable_commit_is_told_before_it_has_a_number() {
     let told = told.expect("its statements are in the list");
     assert_eq!(told.iter().map(|statements| statements.len() as u64).sum::<u64>(), MANY);
     store.check().unwrap();
+}
+
+/// Commits of others, while a transaction is validated.
+const OTHERS: u64 = 1_000;
+
+/// Validates a transaction while others commit. Returns how many of their commits are kept just before it has a number,
+/// and as long as that is not published. Another one that watches all of them `is_slow`, and stops in between.
+fn kept_by_a_validation(is_slow: bool) -> [usize; 2] {
+    let keys = Arc::new(Counting::default());
+    let store = create(&keys, 0);
+    let mut one = store.session();
+    one.begin().unwrap();
+    (0..MANY).for_each(|key| one.insert(0, &row(key, key % 7)).unwrap());
+    let snapshot = one.commit().unwrap();
+    // Without a commit behind the snapshot there would be nothing to look at.
+    one.begin().unwrap();
+    one.insert(0, &row(1 << 21, 7)).unwrap();
+    one.commit().unwrap();
+    let shared = Arc::clone(&store.0);
+    let slow = RefCell::new(is_slow.then(|| store.0.watched.watch(&store.0.clock)));
+    let act = move || {
+        for key in 0..OTHERS {
+            one.begin().unwrap();
+            one.insert(0, &row((1 << 30) + key, 9)).unwrap();
+            one.commit().unwrap();
+        }
+        // Somebody wants to be told of the commit.
+        std::mem::forget(shared.watched.watch(&shared.clock));
+    };
+    *keys.act.lock().unwrap() = Some(Box::new(act));
+    let mut reads = Reads::default();
+    let below = Bound::Excluded(7u64.to_be_bytes().to_vec());
+    reads.add_range(0, 1, KeyRange { high: below, ..KeyRange::ALL }, None);
+    let (kept, before) = (|| store.0.watched.state.read().commits.len(), Cell::new(None));
+    let statements = || {
+        before.set(Some(kept()));
+        slow.borrow_mut().iter_mut().for_each(Watch::stop);
+        told(1)
+    };
+    let (number, _, watch) = store.0.validate(&reads, snapshot, statements).unwrap();
+    assert_eq!((number, store.now()), (snapshot + OTHERS + 2, snapshot + OTHERS + 1));
+    let behind = kept();
+    store.0.clock.publish(number);
+    drop(watch);
+    assert_eq!(kept(), 0);
+    [before.get().expect("it tells its statements"), behind]
+}
+
+#[test]
+fn what_a_validation_has_looked_at_is_not_kept_for_it() {
+    assert_eq!(kept_by_a_validation(false), [0, 0]);
+}
+
+/// Another one has left it all commits to be dropped.
+#[test]
+fn a_validation_drops_nothing_while_others_wait() {
+    assert_eq!(kept_by_a_validation(true), [OTHERS as usize; 2]);
 }
 
 fn told(count: u64) -> Told {

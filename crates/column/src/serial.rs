@@ -7,7 +7,7 @@
 //!    Others commit meanwhile, and leave which rows they change ([`crate::watch`]).
 //! 2. As long as many rows have been changed so, they are looked at alone. Each version that those commits have made
 //!    or ended is seen as of one moment and not as of the other, unless they have done both; its keys must not be
-//!    among what was read.
+//!    among what was read. Nobody keeps them for it any longer.
 //! 3. The commit takes its number, and waits until every number before it is published. What comes later
 //!    has a higher number, so it is behind this transaction in the order of commits; it waits for this one.
 //! 4. The few rows that are left are looked at, as in step 2. If something has changed, the number is void, and
@@ -151,7 +151,8 @@ const MOST_ROUNDS: u32 = 64;
 
 impl<M: Memory> Shared<M> {
     /// Takes a number for a commit: what was read in the snapshot `from` is what the commits before it have left.
-    /// Returns what is told of `statements`, too, which are read before that, if somebody else watches by then.
+    /// Returns what is told of `statements`, too, which are read before that, if somebody else watches by then; and what
+    /// watched the other commits, which is to be dropped when the number is published.
     ///
     /// # Errors
     /// [`ColumnError::Outdated`]; damage.
@@ -160,35 +161,38 @@ impl<M: Memory> Shared<M> {
         reads: &Reads,
         from: u64,
         statements: impl Fn() -> Told,
-    ) -> Result<(u64, Option<Told>)> {
-        let watch = self.watched.watch(&self.clock);
-        let mut upto = watch.from;
-        self.clock.wait_for(upto);
-        if !self.is_unchanged(reads, from, upto)? {
+    ) -> Result<(u64, Option<Told>, Watch<'_>)> {
+        let mut watch = self.watched.watch(&self.clock);
+        self.clock.wait_for(watch.from);
+        if !self.is_unchanged(reads, from, watch.from)? {
             return Err(ColumnError::Outdated);
         }
         let sought = Sought::new(reads);
         let (mut rounds, mut told) = (0, None);
         loop {
             rounds += 1;
-            let are_many =
-                |upto, now| rounds < MOST_ROUNDS && watch.has_more_than(FEW, (upto, now));
+            let are_many = |watch: &Watch<'_>, now| {
+                rounds < MOST_ROUNDS && watch.has_more_than(FEW, (watch.from, now))
+            };
             let now = self.clock.now();
-            if are_many(upto, now) {
-                self.look_at_commits((reads, &sought), &watch, (upto, now))?;
-                upto = now;
+            if are_many(&watch, now) {
+                self.look_at_commits((reads, &sought), &watch, now)?;
+                watch.go_on_from(now);
                 continue;
             }
             // As late as possible, and before it has a number: others wait for that.
             told = told.or_else(|| watch.told(&statements));
             let number = self.clock.take();
             self.clock.wait_before(number);
-            if are_many(upto, number - 1) {
+            if are_many(&watch, number - 1) {
                 self.clock.publish(number);
                 continue;
             }
-            return match self.look_at_commits((reads, &sought), &watch, (upto, number - 1)) {
-                Ok(()) => Ok((number, told)),
+            return match self.look_at_commits((reads, &sought), &watch, number - 1) {
+                Ok(()) => {
+                    watch.stop();
+                    Ok((number, told, watch))
+                }
                 Err(error) => {
                     self.clock.publish(number);
                     Err(error)
@@ -197,13 +201,14 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Checks that the commits behind `from`, up to `to`, have changed nothing that was read.
+    /// Checks that the commits that are watched, up to `to`, have changed nothing that was read.
     fn look_at_commits(
         &self,
         (reads, sought): (&Reads, &Sought<'_>),
         watch: &Watch<'_>,
-        (from, to): (u64, u64),
+        to: u64,
     ) -> Result<()> {
+        let from = watch.from;
         let is_changed = match watch.between(from, to) {
             Some(commits) => {
                 let mut statements = commits.iter().flat_map(|statements| statements.iter());

@@ -22,7 +22,7 @@ use crate::stamps::parts;
 use crate::store::{InFlight, Left, Shared, TxId};
 use crate::sync::FEW;
 use crate::version::Sight;
-use crate::watch::Told;
+use crate::watch::{Told, Watch};
 
 /// An open transaction.
 #[derive(Debug)]
@@ -55,6 +55,9 @@ pub struct Session<M: Memory> {
     /// Values among them: table, column, id.
     pub(crate) fresh: Vec<(usize, usize, u32)>,
 }
+
+/// A number for a commit, what the commit tells, and whoever has watched others for it.
+type Numbered<'s> = (u64, Option<Told>, Option<Watch<'s>>);
 
 const NONE_OPEN: ColumnError = ColumnError::State { what: "the session has no transaction" };
 
@@ -199,7 +202,8 @@ impl<M: Memory> Session<M> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
         let mut done = 0;
         if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
-            let (number, told) = match self.commit_number(&open) {
+            let shared = Arc::clone(&self.shared);
+            let (number, told, watch) = match Self::commit_number(&shared, &open) {
                 Ok(taken) => taken,
                 Err(error) => {
                     self.open = Some(open);
@@ -210,7 +214,10 @@ impl<M: Memory> Session<M> {
             self.lines.add(self.shared.slots.line(slot));
             self.fence();
             self.forget(&open.name);
-            self.finish_commit(open, number, told)?;
+            let finished = self.finish_commit(open, number, told);
+            // Not before the number is published: it may have much to drop.
+            drop(watch);
+            finished?;
             done = number;
         } else {
             if let Some(slot) = open.slot {
@@ -223,21 +230,23 @@ impl<M: Memory> Session<M> {
     }
 
     /// A number for the commit, which has to be published, and what it tells, which is read before that. What a
-    /// serializable transaction has read is what the commits before it have left.
-    fn commit_number(&self, open: &Open) -> Result<(u64, Option<Told>)> {
+    /// serializable transaction has read is what the commits before it have left; what it has watched them with is
+    /// dropped when the number is published.
+    fn commit_number<'s>(shared: &'s Shared<M>, open: &Open) -> Result<Numbered<'s>> {
         let Some(reads) = &open.reads else {
-            let told = self.told(open, None);
-            return Ok((self.shared.clock.take(), told));
+            let told = Self::told(shared, open, None);
+            return Ok((shared.clock.take(), told, None));
         };
-        let statements = || self.shared.statements(open.mark, open.statements).collect();
-        self.shared.validate(&reads.read(), open.snapshot, statements)
+        let statements = || shared.statements(open.mark, open.statements).collect();
+        let (number, told, watch) = shared.validate(&reads.read(), open.snapshot, statements)?;
+        Ok((number, told, Some(watch)))
     }
 
     /// The statements of the transaction, with one that it is about to have, if somebody watches.
-    pub(crate) fn told(&self, open: &Open, last: Option<Statement>) -> Option<Told> {
-        self.shared.watched.told(|| {
+    pub(crate) fn told(shared: &Shared<M>, open: &Open, last: Option<Statement>) -> Option<Told> {
+        shared.watched.told(|| {
             let last = last.into_iter().map(Some);
-            self.shared.statements(open.mark, open.statements).chain(last).collect()
+            shared.statements(open.mark, open.statements).chain(last).collect()
         })
     }
 

@@ -281,7 +281,8 @@ impl<M: Memory> Session<M> {
         self.lines.add(entry);
         let committed = commits.then(|| {
             // Before it has a number: others wait for that.
-            let told = self.open.as_ref().and_then(|open| self.told(open, Some(statement)));
+            let told =
+                self.open.as_ref().and_then(|open| Self::told(&shared, open, Some(statement)));
             (shared.clock.take(), told)
         });
         if let Some((commit, _)) = committed {

@@ -10,6 +10,8 @@
 //!   for both. Of one that has taken its number just when somebody began to watch a few are read then; if there are
 //!   more, it is in the list without them.
 //! - Nobody looks at more than a few commits of the list with the latch: it is copied and dropped in pieces.
+//! - What a round of a validation has looked at is dropped behind it. One that has its number stops to watch, and drops
+//!   nothing before that is published: others may have left it much.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +40,14 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Counts one less of those who watch behind a number.
+    fn leave(&mut self, from: u64) {
+        match self.from.get_mut(&from) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.from.remove(&from)),
+        }
+    }
+
     /// Takes a piece of the commits that nobody wants to know any more; none, if there are none.
     pub(crate) fn take_unwanted(&mut self) -> Vec<Told> {
         let oldest = self.from.first_key_value().map_or(u64::MAX, |(from, _)| *from);
@@ -76,7 +86,17 @@ impl Watched {
         let mut state = self.state.write();
         let from = clock.last_taken();
         *state.from.entry(from).or_default() += 1;
-        Watch { watched: self, from }
+        Watch { watched: self, from, is_stopped: false }
+    }
+
+    /// Drops the commits that nobody wants to know any more, in pieces.
+    fn drop_unwanted(&self) {
+        loop {
+            let unwanted = self.state.write().take_unwanted();
+            if unwanted.is_empty() {
+                break;
+            }
+        }
     }
 
     /// The statements of a transaction that is about to commit, if somebody watches now.
@@ -102,15 +122,36 @@ impl Watched {
     }
 }
 
-/// Somebody who watches, until this is dropped.
+/// Somebody who watches, until he stops or this is dropped, with which goes what nobody wants to know any more.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     watched: &'a Watched,
     /// Commits behind this number are watched.
     pub(crate) from: u64,
+    is_stopped: bool,
 }
 
 impl Watch<'_> {
+    /// Watches the commits behind a later number, which is published, from now on. Those before it are looked at.
+    pub(crate) fn go_on_from(&mut self, number: u64) {
+        let mut state = self.watched.state.write();
+        // Together: a commit behind the later number finds one of them.
+        *state.from.entry(number).or_default() += 1;
+        state.leave(self.from);
+        drop(state);
+        self.from = number;
+        self.watched.drop_unwanted();
+    }
+
+    /// Stops to watch, and drops nothing yet: others may wait.
+    pub(crate) fn stop(&mut self) {
+        if !self.is_stopped {
+            self.is_stopped = true;
+            self.watched.state.write().leave(self.from);
+            self.watched.watchers.fetch_sub(1, AcqRel);
+        }
+    }
+
     /// As [`Watched::told`], if somebody else watches.
     pub(crate) fn told(&self, statements: impl FnOnce() -> Told) -> Option<Told> {
         (self.watched.watchers.load(Acquire) > 1).then(statements)
@@ -150,18 +191,7 @@ impl Watch<'_> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let mut state = self.watched.state.write();
-        match state.from.get_mut(&self.from) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(state.from.remove(&self.from)),
-        }
-        drop(state);
-        loop {
-            let unwanted = self.watched.state.write().take_unwanted();
-            if unwanted.is_empty() {
-                break;
-            }
-        }
-        self.watched.watchers.fetch_sub(1, AcqRel);
+        self.stop();
+        self.watched.drop_unwanted();
     }
 }

@@ -433,7 +433,7 @@ fn serial<const PLACED: u32>() {
 }
 
 /// Two commit, and two watch which rows those change: each of them knows every commit between the number from which
-/// it watches and its own.
+/// it watches and its own, though those that it has looked at are dropped meanwhile.
 fn watched() {
     let clock = Arc::new(Clock::new(0, &Waiting::default()));
     let watched = Arc::new(Watched::new(&Waiting::default()));
@@ -456,22 +456,27 @@ fn watched() {
         let (clock, watched, committed) = (clock.clone(), watched.clone(), committed.clone());
         thread::spawn(move || {
             for _ in 0..2 {
-                let watch = watched.watch(&clock);
-                clock.wait_for(watch.from);
+                let mut watch = watched.watch(&clock);
+                let start = watch.from;
+                clock.wait_for(start);
+                let now = clock.now();
+                let mut found = watch.between(start, now).unwrap();
+                watch.go_on_from(now);
                 let number = clock.take();
                 clock.wait_before(number);
-                let found = watch.between(watch.from, number - 1).unwrap();
+                found.extend(watch.between(now, number - 1).unwrap());
                 let found: Vec<u64> = found.iter().map(|statements| statements[0].new).collect();
                 let committed = committed.lock().unwrap();
-                let all = committed.range(watch.from + 1..number).map(|(_, row)| *row);
-                let all: Vec<u64> = all.collect();
+                let all = |from| committed.range(from + 1..number).map(|(_, row)| *row);
+                let (all, left): (Vec<u64>, _) = (all(start).collect(), all(now).count() as u64);
                 drop(committed);
                 for few in 0..4 {
-                    let are_more = watch.has_more_than(few, (watch.from, number - 1));
-                    assert_eq!(are_more, all.len() as u64 > few, "{few}: {all:?}");
+                    let are_more = watch.has_more_than(few, (now, number - 1));
+                    assert_eq!(are_more, left > few, "{few}: {all:?}");
                 }
+                watch.stop();
                 clock.publish(number);
-                assert_eq!(found, all, "behind {}, before {number}", watch.from);
+                assert_eq!(found, all, "behind {start}, before {number}");
             }
         })
     };
