@@ -1,14 +1,16 @@
 //! Locks on ranges of bytes of a file, and closing it without taking the locks of others away.
 //!
 //! The locks belong to the open file (`F_OFD_SETLK`): they go when its last descriptor does, as when the
-//! process dies, they keep out other opens of the same process, and closing another descriptor of the file
+//! process dies and no forked child of it has a copy, they keep out other opens of the same process, and closing another descriptor of the file
 //! does not touch them. They conflict with locks that belong to processes (`F_SETLK`).
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::offset::Range;
 use crate::poison::fork_generation;
@@ -81,7 +83,6 @@ struct Kept {
     foreign: Range,
     /// Its own locks could not be given up.
     owns: bool,
-    forks: u32,
 }
 
 impl Kept {
@@ -91,22 +92,65 @@ impl Kept {
         self.owns = unlock(&self.file, Range::new(0, i64::MAX.cast_unsigned())).is_err();
     }
 
-    /// Returns whether nobody else has locks on the foreign range: whoever has all of it has it until the file is closed.
-    fn is_alone(&self) -> bool {
-        // The lock of a file that a forked child has from its parent would stay with the parent's.
-        let is_own = self.forks == fork_generation();
-        is_own
-            && !self.owns
-            && matches!(try_lock(&self.file, self.foreign, Lock::Exclusive), Ok(true))
+    /// Closes the file if nobody else has locks on the foreign range. Returns what has to be kept if somebody has.
+    ///
+    /// A file of its own, opened afresh, has all of the range meanwhile, so that nobody gets a lock that the close
+    /// would take away. A lock of this file would not do: a child that was forked earlier has this file, too, and the
+    /// lock with it for as long as it lives. Then the fresh one is closed. The kernel takes the locks of this process
+    /// away first, of which there are none, and gives the range up behind that, with the last copy of the file; and no
+    /// child has a copy, since none is forked while [`KEPT`] is locked.
+    fn close(self) -> Vec<Self> {
+        let foreign = self.foreign;
+        if self.owns || !matches!(is_free(&self.file, foreign, Lock::Exclusive), Ok(true)) {
+            return vec![self];
+        }
+        let Ok(afresh) = opened_afresh(&self.file) else { return vec![self] };
+        if matches!(try_lock(&afresh, foreign, Lock::Exclusive), Ok(true)) {
+            drop(self.file);
+            drop(afresh);
+            return Vec::new();
+        }
+        // Somebody was faster, and closing either would take that lock away.
+        vec![self, Self { file: afresh, foreign, owns: false }]
     }
+}
+
+/// Opens the same file once more, whatever became of its name. The files of a thread may differ from the process's.
+fn opened_afresh(file: &File) -> io::Result<File> {
+    let path = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
+    File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)
 }
 
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 /// One of those has locks of its own: others would wait for it for ever.
 static OWNS: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    /// The lock that keeps others from closing a file while this thread forks.
+    static FORKING: RefCell<Option<MutexGuard<'static, Vec<Kept>>>> = const { RefCell::new(None) };
+}
+
 fn kept() -> MutexGuard<'static, Vec<Kept>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets no child be forked while another thread closes a file: it would have that thread's lock on the foreign range,
+/// and would find [`KEPT`] locked for ever.
+fn fork_between_closes() {
+    static INSTALL: Once = Once::new();
+    extern "C" fn before() {
+        let kept = kept();
+        // A thread that is ending has none: it forks without.
+        let _ = FORKING.try_with(|forking| forking.replace(Some(kept)));
+    }
+    extern "C" fn behind() {
+        let _ = FORKING.try_with(RefCell::take);
+    }
+    INSTALL.call_once(|| {
+        // SAFETY: what `before` locks is unlocked by the same thread, in the parent and in its copy in the child. Nobody
+        // forks who has it locked.
+        unsafe { libc::pthread_atfork(Some(before), Some(behind), Some(behind)) };
+    });
 }
 
 /// Gives up locks that the kernel did not let go when their file was no longer needed. Whoever locks or opens a file of
@@ -120,7 +164,7 @@ pub(super) fn give_up_kept() {
 /// Closes those that take no locks away.
 fn close_kept(all: &mut Vec<Kept>) {
     all.iter_mut().filter(|one| one.owns).for_each(Kept::give_up);
-    all.retain(|one| !one.is_alone());
+    *all = std::mem::take(all).into_iter().flat_map(Kept::close).collect();
     OWNS.store(all.iter().any(|one| one.owns), Ordering::Relaxed);
 }
 
@@ -134,6 +178,9 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn new(file: File, foreign: Option<Range>) -> Self {
+        if foreign.is_some() {
+            fork_between_closes();
+        }
         give_up_kept();
         Self { file: Some(file), foreign, forks: fork_generation() }
     }
@@ -156,7 +203,7 @@ impl Drop for Held {
             return;
         };
         let mut kept = kept();
-        kept.push(Kept { file, foreign, owns: true, forks: self.forks });
+        kept.push(Kept { file, foreign, owns: true });
         close_kept(&mut kept);
     }
 }

@@ -51,29 +51,134 @@ fn locks_keep_out_other_opens_of_the_same_process_until_they_close() {
     assert!(third.lock(BYTE, Lock::Shared).unwrap());
 }
 
-#[test]
-fn closing_takes_no_lock_of_the_process_away() {
-    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
-    let path = directory.path().join("file");
-    let options = PlainOptions {
+fn beside_foreign_locks() -> PlainOptions {
+    PlainOptions {
         create: true,
         reserved_bytes: 1 << 30,
         foreign_locks: Some(BYTE),
         ..PlainOptions::default()
-    };
-    let (plain, watching) = (Plain::open(&path, &options).unwrap(), open(&path));
-    let theirs = File::options().read(true).write(true).open(&path).unwrap();
+    }
+}
+
+/// Asks for a lock of the process on the byte, or gives it up; returns whether nobody was in the way.
+fn process_lock(file: &File, kind: libc::c_int) -> bool {
+    use std::os::fd::AsRawFd;
     // SAFETY: a plain struct, filled in, and an open descriptor.
-    let process_lock = |kind: libc::c_int| unsafe {
-        use std::os::fd::AsRawFd;
+    unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         (lock.l_type, lock.l_start, lock.l_len) = (kind as i16, BYTE.start as i64, 1);
-        assert_eq!(libc::fcntl(theirs.as_raw_fd(), libc::F_SETLK, &raw const lock), 0);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0
+    }
+}
+
+/// Does something while a forked child lives that has all the files that are open now.
+fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the child only waits, until it is killed.
+    let child = unsafe {
+        match libc::fork() {
+            0 => loop {
+                libc::pause();
+            },
+            child => child,
+        }
     };
-    process_lock(libc::F_RDLCK);
+    assert!(child > 0, "no child");
+    let result = work();
+    let mut status = 0;
+    // SAFETY: the child is ours, and has not been waited for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+    }
+    result
+}
+
+#[test]
+fn closing_beside_a_child_that_lives_on_leaves_no_lock() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let (plain, watching) = (Plain::open(&path, &beside_foreign_locks()).unwrap(), open(&path));
+    assert!(plain.lock(BYTE, Lock::Shared).unwrap());
+    let is_locked = beside_a_forked_child(|| {
+        drop(plain);
+        watching.is_locked_by_others(BYTE).unwrap()
+    });
+    assert!(!is_locked);
+}
+
+/// Locks of the process that are taken while others are closing the file are never lost, and no child that is forked
+/// meanwhile keeps a lock, or waits for ever for what its parent was doing.
+#[test]
+fn closing_beside_locks_and_forks_loses_none_and_leaves_none() {
+    const FORKS: u32 = 100;
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let (options, watching) = (beside_foreign_locks(), open(&path));
+    let theirs = File::options().read(true).write(true).open(&path).unwrap();
+    let (stops, mut taken) = (std::sync::atomic::AtomicBool::new(false), 0);
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| {
+            while !stops.load(Ordering::Relaxed) {
+                drop(Plain::open(&path, &options).unwrap());
+            }
+        });
+        while taken < 2000 && !closing.is_finished() {
+            if process_lock(&theirs, libc::F_RDLCK) {
+                assert!(watching.is_locked_by_others(BYTE).unwrap(), "lost behind {taken}");
+                assert!(process_lock(&theirs, libc::F_UNLCK));
+                taken += 1;
+            }
+        }
+        let ends: Vec<_> = (0..FORKS)
+            .map(|_| {
+                // SAFETY: the child opens and closes a file, and ends; if it waits for ever, the alarm ends it.
+                unsafe {
+                    let child = libc::fork();
+                    if child == 0 {
+                        libc::alarm(30);
+                        drop(Plain::open(&path, &options));
+                        libc::_exit(0);
+                    }
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                    status
+                }
+            })
+            .take_while(|status| *status == 0)
+            .collect();
+        // With the thread between two steps of a close, perhaps.
+        let leaves_none = || {
+            beside_a_forked_child(|| {
+                let started = std::time::Instant::now();
+                while watching.is_locked_by_others(BYTE).unwrap() {
+                    if started.elapsed().as_secs() > 10 {
+                        return false;
+                    }
+                }
+                true
+            })
+        };
+        let leaves_none = (0..FORKS).all(|_| leaves_none());
+        stops.store(true, Ordering::Relaxed);
+        closing.join().unwrap();
+        assert_eq!(ends.len(), FORKS as usize, "a child waits for ever");
+        assert!(leaves_none, "a child keeps a lock");
+    });
+    assert_eq!(taken, 2000);
+    assert!(!watching.is_locked_by_others(BYTE).unwrap());
+}
+
+#[test]
+fn closing_takes_no_lock_of_the_process_away() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let options = beside_foreign_locks();
+    let (plain, watching) = (Plain::open(&path, &options).unwrap(), open(&path));
+    let theirs = File::options().read(true).write(true).open(&path).unwrap();
+    assert!(process_lock(&theirs, libc::F_RDLCK));
     drop(plain);
     assert!(watching.is_locked_by_others(BYTE).unwrap());
-    process_lock(libc::F_UNLCK);
+    assert!(process_lock(&theirs, libc::F_UNLCK));
     assert!(!watching.is_locked_by_others(BYTE).unwrap());
     // What is kept open until then is shared with a child.
     // SAFETY: the child opens and closes a file, and ends at once; nothing of the parent's is dropped in it.

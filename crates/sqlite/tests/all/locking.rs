@@ -169,3 +169,24 @@ fn a_child_that_lives_on_keeps_no_lock_of_a_connection_that_its_parent_has_close
     });
     assert_eq!(rows(&other), 2);
 }
+
+/// The last connection that closes leaves a plain file, also beside a child that lives on.
+#[test]
+fn a_child_that_lives_on_keeps_nobody_from_a_database_that_its_parent_has_closed() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+    beside_a_forked_child(|| {
+        one.close().unwrap();
+        let stock = stock(&path);
+        stock.busy_timeout(Duration::ZERO).unwrap();
+        assert_eq!(rows(&stock), 1);
+        stock.execute_batch("INSERT INTO t VALUES(2)").unwrap();
+        stock.close().unwrap();
+        let again = open(&path).unwrap();
+        again.busy_timeout(Duration::ZERO).unwrap();
+        again.execute_batch("INSERT INTO t VALUES(3)").unwrap();
+        assert_eq!(rows(&again), 3);
+    });
+}
