@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::{Heap, HeapOptions};
-use pm::Recording;
+use pm::{Memory, Recording};
 
-use crate::{FirstColumn, KeyRange, Kind, Options, Part, Store, Structure, Value, Waiting};
+use crate::{FirstColumn, KeyRange, Kind, Options, Part, Pause, Store, Structure, Value, Waiting};
 
 #[test]
 fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_owed() {
@@ -60,6 +60,10 @@ const DAMAGED: Structure = Structure { table: 0, part: Part::Keys(0) };
 
 /// A store that was opened, with no index built. A row of the first table has an id that no value has.
 fn damaged(row: u64) -> Store<Recording> {
+    damaged_and_waiting(row, &Waiting::default())
+}
+
+fn damaged_and_waiting(row: u64, waiting: &Waiting) -> Store<Recording> {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();
@@ -81,7 +85,17 @@ fn damaged(row: u64) -> Store<Recording> {
     let memory = Recording::pool_from_image(&image, 1 << 20).unwrap();
     memory.mark_open().unwrap();
     let heap = Heap::open(memory).unwrap();
-    Store::open(heap.lane(0), store.at(), &keys, &Waiting::default()).unwrap().0
+    Store::open(heap.lane(0), store.at(), &keys, waiting).unwrap().0
+}
+
+/// No latch is taken by somebody else, as far as it is asked for.
+#[derive(Debug)]
+struct Never;
+
+impl Pause for Never {
+    fn pause(&self) {
+        panic!("it waits for a latch");
+    }
 }
 
 /// The rows or values that wait, of the damaged structure and of all others.
@@ -165,4 +179,33 @@ fn what_is_owed_is_built_beside_damage() {
     owe();
     assert!(store.repay().is_err());
     assert!(waiting(&store).1 < before.1);
+}
+
+/// A store in which all is built but what is damaged.
+fn built_beside_damage(waiting: &Waiting) -> Store<Recording> {
+    let store = damaged_and_waiting(ROWS / 2, waiting);
+    while store.rebuild_sound(7) {}
+    assert!(store.rebuild(7).is_err(), "whoever is told comes to it again");
+    store
+}
+
+#[test]
+fn whoever_reads_beside_damage_asks_for_no_latch_to_build() {
+    let store = built_beside_damage(&Waiting::through(Arc::new(Never)));
+    let indexes = store.0.tables.iter().flat_map(|table| &table.indexes);
+    let _keys: Vec<_> = indexes.map(|index| index.write()).collect();
+    assert_eq!((store.rebuild_sound(7), store.repay_sound()), (false, 0));
+}
+
+#[test]
+fn whoever_reads_builds_on_when_the_damage_is_gone() {
+    let store = built_beside_damage(&Waiting::default());
+    // The row gets back its id, which is that of the second column: both have the same values.
+    let table = &store.0.tables[0];
+    let (id, at) = (table.id(ROWS / 2, 1).unwrap(), table.place(ROWS / 2).unwrap().id(0));
+    store.0.memory.copy(at.plus(0), &id.to_le_bytes());
+    assert!(!store.rebuild_sound(7), "nobody tries it but for those who are told");
+    assert!(store.rebuild(7).unwrap() && waiting(&store).0 > 7);
+    while store.rebuild_sound(7) {}
+    assert_eq!(waiting(&store), (0, 0));
 }

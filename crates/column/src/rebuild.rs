@@ -2,9 +2,9 @@
 //! newest rows first. What is not built yet is found by scans of the rest. An index in persistent memory is
 //! there; rows that are not in use are looked for all the same.
 
-// A sign that is no word between threads: tests of interleavings do not schedule it.
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+// Signs of damage, and of what is left: tests of interleavings do not schedule them.
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use pm::{LineSet, Memory, Off};
 
@@ -24,6 +24,35 @@ const TOGETHER: u64 = 512;
 /// The most rows and values that one call of [`Store::repay`] indexes: a scan of a large table owes all of it, and
 /// whoever comes next had to wait for that. The rest stays owed.
 pub const MOST_REPAID: u64 = 32 * TOGETHER;
+
+/// Notes whether a structure is left to be built in which nobody has come to damage: whoever reads asks often, and walks
+/// over no structures. An odd number says that none is. Whoever finds damage gone makes it the next even number, so
+/// that who has walked over the structures before that says nothing.
+#[derive(Debug, Default)]
+pub(crate) struct SoundLeft(AtomicU64);
+
+impl SoundLeft {
+    fn is_over(&self) -> bool {
+        self.0.load(Relaxed) & 1 == 1
+    }
+
+    /// The number before a walk.
+    fn before(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+
+    /// Says that a walk has found none.
+    fn end(&self, before: u64) {
+        // Where it has changed, there may be one.
+        let _ = self.0.compare_exchange(before, before | 1, Relaxed, Relaxed);
+    }
+
+    /// Says that there may be one again, whose mark is taken away.
+    fn again(&self) {
+        // It never fails.
+        let _ = self.0.fetch_update(Release, Relaxed, |number| Some((number | 1) + 1));
+    }
+}
 
 /// A structure that had to be built when the store was opened.
 #[derive(Debug)]
@@ -100,14 +129,16 @@ impl<M: Memory> Shared<M> {
     /// Builds a structure, whose latch the caller has, and remembers whether that comes to damage.
     fn build_and_note(&self, building: &Building, many: u64) -> Result<bool> {
         let built = self.build(building.structure, many);
-        building.is_damaged.store(built.is_err(), Relaxed);
+        if building.is_damaged.swap(built.is_err(), Relaxed) && built.is_ok() {
+            self.sound_left.again();
+        }
         built
     }
 
     /// Builds the first structure that nobody else builds, and that is not known to be damaged, with up to `many` rows
     /// or values. Damage that it comes to is in the way of no other structure.
     fn step(&self, many: u64) -> (Step, Result<()>) {
-        let (mut step, mut damage) = (Step::Over, Ok(()));
+        let (mut step, mut damage, before) = (Step::Over, Ok(()), self.sound_left.before());
         for building in &self.building {
             if building.is_damaged.load(Relaxed) || self.waiting(building.structure) == 0 {
                 continue;
@@ -121,19 +152,24 @@ impl<M: Memory> Shared<M> {
                 Err(error) => damage = damage.and(Err(error)),
             }
         }
+        if step == Step::Over {
+            self.sound_left.end(before);
+        }
         (step, damage)
     }
 
-    /// Comes to the damage of structures once more, for whoever is to be told. Where somebody else does, or builds
-    /// behind damage that is gone, rows or values are still waiting afterwards.
-    fn tell_damage(&self, many: u64) -> Result<()> {
+    /// Comes to the damage of structures once more, for whoever is to be told. Where somebody else does,
+    /// rows or values are still waiting afterwards. Returns whether a part was built, since the damage is gone.
+    fn tell_damage(&self, many: u64) -> Result<bool> {
+        let mut is_built = false;
         let damaged = self.building.iter().filter(|building| building.is_damaged.load(Relaxed));
         for building in damaged {
             if let Some(_alone) = building.alone.try_write() {
                 self.build_and_note(building, many)?;
+                is_built = true;
             }
         }
-        Ok(())
+        Ok(is_built)
     }
 
     /// Builds what is owed. Damage is in the way of no other structure; those that are known to be damaged are passed, or
@@ -287,20 +323,19 @@ impl<M: Memory> Store<M> {
         // What is looked at is not used again meanwhile, though somebody else finishes.
         let _stay = Stay::new(&self.0.epochs, &self.0.clock);
         let (step, damage) = self.0.step(many);
-        damage.and_then(|()| self.0.tell_damage(many))?;
-        match step {
-            Step::Built => return Ok(true),
-            Step::Taken => {
-                self.0.collecting.pause();
-                return Ok(true);
-            }
-            Step::Over => {}
+        let is_built = damage.and_then(|()| self.0.tell_damage(many))?;
+        if is_built || step == Step::Built {
+            return Ok(true);
+        }
+        if step == Step::Taken {
+            self.0.collecting.pause();
+            return Ok(true);
         }
         // No answer waits for this.
         if let Some(table) = self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
             return self.0.sweep(table, many.div_ceil(8)).map(|()| true);
         }
-        // Somebody else has just come to damage, or behind it.
+        // Somebody else is just told of damage, or has come to it.
         let has_more = self.0.building.iter().any(|one| self.0.waiting(one.structure) > 0);
         if has_more {
             self.0.collecting.pause();
@@ -310,8 +345,11 @@ impl<M: Memory> Store<M> {
 
     /// Indexes up to `many` rows or values of a structure in which nobody has come to damage yet, for whoever only
     /// reads. Damage stops the building of the structure that has it, and is told to whoever reads that, and by
-    /// [`Self::rebuild`]. Returns whether a part was built.
+    /// [`Self::rebuild`]. Returns whether a part was built. Where nothing is left, this costs a load.
     pub fn rebuild_sound(&self, many: u64) -> bool {
+        if self.0.sound_left.is_over() {
+            return false;
+        }
         // As in `rebuild`.
         let _stay = Stay::new(&self.0.epochs, &self.0.clock);
         self.0.step(many).0 == Step::Built
@@ -331,7 +369,7 @@ impl<M: Memory> Store<M> {
 
     /// The same for whoever only reads, as [`Self::rebuild_sound`]: what damaged structures lack stays owed.
     pub fn repay_sound(&self) -> u64 {
-        self.0.pay(false).0
+        if self.0.sound_left.is_over() { 0 } else { self.0.pay(false).0 }
     }
 
     /// Returns whether [`Self::rebuild`] has something to do.

@@ -23,7 +23,7 @@ use crate::layout::{
     table_bytes,
 };
 use crate::placement::Placement;
-use crate::rebuild::Building;
+use crate::rebuild::{Building, SoundLeft};
 use crate::recover;
 use crate::replay::Replay;
 use crate::seed::Seed;
@@ -94,6 +94,7 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) opened: u64,
     /// The structures that had to be built then, in the order in which that is done.
     pub(crate) building: Vec<Building>,
+    pub(crate) sound_left: SoundLeft,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) lags: Lags,
     pub(crate) pile: Latch<Pile>,
@@ -246,6 +247,7 @@ impl<M: Memory> Store<M> {
             recovered: HashMap::new(),
             opened: 0,
             building: Vec::new(),
+            sound_left: SoundLeft::default(),
             epochs: Arc::new(Epochs::new(waiting)),
             lags: Lags::new(waiting),
             pile: Latch::new(Pile::default(), waiting),

@@ -59,8 +59,6 @@ pub(super) struct Shared<E: Environment> {
     in_flight: u64,
     /// Indexes are not built yet, or rows that are not in use are not found yet.
     unbuilt: AtomicBool,
-    /// Answers have to look for what is not in an index yet.
-    incomplete: AtomicBool,
     /// Versions that are garbage, or will be, at which some are collected.
     collect_at: AtomicUsize,
     freed: AtomicU64,
@@ -79,12 +77,10 @@ impl<E: Environment> Shared<E> {
         tables: Arc<ColumnTables>,
         in_flight: u64,
     ) -> Self {
-        let incomplete = AtomicBool::new(store.built().waiting > 0);
         Self {
             store,
             memory,
             tables,
-            incomplete,
             user_bytes: AtomicU64::new(0),
             statements: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -123,11 +119,9 @@ impl<E: Environment> Shared<E> {
 
     /// Puts the rows and values into indexes that are owed for searches which lacked them.
     fn repay(&self) -> Result<(), EngineError> {
-        if !self.incomplete.load(Ordering::Relaxed) {
-            return Ok(());
+        if self.unbuilt.load(Ordering::Relaxed) {
+            self.note_repaid(self.store.repay()?);
         }
-        let repaid = self.store.repay()?;
-        self.note_repaid(repaid);
         Ok(())
     }
 
@@ -135,25 +129,21 @@ impl<E: Environment> Shared<E> {
         if repaid > 0 {
             self.inline.add(repaid);
         }
-        self.incomplete.fetch_and(self.store.built().waiting > 0, Ordering::Relaxed);
     }
 
     /// Builds a part for whoever reads, where nobody writes: a step, and what earlier reads owe. Damage stops the
-    /// building of the structure that has it; it is told to who reads that, or begins a transaction.
+    /// building of the structure that has it; it is told to who reads that, or begins a transaction. Where nothing is
+    /// left beside that, this costs next to nothing.
     pub(super) fn build_beside_reads(&self) {
-        if self.incomplete.load(Ordering::Relaxed) {
-            if self.store.rebuild_sound(STEP_ROWS) {
-                self.inline.add(STEP_ROWS);
-            }
-            self.note_repaid(self.store.repay_sound());
+        if self.store.rebuild_sound(STEP_ROWS) {
+            self.inline.add(STEP_ROWS);
         }
+        self.note_repaid(self.store.repay_sound());
     }
 
     /// Builds what a scan owes, at its end: the next one may be of another kind, and short.
     pub(super) fn build_behind_a_scan(&self) {
-        if self.incomplete.load(Ordering::Relaxed) {
-            self.note_repaid(self.store.repay_sound());
-        }
+        self.note_repaid(self.store.repay_sound());
     }
 
     /// Does a part of the work that is put off.
