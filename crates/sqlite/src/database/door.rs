@@ -1,6 +1,7 @@
 //! The door of a database: one connection at a time opens or closes it, and finds out whether it is alone.
 //!
-//! Both are locks on bytes of the side file that belong to the open file: whoever dies leaves none.
+//! Both are locks on bytes of the side file that belong to the open file: whoever dies leaves none, except to a child
+//! that he has forked, for as long as that lives.
 
 use pm::{Bad, Lock, Memory as _, Plain, Range};
 

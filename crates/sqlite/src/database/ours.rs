@@ -2,7 +2,9 @@
 //! transaction locks without a call to the kernel.
 //!
 //! A connection has a slot as long as it has a lock on the slot's byte of the side file, which the kernel takes
-//! away when it dies. The kernel is asked for that only when a connection is in the way.
+//! away when it dies: with the last copy of the open file, so a child that its process has forked, and that lives on
+//! without an exec, lets it count as alive until it ends. The kernel is asked for that only when a connection is in
+//! the way.
 
 use std::sync::atomic::{Ordering, fence};
 use std::thread;

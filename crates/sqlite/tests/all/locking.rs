@@ -1,6 +1,6 @@
 //! Locks in the words of the side file: who is in whose way, and what the dead leave.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::{beside_a_forked_child, open};
+use crate::registered::{beside_a_forked_child, fork_a_child_that_lives_on, open};
 use crate::sql::{check, folder, stock};
 
 const PATH: &str = "PERDURA_TEST_PATH";
 const SQL: &str = "PERDURA_TEST_SQL";
+/// Stands among a holder's statements where it forks a child.
+const FORK: &str = "FORK";
 
 /// A process that has run these statements, and does nothing from then on.
 fn holder(path: &Path, sql: &str) -> Child {
@@ -36,6 +38,10 @@ fn holding() {
     let Ok(path) = std::env::var(PATH) else { return };
     let connection = open(Path::new(&path)).unwrap();
     for statement in std::env::var(SQL).unwrap().split(';') {
+        if statement.trim() == FORK {
+            fork_a_child_that_lives_on();
+            continue;
+        }
         // A busy one keeps what it has.
         let _ = connection.execute_batch(statement);
     }
@@ -189,4 +195,66 @@ fn a_child_that_lives_on_keeps_nobody_from_a_database_that_its_parent_has_closed
         again.execute_batch("INSERT INTO t VALUES(3)").unwrap();
         assert_eq!(rows(&again), 3);
     });
+}
+
+/// Kills a process and leaves the child that it has forked, which ends when it is told.
+fn kill_all_but_its_child(mut holder: Child) -> std::process::ChildStdin {
+    let child = holder.stdin.take().unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    child
+}
+
+/// The kernel gives locks up with the last copy of their file: until the child ends, a writer that was killed seems to
+/// live. Nothing that was acknowledged is lost behind that.
+#[test]
+fn locks_of_a_killed_writer_are_as_long_there_as_the_child_that_it_has_forked() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    one.busy_timeout(Duration::ZERO).unwrap();
+    one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+    let sql = "INSERT INTO t VALUES(7); BEGIN IMMEDIATE; INSERT INTO t VALUES(8); FORK";
+    let mut child = kill_all_but_its_child(holder(&path, sql));
+    for _ in 0..3 {
+        assert!(is_busy(one.execute_batch("INSERT INTO t VALUES(2)")));
+    }
+    assert_eq!(rows(&one), 2, "reads go on");
+    child.write_all(b"\n").unwrap();
+    one.busy_timeout(Duration::from_secs(60)).unwrap();
+    one.execute_batch("INSERT INTO t VALUES(2)").unwrap();
+    one.close().unwrap();
+    let stock = stock(&path);
+    let found: String = stock
+        .query_row("SELECT group_concat(a) FROM (SELECT a FROM t ORDER BY a)", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(found, "1,2,7");
+}
+
+/// The same of a process that is killed while it does nothing: nobody is the last one who closes until the child ends.
+#[test]
+fn a_database_stays_live_as_long_as_the_child_of_a_killed_process() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+    let mut child = kill_all_but_its_child(holder(&path, "INSERT INTO t VALUES(7); FORK"));
+    one.busy_timeout(Duration::ZERO).unwrap();
+    one.execute_batch("INSERT INTO t VALUES(2)").unwrap();
+    one.close().unwrap();
+    let is_refused = || {
+        let error = Connection::open(&path).unwrap().execute_batch("SELECT * FROM t").err();
+        error.is_some_and(|error| error.sqlite_error_code() == Some(ErrorCode::NotADatabase))
+    };
+    assert!(is_refused());
+    child.write_all(b"\n").unwrap();
+    // Nobody can wait for a child of another process.
+    let started = std::time::Instant::now();
+    while is_refused() {
+        assert!(started.elapsed() < Duration::from_secs(60), "the child has ended");
+        let again = open(&path).unwrap();
+        again.execute_batch("SELECT * FROM t").unwrap();
+        again.close().unwrap();
+    }
+    assert_eq!(rows(&stock(&path)), 3);
 }

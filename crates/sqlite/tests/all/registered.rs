@@ -89,6 +89,19 @@ pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Forks a child that ends with the first byte that its standard input has, or when nobody can write one any more.
+pub(crate) fn fork_a_child_that_lives_on() {
+    // SAFETY: the child only reads a byte, and ends.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::read(0, [0u8; 1].as_mut_ptr().cast(), 1);
+            libc::_exit(0);
+        }
+        assert!(child > 0, "no child");
+    }
+}
+
 /// Registers the VFS, once.
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
