@@ -38,6 +38,14 @@ impl Mapped {
             data.see()?;
             Ok::<_, Failure>(data.len())
         })?;
+        self.see_side()
+    }
+
+    /// Maps what the side file has grown by, which a reader may need, with a lock and without.
+    pub(super) fn see_side(&self) -> Result<(), Failure> {
+        if self.store.is_marked() && self.store.side_bytes()? > self.side.len() {
+            self.side.see()?;
+        }
         Ok(())
     }
 

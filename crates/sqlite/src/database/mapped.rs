@@ -195,9 +195,7 @@ impl Mapped {
             data.see()?;
             Ok::<_, Failure>(data.len())
         })?;
-        if self.store.is_marked() && self.store.side_bytes()? > self.side.len() {
-            self.side.see()?;
-        }
+        self.see_side()?;
         Ok(whole)
     }
 

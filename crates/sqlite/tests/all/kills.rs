@@ -45,7 +45,7 @@ fn start(path: &Path, first: i64) -> Child {
         .env(FIRST, first.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::inherit())
         .spawn()
         .unwrap()
 }

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use perdura_sqlite::database::{How, MappedOpener, Opened, Opener as _, SIDE_SUFFIX};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::registered::{beside_a_forked_child, fork_a_child_that_lives_on, open};
@@ -257,4 +258,36 @@ fn a_database_stays_live_as_long_as_the_child_of_a_killed_process() {
         again.close().unwrap();
     }
     assert_eq!(rows(&stock(&path)), 3);
+}
+
+/// SQLite looks at the header of a database that it opens before it has a lock: meanwhile others commit what the side file
+/// grows by.
+#[test]
+fn a_look_without_a_lock_sees_how_the_side_file_has_grown() {
+    for mode in ["fash1", "fast", "fash", "nvwal", "full"] {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let side = format!("{}{SIDE_SUFFIX}", path.display());
+        let first = open(&path).unwrap();
+        first.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB)").unwrap();
+        let Opened::Ours(mut looking) = MappedOpener.open(&path, &How::default()) else {
+            panic!("{mode}: it is ours");
+        };
+        let before = std::fs::metadata(&side).unwrap().len();
+        first.execute_batch(&format!("PRAGMA perdura_mode = {mode}")).unwrap();
+        for key in 0..400 {
+            first
+                .execute("INSERT INTO t VALUES(?1 * 7919 % 1009, randomblob(300))", [key])
+                .unwrap();
+        }
+        let mut header = [0; 100];
+        assert_eq!(looking.read(0, &mut header).unwrap(), 100, "{mode}");
+        assert_eq!(&header[..16], b"SQLite format 3\0", "{mode}");
+        assert!(looking.size().unwrap() >= 4096, "{mode}");
+        let grown = std::fs::metadata(&side).unwrap().len() > before;
+        assert!(grown || mode == "full", "{mode}");
+        first.close().unwrap();
+        looking.close().unwrap();
+        check(&stock(&path));
+    }
 }
