@@ -107,8 +107,8 @@ impl Plain {
     pub fn open(path: &Path, options: &PlainOptions) -> io::Result<Self> {
         let mut opening = OpenOptions::new();
         opening.read(true).write(true).create(options.create).truncate(false);
-        let file = opening.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(path)?;
-        let file = Held::new(file, options.foreign_locks);
+        opening.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
+        let file = Held::open(path, &opening, options.foreign_locks)?;
         let metadata = file.get().metadata()?;
         if !metadata.is_file() {
             return Err(other(format!("{} is no regular file", path.display())));

@@ -1,15 +1,16 @@
 //! Locks on ranges of bytes of a file, and closing it without taking the locks of others away.
 //!
 //! The locks belong to the open file (`F_OFD_SETLK`): they go when its last descriptor does, as when the
-//! process dies and no forked child of it has a copy, they keep out other opens of the same process, and closing another descriptor of the file
-//! does not touch them. They conflict with locks that belong to processes (`F_SETLK`).
+//! process dies and no forked child of it has a copy, they keep out other opens of the same process, and
+//! closing another descriptor of the file does not touch them. They conflict with locks that belong to processes (`F_SETLK`).
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::offset::Range;
@@ -83,9 +84,21 @@ struct Kept {
     foreign: Range,
     /// Its own locks could not be given up.
     owns: bool,
+    /// How often this process had forked before it was opened: see [`FORKED`].
+    forked: u32,
 }
 
 impl Kept {
+    /// Returns whether no child can have a copy of it.
+    fn is_ours_alone(&self) -> bool {
+        self.forked == FORKED.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether it is the file with this device and number.
+    fn is(&self, identity: (u64, u64)) -> bool {
+        self.file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == identity)
+    }
+
     /// Gives up its own locks, which it does not need any more, and would keep on if it stayed open, here or in a child
     /// that lives on.
     fn give_up(&mut self) {
@@ -99,28 +112,47 @@ impl Kept {
     /// lock with it for as long as it lives. Then the fresh one is closed. The kernel takes the locks of this process
     /// away first, of which there are none, and gives the range up behind that, with the last copy of the file; and no
     /// child has a copy, since none is forked while [`KEPT`] is locked.
+    ///
+    /// Where it cannot be opened afresh, a lock of this file does if it is no child's.
     fn close(self) -> Vec<Self> {
         let foreign = self.foreign;
         if self.owns || !matches!(is_free(&self.file, foreign, Lock::Exclusive), Ok(true)) {
             return vec![self];
         }
-        let Ok(afresh) = opened_afresh(&self.file) else { return vec![self] };
+        let Ok(afresh) = opened_afresh(&self.file) else {
+            let closes = self.is_ours_alone()
+                && matches!(try_lock(&self.file, foreign, Lock::Exclusive), Ok(true));
+            return if closes { Vec::new() } else { vec![self] };
+        };
         if matches!(try_lock(&afresh, foreign, Lock::Exclusive), Ok(true)) {
             drop(self.file);
             drop(afresh);
             return Vec::new();
         }
         // Somebody was faster, and closing either would take that lock away.
-        vec![self, Self { file: afresh, foreign, owns: false }]
+        let forked = FORKED.load(Ordering::Relaxed);
+        vec![self, Self { file: afresh, foreign, owns: false, forked }]
     }
 }
 
 /// Opens the same file once more, whatever became of its name. The files of a thread may differ from the process's.
 fn opened_afresh(file: &File) -> io::Result<File> {
+    #[cfg(test)]
+    if REFUSES.get() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
     let path = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)
 }
 
+#[cfg(test)]
+thread_local! {
+    /// For a test: nothing is opened afresh by this thread, as where there is no `/proc`.
+    pub(super) static REFUSES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Counts the forks of this process, in the parent and in the child. It changes only while [`KEPT`] is locked.
+pub(super) static FORKED: AtomicU32 = AtomicU32::new(0);
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 /// One of those has locks of its own: others would wait for it for ever.
 static OWNS: AtomicBool = AtomicBool::new(false);
@@ -144,6 +176,7 @@ fn fork_between_closes() {
         let _ = FORKING.try_with(|forking| forking.replace(Some(kept)));
     }
     extern "C" fn behind() {
+        FORKED.fetch_add(1, Ordering::Relaxed);
         let _ = FORKING.try_with(RefCell::take);
     }
     INSTALL.call_once(|| {
@@ -168,21 +201,50 @@ fn close_kept(all: &mut Vec<Kept>) {
     OWNS.store(all.iter().any(|one| one.owns), Ordering::Relaxed);
 }
 
+/// Takes the file at a path out of those that are kept open, unless a child may have a copy: it would have the locks, too.
+fn take_kept(path: &Path, foreign: Range, forked: u32) -> Option<File> {
+    let mut all = kept();
+    if all.is_empty() {
+        return None;
+    }
+    let found = std::fs::symlink_metadata(path).ok()?;
+    let identity = (found.dev(), found.ino());
+    let fits = |one: &Kept| {
+        !one.owns && one.foreign == foreign && one.forked == forked && one.is_ours_alone()
+    };
+    let at = all.iter().position(|one| fits(one) && one.is(identity))?;
+    Some(all.swap_remove(at).file)
+}
+
 /// An open file that is closed when nobody in this process can have locks of processes on a range.
 #[derive(Debug)]
 pub(super) struct Held {
     file: Option<File>,
     foreign: Option<Range>,
     forks: u32,
+    forked: u32,
 }
 
 impl Held {
-    pub(super) fn new(file: File, foreign: Option<Range>) -> Self {
-        if foreign.is_some() {
-            fork_between_closes();
-        }
+    /// Opens the file at a path, or takes it from those that are kept open: as many are, at most, as were needed at once.
+    pub(super) fn open(
+        path: &Path,
+        options: &OpenOptions,
+        foreign: Option<Range>,
+    ) -> io::Result<Self> {
+        let forks = fork_generation();
+        let Some(range) = foreign else {
+            return Ok(Self { file: Some(options.open(path)?), foreign, forks, forked: 0 });
+        };
+        fork_between_closes();
         give_up_kept();
-        Self { file: Some(file), foreign, forks: fork_generation() }
+        // Before the file is there: whoever forks then has a copy.
+        let forked = FORKED.load(Ordering::Relaxed);
+        let file = match take_kept(path, range, forked) {
+            Some(file) => file,
+            None => options.open(path)?,
+        };
+        Ok(Self { file: Some(file), foreign, forks, forked })
     }
 
     pub(super) fn get(&self) -> &File {
@@ -203,7 +265,7 @@ impl Drop for Held {
             return;
         };
         let mut kept = kept();
-        kept.push(Kept { file, foreign, owns: true });
+        kept.push(Kept { file, foreign, owns: true, forked: self.forked });
         close_kept(&mut kept);
     }
 }

@@ -194,6 +194,69 @@ fn closing_takes_no_lock_of_the_process_away() {
     assert!(!watching.is_locked_by_others(BYTE).unwrap(), "a child leaves no lock");
 }
 
+/// Returns how many descriptors of this process lead to a file.
+fn descriptors(path: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    all.filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == path)).count()
+}
+
+/// A file that may not be closed yet serves whoever opens it next, unless it was forked with: other tests fork.
+#[test]
+fn opening_beside_a_lock_of_the_process_takes_no_more_and_more_files() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let options = beside_foreign_locks();
+    drop(Plain::open(&path, &options).unwrap());
+    assert_eq!(descriptors(&path), 0);
+    let theirs = File::options().read(true).write(true).open(&path).unwrap();
+    assert!(process_lock(&theirs, libc::F_RDLCK));
+    let forked = locks::FORKED.load(Ordering::Relaxed) as usize;
+    let open = || Plain::open(&path, &options);
+    for _ in 0..2000 {
+        let (one, other) = (open().unwrap(), open().unwrap());
+        assert!(one.file_bytes().is_ok() && other.file_bytes().is_ok());
+    }
+    let forked = locks::FORKED.load(Ordering::Relaxed) as usize - forked;
+    assert!(forked < 900, "{forked}");
+    // Theirs, two at a time, and two behind each fork.
+    assert!(descriptors(&path) <= 3 + 2 * forked, "{}, {forked}", descriptors(&path));
+    // One that is removed and made anew is another file.
+    std::fs::rename(&path, directory.path().join("old")).unwrap();
+    let anew = Plain::open(&path, &options).unwrap();
+    anew.grow(100).unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() >= 100);
+    assert_eq!(theirs.metadata().unwrap().len(), 0);
+    assert!(process_lock(&theirs, libc::F_UNLCK));
+    drop(anew);
+    drop(Plain::open(&path, &options).unwrap());
+    assert_eq!(descriptors(&path), 0);
+    assert_eq!(descriptors(&directory.path().join("old")), 1);
+}
+
+/// Where there is no `/proc`, files are closed all the same, but for those that a child may have.
+#[test]
+fn what_cannot_be_opened_afresh_is_closed_unless_a_child_has_it() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let (options, watching) = (beside_foreign_locks(), open(&path));
+    locks::REFUSES.set(true);
+    let left = (0..100).filter(|_| {
+        drop(Plain::open(&path, &options).unwrap());
+        assert!(!watching.is_locked_by_others(BYTE).unwrap());
+        // Another test has forked meanwhile, else.
+        descriptors(&path) > 1
+    });
+    assert!(left.count() < 50);
+    let shared = Plain::open(&path, &options).unwrap();
+    beside_a_forked_child(|| {
+        drop(shared);
+        assert!(!watching.is_locked_by_others(BYTE).unwrap(), "it would stay with the child");
+    });
+    locks::REFUSES.set(false);
+    drop(Plain::open(&path, &options).unwrap());
+    assert_eq!(descriptors(&path), 1);
+}
+
 #[test]
 fn only_what_the_medium_gives_is_promised() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();

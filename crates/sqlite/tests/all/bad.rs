@@ -265,3 +265,25 @@ fn filler() {
     insert(number - 4).unwrap();
     connection.close().unwrap();
 }
+
+/// Databases that stock SQLite has open in its WAL mode are its own; looking at them costs no descriptor each time.
+#[test]
+fn opening_what_stock_sqlite_has_open_takes_no_more_and_more_files() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let stocks = Connection::open(&path).unwrap();
+    stocks
+        .execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(a); INSERT INTO t VALUES(1)")
+        .unwrap();
+    for _ in 0..300 {
+        let connection = open(&path).unwrap();
+        let count: i64 =
+            connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 1);
+    }
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let of_it = all.filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == path));
+    // One more for each time that another test has forked meanwhile.
+    assert!(of_it.count() < 100);
+    stocks.execute_batch("INSERT INTO t VALUES(2)").unwrap();
+}
