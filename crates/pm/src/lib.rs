@@ -39,6 +39,7 @@ mod explore;
 mod files;
 mod flush;
 mod folder;
+mod forks;
 mod header;
 mod holder;
 mod hook;
@@ -88,6 +89,7 @@ pub use files::{
 };
 pub use flush::FlushInstruction;
 pub use folder::{Folder, FolderTime, is_gone};
+pub use forks::hold_over_forks;
 pub use header::{
     FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START, read_header,
 };

@@ -4,15 +4,15 @@
 //! process dies and no forked child of it has a copy, they keep out other opens of the same process, and
 //! closing another descriptor of the file does not touch them. They conflict with locks that belong to processes (`F_SETLK`).
 
-use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use crate::forks::{forked, hold_over_forks};
 use crate::offset::Range;
 use crate::poison::fork_generation;
 
@@ -84,14 +84,14 @@ struct Kept {
     foreign: Range,
     /// Its own locks could not be given up.
     owns: bool,
-    /// How often this process had forked before it was opened: see [`FORKED`].
+    /// How often this process had forked before it was opened: see [`forked`].
     forked: u32,
 }
 
 impl Kept {
     /// Returns whether no child can have a copy of it.
     fn is_ours_alone(&self) -> bool {
-        self.forked == FORKED.load(Ordering::Relaxed)
+        self.forked == forked()
     }
 
     /// Returns whether it is the file with this device and number.
@@ -130,7 +130,7 @@ impl Kept {
             return Vec::new();
         }
         // Somebody was faster, and closing either would take that lock away.
-        let forked = FORKED.load(Ordering::Relaxed);
+        let forked = forked();
         vec![self, Self { file: afresh, foreign, owns: false, forked }]
     }
 }
@@ -151,16 +151,9 @@ thread_local! {
     pub(super) static REFUSES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Counts the forks of this process, in the parent and in the child. It changes only while [`KEPT`] is locked.
-pub(super) static FORKED: AtomicU32 = AtomicU32::new(0);
 static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 /// One of those has locks of its own: others would wait for it for ever.
 static OWNS: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    /// The lock that keeps others from closing a file while this thread forks.
-    static FORKING: RefCell<Option<MutexGuard<'static, Vec<Kept>>>> = const { RefCell::new(None) };
-}
 
 fn kept() -> MutexGuard<'static, Vec<Kept>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -169,21 +162,8 @@ fn kept() -> MutexGuard<'static, Vec<Kept>> {
 /// Lets no child be forked while another thread closes a file: it would have that thread's lock on the foreign range,
 /// and would find [`KEPT`] locked for ever.
 fn fork_between_closes() {
-    static INSTALL: Once = Once::new();
-    extern "C" fn before() {
-        let kept = kept();
-        // A thread that is ending has none: it forks without.
-        let _ = FORKING.try_with(|forking| forking.replace(Some(kept)));
-    }
-    extern "C" fn behind() {
-        FORKED.fetch_add(1, Ordering::Relaxed);
-        let _ = FORKING.try_with(RefCell::take);
-    }
-    INSTALL.call_once(|| {
-        // SAFETY: what `before` locks is unlocked by the same thread, in the parent and in its copy in the child. Nobody
-        // forks who has it locked.
-        unsafe { libc::pthread_atfork(Some(before), Some(behind), Some(behind)) };
-    });
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| hold_over_forks(&KEPT));
 }
 
 /// Gives up locks that the kernel did not let go when their file was no longer needed. Whoever locks or opens a file of
@@ -239,7 +219,7 @@ impl Held {
         fork_between_closes();
         give_up_kept();
         // Before the file is there: whoever forks then has a copy.
-        let forked = FORKED.load(Ordering::Relaxed);
+        let forked = forked();
         let file = match take_kept(path, range, forked) {
             Some(file) => file,
             None => options.open(path)?,

@@ -210,13 +210,13 @@ fn opening_beside_a_lock_of_the_process_takes_no_more_and_more_files() {
     assert_eq!(descriptors(&path), 0);
     let theirs = File::options().read(true).write(true).open(&path).unwrap();
     assert!(process_lock(&theirs, libc::F_RDLCK));
-    let forked = locks::FORKED.load(Ordering::Relaxed) as usize;
+    let forked = crate::forks::forked() as usize;
     let open = || Plain::open(&path, &options);
     for _ in 0..2000 {
         let (one, other) = (open().unwrap(), open().unwrap());
         assert!(one.file_bytes().is_ok() && other.file_bytes().is_ok());
     }
-    let forked = locks::FORKED.load(Ordering::Relaxed) as usize - forked;
+    let forked = crate::forks::forked() as usize - forked;
     assert!(forked < 900, "{forked}");
     // Theirs, two at a time, and two behind each fork.
     assert!(descriptors(&path) <= 3 + 2 * forked, "{}, {forked}", descriptors(&path));

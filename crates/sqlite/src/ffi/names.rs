@@ -1,6 +1,6 @@
 //! The databases of ours that this process has open, by their names: how their journals are known.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use pm::FolderTime;
 
@@ -39,6 +39,8 @@ struct Database {
 static OPEN: Mutex<Vec<Database>> = Mutex::new(Vec::new());
 
 fn lock() -> MutexGuard<'static, Vec<Database>> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| pm::hold_over_forks(&OPEN));
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
