@@ -7,31 +7,22 @@
 //! # let directory = std::env::temp_dir().join(format!("perdura-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&directory).unwrap();
 //! # let path = directory.join("accounts");
-//! let schema = Schema::new().table(
-//!     TableSchema::new("account")
-//!         .column("id", ColumnType::U64)
-//!         .column("owner", ColumnType::Text { max: 80 })
-//!         .column("balance", ColumnType::I64)
-//!         .key(&["id"])
-//!         .index("by_owner", &["owner"]),
-//! );
-//! let db = Database::create(&path, &schema, &Options::new())?;
+//! let table = TableSchema::new("account")
+//!     .column("id", ColumnType::U64)
+//!     .column("owner", ColumnType::Text { max: 80 })
+//!     .column("balance", ColumnType::I64)
+//!     .key(&["id"]);
+//! let db = Database::open_or_create(&path, &Schema::new().table(table), &Options::new())?;
 //! let account = db.table("account")?;
 //! db.write(|tx| {
 //!     tx.insert(&account, &[Value::U64(1), Value::Text("Ada"), Value::I64(100)])?;
 //!     tx.insert(&account, &[Value::U64(2), Value::Text("Grace"), Value::I64(50)])
-//! })?;
-//! // All or nothing: both updates are durable when `write` returns.
-//! db.write(|tx| {
-//!     tx.update(&account, &[Value::U64(1)], &[("balance", Value::I64(70))])?;
-//!     tx.update(&account, &[Value::U64(2)], &[("balance", Value::I64(80))])
-//! })?;
-//! drop(db); // or kill -9: the data is there again at once
+//! })?; // both rows are durable, or neither is there
+//! drop(db); // or kill -9
 //!
-//! let db = Database::open(&path, &Options::new())?;
-//! let account = db.table("account")?;
-//! let row = db.get(&account, &[Value::U64(2)])?.expect("Grace has an account");
-//! assert_eq!((row.try_get("owner")?, row.i64(2)), ("Grace", 80));
+//! let db = Database::open(&path, &Options::new())?; // nothing to load
+//! let row = db.get(&db.table("account")?, &[Value::U64(2)])?.expect("Grace has an account");
+//! assert_eq!((row.try_get("owner")?, row.i64(2)), ("Grace", 50));
 //! # drop(db);
 //! # std::fs::remove_dir_all(&directory).unwrap();
 //! # Ok(())
