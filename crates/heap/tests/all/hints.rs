@@ -47,7 +47,7 @@ fn a_hint_that_was_stored_before_leads_into_no_span() {
 
 /// The lines of the source in which the allocator takes hints away.
 fn lines_of_forget_hints() -> std::ops::Range<usize> {
-    let mut lines = include_str!("../src/span.rs").lines();
+    let mut lines = include_str!("../../src/span.rs").lines();
     let start = lines.position(|line| line.contains("fn forget_hints")).unwrap() + 1;
     start..start + lines.position(|line| line == "    }").unwrap() + 1
 }

@@ -351,7 +351,7 @@ fn the_test_of_lanes_fails_without_one_flush_or_fence() {
     println!("{flushes:?} {fences:?}");
     assert!(flushes.iter().filter(of_heap).count() >= 4, "{flushes:?}");
     // `hints.rs` misses the flush of older hints.
-    let span = include_str!("../src/span.rs");
+    let span = include_str!("../../src/span.rs");
     let hints = span.lines().position(|line| line.contains("fn forget_hints")).unwrap() as u32;
     let end = span.lines().position(|line| line.contains("fn take_chunks")).unwrap() as u32;
     unseen.retain(|place| !(hints..end).any(|line| place.ends_with(&format!("span.rs:{line}"))));
@@ -398,7 +398,7 @@ fn a_power_cut_after_a_kill_leaves_lanes_and_blocks_whole() {
         sites.extend(trace.flush_sites().into_iter().map(|site| (site, true)));
         sites.extend(trace.fence_sites().into_iter().map(|site| (site, false)));
     }
-    let reads = include_str!("../src/block.rs")
+    let reads = include_str!("../../src/block.rs")
         .lines()
         .position(|line| line.contains("fn read_blocks"))
         .unwrap() as u32;
@@ -495,7 +495,7 @@ fn mini_transactions_of_a_lane_that_goes_from_thread_to_thread_are_atomic() {
     assert_eq!(failed, None);
     assert!(points > 50 && states > 1_000, "{points} {states}");
     // Dropping the lane flushes the end of the mini-transaction once more, and fences.
-    let persisted = include_str!("../src/persisted.rs");
+    let persisted = include_str!("../../src/persisted.rs");
     let ends = persisted.lines().position(|line| line.contains("fn end_mini")).unwrap() as u32;
     let ends = |site: &&Site| {
         site.file().ends_with("persisted.rs") && (ends..ends + 7).contains(&site.line())
