@@ -6,11 +6,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Environment, Error, Existing, Kept, LinesError,
-    LoadOptions, Media, Options, Recorded, Schema, TableSchema,
+    LoadOptions, Options, Schema, TableSchema,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 8 << 20;
 /// Most bytes of an input.
@@ -43,7 +43,7 @@ fn options() -> Options {
 
 fn empty() -> Database<Recorded> {
     let memory = Recording::pool(64 << 10, LIMIT).expect("addresses");
-    let media = Media::recorded(memory, RecordingFiles::new());
+    let media = faults::recorded(memory, RecordingFiles::new());
     Database::create_on(media, &schema(), &options()).expect("a database")
 }
 

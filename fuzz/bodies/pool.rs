@@ -8,11 +8,10 @@
 use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Media, Options, Recorded, Scan, Schema, Table,
-    TableSchema, Value,
+    ColumnType, Database, EngineKind, Error, Options, Scan, Schema, Table, TableSchema, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 1 << 21;
 const DATA_START: usize = 8192;
@@ -91,7 +90,7 @@ fn pools() -> &'static [Vec<u8>] {
 
 fn image(engine: EngineKind, closed: bool) -> Vec<u8> {
     let memory = Recording::pool(64 << 10, LIMIT).expect("addresses");
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db: Database<Recorded> =
         Database::create_on(media, &schema(), &options(engine)).expect("a database");
     let tables = Tables::of(&db).expect("its tables");
@@ -115,7 +114,7 @@ fn image(engine: EngineKind, closed: bool) -> Vec<u8> {
 
 fn open(image: &[u8]) -> Option<(Database<Recorded>, Recording)> {
     let memory = Recording::from_image(image, LIMIT).expect("addresses");
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     Some((Database::open_on(media, &Options::new()).ok()?, memory))
 }
 

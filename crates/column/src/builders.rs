@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::{Heap, HeapOptions};
-use pm::{Memory, Recording};
+use pm::Memory;
+use sim::Recording;
 
 use crate::{FirstColumn, KeyRange, Kind, Options, Part, Pause, Store, Structure, Value, Waiting};
 

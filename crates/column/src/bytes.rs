@@ -92,7 +92,7 @@ pub(crate) fn add_sized<M: Memory>(
 #[cfg(test)]
 mod tests {
     use heap::{Heap, HeapOptions};
-    use pm::Recording;
+    use sim::Recording;
 
     use super::*;
     use crate::array::Shape;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use heap::{Heap, HeapError, HeapOptions};
-use pm::{Bad, Memory, Recording};
+use pm::{Bad, Memory};
+use sim::Recording;
 
 use crate::{ColumnError, FirstColumn, Kind, Options, Result, Store, Value, Waiting};
 

@@ -264,7 +264,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use heap::{Heap, HeapOptions};
-    use pm::Recording;
+    use sim::Recording;
 
     use super::*;
     use crate::layout::{HASH_HEAD_BYTES, Options};

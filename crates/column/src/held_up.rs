@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use heap::{Heap, HeapOptions};
-use pm::Recording;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Recording;
 
 use crate::clock::Clock;
 use crate::serial::{Reads, Sought};

@@ -295,7 +295,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use heap::{Heap, HeapOptions};
-    use pm::{Recording, Replay};
+    use sim::{Recording, Replay};
 
     use super::*;
 
@@ -483,7 +483,7 @@ mod tests {
     }
 
     /// Keys that come and go; returns the trace, and what is there behind each note.
-    fn story() -> (pm::Trace, Vec<Model>, u64) {
+    fn story() -> (sim::Trace, Vec<Model>, u64) {
         let (mut fixture, mut model) = (fixture(), Model::new());
         for number in 0..12 {
             fixture.set(&key(number), number);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     /// Returns what a crash has broken, if anything.
-    fn broken(trace: &pm::Trace, states: &[Model], head: u64) -> (u64, Option<String>) {
+    fn broken(trace: &sim::Trace, states: &[Model], head: u64) -> (u64, Option<String>) {
         let (mut replay, mut visited, mut failed) = (Replay::new(trace), 0, None);
         while let Some(point) = replay.next_point() {
             let noted = point.last_note.unwrap_or(0) as usize;

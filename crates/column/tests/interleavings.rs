@@ -145,9 +145,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ::heap::{Heap, HeapOptions};
-use pm::Recording;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
+use sim::Recording;
 
 use clock::Clock;
 use slots::Statement;

@@ -101,13 +101,11 @@ pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Lanes, Purpose};
     pub use index::Direction;
     pub use pm::{
-        Access, AroundPath, Bad, Counters, CrashPoint, DiskEvent, DiskReplay, DiskTrace, Domain,
-        Dram, Emulation, End, Ends, Environment, Epoch, Event, FOREIGN, File, Files, FilesOf,
-        FlushInstruction, GrowError, HeaderDamage, HostFiles, IDENTITY, Killed, Left, Medium,
-        Memory, Named, Native, NewFile, NothingMore, Off, POOL_DATA_START, Pairing,
-        ParseDomainError, Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Recorded,
-        Recording, RecordingFiles, Replay, Site, Source, Step, Trace, Tracing, Unfinished,
-        addresses_left, boot_id, free_bytes, medium_of, random_uuid, read_header,
+        Access, AroundPath, Bad, Counters, Domain, Dram, End, Ends, Environment, Epoch, FOREIGN,
+        File, Files, FilesOf, FlushInstruction, GrowError, HeaderDamage, HostFiles, IDENTITY, Left,
+        Medium, Memory, Named, Native, NewFile, NothingMore, Off, POOL_DATA_START, Pairing,
+        ParseDomainError, Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Site, Source, Step,
+        Unfinished, addresses_left, boot_id, free_bytes, medium_of, random_uuid, read_header,
         remove_unfinished, share_of_addresses, stamp_of,
     };
     pub use storage::{

@@ -3,9 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use perdura::recording::RecordingFiles;
-use perdura::{Database, Error, Media, Options, Recorded};
-use pm::{BothImage, BothReplay, BothTrace, Recording};
+use perdura::{Database, Error, Media, Options};
+use sim::{BothImage, BothReplay, BothTrace, Recorded, Recording, RecordingFiles};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::files::hash_files;
@@ -156,7 +155,7 @@ impl InPool for BothMedium {
     }
 
     fn media(handle: &BothHandle) -> Media<Recorded> {
-        Media::recorded(handle.memory.clone(), handle.files.clone())
+        crate::recorded(handle.memory.clone(), handle.files.clone())
     }
 
     fn start(handle: &BothHandle) {

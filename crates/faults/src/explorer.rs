@@ -11,7 +11,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use perdura::{Database, Error, Recorded};
+use perdura::{Database, Error};
+use sim::Recorded;
 
 use crate::medium::{Medium, Part, State};
 use crate::mutation::Mutation;

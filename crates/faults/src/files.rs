@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
-use pm::{DiskEvent, DiskReplay, DiskTrace, Recording, RecordingFiles};
+use perdura::{Database, EngineKind, Error, Options};
+use sim::{DiskEvent, DiskReplay, DiskTrace, Recorded, Recording, RecordingFiles};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::medium::{Medium, Part, State, Walked};
@@ -34,7 +34,7 @@ impl FileMedium {
     pub fn open_on(&self, files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
         let io = |source| Error::Io { path: "recording".into(), source };
         let memory = Recording::from_image(&self.pool, LIMIT).map_err(io)?;
-        Database::open_on(Media::recorded(memory, files.clone()), &self.options)
+        Database::open_on(crate::recorded(memory, files.clone()), &self.options)
     }
 }
 

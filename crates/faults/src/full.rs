@@ -1,8 +1,8 @@
 //! A story on a full pool: it is filled until nothing more fits, half of it is deleted, and others
 //! take the place. What makes room there is done in place, and only there.
 
-use perdura::{Database, EngineKind, Error, Recorded, Value};
-use pm::Recording;
+use perdura::{Database, EngineKind, Error, Value};
+use sim::{Recorded, Recording};
 
 use crate::explorer::Story;
 use crate::items::{Item, Model, Tables, insert_item, schema, update_item};

@@ -11,10 +11,10 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use perdura::{Database, EngineKind, Media, Options, Recorded, Snapshot};
-use pm::{Recording, RecordingFiles};
+use perdura::{Database, EngineKind, Options, Snapshot};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recorded, Recording, RecordingFiles};
 
 use crate::driver::Driver;
 use crate::explorer::{Abandoned, Again, Effort, Explored, Violation, with_promise, without_panic};
@@ -113,7 +113,7 @@ impl Interleaved {
     /// The engine fails without any crash.
     pub fn run_in_pool(&self) -> InterleavedStory<PoolMedium> {
         let memory = Recording::pool(64 << 10, pool::LIMIT).expect("address space");
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = crate::recorded(memory.clone(), RecordingFiles::new());
         let db = Database::create_on(media, &schema(), &self.options).expect("a database");
         let scheduler = Arc::new(Scheduler::new(self.seed, self.threads, self.one_in));
         let hook = scheduler.clone();
@@ -133,7 +133,7 @@ impl Interleaved {
     pub fn run_in_files(&self) -> InterleavedStory<FileMedium> {
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
-        let media = Media::recorded(memory.clone(), files.clone());
+        let media = crate::recorded(memory.clone(), files.clone());
         let db = Database::create_on(media, &schema(), &self.options).expect("a database");
         let medium = FileMedium { options: self.options.clone(), pool: memory.contents() };
         let scheduler = Arc::new(Scheduler::new(self.seed, self.threads, self.one_in));

@@ -1,10 +1,8 @@
 //! Stories about values that take several chunks, pages or blocks: inserted, replaced, aborted,
 //! deleted, and others in their place.
 
-use perdura::{
-    ColumnType, Commit, Database, EngineKind, Error, Media, Recorded, Schema, TableSchema, Value,
-};
-use pm::{Recording, RecordingFiles};
+use perdura::{ColumnType, Commit, Database, EngineKind, Error, Schema, TableSchema, Value};
+use sim::{Recorded, Recording, RecordingFiles};
 
 use crate::explorer::Story;
 use crate::files::{self, FileMedium};
@@ -156,7 +154,7 @@ pub fn large_values_in_files(engine: EngineKind) -> Story<FileMedium> {
     let options = options(engine).commit(Commit::Durable).tune("log_bytes", 1 << 20);
     let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
     let files = RecordingFiles::new();
-    let media = Media::recorded(memory.clone(), files.clone());
+    let media = crate::recorded(memory.clone(), files.clone());
     files.start();
     let db: Database<Recorded> =
         Database::create_on(media, &large_schema(), &options).expect("a database");

@@ -55,6 +55,7 @@ pub mod pool;
 pub mod promise;
 mod quiet;
 pub mod racing;
+mod recorded;
 pub mod scheduler;
 pub mod script;
 pub mod shared;
@@ -65,3 +66,5 @@ pub mod story;
 pub mod sweep;
 pub mod work;
 mod workers;
+
+pub use recorded::recorded;

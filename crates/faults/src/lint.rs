@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use pm::{DiskEvent, DiskTrace, Event, Site, Trace};
+use pm::Site;
+use sim::{DiskEvent, DiskTrace, Event, Trace};
 
 /// Findings by the place in the source, each with how often it was so.
 #[derive(Clone, Default, Debug)]
@@ -150,7 +151,8 @@ pub fn disk_lints(trace: &DiskTrace) -> DiskLints {
 
 #[cfg(test)]
 mod tests {
-    use pm::{File, Files, Memory, Off, Range, Recording, RecordingFiles};
+    use pm::{File, Files, Memory, Off, Range};
+    use sim::{Recording, RecordingFiles};
 
     use super::*;
 

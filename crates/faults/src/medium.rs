@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use perdura::{Database, Error, Media, Options, Recorded};
+use perdura::{Database, Error, Media, Options};
+use sim::Recorded;
 
 use crate::mutation::Mutation;
 

@@ -1,7 +1,8 @@
 //! Faults that a program could have, put into what it has recorded: the program that is tested is the
 //! one that ships.
 
-use pm::{BothTrace, DiskEvent, DiskTrace, Event, Site, Trace};
+use pm::Site;
+use sim::{BothTrace, DiskEvent, DiskTrace, Event, Trace};
 
 /// The way in which a flush or a fence is done wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -236,7 +237,7 @@ impl Mutation {
                         keep = false;
                     }
                     How::StoreBeforeFence | How::EarlyAcknowledgement => {
-                        let fence = events.iter().rposition(|before: &pm::RecordedEvent| {
+                        let fence = events.iter().rposition(|before: &sim::RecordedEvent| {
                             // Whoever acknowledges need not be who made the fence.
                             let whose = self.how == How::EarlyAcknowledgement
                                 || before.thread == one.thread;
@@ -244,7 +245,7 @@ impl Mutation {
                         });
                         if let Some(fence) = fence {
                             let number = events[fence].number;
-                            events.insert(fence, pm::RecordedEvent { number, ..one.clone() });
+                            events.insert(fence, sim::RecordedEvent { number, ..one.clone() });
                             keep = false;
                         }
                     }
@@ -272,7 +273,7 @@ impl Mutation {
             if matches!(one.event, Event::Fence) {
                 let (mine, others): (Vec<_>, Vec<_>) = late
                     .drain(..)
-                    .partition(|flush: &pm::RecordedEvent| flush.thread == one.thread);
+                    .partition(|flush: &sim::RecordedEvent| flush.thread == one.thread);
                 events.extend(mine);
                 late = others;
             }
@@ -285,12 +286,12 @@ impl Mutation {
     pub(crate) fn of_files(&self, trace: &DiskTrace) -> (DiskTrace, u64) {
         let concerned = trace.events.iter().filter(|one| self.how.concerns_file(&one.event));
         let sites = self.at.among(concerned.map(|one| one.site));
-        let mut events: Vec<pm::DiskRecord> = Vec::with_capacity(trace.events.len());
+        let mut events: Vec<sim::DiskRecord> = Vec::with_capacity(trace.events.len());
         let mut changed = 0;
-        let mut late: Vec<(u64, pm::DiskRecord)> = Vec::new();
+        let mut late: Vec<(u64, sim::DiskRecord)> = Vec::new();
         for one in &trace.events {
             let is_hit = self.how.concerns_file(&one.event) && sites.contains(&one.site);
-            let before_last = |events: &[pm::DiskRecord], wanted: fn(&DiskEvent) -> bool| {
+            let before_last = |events: &[sim::DiskRecord], wanted: fn(&DiskEvent) -> bool| {
                 events.iter().rposition(|before| wanted(&before.event))
             };
             let mut keep = true;
@@ -320,7 +321,7 @@ impl Mutation {
                 };
                 if let Some(place) = place {
                     let number = events[place].number;
-                    events.insert(place, pm::DiskRecord { number, ..one.clone() });
+                    events.insert(place, sim::DiskRecord { number, ..one.clone() });
                     keep = false;
                 }
                 changed += u64::from(!keep);

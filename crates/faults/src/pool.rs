@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use perdura::recording::RecordingFiles;
-use perdura::{Database, Error, Media, Options, Recorded};
-use pm::{Event, LINE_BYTES, Recording, Replay, Site, Trace};
+use perdura::{Database, Error, Media, Options};
+use pm::{LINE_BYTES, Site};
+use sim::{Event, Recorded, Recording, RecordingFiles, Replay, Trace};
 
 use crate::medium::{InPool, Medium, Part, State, Walked};
 use crate::mutation::Mutation;
@@ -36,7 +36,7 @@ impl Medium for PoolMedium {
             memory.start();
         }
         memory.mark_open()?;
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = crate::recorded(memory.clone(), RecordingFiles::new());
         Ok((Database::open_on(media, &self.options)?, memory))
     }
 
@@ -181,7 +181,7 @@ impl InPool for PoolMedium {
     }
 
     fn media(memory: &Recording) -> Media<Recorded> {
-        Media::recorded(memory.clone(), RecordingFiles::new())
+        crate::recorded(memory.clone(), RecordingFiles::new())
     }
 
     fn start(memory: &Recording) {

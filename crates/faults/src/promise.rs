@@ -16,8 +16,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use perdura::{Database, EngineKind, Error, Recorded, Tx};
+use perdura::{Database, EngineKind, Error, Tx};
 use rand::Rng;
+use sim::Recorded;
 
 use crate::driver::{Driver, Operation, expect};
 use crate::explorer::Story;
@@ -464,10 +465,10 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
         }
     }
     for (_, (tx, thread)) in held {
-        pm::record_as(Some(thread));
+        sim::record_as(Some(thread));
         tx.detach().expect("it has a statement");
     }
-    pm::record_as(None);
+    sim::record_as(None);
     let work = Promises { keys: plot.keys };
     work.differs(&db, &models[models.len() - 1]).expect("it holds what was promised");
     db.close().expect("it closes");
@@ -485,10 +486,10 @@ fn told_step<'a>(
     operations: usize,
 ) -> Result<bool, Error> {
     let thread = driver.random.random_range(1_000..1_000_000);
-    pm::record_as(Some(thread));
+    sim::record_as(Some(thread));
     let mut take = |name: &[u8]| {
         let (tx, in_thread) = held.remove(name).expect("it is open");
-        pm::record_as(Some(in_thread));
+        sim::record_as(Some(in_thread));
         (tx, in_thread)
     };
     let (name, (tx, thread)) = match Step::next(driver, model) {
@@ -503,7 +504,7 @@ fn told_step<'a>(
     if tx.is_some() && driver.random.random_bool(0.2) {
         let id = tx.take().expect("it is there").detach()?;
         thread = driver.random.random_range(1_000..1_000_000);
-        pm::record_as(Some(thread));
+        sim::record_as(Some(thread));
         tx = Some(db.resume(id)?);
     }
     if let Some(tx) = tx {

@@ -12,11 +12,11 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Environment, Error, Media, Options, Recorded, Scan, Schema,
+    ColumnType, Database, EngineKind, Environment, Error, Media, Options, Scan, Schema,
     TableSchema, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 use workloads::tpcc::{self, Terminal};
 use workloads::ycsb::{self, COLUMN_BYTES, COLUMNS};
 
@@ -134,7 +134,7 @@ impl Script {
         let mut script = Self(Arc::new(Known { inputs: Inputs::Tpcc(workload), held: vec![] }));
         let memory = Recording::pool(64 << 10, LIMIT)
             .map_err(|source| Error::Io { path: "recording".into(), source })?;
-        let media = Media::recorded(memory, RecordingFiles::new());
+        let media = crate::recorded(memory, RecordingFiles::new());
         let db: Database<Recorded> =
             Database::create_on(media, &script.schema(), &script.options(other))?;
         let done = script.follow(&db);
@@ -419,7 +419,7 @@ pub fn run_in_files(plot: &Plot) -> Story<FileMedium, Script> {
     let script = Script::of(plot);
     let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
     let files = RecordingFiles::new();
-    let db = loaded(plot, &script, Media::recorded(memory.clone(), files.clone()));
+    let db = loaded(plot, &script, crate::recorded(memory.clone(), files.clone()));
     let pool = memory.contents();
     files.start();
     let models = follow(plot, &script, &db, &|note| files.note(note));

@@ -14,11 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use perdura::recording::RecordingFiles;
-use perdura::{Database, Error, Maker, Media, Options, Recorded, Tx};
-use pm::{Recording, Trace};
+use perdura::{Database, Error, Maker, Options, Tx};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recorded, Recording, RecordingFiles, Trace};
 
 use crate::explorer::{Abandoned, Effort, Explored, Violation, with_promise, without_panic};
 use crate::history::{Cell, History, Key, Recorder, Rule};
@@ -99,7 +98,7 @@ impl Shared {
     /// The engine fails without any crash.
     pub fn run(&self) -> SharedStory {
         let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = crate::recorded(memory.clone(), RecordingFiles::new());
         let scheduler = Arc::new(Scheduler::new(self.seed, self.threads, self.one_in));
         let maker = self.maker.as_ref().map(|maker| maker(scheduler.clone()));
         let db = match &maker {
@@ -244,7 +243,7 @@ impl SharedStory {
     fn open(&self, image: &[u8]) -> Result<(Abandoned, Recording), String> {
         let memory = Recording::pool_from_image(image, LIMIT).map_err(|error| error.to_string())?;
         assert!(!memory.is_mapped_like(&self.before), "it recovers at another address");
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = crate::recorded(memory.clone(), RecordingFiles::new());
         let db = match &self.maker {
             Some(maker) => Database::open_with(media, &self.options, &**maker),
             None => Database::open_on(media, &self.options),

@@ -1,8 +1,8 @@
 //! Stories of statements and of savepoints.
 
-use perdura::{Database, EngineKind, Options, Recorded, Schema};
-use pm::Recording;
+use perdura::{Database, EngineKind, Options, Schema};
 use rand::Rng;
+use sim::{Recorded, Recording};
 
 use crate::driver::Driver;
 use crate::explorer::Story;

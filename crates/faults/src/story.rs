@@ -6,11 +6,9 @@
 //! that do not fit into the cache, batches of several transactions, and snapshots that pin what is
 //! superseded.
 
-use perdura::{
-    Commit, Database, EngineKind, Error, Media, Options, Recorded, Schema, Snapshot, Value,
-};
-use pm::{Recording, RecordingFiles};
+use perdura::{Commit, Database, EngineKind, Error, Options, Schema, Snapshot, Value};
 use rand::Rng;
+use sim::{Recorded, Recording, RecordingFiles};
 
 use crate::driver::Driver;
 use crate::explorer::Story;
@@ -90,7 +88,7 @@ impl Plot {
         let options = self.options.clone().commit(self.commit());
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
-        let media = Media::recorded(memory.clone(), files.clone());
+        let media = crate::recorded(memory.clone(), files.clone());
         // Until creation is acknowledged the pool has no description, and nobody opens the files.
         files.start();
         let mut db: Database<Recorded> =
@@ -498,7 +496,7 @@ pub(crate) fn told(
     engine: EngineKind,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
     act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
-) -> Result<(PoolMedium, pm::Trace), Error> {
+) -> Result<(PoolMedium, sim::Trace), Error> {
     told_of(&schema(), options(engine), first, act)
 }
 
@@ -508,10 +506,10 @@ pub(crate) fn told_of(
     options: Options,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
     act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
-) -> Result<(PoolMedium, pm::Trace), Error> {
+) -> Result<(PoolMedium, sim::Trace), Error> {
     let io = |source| Error::Io { path: "recording".into(), source };
     let memory = Recording::pool(64 << 10, pool::LIMIT).map_err(io)?;
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = crate::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, schema, &options)?;
     let tables = Tables::of(&db);
     first(&db, &tables)?;

@@ -1,7 +1,8 @@
 //! The work of a story and what has to be there afterwards: the explorer looks at all alike.
 
-use perdura::{Database, Error, Recorded};
+use perdura::{Database, Error};
 use rand::Rng;
+use sim::Recorded;
 
 use crate::driver::Driver;
 use crate::items::{self, Model, Tables};

@@ -162,7 +162,7 @@ mod tests {
     /// The checksum of such a record cannot be right, and working it out must not go wrong.
     #[test]
     fn a_record_whose_lines_do_not_begin_at_a_line_is_none() {
-        let memory = pm::Recording::new(1 << 20).unwrap();
+        let memory = sim::Recording::new(1 << 20).unwrap();
         memory.grow(64 << 10).unwrap();
         let area = Range::new(8192, crate::layout::LANE_AREA_BYTES);
         let header = Off::<u64>::new(area.start + MINI_LOG_AT);

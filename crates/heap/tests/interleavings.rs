@@ -45,10 +45,11 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use pm::{Bad, GrowError, LineSet, Memory, Off, Pod, Range, Recording, Replay, Trace};
+use pm::{Bad, GrowError, LineSet, Memory, Off, Pod, Range};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::AtomicBool;
 use shuttle::{Config, MaxSteps, Runner, thread};
+use sim::{Recording, Replay, Trace};
 
 use crate::heap::HeapOptions;
 use crate::lane::Lane;
@@ -77,7 +78,7 @@ impl Shared {
     }
 
     fn alone(&self) -> &Recording {
-        pm::record_as(Some(usize::from(shuttle::current::me()) as u32));
+        sim::record_as(Some(usize::from(shuttle::current::me()) as u32));
         &self.memory
     }
 }

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use lab::emulation::Host;
-use pm::CacheModel;
+use sim::CacheModel;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sizes: Vec<u64> =

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engines::below::{
-    Catalog, ColumnType, Dram, Heap, HeapOptions, Recorded, Recording, Row, Schema, TableSchema,
-    Value,
+    Catalog, ColumnType, Dram, Heap, HeapOptions, Row, Schema, TableSchema, Value,
 };
 use engines::{Begin, Engine, EngineError, Isolation, Maker, Resources, Setup};
 use optimistic::Optimistic;
+use sim::{Recorded, Recording};
 
 fn root() -> Box<dyn Engine> {
     let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);

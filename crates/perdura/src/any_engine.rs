@@ -1,15 +1,15 @@
 //! The one place where an engine is chosen at run time, and where the engines are compiled.
 //!
 //! Everything below is generic in the memories. Instantiated wherever it is used, every program,
-//! test and example would compile all engines anew; so this crate does it once, behind the one
-//! virtual call that choosing an engine costs anyway.
+//! test and example would compile all engines anew. So each environment's engines are compiled in one
+//! place, which [`Engines`] leads to; those of the environment that ships in this crate.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use engines::below::{Catalog, Emulation, Environment, Native, Recorded, Tracing};
+use engines::below::{Catalog, Environment, Native};
 use engines::{
     Begin, Engine, EngineError, EngineKind, EngineOptions, EngineTraits, Maker, RecoveryReport,
     Resources, Setup, TxId,
@@ -21,82 +21,54 @@ use crate::sharing::Syncs;
 type Chosen = Box<dyn Engine>;
 type Result<T> = std::result::Result<T, EngineError>;
 
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// An environment that databases can be created and opened in.
+/// The engines, compiled for the memories of an environment. A [`Media`](crate::Media) has those of its
+/// environment, so that a database can be created and opened in any.
 ///
 /// ```
 /// # use perdura::*;
-/// fn create<E: Hosted>(media: Media<E>, schema: &Schema) -> Result<Database<E>, Error> {
-///     Database::create_on(media, schema, &Options::new())
-/// }
-/// let memory = recording::Recording::pool(1 << 20, 1 << 26).map_err(Error::user)?;
-/// let media = Media::recorded(memory, recording::RecordingFiles::new());
-/// let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
-/// assert_eq!(create(media, &Schema::new().table(table))?.check()?.tuples, 0);
-/// # Ok::<(), Error>(())
+/// // Those of `Native` are compiled in this crate. A program with an environment of its own has
+/// // `Engines::compiled_here` for it.
+/// let engines: Engines<Native> = Engines::native();
+/// # let _ = engines;
 /// ```
-pub trait Hosted: Environment + sealed::Sealed {
-    /// Creates an empty partition.
-    ///
-    /// # Errors
-    /// As [`engines::Method::create`].
-    #[doc(hidden)]
-    fn create(
-        options: &EngineOptions,
-        resources: Resources<Self>,
-        catalog: &Arc<Catalog>,
-        setup: &Setup,
-    ) -> Result<Chosen>;
-
-    /// Opens a partition.
-    ///
-    /// # Errors
-    /// As [`engines::Method::open`].
-    #[doc(hidden)]
-    fn open(
-        options: &EngineOptions,
-        resources: Resources<Self>,
-        catalog: &Arc<Catalog>,
-        setup: &Setup,
-    ) -> Result<(Chosen, RecoveryReport)>;
+pub struct Engines<E: Environment> {
+    create: Create<E>,
+    open: Open<E>,
 }
 
-macro_rules! hosted {
-    ($environment:ty $(, #[$($inline:tt)*])?) => {
-        impl sealed::Sealed for $environment {}
-        impl Hosted for $environment {
-            $(#[$($inline)*])?
-            fn create(
-                options: &EngineOptions,
-                resources: Resources<Self>,
-                catalog: &Arc<Catalog>,
-                setup: &Setup,
-            ) -> Result<Chosen> {
-                engines::create(options, resources, catalog, setup)
-            }
+type Create<E> = fn(&EngineOptions, Resources<E>, &Arc<Catalog>, &Setup) -> Result<Chosen>;
+type Open<E> =
+    fn(&EngineOptions, Resources<E>, &Arc<Catalog>, &Setup) -> Result<(Chosen, RecoveryReport)>;
 
-            $(#[$($inline)*])?
-            fn open(
-                options: &EngineOptions,
-                resources: Resources<Self>,
-                catalog: &Arc<Catalog>,
-                setup: &Setup,
-            ) -> Result<(Chosen, RecoveryReport)> {
-                engines::open(options, resources, catalog, setup)
-            }
-        }
-    };
+impl<E: Environment> Engines<E> {
+    /// All engines, which the compiler makes for `E` in the crate that calls this. That takes it a
+    /// minute, so there is one call for an environment, in a function that is not inlined.
+    pub fn compiled_here() -> Self {
+        Self { create: engines::create, open: engines::open }
+    }
 }
 
-hosted!(Native);
-// Tests, the examiner and the laboratory use these. What `#[inline]` marks is compiled where it is
-// used, so that applications do without; the feature is for programs that would do that often.
-hosted!(Recorded, #[cfg_attr(any(test, not(feature = "instruments")), inline)]);
-hosted!(Emulation, #[cfg_attr(any(test, not(feature = "instruments")), inline)]);
-hosted!(Tracing, #[inline]);
+impl Engines<Native> {
+    /// The engines for the environment that ships, which this crate has.
+    #[inline(never)]
+    pub fn native() -> Self {
+        Self::compiled_here()
+    }
+}
+
+impl<E: Environment> Clone for Engines<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Environment> Copy for Engines<E> {}
+
+impl<E: Environment> fmt::Debug for Engines<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engines").finish_non_exhaustive()
+    }
+}
 
 /// A partition under one of the engines.
 pub(crate) struct AnyEngine<E> {
@@ -108,8 +80,8 @@ pub(crate) struct AnyEngine<E> {
 
 /// An engine as a database is created or opened with it.
 pub(crate) enum Which<'a, E: Environment> {
-    /// One that this crate knows, and what was chosen about it.
-    Known(&'a EngineOptions),
+    /// One that this crate knows, what was chosen about it, and the engines of the environment.
+    Known(&'a EngineOptions, Engines<E>),
     /// One that a test brings along.
     Brought(&'a dyn Maker<E>),
 }
@@ -126,27 +98,27 @@ impl<E: Environment> Which<'_, E> {
     /// The engine's name in the description of a database.
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Known(options) => options.kind().name().into(),
+            Self::Known(options, _) => options.kind().name().into(),
             Self::Brought(maker) => maker.name().into(),
         }
     }
 
     pub(crate) fn kind(self) -> Option<EngineKind> {
         match self {
-            Self::Known(options) => Some(options.kind()),
+            Self::Known(options, _) => Some(options.kind()),
             Self::Brought(_) => None,
         }
     }
 
     pub(crate) fn traits(self) -> EngineTraits {
         match self {
-            Self::Known(options) => options.kind().traits(),
+            Self::Known(options, _) => options.kind().traits(),
             Self::Brought(maker) => maker.traits(),
         }
     }
 }
 
-impl<E: Hosted> AnyEngine<E> {
+impl<E: Environment> AnyEngine<E> {
     pub(crate) fn create(
         which: Which<'_, E>,
         resources: Resources<E>,
@@ -154,7 +126,7 @@ impl<E: Hosted> AnyEngine<E> {
         setup: &Setup,
     ) -> Result<Self> {
         let engine = match which {
-            Which::Known(options) => <E as Hosted>::create(options, resources, catalog, setup)?,
+            Which::Known(options, engines) => (engines.create)(options, resources, catalog, setup)?,
             Which::Brought(maker) => maker.create(resources, catalog, setup)?,
         };
         Ok(Self { engine, open: false, environment: PhantomData })
@@ -167,7 +139,7 @@ impl<E: Hosted> AnyEngine<E> {
         setup: &Setup,
     ) -> Result<(Self, RecoveryReport)> {
         let (engine, report) = match which {
-            Which::Known(options) => <E as Hosted>::open(options, resources, catalog, setup)?,
+            Which::Known(options, engines) => (engines.open)(options, resources, catalog, setup)?,
             Which::Brought(maker) => maker.open(resources, catalog, setup)?,
         };
         Ok((Self { engine, open: false, environment: PhantomData }, report))

@@ -119,7 +119,7 @@ pub use administration::{
     Findings, InspectedFiles, Inspection, Kept, LinesError, LoadOptions, Salvage, Salvaged, Until,
     Watch, examine_parts, inspect, salvage,
 };
-pub use any_engine::Hosted;
+pub use any_engine::Engines;
 pub use choice::{EngineChoice, ParseChoiceError};
 #[doc(hidden)]
 pub use columns::ColumnList;
@@ -150,9 +150,8 @@ pub use exports::engine::{
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,
-    NothingMore, ParseDomainError, PoolError, PoolInfo, Recorded,
+    NothingMore, ParseDomainError, PoolError, PoolInfo,
 };
-pub use exports::recording;
 pub use holder::Holder;
 pub use media::Media;
 pub use opening::OpeningTimes;

@@ -5,16 +5,18 @@ use std::fmt;
 use std::io;
 
 use engines::below::{
-    Dram, Environment, HostFiles, Native, Pool, Recorded, Recording, RecordingFiles,
-    addresses_left, share_of_addresses,
+    Dram, Environment, HostFiles, Native, Pool, addresses_left, share_of_addresses,
 };
+
+use crate::any_engine::Engines;
 
 /// A durable memory, volatile memory for each partition, and files.
 ///
 /// ```
 /// # use perdura::*;
-/// let memory = recording::Recording::pool(1 << 20, 1 << 26).map_err(Error::user)?;
-/// let media = Media::recorded(memory, recording::RecordingFiles::new());
+/// # let memory = sim::Recording::pool(1 << 20, 1 << 26).map_err(Error::user)?;
+/// // The media of crash tests, from the crate of these.
+/// let media: Media<sim::Recorded> = faults::recorded(memory, sim::RecordingFiles::new());
 /// let table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
 /// let db = Database::create_on(media, &Schema::new().table(table), &Options::new())?;
 /// assert_eq!(db.check()?.tuples, 0);
@@ -29,6 +31,8 @@ pub struct Media<E: Environment> {
     pub volatile: Box<dyn Fn(u32, u32) -> std::io::Result<E::Volatile>>,
     /// The database's name in errors.
     pub name: String,
+    /// The engines for these memories.
+    pub engines: Engines<E>,
 }
 
 impl<E: Environment> fmt::Debug for Media<E> {
@@ -55,9 +59,15 @@ fn too_many(error: io::Error, bytes: u64, partitions: u32) -> io::Error {
 impl Media<Native> {
     /// A pool without files. Engines without them keep nothing in volatile memory: no addresses for
     /// it.
-    pub(crate) fn native(pool: Pool) -> Self {
+    pub fn native(pool: Pool) -> Self {
         let name = pool.info().path.display().to_string();
-        Self { durable: pool, files: None, volatile: Box::new(|_, _| Dram::new(0)), name }
+        Self {
+            durable: pool,
+            files: None,
+            volatile: Box::new(|_, _| Dram::new(0)),
+            name,
+            engines: Engines::native(),
+        }
     }
 
     /// Files, and volatile memory for each partition of an engine that has some: so many bytes, or a
@@ -72,17 +82,5 @@ impl Media<Native> {
             });
             Dram::new(bytes).map_err(|error| too_many(error, bytes, partitions))
         });
-    }
-}
-
-impl Media<Recorded> {
-    /// Recording media, for crash tests.
-    pub fn recorded(durable: Recording, files: RecordingFiles) -> Self {
-        Self {
-            durable,
-            files: Some(files),
-            volatile: Box::new(|_, _| Dram::new(1 << 28)),
-            name: "recording".into(),
-        }
     }
 }

@@ -507,7 +507,7 @@ impl Options {
     /// Bytes of a node of a B+tree in a new database.
     pub(crate) fn node_bytes<E: Environment>(&self, which: Which<'_, E>) -> u32 {
         let chosen = match which {
-            Which::Known(options) => options.get("node_bytes"),
+            Which::Known(options, _) => options.get("node_bytes"),
             Which::Brought(_) => {
                 let named = self.named.iter().rev().find(|named| named.name == "node_bytes");
                 named.map(|named| named.value)

@@ -1,10 +1,9 @@
 //! The memories and files that a database is made of.
 
 use crate::dram::Dram;
-use crate::files::{Files, HostFiles, RecordingFiles};
+use crate::files::{Files, HostFiles};
 use crate::memory::Memory;
 use crate::pool::Pool;
-use crate::recording::Recording;
 
 /// A choice of a volatile memory, a durable memory, and files.
 pub trait Environment: Sized + 'static {
@@ -29,14 +28,4 @@ impl Environment for Native {
     type Durable = Pool;
     type Files = HostFiles;
     const STARTS_THREADS: bool = true;
-}
-
-/// DRAM beside a recording memory and recording files: what crash tests use.
-#[derive(Debug)]
-pub enum Recorded {}
-
-impl Environment for Recorded {
-    type Volatile = Dram;
-    type Durable = Recording;
-    type Files = RecordingFiles;
 }

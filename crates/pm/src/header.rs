@@ -185,6 +185,15 @@ impl Header {
         })
     }
 
+    /// The header of the pool whose bytes are given.
+    ///
+    /// # Errors
+    /// Neither copy can be used; what is wrong with the better one.
+    pub fn of_image(image: &[u8]) -> Result<Self, HeaderDamage> {
+        let copies = COPIES.map(|start| image.get(start as usize..).unwrap_or_default());
+        Self::choose(copies).map(|(header, _)| header)
+    }
+
     /// Chooses between the two copies, whose bytes are given. Also says what is wrong with the
     /// other one, if it is damaged.
     ///
@@ -205,7 +214,7 @@ impl Header {
 
     /// Writes both copies, one after the other, each durable before the next; the one that counted
     /// before comes last.
-    pub(crate) fn write<M: Memory>(&self, memory: &M) {
+    pub fn write<M: Memory>(&self, memory: &M) {
         let layout = self.encode();
         let counts = counting(memory);
         for copy in [1 - counts, counts] {
@@ -217,7 +226,7 @@ impl Header {
 
     /// [`Self::write`] into a memory that another process may have left when it was killed: the
     /// copy that counts need not be durable, and the other one may be torn.
-    pub(crate) fn write_first<M: Memory>(&self, memory: &M) {
+    pub fn write_first<M: Memory>(&self, memory: &M) {
         memory.flush(copy_range(counting(memory)));
         memory.fence();
         self.write(memory);

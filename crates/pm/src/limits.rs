@@ -68,7 +68,7 @@ fn limit_of(what: Limit) -> Option<u64> {
 }
 
 /// Bytes of a page of the kernel.
-pub(crate) fn page_bytes() -> u64 {
+pub fn page_bytes() -> u64 {
     // SAFETY: asks for a constant.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }

@@ -226,6 +226,12 @@ impl Mapping {
         self.base
     }
 
+    /// The addresses that are reserved.
+    pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
+        let start = self.base.addr();
+        start..start + self.reserved as usize
+    }
+
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved
     }

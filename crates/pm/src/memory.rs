@@ -5,6 +5,7 @@
 //! which every store can be seen, recorded and counted, and it makes the crash model
 //! (`docs/format/crash-model.md`) exact.
 
+use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use crate::bytes::Bytes;
@@ -26,6 +27,10 @@ impl<T> Pod for T where
 /// Table 2. Costs nothing in a native memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Step(pub &'static str);
+
+/// The place in the source where a store, a flush or a fence was asked for: the caller of a method of
+/// [`Memory`] or [`Files`](crate::Files), which track it.
+pub type Site = &'static Location<'static>;
 
 /// The purposes of an engine's work, as P1's breakdown of the execution time divides it (P1 5.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -233,6 +233,3 @@ impl<F: Files> Pairing<F> {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

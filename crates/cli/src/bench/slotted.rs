@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 
 use perdura::Footprint;
-use pm::{Counters, Pool, PoolOptions, Timed};
+use pm::{Counters, Pool, PoolOptions};
+use sim::Timed;
 use workloads::Progress;
 use workloads::slotted::{self as workload, Moment, OUTSIDE, Ran, SchemeKind, Spec, Workload};
 
@@ -265,7 +266,7 @@ impl Bench<'_> {
 /// Microseconds of a transaction, by phase, without what the clock takes.
 fn per_txn(clock: &Timed<Pool>, cost_ns: f64, txns: u64) -> BTreeMap<&'static str, f64> {
     let phases = clock.phases().into_iter().filter(|one| one.phase != OUTSIDE);
-    let of = |one: pm::PhaseTime| {
+    let of = |one: sim::PhaseTime| {
         let nanoseconds = (one.nanoseconds as f64 - one.times as f64 * cost_ns).max(0.0);
         (one.phase.0, nanoseconds / 1000.0 / txns.max(1) as f64)
     };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use column::{FirstColumn, Kind, Options, Session, Store, Value};
 use heap::{Heap, HeapOptions};
-use pm::{Counters, Recording};
+use pm::Counters;
+use sim::Recording;
 
 use crate::work::SEED;
 

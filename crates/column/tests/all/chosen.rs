@@ -6,7 +6,7 @@ use column::{
     ColumnError, Field, Form, Part, Placement, Standing, Store, Structure, Value, Waiting,
 };
 use heap::{Heap, HeapOptions};
-use pm::{Recording, Replay};
+use sim::{Recording, Replay};
 
 use crate::keyed::Keyed;
 use crate::work::{

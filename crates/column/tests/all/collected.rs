@@ -2,7 +2,7 @@
 //! may see a version keeps it, and a crash forgets nothing for good.
 
 use column::{Field, Options, Session, Store, Value, Waiting};
-use pm::{Killed, Recording};
+use sim::{Killed, Recording};
 
 use crate::work::{
     contents, create, durable, explore, from_image, leaks, mixed, open, rebuild, small, text,

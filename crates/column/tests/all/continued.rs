@@ -2,9 +2,9 @@
 //! more.
 
 use column::{ColumnError, Field, InFlight, Options, Session, Store, Value, Waiting};
-use pm::Recording;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use sim::Recording;
 
 use crate::work::{Model, Statement, contents, create, durable, from_image, open, small};
 

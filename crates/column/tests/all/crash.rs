@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use column::{ColumnError, Field, Options, Store, Value, Waiting};
-use pm::{Event, Killed, Recording, Replay, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Killed, Recording, Replay, Trace};
 
 use crate::work::{
     Model, Statement, contents, create, durable, explore, from_image, hashed, leaks, mixed,
@@ -119,7 +119,7 @@ fn transactions(
 
 /// Makes what follows count as another thread's: no fence may be relied on that it makes for this one.
 fn in_another_thread(random: &mut SmallRng) {
-    pm::record_as(Some(random.random_range(100..104)));
+    sim::record_as(Some(random.random_range(100..104)));
 }
 
 /// An update of a row that is there, in half of the cases.
@@ -471,18 +471,18 @@ fn ids_that_one_session_has_reserved_are_durable_when_another_one_uses_them() {
         session.insert(0, &row(key)).unwrap();
     }
     memory.start();
-    pm::record_as(Some(100));
+    sim::record_as(Some(100));
     reserves.begin().unwrap();
     for key in 10..32 {
         let full = reserves.insert(0, &row(key));
         assert!(matches!(full, Err(ColumnError::Busy { .. })), "{full:?}");
     }
-    pm::record_as(Some(101));
+    sim::record_as(Some(101));
     uses.insert(0, &row(40)).unwrap();
     uses.commit().unwrap();
     memory.note(1);
     let trace = memory.stop();
-    pm::record_as(None);
+    sim::record_as(None);
     let look = |trace: &Trace| {
         let mut replay = explore(Replay::new(trace), 16, |image, noted| {
             let (store, _) = open(from_image(image, LIMIT)?, &Waiting::default())?;

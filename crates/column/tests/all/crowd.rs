@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use column::{ColumnError, Options, Pause, Store, Waiting};
 use paged::threads::{Baton, Threads};
-use pm::{Recording, Replay, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recording, Replay, Trace};
 
 use crate::work::{
     Model, Statement, contents, create, durable, explore, from_image, leaks, mixed, open, rebuild,

@@ -1,7 +1,7 @@
 //! A statement that a power cut has torn: its entry is there, its row is not.
 
 use column::{KeyRange, Options, Value, Waiting};
-use pm::{Recording, Replay};
+use sim::{Recording, Replay};
 
 use crate::work::{create, from_image, open, rebuild, small};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use column::{Form, Options, Part, Store, Value, Waiting};
-use pm::{Recording, Replay, Trace};
+use sim::{Recording, Replay, Trace};
 
 use crate::work::{
     contents, create, durable, explore, from_image, hashed, leaks, noticed_sites, open, text,

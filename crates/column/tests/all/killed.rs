@@ -6,9 +6,9 @@
 //! is in flight and goes on behind its last statement, the other ones are finished.
 
 use column::{Field, Options, Session, Store, Value, Waiting};
-use pm::{Event, Recording, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Recording, Trace};
 
 use crate::work::{create, durable, from_image, mixed, open, small, text};
 

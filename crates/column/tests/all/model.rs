@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use column::{ColumnError, Field, FirstColumn, Kind, Options, Store, Value, Waiting};
 use heap::{Heap, HeapOptions};
-use pm::{Dram, Recording};
+use pm::Dram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Recording;
 
 use crate::keyed::Keyed;
 use crate::work::{

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use column::{Field, Kind, Options, Session, Store, Value, Waiting};
 use heap::{Heap, HeapOptions};
-use pm::{Emulated, Event, LINE_BYTES, Meter, MeterOptions, RecordedEvent, Recording, Replay};
+use pm::LINE_BYTES;
+use sim::{Emulated, Event, Meter, MeterOptions, RecordedEvent, Recording, Replay};
 
 use crate::keyed::Keyed;
 use crate::work::{
@@ -176,12 +177,12 @@ fn others_build_on_what_an_idle_session_has_not_fenced() {
     let (mut idle, mut busy) = (store.session(), store.session());
     memory.start();
     memory.note(0);
-    pm::record_as(Some(100));
+    sim::record_as(Some(100));
     idle.begin().unwrap();
     idle.insert(0, &row(34, 1)).unwrap();
     idle.update_and_commit(0, Value::Word(34), &[(1, Value::Word(2))]).unwrap();
     memory.note(1);
-    pm::record_as(Some(101));
+    sim::record_as(Some(101));
     for (number, key) in (2..).zip([35, 36, 33, 34]) {
         busy.begin().unwrap();
         if key == 34 {
@@ -192,7 +193,7 @@ fn others_build_on_what_an_idle_session_has_not_fenced() {
         busy.commit().unwrap();
         memory.note(number);
     }
-    pm::record_as(None);
+    sim::record_as(None);
     let trace = memory.stop();
     let (_, states, failed) = explore(Replay::new(&trace), 32, |image, noted| {
         let (store, heap) = open(from_image(image, LIMIT)?, &Waiting::default())?;
@@ -230,12 +231,12 @@ fn a_neighbour_that_another_session_stores_spoils_no_record_of_a_new_value() {
         one.commit().unwrap();
         one.begin().unwrap();
         memory.start();
-        pm::record_as(Some(100));
+        sim::record_as(Some(100));
         one.update(0, Value::Word(key), &[(2, Value::Bytes(b""))]).unwrap();
-        pm::record_as(Some(101));
+        sim::record_as(Some(101));
         other.begin().unwrap();
         other.insert(0, &row(1000 + key, 1)).unwrap();
-        pm::record_as(None);
+        sim::record_as(None);
         let trace = memory.stop();
         one.commit().unwrap();
         other.commit().unwrap();

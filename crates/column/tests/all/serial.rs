@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use column::{ColumnError, Field, IndexKey, KeyRange, Keys, Pause, Session, Store, Value, Waiting};
 use heap::{Heap, HeapOptions};
-use pm::Recording;
+use sim::Recording;
 
 use crate::keyed::Keyed;
 use crate::work::{TABLES, create, from_image, open, small};

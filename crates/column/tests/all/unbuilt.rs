@@ -11,7 +11,7 @@ use column::{
     ColumnError, Field, IndexKey, KeyRange, Keys, Kind, Part, Store, Structure, Value, Waiting,
 };
 use heap::{Heap, HeapOptions};
-use pm::Recording;
+use sim::Recording;
 
 use crate::keyed::Keyed;
 use crate::work::{from_image, small};

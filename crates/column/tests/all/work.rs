@@ -9,9 +9,10 @@ use column::{
     Waiting,
 };
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use pm::{Event, Memory, Off, Range, Recording, Replay, Site, Trace};
+use pm::{Memory, Off, Range, Site};
 use rand::Rng;
 use rand::rngs::SmallRng;
+use sim::{Event, Recording, Replay, Trace};
 
 use crate::keyed::Keyed;
 

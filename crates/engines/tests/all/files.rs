@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use engines::below::{
-    Catalog, ColumnType, Dram, Heap, HeapOptions, Recorded, Recording, RecordingFiles, Row, Schema,
-    StorageError, TableSchema, Value,
+    Catalog, ColumnType, Dram, Heap, HeapOptions, Row, Schema, StorageError, TableSchema, Value,
 };
 use engines::{
     Cow, Engine, EngineError, Inp, Log, LogOptions, Method, NvmCow, NvmInp, NvmLog, OwnOptions,
     OwnStats, Resources, Scan, Setup, Write,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 1 << 20;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use engines::below::{
-    Catalog, ColumnType, Dram, Heap, HeapOptions, Memory, Recorded, Recording, Replay, Row, Schema,
-    TableSchema, Value,
+    Catalog, ColumnType, Dram, Heap, HeapOptions, Memory, Row, Schema, TableSchema, Value,
 };
 use engines::{Engine, Method, NvmInp, NvmInpOptions, Read, Resources, Setup, Write};
+use sim::{Recorded, Recording, Replay};
 
 const LIMIT: u64 = 16 << 20;
 

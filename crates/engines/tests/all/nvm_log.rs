@@ -6,12 +6,13 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use engines::below::{
-    Catalog, ColumnType, Direction, Dram, Heap, HeapOptions, Memory, Recorded, Recording, Row,
-    Schema, TableSchema, Value,
+    Catalog, ColumnType, Direction, Dram, Heap, HeapOptions, Memory, Row, Schema, TableSchema,
+    Value,
 };
 use engines::{Engine, Method, NvmLog, NvmLogOptions, Read, Resources, Scan, Setup, Write};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recorded, Recording};
 
 struct Subject {
     memory: Recording,

@@ -10,7 +10,8 @@ use engines::{
     SofortOptions, Write,
 };
 use heap::{Heap, HeapOptions};
-use pm::{Arena, Dram, Emulated, Environment, HostFiles, Meter, MeterOptions};
+use pm::{Dram, Environment, HostFiles};
+use sim::{Arena, Emulated, Meter, MeterOptions};
 use storage::{Catalog, ColumnType, Description, Row, Schema, TableSchema, Value};
 
 /// An environment that is filled, and left by a killed process.

@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use engines::below::{
-    Catalog, ColumnType, Dram, Event, Heap, HeapOptions, Recorded, Recording, Replay, Row, Schema,
-    Site, TableSchema, Trace, Value,
+    Catalog, ColumnType, Dram, Heap, HeapOptions, Row, Schema, Site, TableSchema, Value,
 };
 use engines::{EngineError, Method, NvmInp, NvmLog, OwnOptions, Resources, Scan, Setup};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Recorded, Recording, Replay, Trace};
 
 const LIMIT: u64 = 4 << 20;
 const COLUMNS: u16 = 8;

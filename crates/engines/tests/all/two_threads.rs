@@ -7,13 +7,13 @@ use std::sync::{Arc, RwLock};
 use std::thread;
 
 use engines::below::{
-    Catalog, ColumnType, Dram, Heap, HeapOptions, Recorded, Recording, RecordingFiles, Row, Schema,
-    TableSchema, Value,
+    Catalog, ColumnType, Dram, Heap, HeapOptions, Row, Schema, TableSchema, Value,
 };
 use engines::{
     Cow, Inp, Log, Method, NvmCow, NvmInp, NvmLog, OwnOptions, Read, Resources, Scan, Setup,
     VersionReader,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const IDS: u64 = 4;
 const ROUNDS: i64 = if cfg!(miri) { 6 } else { 300 };

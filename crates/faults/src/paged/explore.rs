@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
 
 use paged::latch::Followed;
-use pm::{BothImage, BothReplay, BothTrace};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use sim::{BothImage, BothReplay, BothTrace};
 
 use super::stage::{Media, Open};
 use super::tell::{Aim, Contents, Story, checks, contents, transaction};

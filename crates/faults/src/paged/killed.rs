@@ -20,7 +20,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use paged::latch::Followed;
-use pm::{BothImage, BothReplay, BothTrace, DiskEvent, Event};
+use sim::{BothImage, BothReplay, BothTrace, DiskEvent, Event};
 
 use super::explore::for_each_spot;
 use super::stage::{Media, Open};

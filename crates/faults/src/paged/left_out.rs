@@ -5,7 +5,8 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use pm::{BothTrace, Site};
+use pm::Site;
+use sim::BothTrace;
 
 use super::catalogue::efforts;
 use super::killed::Kill;

@@ -12,7 +12,8 @@ use paged::log::central::{Central, CentralOptions};
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Baton;
-use pm::{BothImage, BothTrace, LINE_BYTES, Memory, Recording, RecordingFiles};
+use pm::{LINE_BYTES, Memory};
+use sim::{BothImage, BothTrace, Recording, RecordingFiles};
 
 use super::lies::{Lie, Lying};
 

@@ -11,9 +11,9 @@ use paged::latch::Followed;
 use paged::store::{Restart, RowBound, RowRange, Session};
 use paged::threads::{Baton, Threads, Waiter};
 use paged::tree::Direction;
-use pm::{BothTrace, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{BothTrace, RecordingFiles};
 
 use super::stage::{LogKind, Media, Open, Stage, TREES};
 use crate::explorer::without_panic;

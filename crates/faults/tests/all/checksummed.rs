@@ -5,11 +5,10 @@ use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_points};
 use faults::explorer::{Again, Effort, Story};
 use faults::mutation::{How, Mutation};
-use faults::plot::Plot;
-use faults::pool::PoolMedium;
-use faults::sweep::sweep;
+use faults::{plot::Plot, pool::PoolMedium, sweep::sweep};
 use perdura::EngineKind;
-use pm::{Event, Site, Trace};
+use pm::Site;
+use sim::{Event, Trace};
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Fast, EngineKind::Fash];
 

@@ -4,16 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
-use faults::catalogue::find;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort};
 use faults::medium::{Medium, Part};
 use faults::mutation::{Code, How, Mutation, Where};
 use faults::plot::{Plot, STANDARD};
-use faults::pool::PoolMedium;
-use faults::story::two_operations_on_one_tuple;
+use faults::{catalogue::find, pool::PoolMedium, story::two_operations_on_one_tuple};
 use perdura::EngineKind;
-use pm::Event;
+use sim::Event;
 
 /// Returns the files of the source of which there must be stores, flushes or fences in the standard
 /// story.
@@ -61,12 +59,12 @@ fn the_standard_story_goes_everywhere() {
     for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log] {
         let (story, _) = Plot::of_seed(engine, STANDARD).run_in_files();
         let events = &story.trace.events;
-        let of = |wanted: fn(&pm::DiskEvent) -> bool| {
+        let of = |wanted: fn(&sim::DiskEvent) -> bool| {
             events.iter().filter(|one| wanted(&one.event)).count()
         };
-        let syncs = of(|event| matches!(event, pm::DiskEvent::Sync { .. }));
-        let renames = of(|event| matches!(event, pm::DiskEvent::Rename { .. }));
-        let removals = of(|event| matches!(event, pm::DiskEvent::Remove { .. }));
+        let syncs = of(|event| matches!(event, sim::DiskEvent::Sync { .. }));
+        let renames = of(|event| matches!(event, sim::DiskEvent::Rename { .. }));
+        let removals = of(|event| matches!(event, sim::DiskEvent::Remove { .. }));
         println!("{engine}: {syncs} syncs, {renames} renames, {removals} removals");
         assert!(syncs >= 300, "{engine}: {syncs} syncs");
         // Checkpoints and compactions: what is made anew gets its name, what it replaces goes.
@@ -76,19 +74,19 @@ fn the_standard_story_goes_everywhere() {
 
 /// The changes of pages that the log has, by the numbers that they have there
 /// (`docs/format/paged-log.md`), and the greatest number of a partition.
-fn logged(trace: &pm::DiskTrace) -> (BTreeSet<u8>, u64) {
+fn logged(trace: &sim::DiskTrace) -> (BTreeSet<u8>, u64) {
     let (mut changes, mut newest) = (BTreeSet::new(), 0);
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let logs: BTreeSet<u64> = trace
         .events
         .iter()
         .filter_map(|one| match &one.event {
-            pm::DiskEvent::Create { name, file } => name.contains("-log-").then_some(*file),
+            sim::DiskEvent::Create { name, file } => name.contains("-log-").then_some(*file),
             _ => None,
         })
         .collect();
     for one in &trace.events {
-        let pm::DiskEvent::Write { file, bytes, .. } = &one.event else { continue };
+        let sim::DiskEvent::Write { file, bytes, .. } = &one.event else { continue };
         if !logs.contains(file) || bytes.starts_with(b"PERDPLHD") {
             continue;
         }

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use crate::common::{Explained, unexplained};
 use crate::points::{at_calls, one_in};
 use faults::failing::{Place, Run};
-use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Database, Domain, DurableIn, EngineKind, Error, Media, Native, Options, Recorded};
-use pm::{Access, Dram, Pool, PoolOptions};
+use perdura::{Database, Domain, DurableIn, EngineKind, Error, Media, Options};
+use pm::{Access, Pool, PoolOptions};
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 16 << 20;
 
@@ -65,7 +65,7 @@ impl Place for OnRecord<'_> {
         }
         let (memory, files) = self.medium.borrow().clone();
         Database::create_on(
-            Media::recorded(memory, files),
+            faults::recorded(memory, files),
             &faults::items::schema(),
             &self.run.options,
         )
@@ -74,7 +74,7 @@ impl Place for OnRecord<'_> {
     fn open(&self) -> Result<Database<Recorded>, Error> {
         let (memory, files) = self.medium.borrow().clone();
         memory.mark_open()?;
-        Database::open_on(Media::recorded(memory, files), &self.run.options)
+        Database::open_on(faults::recorded(memory, files), &self.run.options)
     }
 
     fn is_empty(&self) -> bool {
@@ -270,12 +270,7 @@ fn a_medium_that_fails_while_it_is_opened_is_named_as_such() {
             let pool = Pool::open(&path, &PoolOptions::default(), Access::ReadWrite).unwrap();
             let file = std::fs::File::options().write(true).open(&path).unwrap();
             file.set_len(page * PAGE).unwrap();
-            let media = Media::<Native> {
-                durable: pool,
-                files: None,
-                volatile: Box::new(|_, _| Dram::new(0)),
-                name: "pool".into(),
-            };
+            let media = Media::native(pool);
             if let Err(error) = Database::open_on(media, &Options::new()) {
                 assert!(error.to_string().contains("the medium failed"), "{page}: {error}");
                 refused += 1;

@@ -4,12 +4,11 @@
 use crate::common::{Explained, unexplained};
 use crate::points::at_points;
 use faults::explorer::{Again, Effort};
-use faults::large::large_values_in_files;
 use faults::mutation::{How, Mutation};
-use faults::plot::Plot;
-use faults::sweep::sweep;
+use faults::{large::large_values_in_files, plot::Plot, sweep::sweep};
 use perdura::EngineKind;
-use pm::{DiskEvent, DiskTrace, Site};
+use pm::Site;
+use sim::{DiskEvent, DiskTrace};
 
 fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::P1.into_iter().filter(|engine| engine.traits().needs_files())

@@ -10,10 +10,9 @@
 use crate::common::{Explained, unexplained};
 use faults::driver::Driver;
 use faults::items::{Model, Tables, contents, schema};
-use perdura::recording::{
-    Event, Killed, Recording, RecordingFiles, Replay, Site, Trace, read_header,
-};
-use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
+use perdura::{Database, EngineKind, Error, Options};
+use pm::{Site, read_header};
+use sim::{Event, Killed, Recorded, Recording, RecordingFiles, Replay, Trace};
 
 const LIMIT: u64 = 4 << 20;
 /// One in so many transactions is a statement.
@@ -34,7 +33,7 @@ fn options(engine: EngineKind) -> Options {
 
 fn open(memory: Recording) -> Result<Database<Recorded>, Error> {
     let options = Options::new().tune("memtable_bytes", 3 << 10).tune("growth", 2);
-    Database::open_on(Media::recorded(memory, RecordingFiles::new()), &options)
+    Database::open_on(faults::recorded(memory, RecordingFiles::new()), &options)
 }
 
 /// Runs transactions with a note for each that is acknowledged; `models` gets what is there then. One
@@ -72,7 +71,7 @@ fn first_process(
     statements: usize,
 ) -> (Trace, Vec<Model>) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
     let mut models = vec![Model::default()];
     // So that there is something to change before the story begins.

@@ -4,11 +4,7 @@
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_least, at_points, one_in, thinned};
 use faults::explorer::{Again, Effort, Story};
-use faults::full::room_is_made_on_a_full_pool;
-use faults::large::large_values_in_a_pool;
 use faults::mutation::{How, Mutation, Where};
-use faults::plot::Plot;
-use faults::pool::PoolMedium;
 use faults::short_stories::{
     savepoints, statements, statements_with_long_keys, statements_with_nulls,
 };
@@ -17,9 +13,13 @@ use faults::story::{
     chunks_go_back_when_runs_are_merged, inserts_with_updates, two_operations_on_one_tuple,
     two_updates_behind_a_statement,
 };
-use faults::sweep::sweep;
+use faults::{
+    full::room_is_made_on_a_full_pool, large::large_values_in_a_pool, plot::Plot, pool::PoolMedium,
+    sweep::sweep,
+};
 use perdura::EngineKind;
-use pm::{Event, Site, Trace};
+use pm::Site;
+use sim::{Event, Trace};
 
 fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files())

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use faults::history::Rule::Serializable;
-use faults::sharing::Mix;
+use faults::{history::Rule::Serializable, sharing::Mix};
 use paged::flaw::Flaw;
 use paged::ids::{Lsn, TreeNo};
 use paged::lock::{LockOptions, LockTable, Mode, Name};
 use paged::threads::Baton;
-use pm::DiskReplay;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::DiskReplay;
 
 use super::story::{Plan, Ran, Story, left};
 

@@ -2,9 +2,8 @@
 //! real time, whoever was acknowledged has seen nothing that a crash takes, and a crash leaves a
 //! prefix.
 
-use faults::history::Rule::Serializable;
-use faults::sharing::Mix;
-use pm::DiskReplay;
+use faults::{history::Rule::Serializable, sharing::Mix};
+use sim::DiskReplay;
 
 use super::story::{Plan, Story, left};
 

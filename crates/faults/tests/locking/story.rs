@@ -22,9 +22,9 @@ use paged::store::{RowBound, RowRange, Session, Store, StoreOptions};
 use paged::threads::{Baton, Host, Threads};
 use paged::tree::Direction;
 use paged::{PagedError, Result};
-use pm::{DiskTrace, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{DiskTrace, RecordingFiles};
 
 const ROWS: TreeNo = TreeNo(1);
 const BY_TAG: TreeNo = TreeNo(2);

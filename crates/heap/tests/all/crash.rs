@@ -9,9 +9,10 @@
 use std::collections::BTreeSet;
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
-use pm::{Killed, LineSet, Memory, Off, Range, Recording, Replay, Site, Trace};
+use pm::{LineSet, Memory, Off, Range, Site};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Killed, Recording, Replay, Trace};
 
 const LIMIT: u64 = 1 << 20;
 const WORDS: u64 = 6;
@@ -243,7 +244,7 @@ fn a_kill_leaves_the_heap_sound_at_every_store() {
     let mut noted = vec![0];
     for recorded in &story.trace.events {
         let note = match recorded.event {
-            pm::Event::Note(note) => note,
+            sim::Event::Note(note) => note,
             _ => noted[noted.len() - 1],
         };
         noted.push(note);
@@ -276,7 +277,7 @@ fn spans_are_there_or_not_wherever_a_crash_comes() {
     let mut noted = 0;
     let notes: Vec<u64> = std::iter::once(0)
         .chain(story.trace.events.iter().map(|recorded| {
-            if let pm::Event::Note(note) = recorded.event {
+            if let sim::Event::Note(note) = recorded.event {
                 noted = note;
             }
             noted
@@ -437,8 +438,8 @@ fn the_test_of_mini_transactions_fails_without_any_one_store() {
         let (mut events, mut stores, mut most) = (Vec::new(), 0, 0);
         for recorded in &trace.events {
             match recorded.event {
-                pm::Event::Note(_) => stores = 0,
-                pm::Event::Store { .. } if recorded.site.line() == place => {
+                sim::Event::Note(_) => stores = 0,
+                sim::Event::Store { .. } if recorded.site.line() == place => {
                     stores += 1;
                     most = most.max(stores);
                     if stores == number {

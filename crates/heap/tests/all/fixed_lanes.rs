@@ -2,9 +2,10 @@
 //! the same bytes, and the same stores, flushes and fences.
 
 use heap::{Heap, HeapOptions, Lane, Lanes, Purpose};
-use pm::{Event, LineSet, Memory, Off, Range, Recording, Trace};
+use pm::{LineSet, Memory, Off, Range};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Recording, Trace};
 
 const LIMIT: u64 = 400 << 10;
 const PURPOSES: [Purpose; 3] = [Purpose::Table, Purpose::Index, Purpose::Log];

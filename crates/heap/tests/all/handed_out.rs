@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use heap::{Heap, HeapError, HeapOptions, Lane, Lanes, MAX_LANES, Purpose};
-use pm::{Bad, Dram, LineSet, Memory, Off, Recording};
+use pm::{Bad, Dram, LineSet, Memory, Off};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Recording;
 
 const LIMIT: u64 = 16 << 20;
 const CHUNK: u64 = 8 << 10;

@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 
 use heap::{Heap, HeapOptions, Lane, Lanes, Purpose};
-use pm::{
-    Durable, Event, Flushed, LineSet, Memory, Off, Range, Recording, Replay, Site, Trace, fence_for,
-};
+use pm::{Durable, Flushed, LineSet, Memory, Off, Range, Site, fence_for};
+use sim::{Event, Recording, Replay, Trace};
 
 const LIMIT: u64 = 1 << 20;
 const CHUNK: u64 = 8 << 10;

@@ -1,7 +1,8 @@
 //! An older hint that has reached the medium, where the newer one has not, leads into no span.
 
 use heap::{Heap, HeapOptions, Purpose};
-use pm::{LineSet, Memory, Off, Range, Recording, Replay, Trace};
+use pm::{LineSet, Memory, Off, Range};
+use sim::{Recording, Replay, Trace};
 
 const LIMIT: u64 = 1 << 20;
 

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use heap::{Heap, HeapError, HeapOptions, Lane, MAX_OBJECT_BYTES, Purpose};
-use pm::{Dram, LineSet, Memory, Off, Recording};
+use pm::{Dram, LineSet, Memory, Off};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Recording;
 
 const PURPOSES: [Purpose; 3] = [Purpose::Table, Purpose::Index, Purpose::Log];
 const LIMIT: u64 = 64 << 20;

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use heap::{Heap, HeapError, HeapOptions, LARGE_ALIGN, Lane, Lanes, MAX_OBJECT_BYTES, Purpose};
-use pm::{Dram, LineSet, Memory, Off, Recording};
+use pm::{Dram, LineSet, Memory, Off};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Recording;
 
 const LIMIT: u64 = 4 << 20;
 const CHUNK: u64 = 8 << 10;

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
 use index::{Append, BTree, NodeShape};
-use pm::{LineSet, Memory, Off, Recording, Replay, Site, Trace};
+use pm::{LineSet, Memory, Off, Site};
+use sim::{Recording, Replay, Trace};
 
 const LIMIT: u64 = 2 << 20;
 const LEAVES: u64 = 40;

@@ -7,7 +7,8 @@ use heap::{Heap, HeapOptions, Lane, Purpose};
 use index::IndexError;
 use index::cow::{Pages, Records, Root, TreeBuffers, TreeShape};
 use index::pages::{ExtentList, FilePages, PageBackend, PageSource, PoolPages};
-use pm::{Dram, Files, Memory, Off, Recording, RecordingFiles};
+use pm::{Dram, Files, Memory, Off};
+use sim::{Recording, RecordingFiles};
 
 const PAGE_BYTES: u32 = 256;
 const PACKED: Records = Records::Packed { key_bytes: 8, value_bytes: 8 };

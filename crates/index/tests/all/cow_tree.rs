@@ -8,9 +8,10 @@ use heap::{Heap, HeapOptions, Lane, Purpose};
 use index::cow::{Pages, Records, Root, TreeBuffers, TreeShape};
 use index::pages::{ExtentList, FilePages, PageBackend, PoolPages};
 use index::{Direction, IndexError};
-use pm::{Bytes, Dram, File, Files, Memory, Off, RecordedFile, Recording, RecordingFiles};
+use pm::{Bytes, Dram, File, Files, Memory, Off};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{RecordedFile, Recording, RecordingFiles};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use heap::{Heap, HeapOptions, Lane, Purpose};
 use index::{Append, BTree, Key, LongKey, NodeShape, WideKey};
-use pm::{Flushed, LineSet, Memory, Off, Recording, Replay, Trace, fence_for};
+use pm::{Flushed, LineSet, Memory, Off, fence_for};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recording, Replay, Trace};
 
 const LIMIT: u64 = 2 << 20;
 const ROOT: &str = "tree";

@@ -13,9 +13,10 @@ use heap::{Heap, HeapOptions, Lane, Purpose};
 use index::{
     Append, BTree, Direction, IndexError, Key, LeafLayout, LongKey, NodeShape, Sorted, WideKey,
 };
-use pm::{Dram, Flushed, LineSet, Memory, Off, Recording, fence_for};
+use pm::{Dram, Flushed, LineSet, Memory, Off, fence_for};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Recording;
 
 /// Keys that a test can draw.
 trait Drawn: Key {

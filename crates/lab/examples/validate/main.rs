@@ -17,10 +17,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use lab::emulation::{Counts, Meter, MeterOptions, Nvm};
-use perdura::{Database, Domain, EngineKind, Hosted, Media, Options};
-use pm::{
-    Arena, Dram, Memory, MemoryFiles, Pool, PoolOptions, Range, Traced, TracedRegion, Tracing,
-};
+use perdura::{Database, Domain, EngineKind, Engines, Environment, Media, Options};
+use pm::{Dram, Memory, Pool, PoolOptions, Range};
+use sim::{Arena, MemoryFiles, Traced, TracedRegion, Tracing};
 use workloads::ycsb::{self, Mix, Spec, Workload};
 use workloads::{PerduraStore, RunOptions};
 
@@ -55,7 +54,10 @@ fn options(engine: EngineKind) -> Options {
 }
 
 /// Loads the database, calls `between`, and runs the workload.
-fn drive<E: Hosted>(database: Database<E>, between: impl FnOnce()) -> Result<(), Box<dyn Error>> {
+fn drive<E: Environment>(
+    database: Database<E>,
+    between: impl FnOnce(),
+) -> Result<(), Box<dyn Error>> {
     let workload = Workload::generate(&spec())?;
     let store = PerduraStore::in_memory(database, "validated", PARTITIONS as usize)?;
     ycsb::load(&store, &workload, 1, &())?;
@@ -122,6 +124,7 @@ fn run(engine: EngineKind, directory: &Path) -> Result<(), Box<dyn Error>> {
             Ok(volatile.remove(0))
         }),
         name: "traced memory".into(),
+        engines: Engines::compiled_here(),
     };
     let database = Database::create_on(media, &PerduraStore::schema(), &options(engine))?;
     // A flush of the control's first line is the sign to count from here on.

@@ -1,7 +1,8 @@
 //! The breakdown of a run by purpose (P1 5.5, F13).
 
-use pm::{Component, Meter};
+use pm::Component;
 use serde::{Deserialize, Serialize};
+use sim::Meter;
 
 use super::counts::Counts;
 

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Totals of an emulated run; [`pm::LineCounts`] says what each of them is. A line is 64
+        /// Totals of an emulated run; [`sim::LineCounts`] says what each of them is. A line is 64
         /// bytes.
         #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 
-        impl From<pm::LineCounts> for Counts {
-            fn from(counts: pm::LineCounts) -> Self {
+        impl From<sim::LineCounts> for Counts {
+            fn from(counts: sim::LineCounts) -> Self {
                 Self { $($name: counts.$name,)* }
             }
         }

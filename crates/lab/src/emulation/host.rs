@@ -17,8 +17,9 @@ use std::hint::black_box;
 use std::io;
 use std::time::Instant;
 
-use pm::{Dram, Emulated, LineCounts, Memory, Meter, MeterOptions, Off, Range, View};
+use pm::{Dram, Memory, Off, Range, View};
 use serde::{Deserialize, Serialize};
+use sim::{Emulated, LineCounts, Meter, MeterOptions};
 
 const LINE: u64 = 64;
 /// Lines of the copy, and of the gather.

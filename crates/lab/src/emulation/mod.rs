@@ -21,5 +21,6 @@ pub use counts::Counts;
 pub use files::FileCosts;
 pub use host::Host;
 pub use nvm::Nvm;
-pub use pm::{Emulation, Meter, MeterOptions, Wear, in_child};
+pub use pm::in_child;
+pub use sim::{Emulation, Meter, MeterOptions, Wear};
 pub use time::{Emulated, NativeTimes, NvmParameters, emulate};

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use perdura::{Database, Error, Media, Options, Schema};
-use pm::{Arena, Dram, Emulated, Emulation, MemoryFiles, Meter};
+use perdura::{Database, Engines, Error, Media, Options, Schema};
+use pm::Dram;
+use sim::{Arena, Emulated, Emulation, MemoryFiles, Meter};
 
 /// Bytes that a pool starts with, as one that [`Database::create`] makes.
 const INITIAL_BYTES: u64 = 64 << 10;
@@ -56,6 +57,7 @@ impl Nvm {
             files: Some(self.files.clone()),
             volatile: Box::new(move |_, _| Ok(Emulated::new(Dram::new(VOLATILE_BYTES)?, &meter))),
             name: "emulated memory".into(),
+            engines: Engines::compiled_here(),
         }
     }
 }

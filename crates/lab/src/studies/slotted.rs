@@ -18,8 +18,9 @@
 use std::collections::BTreeMap;
 
 use perdura::Domain;
-use pm::{Arena, Emulated as Metered, Meter, MeterOptions, Pool, PoolOptions, Step, Timed};
+use pm::{Pool, PoolOptions, Step};
 use serde_json::json;
+use sim::{Arena, Emulated as Metered, Meter, MeterOptions, Timed};
 use slotted::phases::{
     CHECKPOINT, COMPUTATION, DEFRAGMENTATION, HEAP, INSERT, LOG_FLUSH, MISC, RECORD_FLUSH, SEARCH,
     SLOT_HEADER,

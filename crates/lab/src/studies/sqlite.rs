@@ -15,8 +15,8 @@ use perdura::Domain;
 use perdura_sqlite::database::{Alone, Failure, How, Opened, Opener};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::region::Region;
-use pm::{Arena, Emulated as Metered, Meter, MeterOptions};
 use serde_json::json;
+use sim::{Arena, Emulated as Metered, Meter, MeterOptions};
 use workloads::Progress;
 
 use super::slotted::{BEYOND_CACHES, PAPER_CACHE_BYTES, Writes};

@@ -555,7 +555,7 @@ enum Fill {
 
 #[cfg(test)]
 mod tests {
-    use pm::RecordingFiles;
+    use sim::RecordingFiles;
 
     use super::*;
     use crate::latch::Native;

@@ -321,7 +321,7 @@ pub(super) fn is_of_the_moment(error: &PagedError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pm::RecordingFiles;
+    use sim::RecordingFiles;
 
     use super::*;
     use crate::file::NewFile;

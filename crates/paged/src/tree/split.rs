@@ -158,7 +158,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
 mod tests {
     use std::sync::Arc;
 
-    use pm::RecordingFiles;
+    use sim::RecordingFiles;
 
     use super::{Unposted, separator};
     use crate::file::NewFile;

@@ -10,7 +10,8 @@ use paged::log::central::{Central, CentralOptions};
 use paged::log::record::record_bytes;
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::threads::{Baton, Host, Threads, Waiter};
-use pm::{DiskEvent, Files, RecordingFiles};
+use pm::Files;
+use sim::{DiskEvent, RecordingFiles};
 
 use super::toy::reserve;
 
@@ -456,7 +457,7 @@ fn a_full_disk_refuses_the_record_and_leaves_the_log_usable() {
 struct Stamped(RecordingFiles, u32);
 
 impl Files for Stamped {
-    type File = pm::RecordedFile;
+    type File = sim::RecordedFile;
     fn create(&self, name: &str) -> std::io::Result<Self::File> {
         self.0.create(name)
     }

@@ -13,7 +13,7 @@ use paged::log::record;
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::threads::Host;
 use paged::{PagedError, Result};
-use pm::{DiskEvent, DiskReplay, DiskTrace, RecordingFiles};
+use sim::{DiskEvent, DiskReplay, DiskTrace, RecordingFiles};
 
 type Log = Central<RecordingFiles, Host>;
 type Image = BTreeMap<String, Vec<u8>>;

@@ -11,7 +11,8 @@ use paged::log::central::{Central, CentralOptions};
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::threads::Host;
-use pm::{Memory, Recording, RecordingFiles};
+use pm::Memory;
+use sim::{Recording, RecordingFiles};
 
 type Log = Central<RecordingFiles, Host>;
 

@@ -12,7 +12,8 @@ use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::log::{Chain, Kind, LogManager, Logged, Record};
 use paged::threads::{Baton, Host, Threads, Waiter};
 use paged::{PagedError, Result};
-use pm::{Event, Memory, Off, Recording, Replay, Trace};
+use pm::{Memory, Off};
+use sim::{Event, Recording, Replay, Trace};
 
 use super::toy::reserve;
 
@@ -407,7 +408,7 @@ fn threads_that_append_at_once_leave_holes_that_nobody_has_seen() {
             NvLog::create(memory.clone(), AT, FORM, 7, options, Arc::clone(&baton));
         memory.note(0);
         baton.run(3, |thread| {
-            pm::record_as(Some(thread as u32));
+            sim::record_as(Some(thread as u32));
             for number in 0..6 {
                 let payload = payload(thread as u64, number, 0);
                 log.append(&mut Chain::default(), &change(&payload)).unwrap();
@@ -593,7 +594,7 @@ fn threads_and_a_persister_make_a_prefix_durable() {
         memory.note(0);
         let left = AtomicU64::new(3);
         baton.run(4, |thread| {
-            pm::record_as(Some(thread as u32));
+            sim::record_as(Some(thread as u32));
             if thread == 3 {
                 while left.load(Ordering::Relaxed) > 0 {
                     log.persist_some().unwrap();
@@ -685,9 +686,9 @@ fn killed_then_cut(persist: Persist, calls: u64) -> (Trace, usize, usize) {
     // The same memory goes on: what is in the caches is still there, and not durable.
     memory.start();
     // Its successor's fences cover nothing of what it has flushed.
-    pm::record_as(Some(1_000_000));
+    sim::record_as(Some(1_000_000));
     let found = records(&open_with(&memory, persist).unwrap()).len();
-    pm::record_as(None);
+    sim::record_as(None);
     memory.note(found as u64);
     events.extend(memory.stop().events);
     (Trace { image, events }, found, count)

@@ -17,9 +17,10 @@ use paged::recovery::{
 };
 use paged::threads::{Host, Waiter};
 use paged::{PagedError, Result};
-use pm::{DiskReplay, DiskTrace, Memory, Recording, RecordingFiles};
+use pm::Memory;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{DiskReplay, DiskTrace, Recording, RecordingFiles};
 
 use crate::toy::{Fault, KEYS, PAGES, Toy, WithLog};
 

@@ -13,7 +13,8 @@ use paged::recovery::checkpoint::Pages;
 use paged::recovery::{Target, Transaction, Undoing};
 use paged::threads::Threads;
 use paged::{PagedError, Result};
-use pm::{File, Files, RecordedFile, RecordingFiles};
+use pm::{File, Files};
+use sim::{RecordedFile, RecordingFiles};
 
 pub(crate) const PAGES: u64 = 4;
 pub(crate) const KEYS: u64 = 8;

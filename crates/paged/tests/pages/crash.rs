@@ -7,7 +7,7 @@ use paged::change::{Body, Change};
 use paged::ids::{Lsn, TxNo};
 use paged::log::{Chain, Kind, LogManager, Logged};
 use paged::pool::Pool;
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{
     AllSettled, Model, Step, Steps, TestLog, TestPool, assert_same, create, transaction, tree,

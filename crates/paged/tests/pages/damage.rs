@@ -6,7 +6,7 @@ use paged::PagedError;
 use paged::ids::{Lsn, PageNo};
 use paged::page::PageKind;
 use paged::pool::Pool;
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{
     Model, Step, Steps, TREE, TestLog, TestPool, assert_same, create, transaction, tree,

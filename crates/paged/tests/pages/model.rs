@@ -6,7 +6,7 @@ use paged::log::{Chain, Kind, LogManager, Record};
 use paged::page::PageKind;
 use paged::pool::Pool;
 use paged::tree::{Batch, Bound, Direction};
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 use std::sync::Arc;
 
 use super::support::{

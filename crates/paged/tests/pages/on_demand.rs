@@ -7,9 +7,9 @@ use paged::change::Body;
 use paged::ids::{Lsn, PageNo};
 use paged::log::{Kind, LogManager, Logged};
 use paged::pool::Pool;
-use pm::RecordingFiles;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::RecordingFiles;
 
 use super::support::{
     AllSettled, Model, Steps, TestLog, TestPool, assert_same, create, transaction, tree,

@@ -16,9 +16,9 @@ use paged::threads::Host;
 use paged::tree::Direction;
 use paged::{PagedError, Result};
 use parking_lot::Mutex;
-use pm::{DiskReplay, DiskTrace, RecordingFiles};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{DiskReplay, DiskTrace, RecordingFiles};
 
 use super::support::{Model, Step, Steps, TREE, TestPool, create_over, rows, tree};
 

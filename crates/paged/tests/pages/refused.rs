@@ -5,9 +5,9 @@ use std::sync::Arc;
 use paged::PagedError;
 use paged::ids::Lsn;
 use paged::pool::Pool;
-use pm::RecordingFiles;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::RecordingFiles;
 
 use super::support::{
     AllSettled, Model, Step, Steps, TestLog, TestPool, assert_same, create, transaction, tree,

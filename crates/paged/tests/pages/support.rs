@@ -13,9 +13,9 @@ use paged::threads::Waiter;
 use paged::tree::{Batch, Bound, Direction, Tree};
 use paged::{PagedError, Result};
 use parking_lot::Mutex;
-use pm::RecordingFiles;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::RecordingFiles;
 
 pub(crate) type TestPool = Pool<RecordingFiles>;
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -10,7 +10,7 @@ use paged::pool::Pool;
 use paged::threads::Baton;
 use paged::tree::{Batch, Bound, Direction, Inserted};
 use parking_lot::Mutex;
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{
     AllSettled, Model, Steps, TestLog, assert_same, create, create_over, transaction, tree,

@@ -2,7 +2,7 @@
 //! not yet is undone by the restart, and nothing twice. The transaction is larger than the buffer pool,
 //! so that pages with its changes lie on the medium.
 
-use pm::{DiskReplay, DiskTrace, RecordingFiles};
+use sim::{DiskReplay, DiskTrace, RecordingFiles};
 
 use super::support::{Model, TREES, check, create, open};
 

@@ -16,9 +16,9 @@ use paged::restore::{Made, restore};
 use paged::store::Store;
 use paged::threads::Host;
 use paged::{PagedError, Result};
-use pm::{DiskReplay, Recording, RecordingFiles};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::{DiskReplay, Recording, RecordingFiles};
 
 use super::crash::change;
 use super::support::{Model, TREES, TestStore, check, contents, options};
@@ -285,7 +285,7 @@ fn marks_of_the_time_are_rare() {
 }
 
 /// A store whose archive lies in the same files, transactions on it, and its contents after each.
-fn recorded_run() -> (pm::DiskTrace, Copied, Vec<[Model; 2]>) {
+fn recorded_run() -> (sim::DiskTrace, Copied, Vec<[Model; 2]>) {
     let home = Home::in_one();
     home.files.start();
     let store = home.create(Log::Central);

@@ -10,7 +10,7 @@ use paged::log::nv::Persist;
 use paged::log::{Archived, LogManager};
 use paged::store::Store;
 use paged::threads::Host;
-use pm::{DiskReplay, RecordingFiles};
+use sim::{DiskReplay, RecordingFiles};
 
 use super::archive::{FRAMES, Home, Image, Log, PREFIX, STAMP, log_options, nv_log};
 use super::support::{TREES, options};

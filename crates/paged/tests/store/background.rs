@@ -10,7 +10,7 @@ use paged::store::{Store, StoreOptions};
 use paged::threads::Host;
 use paged::tree::Direction;
 use paged::{Conflict, PagedError};
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{
     Model, TREES, TestSession, check, contents, create_with, open, options, rows,

@@ -7,9 +7,9 @@ use paged::log::central::{Central, CentralOptions};
 use paged::recovery::Restarted;
 use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Host;
-use pm::RecordingFiles;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::RecordingFiles;
 
 use super::support::{TREES, TestStore, check, contents, options};
 

@@ -12,7 +12,8 @@ use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Host;
 use paged::tree::Direction;
 use paged::{PagedError, Result};
-use pm::{DiskEvent, DiskReplay, DiskTrace, Memory, Recording, RecordingFiles, Site};
+use pm::{Memory, Site};
+use sim::{DiskEvent, DiskReplay, DiskTrace, Recording, RecordingFiles};
 
 use super::support::{Model, TREES, TestSession, TestStore, check, options, rows};
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use paged::tree::Direction;
-use pm::{DiskReplay, RecordingFiles};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::{DiskReplay, RecordingFiles};
 
 use super::support::{Model, TREES, TestSession, check, create, open, rows};
 
@@ -17,7 +17,7 @@ pub(crate) const PARTITION: u64 = 16 << 10;
 const TRANSACTIONS: u64 = 40;
 
 /// A run, and what each acknowledged transaction has left.
-pub(crate) fn run() -> (pm::DiskTrace, Vec<[Model; 2]>) {
+pub(crate) fn run() -> (sim::DiskTrace, Vec<[Model; 2]>) {
     let files = RecordingFiles::new();
     files.start();
     let store = create(&files, FRAMES, PARTITION);
@@ -74,7 +74,7 @@ pub(crate) fn change(
 
 /// A run whose process is killed, or has a call that fails, in one of four commits, checkpoints and
 /// what evicts; so is the next one when it recovers.
-fn run_with_kills(seed: u64) -> (pm::DiskTrace, Vec<[Model; 2]>) {
+fn run_with_kills(seed: u64) -> (sim::DiskTrace, Vec<[Model; 2]>) {
     let files = RecordingFiles::new();
     files.start();
     let mut store = create(&files, FRAMES, PARTITION);

@@ -10,9 +10,10 @@ use paged::latch::{Followed, Latched};
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::Store;
 use paged::threads::{Baton, Host, Threads};
-use pm::{Memory, Recording, RecordingFiles};
+use pm::Memory;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recording, RecordingFiles};
 
 use super::support::{Model, TREES, TestSession, TestStore, contents, options};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use paged::Result;
-use pm::{DiskReplay, RecordingFiles};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::{DiskReplay, RecordingFiles};
 
 use super::support::{Model, TREES, TestStore, check, create, open};
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pm::{DiskReplay, RecordingFiles};
+use sim::{DiskReplay, RecordingFiles};
 
 use super::support::{Model, TREES, TestStore, check, create, open};
 

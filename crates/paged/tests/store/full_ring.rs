@@ -9,7 +9,8 @@ use paged::PagedError;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::{Store, StoreOptions};
 use paged::threads::Host;
-use pm::{Memory, Recording, RecordingFiles};
+use pm::Memory;
+use sim::{Recording, RecordingFiles};
 
 use super::support::{Model, TREES, TestStore, check, options};
 

@@ -14,9 +14,10 @@ use paged::restore::{Made, restore};
 use paged::store::Store;
 use paged::threads::Host;
 use paged::{PagedError, Result};
-use pm::{File, Files, RecordingFiles};
+use pm::{File, Files};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use sim::RecordingFiles;
 
 use super::archive::{
     Commits, Copied, FRAMES, Home, Image, Log, PREFIX, STAMP, copy, log_options, refusal, run,

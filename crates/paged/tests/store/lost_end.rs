@@ -8,7 +8,8 @@ use paged::PagedError;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::Store;
 use paged::threads::Host;
-use pm::{Memory, Recording, RecordingFiles};
+use pm::Memory;
+use sim::{Recording, RecordingFiles};
 
 use super::support::{Model, TREES, TestStore, contents, create, open, options};
 

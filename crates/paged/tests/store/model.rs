@@ -5,9 +5,9 @@ use std::collections::btree_map::Entry;
 use paged::PagedError;
 use paged::store::{RowBound, RowRange};
 use paged::tree::Direction;
-use pm::RecordingFiles;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::RecordingFiles;
 
 use super::support::{Model, TREES, TestSession, check, create, open};
 

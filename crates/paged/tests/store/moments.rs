@@ -10,9 +10,10 @@ use paged::log::LogManager;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Host;
-use pm::{Memory, Recording, RecordingFiles};
+use pm::Memory;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recording, RecordingFiles};
 
 use super::support::{Model, TREES, TestStore, contents, open_log, options};
 

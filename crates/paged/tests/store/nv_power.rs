@@ -9,9 +9,10 @@ use paged::Result;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Host;
-use pm::{BothImage, BothReplay, BothTrace, Memory, Recording, RecordingFiles};
+use pm::Memory;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::{BothImage, BothReplay, BothTrace, Recording, RecordingFiles};
 
 use super::archive::{Copied, FRAMES, Home, STAMP, copy};
 use super::crash::change;

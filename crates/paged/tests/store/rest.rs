@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use paged::PagedError;
 use paged::store::{Store, StoreOptions};
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{Model, TREES, TestStore, create, open_log, options, rows};
 use paged::tree::Direction;

@@ -8,7 +8,7 @@ use paged::ids::{Lsn, PageNo};
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::store::{Restart, StoreOptions};
 use paged::{PagedError, Result};
-use pm::{DiskReplay, RecordingFiles};
+use sim::{DiskReplay, RecordingFiles};
 
 use super::crash::{FRAMES, PARTITION, run};
 use super::support::{

@@ -1,7 +1,7 @@
 //! Room in a small log: what takes some gives it back.
 
 use paged::PagedError;
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{TREES, create};
 

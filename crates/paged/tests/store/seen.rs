@@ -6,7 +6,7 @@ use std::time::Duration;
 use paged::ids::Lsn;
 use paged::tree::Direction;
 use paged::{Conflict, PagedError};
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{ALL, TREES, TestSession, create};
 

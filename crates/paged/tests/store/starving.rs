@@ -12,7 +12,8 @@ use paged::store::{Store, StoreOptions};
 use paged::threads::Host;
 use paged::{Conflict, PagedError};
 use parking_lot::Mutex;
-use pm::{Memory, Recording, RecordingFiles};
+use pm::Memory;
+use sim::{Recording, RecordingFiles};
 
 use super::support::{Model, TREES, TestSession, TestStore, check, options};
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use paged::PagedError;
 use paged::store::{Restart, RowBound, RowRange, StoreOptions};
 use paged::tree::Direction;
-use pm::RecordingFiles;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::RecordingFiles;
 
 use super::support::{TREES, TestSession, TestStore, create_with, open_with, options};
 

@@ -13,7 +13,7 @@ use paged::log::central::{Central, CentralOptions};
 use paged::store::{RowBound, RowRange, Session, Store, StoreOptions};
 use paged::threads::Host;
 use paged::tree::Direction;
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 pub(crate) type TestStore = Store<RecordingFiles>;
 pub(crate) type TestSession<T = Host> = Session<RecordingFiles, T>;

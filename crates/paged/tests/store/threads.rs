@@ -7,9 +7,9 @@ use paged::PagedError;
 use paged::latch::{Followed, Latched};
 use paged::store::Store;
 use paged::threads::Baton;
-use pm::RecordingFiles;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use sim::RecordingFiles;
 
 use super::support::{ALL, TREES, TestSession, create, create_by, open, rows};
 use paged::tree::Direction;

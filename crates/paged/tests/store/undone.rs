@@ -3,7 +3,7 @@
 use paged::PagedError;
 use paged::ids::PageNo;
 use paged::store::{Restart, StoreOptions};
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{TREES, create, open, open_with, options};
 

@@ -203,7 +203,7 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let mut found = Examination::default();
     for partition in 0..description.partitions {
         let resources = resources(&media, &heap, partition)?;
-        match AnyEngine::open(Which::Known(&engine), resources, &catalog, &setup) {
+        match AnyEngine::open(Which::Known(&engine, media.engines), resources, &catalog, &setup) {
             Ok((engine, _)) => {
                 if let Some(paired) = &paired
                     && let Err(error) = paired.ends.check(partition, engine.durable())

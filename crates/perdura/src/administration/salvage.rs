@@ -14,7 +14,7 @@ use crate::administration::examine::{Finding, Findings, gap_text};
 use crate::administration::tuple_code::{Tally, encode};
 use crate::administration::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
 use crate::administration::whole::{Tallies, check_free, create_whole, no_tuples};
-use crate::any_engine::{AnyEngine, Which};
+use crate::any_engine::{AnyEngine, Engines, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
@@ -198,7 +198,12 @@ fn open_partition(
 ) -> Result<Option<AnyEngine<Native>>, Error> {
     let mut passed_over = None;
     loop {
-        match AnyEngine::open(Which::Known(engine), resources()?, catalog, &setup) {
+        match AnyEngine::open(
+            Which::Known(engine, Engines::native()),
+            resources()?,
+            catalog,
+            &setup,
+        ) {
             Ok((engine, _)) => {
                 if let Some(error) = passed_over {
                     tell(error, UNDONE);

@@ -8,7 +8,7 @@ use engines::below::{
 };
 use engines::{DurableIn, EngineKind, EngineOptions, Maker, RecoveryReport, Resources, Setup};
 
-use crate::any_engine::{AnyEngine, Hosted, Which};
+use crate::any_engine::{AnyEngine, Which};
 use crate::error::Error;
 use crate::host::EndsOf;
 use crate::media::Media;
@@ -18,7 +18,7 @@ use crate::sessions::SessionPool;
 
 use super::{Database, Identity};
 
-impl<E: Hosted> Database<E> {
+impl<E: Environment> Database<E> {
     /// Creates a database on media that hold an empty pool.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl<E: Hosted> Database<E> {
         options.check()?;
         // A medium that is given as it is stands for persistent memory.
         let engine = options.engine_options(options.kind_on(Domain::Adr))?;
-        Self::create_as(Which::Known(&engine), media, schema, options)
+        Self::create_as(Which::Known(&engine, media.engines), media, schema, options)
     }
 
     /// [`Database::create_on`] with an engine that [`EngineKind`] does not have, for tests of the
@@ -136,7 +136,7 @@ impl<E: Hosted> Database<E> {
             Some(maker) if maker.name() == description.engine => Which::Brought(maker),
             _ => {
                 known = agreed_engine(&description, options, &media.name)?;
-                Which::Known(&known)
+                Which::Known(&known, media.engines)
             }
         };
         if let Some(wanted) = options.partitions

@@ -77,7 +77,7 @@ impl Database<Native> {
                 pairing = Some(marked.map_err(error)?);
                 media.attach(files.clone(), options.volatile_bytes);
             }
-            Self::create_as(Which::Known(&engine), media, schema, options)
+            Self::create_as(Which::Known(&engine, media.engines), media, schema, options)
         };
         let mut database = create().inspect_err(|_| {
             // They were made by this call.

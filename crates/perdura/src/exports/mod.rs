@@ -6,4 +6,3 @@
 pub(crate) mod data;
 pub(crate) mod engine;
 pub(crate) mod pool;
-pub mod recording;

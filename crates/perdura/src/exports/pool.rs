@@ -155,25 +155,6 @@ pub use engines::below::Environment;
 #[doc(inline)]
 pub use engines::below::Native;
 
-/// The environment of crash tests: memory and files that record what is done to them.
-///
-/// ```
-/// # use perdura::*;
-/// # let schema = Schema::new()
-/// #     .table(TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]));
-/// # let memory = recording::Recording::pool(1 << 20, 1 << 26).map_err(Error::user)?;
-/// # let files = recording::RecordingFiles::new();
-/// let media = Media::recorded(memory.clone(), files.clone());
-/// let db: Database<Recorded> = Database::create_on(media, &schema, &Options::new())?;
-/// let table = db.table("t")?;
-/// memory.start();
-/// db.insert(&table, &[Value::from(1)])?;
-/// assert!(memory.stop().counters().fences > 0);
-/// # Ok::<(), Error>(())
-/// ```
-#[doc(inline)]
-pub use engines::below::Recorded;
-
 /// The promise that nothing is begun or finished any more, while the process ends.
 ///
 /// ```

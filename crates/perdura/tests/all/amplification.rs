@@ -9,13 +9,13 @@
 //! looked at.
 
 use crate::support::small_logs;
-use perdura::recording::{Event, Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Commit, Database, Domain, EngineKind, Environment, Media, Options, OwnStats,
-    Recorded, Schema, Table, TableSchema, Value,
+    ColumnType, Commit, Database, Domain, EngineKind, Environment, Options, OwnStats, Schema,
+    Table, TableSchema, Value,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Recorded, Recording, RecordingFiles};
 
 /// Fields of variable length.
 const FIELDS: u16 = 9;
@@ -220,7 +220,7 @@ fn in_pool<R>(
     work: impl FnOnce(&mut Driver<'_, Recorded>, &mut PoolMeter) -> R,
 ) -> R {
     let memory = Recording::pool(1 << 20, 1 << 30).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), options).unwrap();
     let done = work(&mut Driver::new(&db), &mut PoolMeter(memory));
     db.abandon();

@@ -8,13 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
-use faults::explorer::Effort;
-use faults::plot::Plot;
-use perdura::recording::{Recording, RecordingFiles, Replay};
+use faults::{explorer::Effort, plot::Plot};
 use perdura::{
-    Background, Database, Domain, EngineKind, EngineStats, Environment, Error, Media, Options,
-    OwnStats, Recorded, Scan, Value,
+    Background, Database, Domain, EngineKind, EngineStats, Environment, Error, Options, OwnStats,
+    Scan, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles, Replay};
 
 /// The engines that put anything off.
 const ENGINES: [EngineKind; 5] =
@@ -224,9 +223,9 @@ fn engines_with_files_survive_a_power_cut_while_the_thread_works() {
 
 fn open(image: &[u8], engine: EngineKind) -> Result<(Database<Recorded>, Recording), Error> {
     let whole = Recording::from_image(image, LIMIT).unwrap();
-    let (header, _) = perdura::recording::read_header(&whole)?;
+    let (header, _) = pm::read_header(&whole)?;
     let memory = Recording::from_image(&image[..header.size as usize], LIMIT).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     Ok((Database::open_on(media, &options(engine))?, memory))
 }
 
@@ -236,7 +235,7 @@ fn open(image: &[u8], engine: EngineKind) -> Result<(Database<Recorded>, Recordi
 fn engines_in_the_pool_survive_a_power_cut_while_the_thread_works() {
     for (engine, seed) in [EngineKind::NvmCow, EngineKind::NvmLog].into_iter().zip(1..) {
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = faults::recorded(memory.clone(), RecordingFiles::new());
         let options = options(engine).chunk_bytes(16 << 10);
         let db = Database::create_on(media, &schema(), &options).unwrap();
         let mut model = Model::default();
@@ -292,7 +291,7 @@ fn what_the_thread_could_not_do_is_counted_and_returned_once_and_done_later() {
     let options = options(EngineKind::Inp)
         .tune("checkpoint_bytes", 60 << 10)
         .tune("wal_reserve_bytes", 16 << 10);
-    let media = Media::recorded(memory, files.clone());
+    let media = faults::recorded(memory, files.clone());
     let db: Database<Recorded> = Database::create_on(media, &schema(), &options).unwrap();
     let pair = Tables::of(&db).pair;
     let mut inserted = 0;

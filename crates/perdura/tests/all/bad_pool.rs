@@ -10,10 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
-use perdura::recording::{Recording, read_header};
 use perdura::{Database, Domain, EngineKind, Error, Options, PoolError, Scan};
+use pm::read_header;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Recording;
 
 /// The two copies of the header and its length.
 const COPIES: [usize; 2] = [0, 4096];
@@ -274,7 +275,7 @@ fn an_unfinished_creation_is_told_apart_from_damage() {
     let path = directory.path().join("db");
     let memory = Recording::pool(64 << 10, 1 << 24).unwrap();
     memory.start();
-    let media = perdura::Media::recorded(memory.clone(), Default::default());
+    let media = faults::recorded(memory.clone(), Default::default());
     let db = Database::create_on(media, &schema(), &options()).unwrap();
     let trace = memory.stop();
     db.abandon();

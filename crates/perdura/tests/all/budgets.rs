@@ -8,13 +8,13 @@
 //! apart.
 
 use crate::support::small_logs;
-use perdura::recording::{Event, Recording, RecordingFiles, Trace};
 use perdura::{
-    ColumnType, Counters, Database, Domain, EngineKind, Environment, Media, Options, Recorded, Row,
-    Schema, Table, TableSchema, Value,
+    ColumnType, Counters, Database, Domain, EngineKind, Environment, Options, Row, Schema, Table,
+    TableSchema, Value,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Recorded, Recording, RecordingFiles, Trace};
 
 const COLUMNS: usize = 10;
 const POOL_BYTES: u64 = 24 << 20;
@@ -130,7 +130,7 @@ fn recorded_inlined() -> (Database<Recorded>, Recording) {
 
 fn recorded_of(schema: &Schema, options: &Options) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(POOL_BYTES, 64 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     (Database::create_on(media, schema, options).unwrap(), memory)
 }
 
@@ -348,7 +348,7 @@ fn measure_inserts(chunk_bytes: u64) -> f64 {
 #[test]
 fn the_extra_cost_of_splits_chunks_and_growth_is_bounded() {
     let memory = Recording::pool(64 << 10, 64 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), &options()).unwrap();
     let table = db.table("usertable").unwrap();
     let random = SmallRng::seed_from_u64(4);

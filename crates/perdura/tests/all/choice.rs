@@ -3,11 +3,11 @@
 use crate::support::small_pages;
 use std::path::Path;
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    Backup, ColumnType, Database, Domain, EngineChoice, EngineKind, Error, Media, Options, Schema,
+    Backup, ColumnType, Database, Domain, EngineChoice, EngineKind, Error, Options, Schema,
     TableSchema, Value, medium_of,
 };
+use sim::{Recording, RecordingFiles};
 
 fn schema() -> Schema {
     Schema::new().table(TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]))
@@ -79,7 +79,7 @@ fn a_database_of_another_engine_is_none_of_paged() {
 fn options_by_name_are_those_of_the_engine_that_paged_is() {
     let create = |options: &Options| {
         let memory = Recording::pool(1 << 20, 64 << 20).unwrap();
-        let media = Media::recorded(memory, RecordingFiles::new());
+        let media = faults::recorded(memory, RecordingFiles::new());
         Database::create_on(media, &schema(), options)
     };
     let db = create(&paged().set("persister", 0)).unwrap();

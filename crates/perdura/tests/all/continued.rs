@@ -5,11 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use engines::EngineError;
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Media, Options, OwnStats, Placement, Recorded, Scan,
-    Schema, Table, TableSchema, Tx, Unfinished, Value,
+    ColumnType, Database, EngineKind, Error, Media, Options, OwnStats, Placement, Scan, Schema,
+    Table, TableSchema, Tx, Unfinished, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 16 << 20;
 const ROWS: u64 = 7;
@@ -20,7 +20,7 @@ fn options() -> Options {
 }
 
 fn media(memory: &Recording) -> Media<Recorded> {
-    Media::recorded(memory.clone(), RecordingFiles::new())
+    faults::recorded(memory.clone(), RecordingFiles::new())
 }
 
 fn create() -> (Recording, Database<Recorded>) {

@@ -4,10 +4,10 @@
 use std::fs::OpenOptions;
 
 use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, Domain, EngineKind, Error, Media, Row, Scan, Schema, TableSchema, Value,
+    ColumnType, Database, Domain, EngineKind, Error, Row, Scan, Schema, TableSchema, Value,
 };
+use sim::{Recording, RecordingFiles};
 
 /// Rows that fill more than half of a pool of 1 MiB.
 const ROWS: u64 = 1100;
@@ -86,7 +86,7 @@ fn a_snapshot_that_stays_costs_what_it_has_seen() {
 fn snapshots_do_not_show_a_commit_that_failed() {
     let memory = Recording::pool(64 << 10, 4 << 20).unwrap();
     let files = RecordingFiles::new();
-    let media = Media::recorded(memory, files.clone());
+    let media = faults::recorded(memory, files.clone());
     let db = Database::create_on(media, &small(), &small_logs().engine(EngineKind::Cow)).unwrap();
     let t = db.table("t").unwrap();
     db.write(|tx| tx.insert(&t, &[Value::U64(1), Value::Bytes(b"a")])).unwrap();

@@ -1,11 +1,11 @@
 //! Options of engines: each reaches its engine, and those of another are refused.
 
 use crate::support::{Driver, Model, Tables, schema, small_logs};
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    Background, ColumnType, CowOptions, Database, Domain, EngineKind, Error, InpOptions, Media,
+    Background, ColumnType, CowOptions, Database, Domain, EngineKind, Error, InpOptions,
     NvmInpOptions, Options, Placement, Schema, StructureStats, TableSchema, Value,
 };
+use sim::{Recording, RecordingFiles};
 
 fn options() -> Options {
     small_logs().domain(Domain::Process).pool_limit(1 << 30).volatile_limit(1 << 30)
@@ -51,7 +51,7 @@ fn counts(options: &Options) -> String {
 /// The fences and the flushed lines of a run of random transactions in persistent memory.
 fn flushes(options: &Options) -> (u64, u64) {
     let memory = Recording::pool(64 << 10, 64 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), options).unwrap();
     let (tables, mut driver, mut model) = (Tables::of(&db), Driver::new(5, 300), Model::default());
     memory.start();

@@ -6,11 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::support::{PAIR, schema, small_logs};
-use perdura::recording::{Recording, RecordingFiles};
-use perdura::{
-    Commit, Concurrency, Database, EngineKind, Error, Media, Options, Recorded, Scan, Table, Tx,
-    Value,
-};
+use perdura::{Commit, Concurrency, Database, EngineKind, Error, Options, Scan, Table, Tx, Value};
+use sim::{Recorded, Recording, RecordingFiles};
 
 type Model = BTreeMap<i64, Vec<u8>>;
 
@@ -45,7 +42,7 @@ impl Store {
     fn new(engine: EngineKind) -> Self {
         let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
         let files = RecordingFiles::new();
-        let media = Media::recorded(memory.clone(), files.clone());
+        let media = faults::recorded(memory.clone(), files.clone());
         let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
         Self { db: Some(db), files, memory, engine }
     }
@@ -62,7 +59,7 @@ impl Store {
     fn reopen(&mut self) {
         self.db.take().unwrap().abandon();
         self.memory = Recording::from_image(&self.memory.contents(), 1 << 20).unwrap();
-        let media = Media::recorded(self.memory.clone(), self.files.clone());
+        let media = faults::recorded(self.memory.clone(), self.files.clone());
         self.db = Some(Database::open_on(media, &options(self.engine)).unwrap());
     }
 

@@ -6,12 +6,12 @@
 //! log, at a chunk of every size class.
 
 use crate::support::{Driver, Model, Tables, compare, schema, small_logs};
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, Domain, EngineKind, Environment, Error, Media, Options, Recorded, Schema,
-    Table, TableSchema, Value,
+    ColumnType, Database, Domain, EngineKind, Environment, Error, Options, Schema, Table,
+    TableSchema, Value,
 };
 use rand::Rng;
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 512 << 10;
 
@@ -169,7 +169,7 @@ const IN_POOL: [EngineKind; 9] = [
 
 fn recorded(engine: EngineKind, initial: u64) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(initial, 16 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     // Small runs: freezing, filters and merges find no room, too.
     let options = options(engine).tune("memtable_bytes", 8 << 10).tune("growth", 2);
     let db = Database::create_on(media, &schema(), &options).unwrap();
@@ -180,7 +180,7 @@ fn reopen(memory: &Recording) -> Result<Database<Recorded>, Error> {
     let copy = Recording::from_image(&memory.contents(), 16 << 20).unwrap();
     // No room for recovery either.
     copy.fail_growth_after(Some(0));
-    Database::open_on(Media::recorded(copy, RecordingFiles::new()), &small_logs())
+    Database::open_on(faults::recorded(copy, RecordingFiles::new()), &small_logs())
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn creating_without_room(engine: EngineKind, least: u64) {
     for allowed in 0.. {
         let memory = Recording::pool(8 << 10, 16 << 20).unwrap();
         memory.fail_growth_after(Some(allowed));
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = faults::recorded(memory.clone(), RecordingFiles::new());
         match Database::create_on(media, &schema(), &options(engine)) {
             Ok(_) => {
                 println!("{engine}: {allowed} growths of a new database failed in turn");
@@ -456,7 +456,7 @@ fn what_is_undone_again_after_a_kill_needs_no_room() {
         // Some of these fill a leaf of either index.
         for tuples in 2..=9 {
             let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
-            let media = Media::recorded(memory.clone(), RecordingFiles::new());
+            let media = faults::recorded(memory.clone(), RecordingFiles::new());
             let db: Database<Recorded> = Database::create_on(media, &schema, &options).unwrap();
             let item = db.table("item").unwrap();
             let tuple = |id| [Value::U64(id), Value::U64(id / 2)];
@@ -478,7 +478,7 @@ fn what_is_undone_again_after_a_kill_needs_no_room() {
             let after = db.check().unwrap();
             memory.stop().process_states(|at, image| {
                 let memory = Recording::pool_from_image(image, 1 << 20).unwrap();
-                let media = Media::recorded(memory, RecordingFiles::new());
+                let media = faults::recorded(memory, RecordingFiles::new());
                 let db: Database<Recorded> = Database::open_on(media, &options).unwrap();
                 let found = db.check().unwrap();
                 let place = format!("{engine}, {tuples} tuples, event {at}");

@@ -5,11 +5,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Driver, Model, Tables, compare, contents, schema, small_logs};
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    Database, Domain, EngineKind, Error, LogStats, Media, Options, OwnStats, Recorded, Row, Scan,
-    Table, Value,
+    Database, Domain, EngineKind, Error, LogStats, Options, OwnStats, Row, Scan, Table, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 fn own(db: &Database) -> LogStats {
     match db.stats().unwrap().own {
@@ -415,7 +414,7 @@ fn damage_inside_a_run_is_found_where_it_is_read_and_by_a_check() {
 
 fn recorded(files: &RecordingFiles) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), files.clone());
+    let media = faults::recorded(memory.clone(), files.clone());
     (Database::create_on(media, &schema(), &options().tune("block_bytes", 256)).unwrap(), memory)
 }
 
@@ -445,7 +444,7 @@ fn a_full_disk_at_every_call_loses_nothing() {
                 failures += db.stats().unwrap().failures;
                 db.abandon();
                 let memory = Recording::from_image(&memory.contents(), 1 << 20).unwrap();
-                let media = Media::recorded(memory, files.clone());
+                let media = faults::recorded(memory, files.clone());
                 db = Database::open_on(media, &options()).unwrap();
                 tables = Tables::of(&db);
                 assert_eq!(contents(&db).unwrap(), model, "seed {seed}");

@@ -4,11 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{Driver, Model, Tables, compare, in_memory, schema, small_pages};
-use perdura::recording::{Recording, RecordingFiles, Replay};
 use perdura::{
-    Commit, Database, Domain, EngineKind, Environment, Error, Media, NvLoggingFocStats, Options,
-    OwnStats, Recorded,
+    Commit, Database, Domain, EngineKind, Environment, Error, NvLoggingFocStats, Options, OwnStats,
 };
+use sim::{Recorded, Recording, RecordingFiles, Replay};
 
 const BOTH: [EngineKind; 2] = [EngineKind::NvLoggingFoi, EngineKind::NvLoggingFoc];
 
@@ -37,7 +36,7 @@ fn the_log_is_as_large_as_the_pool_allows() {
         for (limit, least, most) in [(64 << 20, 12 << 20, 16 << 20), (8 << 20, 1 << 20, 2 << 20)] {
             let memory = Recording::pool(64 << 10, limit).unwrap();
             let files = RecordingFiles::new();
-            let media = Media::recorded(memory.clone(), files.clone());
+            let media = faults::recorded(memory.clone(), files.clone());
             let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
             let log = db.footprint().unwrap().log;
             assert!((least..=most + (512 << 10)).contains(&log), "{engine}: {log} of {limit}");
@@ -48,7 +47,7 @@ fn the_log_is_as_large_as_the_pool_allows() {
             let report = db.check().unwrap();
             assert_eq!((report.leaked, report.dangling), (0, 0));
             db.abandon();
-            let media = Media::recorded(memory.clone(), files.clone());
+            let media = faults::recorded(memory.clone(), files.clone());
             let db = Database::open_on(media, &options(engine)).unwrap();
             compare(&db, &model);
         }
@@ -126,7 +125,7 @@ fn without_a_persister_commits_make_everything_durable() {
     drop(db);
     // In a recording there is none either, whatever the options say.
     let memory = Recording::pool(64 << 10, 64 << 20).unwrap();
-    let media = Media::recorded(memory, RecordingFiles::new());
+    let media = faults::recorded(memory, RecordingFiles::new());
     let foc = options(EngineKind::NvLoggingFoc);
     let db = Database::create_on(media, &schema(), &foc).unwrap();
     let mut model = Model::default();
@@ -142,7 +141,7 @@ fn a_crash_while_it_is_created_leaves_no_database_or_a_whole_one() {
         let memory = Recording::pool(64 << 10, 8 << 20).unwrap();
         let files = RecordingFiles::new();
         memory.start();
-        let media = Media::recorded(memory.clone(), files.clone());
+        let media = faults::recorded(memory.clone(), files.clone());
         let small = options(engine);
         let db = Database::create_on(media, &schema(), &small).unwrap();
         memory.note(1);
@@ -155,7 +154,7 @@ fn a_crash_while_it_is_created_leaves_no_database_or_a_whole_one() {
             point.for_each_state(4, 1, |left| {
                 let memory = Recording::pool_from_image(left, 8 << 20).unwrap();
                 let files = RecordingFiles::from_image(image.clone());
-                match Database::<Recorded>::open_on(Media::recorded(memory, files), &small) {
+                match Database::<Recorded>::open_on(faults::recorded(memory, files), &small) {
                     Ok(db) => {
                         assert_eq!(db.check().unwrap().leaked, 0);
                         whole += 1;
@@ -177,7 +176,7 @@ fn either_restart_leaves_what_was_committed() {
         for full in [0, 1] {
             let memory = Recording::pool(64 << 10, 64 << 20).unwrap();
             let files = RecordingFiles::new();
-            let media = || Media::recorded(memory.clone(), files.clone());
+            let media = || faults::recorded(memory.clone(), files.clone());
             let of = options(engine).set("full_restart", full);
             let db = Database::create_on(media(), &schema(), &of).unwrap();
             let mut model = Model::default();

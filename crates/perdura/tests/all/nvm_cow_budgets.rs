@@ -6,12 +6,10 @@
 //! N-store, the authors' own testbed, makes 60 flushes and 11.5 fences for an operation.
 
 use crate::support::small_logs;
-use perdura::recording::{Event, Recording, RecordingFiles, Trace};
-use perdura::{
-    ColumnType, Commit, Database, EngineKind, Media, Recorded, Schema, Table, TableSchema, Value,
-};
+use perdura::{ColumnType, Commit, Database, EngineKind, Schema, Table, TableSchema, Value};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Recorded, Recording, RecordingFiles, Trace};
 
 const COLUMNS: usize = 10;
 /// From `docs/format/heap.md`: the area of lane 0, its hints, the header word of its mini-log.
@@ -47,7 +45,7 @@ impl Driver {
     /// A table of so many tuples, loaded in random order and worn in.
     fn new(tuples: u64, node_bytes: u32, group: u32) -> Self {
         let memory = Recording::pool(1 << 20, 1 << 30).unwrap();
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = faults::recorded(memory.clone(), RecordingFiles::new());
         let options = small_logs()
             .engine(EngineKind::NvmCow)
             .commit(Commit::grouped(group))
@@ -166,7 +164,7 @@ fn an_update_of_one_column_is_two_fences_a_batch() {
     drop(driver);
     // The same database, durable at each commit.
     let memory = Recording::from_image(&image, 1 << 30).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::open_on(media, &small_logs()).unwrap();
     let table = db.table("usertable").unwrap();
     let random = SmallRng::seed_from_u64(2);

@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Item, Tables, insert_item, schema, small_logs, update_item};
-use perdura::recording::table2::{
+use engines::table2::{
     MARK_PERSISTED, MOVE_MASTER, NVM_COW_DELETE, NVM_COW_INSERT, NVM_COW_SELECT, NVM_COW_UPDATE,
     RECLAIM, SYNC_DIRECTORY, SYNC_TUPLE,
 };
-use perdura::recording::{Event, Recording, RecordingFiles, Step, Trace};
-use perdura::{Database, EngineKind, Media, Recorded, Row, Value};
+use perdura::{Database, EngineKind, Row, Value};
+use pm::Step;
+use sim::{Event, Recorded, Recording, RecordingFiles, Trace};
 
 fn item(number: u64) -> Item {
     Item {
@@ -24,7 +25,7 @@ fn item(number: u64) -> Item {
 
 fn traces() -> BTreeMap<&'static str, Trace> {
     let memory = Recording::pool(1 << 20, 4 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let options = small_logs().engine(EngineKind::NvmCow).chunk_bytes(16 << 10);
     let db: Database<Recorded> = Database::create_on(media, &schema(), &options).unwrap();
     let tables = Tables::of(&db);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use engines::EngineError;
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, ConflictReason, Database, EngineKind, Error, Isolation, Media, Options, Recorded,
-    Schema, Table, TableSchema, Value, WriteOptions,
+    ColumnType, ConflictReason, Database, EngineKind, Error, Isolation, Media, Options, Schema,
+    Table, TableSchema, Value, WriteOptions,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 16 << 20;
 
@@ -16,7 +16,7 @@ fn options() -> Options {
 }
 
 fn media(memory: &Recording) -> Media<Recorded> {
-    Media::recorded(memory.clone(), RecordingFiles::new())
+    faults::recorded(memory.clone(), RecordingFiles::new())
 }
 
 /// Two accounts with one each.

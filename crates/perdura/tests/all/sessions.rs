@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use engines::below::Catalog;
 use engines::{Begin, Engine, EngineError, InFlight, Maker, Resources, Sessions, Setup, TxId};
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
     ColumnType, Concurrency, ConflictReason, Database, DurableIn, EngineKind, EngineStats,
-    EngineTraits, Error, Footprint, Holder, Isolation, Media, Options, Recorded, RecoveryReport,
-    Row, Schema, Table, TableSchema, Unfinished, Value, WriteOptions,
+    EngineTraits, Error, Footprint, Holder, Isolation, Options, RecoveryReport, Row, Schema, Table,
+    TableSchema, Unfinished, Value, WriteOptions,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 /// The engine's orders, and counts of what was asked of it.
 #[derive(Default, Debug)]
@@ -300,7 +300,7 @@ struct Subject {
 impl Subject {
     fn new(options: &Options) -> Self {
         let memory = Recording::pool(64 << 10, 1 << 24).unwrap();
-        let media = Media::recorded(memory.clone(), RecordingFiles::new());
+        let media = faults::recorded(memory.clone(), RecordingFiles::new());
         let table = TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]);
         let script = Arc::new(Script::default());
         let made = Made(script.clone());
@@ -606,7 +606,7 @@ fn the_database_of_an_unknown_engine_is_opened_with_no_other() {
     let subject = Subject::new(&small_logs());
     let memory = subject.memory.clone();
     subject.db.close().unwrap();
-    let media = || Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = || faults::recorded(memory.clone(), RecordingFiles::new());
     let opened = Database::open_on(media(), &small_logs());
     assert!(
         matches!(&opened, Err(Error::WrongEngine { found, .. }) if found == "scripted"),

@@ -13,11 +13,10 @@ use std::thread;
 
 use faults::files::FileMedium;
 use faults::medium::{Medium, Part};
-use perdura::recording::{DiskTrace, Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Media, Options, Recorded, Row, Scan, Schema, Table,
-    TableSchema, Value,
+    ColumnType, Database, EngineKind, Error, Options, Row, Scan, Schema, Table, TableSchema, Value,
 };
+use sim::{DiskTrace, Recorded, Recording, RecordingFiles};
 
 /// The engines whose commits sync files.
 const ENGINES: [EngineKind; 3] = [EngineKind::Inp, EngineKind::Cow, EngineKind::Log];
@@ -52,7 +51,7 @@ impl Store {
         let table = TableSchema::new("t").column("key", ColumnType::U64).key(&["key"]);
         let memory = Recording::pool(64 << 10, 1 << 20).unwrap();
         let files = RecordingFiles::new();
-        let media = Media::recorded(memory.clone(), files.clone());
+        let media = faults::recorded(memory.clone(), files.clone());
         let options = options(engine);
         let db = Database::create_on(media, &Schema::new().table(table), &options).unwrap();
         let table = db.table("t").unwrap();

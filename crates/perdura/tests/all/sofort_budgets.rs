@@ -3,11 +3,11 @@
 //! Rows and values are so many that nothing grows meanwhile. Versions that were replaced are collected
 //! when a transaction begins, many at once: that is bounded apart.
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Counters, Database, EngineKind, Media, Options, OwnStats, Recorded, Schema, Table,
-    TableSchema, Tx, Value,
+    ColumnType, Counters, Database, EngineKind, Options, OwnStats, Schema, Table, TableSchema, Tx,
+    Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const ROWS: u64 = 200;
 const UPDATES: u64 = 100;
@@ -19,7 +19,7 @@ fn store(columns: u64) -> (Recording, Database<Recorded>, Table) {
         table = table.column(format!("c{column}"), ColumnType::I64);
     }
     let memory = Recording::pool(4 << 20, 64 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let options = Options::new().engine(EngineKind::Sofort).chunk_bytes(64 << 10);
     let db = Database::create_on(media, &Schema::new().table(table), &options).unwrap();
     let table = db.table("t").unwrap();
@@ -135,7 +135,7 @@ fn each_step_of_work_that_was_put_off_is_counted() {
     let (memory, db, _) = store(3);
     drop(db);
     let memory = Recording::from_image(&memory.contents(), 64 << 20).unwrap();
-    let media = Media::recorded(memory, RecordingFiles::new());
+    let media = faults::recorded(memory, RecordingFiles::new());
     let db = Database::open_on(media, &Options::new()).unwrap();
     let mut before = db.stats().unwrap();
     assert!(before.waiting_bytes > 0 && before.background.steps == 0, "{before:?}");

@@ -9,14 +9,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{Item, Tables, insert_item, schema, small_logs, update_item};
-use perdura::recording::table2::{
+use engines::table2::{
     ADD_TO_INDEXES, ADD_TO_MEMTABLE, COALESCE, DISCARD, FIND, FIND_ENTRIES, MARK_PERSISTED,
     MARK_TOMBSTONE, MODIFY, NVM_INP_DELETE, NVM_INP_INSERT, NVM_INP_SELECT, NVM_INP_UPDATE,
     NVM_LOG_DELETE, NVM_LOG_INSERT, NVM_LOG_SELECT, NVM_LOG_UPDATE, RECLAIM, RECORD, RETRIEVE,
     SYNC_CHANGES, SYNC_LOG_ENTRY, SYNC_TUPLE,
 };
-use perdura::recording::{Event, Recording, RecordingFiles, Step, Trace};
-use perdura::{Database, EngineKind, Media, Recorded, Row, Value};
+use perdura::{Database, EngineKind, Row, Value};
+use pm::Step;
+use sim::{Event, Recorded, Recording, RecordingFiles, Trace};
 
 /// A note behind which the commit begins.
 const COMMIT: u64 = 1;
@@ -24,7 +25,7 @@ const LOG_ENTRY_BYTES: usize = 64;
 
 fn database(engine: EngineKind) -> (Database<Recorded>, Recording) {
     let memory = Recording::pool(1 << 20, 4 << 20).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let options = small_logs().engine(engine).chunk_bytes(16 << 10);
     (Database::create_on(media, &schema(), &options).unwrap(), memory)
 }

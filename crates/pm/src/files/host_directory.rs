@@ -159,7 +159,7 @@ pub(super) fn open_directory(place: &Place) -> io::Result<fs::File> {
 /// Refuses after a sync that failed.
 pub(super) fn check_poison(poisoned: &AtomicBool) -> io::Result<()> {
     if poisoned.load(Ordering::Relaxed) {
-        return Err(super::poisoned());
+        return Err(super::failed_sync());
     }
     Ok(())
 }

@@ -4,24 +4,20 @@
 //! domain as the pool beside them: see [`HostFiles`].
 
 mod around;
-mod crash;
 mod host;
 mod host_directory;
 mod host_file;
 mod manner;
 mod new_file;
-mod recording;
 mod source;
 mod window;
 
 use std::io;
 
 pub use around::{AroundFile, AroundPath};
-pub use crash::{DiskPoint, DiskReplay};
 pub use host::HostFiles;
 pub use host_file::HostFile;
 pub use new_file::NewFile;
-pub use recording::{DiskEvent, DiskRecord, DiskTrace, RecordedFile, RecordingFiles};
 pub use source::Source;
 
 use crate::bytes::Bytes;
@@ -213,8 +209,11 @@ fn write_anew<R: File + ?Sized>(file: &R, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A name is one path component that stays within the directory.
-pub(crate) fn check_name(name: &str) -> io::Result<()> {
+/// Checks that a name is one path component that stays within the directory.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`].
+pub fn check_name(name: &str) -> io::Result<()> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -224,8 +223,8 @@ pub(crate) fn check_name(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The error of a handle whose sync has failed.
-fn poisoned() -> io::Error {
+/// The error of each later call on a handle whose sync has failed.
+pub fn failed_sync() -> io::Error {
     io::Error::other(
         "an earlier sync failed; what is durable is unknown, and nothing more is written",
     )

@@ -183,8 +183,9 @@ impl Pool {
         &self.0.info
     }
 
-    pub(crate) fn mapping(&self) -> &Mapping {
-        &self.0.mapping
+    /// The addresses that are reserved for the pool in this process.
+    pub fn addresses(&self) -> std::ops::Range<usize> {
+        self.0.mapping.addresses()
     }
 
     /// Bytes that the file takes on its medium.
@@ -224,7 +225,7 @@ fn survives_reboot(domain: Domain, modelled: bool) -> bool {
 
 /// The size of a memory of `from` bytes that is to have `to` bytes at least: it grows in steps of a
 /// 128th, so that growing is rare and the space reserved ahead stays small.
-pub(crate) fn grown(from: u64, to: u64, limit: u64, page: u64) -> u64 {
+pub fn grown(from: u64, to: u64, limit: u64, page: u64) -> u64 {
     let step = (from / 128).next_multiple_of(page).max(64 << 10);
     to.max(from + step).next_multiple_of(page).min(limit)
 }

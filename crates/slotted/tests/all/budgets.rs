@@ -1,8 +1,8 @@
 //! Lines flushed and fences of an insert, splits included: deterministic, so they are tests.
 
-use pm::{Event, Recording};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Recording};
 use slotted::{Fash, Fash1, Fast, Fast1, Journal, Line, Nvwal, Options, Scheme, Store, Wal, Word};
 
 use crate::work::heap_over;

@@ -2,7 +2,8 @@
 //! and for what the deletion of a row needs in a full memory.
 
 use heap::{Heap, HeapError};
-use pm::{Arena, Memory};
+use pm::Memory;
+use sim::Arena;
 use slotted::{
     Fash, Fash1, Fast, Fast1, Journal, KEPT_LOG_BYTES, Nvwal, Options, Scheme, SlottedError, Store,
     Wal, Word,

@@ -2,7 +2,7 @@
 //! that are loaded and stored, not in time.
 
 use heap::{Heap, HeapOptions};
-use pm::{Arena, Emulated, Meter, MeterOptions};
+use sim::{Arena, Emulated, Meter, MeterOptions};
 use slotted::{Fash, Fash1, Fast, Fast1, Journal, Nvwal, Options, Scheme, Store, Wal, Word};
 
 const NAME: &str = "slotted";

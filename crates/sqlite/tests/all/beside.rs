@@ -15,10 +15,11 @@ use perdura_sqlite::store::connection::Store;
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::page1::{header, is_marked};
-use pm::{LineSet, Memory, Recording, Replay, Trace};
+use pm::{LineSet, Memory};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::Connection;
+use sim::{Recording, Replay, Trace};
 
 use crate::explored::{Alone, DATA, Reader, Rows, SIDE, SLOT, media, no_table};
 use crate::registered::open_recording;
@@ -453,7 +454,7 @@ pub(crate) fn explore(
     models: &[Rows],
     bound: u64,
     again: u64,
-) -> (pm::Explored, Found) {
+) -> (sim::Explored, Found) {
     explore_with(Watcher::new(models, false), trace, bound, again)
 }
 
@@ -462,7 +463,7 @@ fn explore_with(
     trace: &Trace,
     bound: u64,
     again: u64,
-) -> (pm::Explored, Found) {
+) -> (sim::Explored, Found) {
     let mut number = 0;
     let explored = Replay::new(trace).explore(bound, 1, |image, noted| {
         number += 1;

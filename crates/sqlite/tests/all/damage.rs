@@ -2,7 +2,7 @@
 //! unless what it gives is right.
 
 use perdura_sqlite::store::connection::Store;
-use pm::{Event, Recording};
+use sim::{Event, Recording};
 
 use crate::explored::{DATA, Reader, SIDE, SLOT, media};
 use crate::killed::{commit, files_of_inserts, image, new, open, trace, whole};
@@ -41,7 +41,7 @@ fn refusals(
 }
 
 /// The bytes of the database that are stored before the first fence of a record: directly.
-fn direct_bytes(events: &[pm::RecordedEvent]) -> Vec<usize> {
+fn direct_bytes(events: &[sim::RecordedEvent]) -> Vec<usize> {
     let before = events.iter().map(|one| &one.event).take_while(|one| !matches!(one, Event::Fence));
     let runs = before.filter_map(|event| match event {
         Event::Copy { at, bytes } if *at >= SIDE => Some(*at as usize..*at as usize + bytes.len()),

@@ -1,6 +1,6 @@
 //! Bytes that commits store directly, and which of two slots counts by them.
 
-use pm::{Recording, Replay};
+use sim::{Recording, Replay};
 
 use crate::explored::{DATA, Reader, SIDE, media, recover};
 use crate::killed::{commit, files_of, new, open, trace};

@@ -7,8 +7,8 @@ use perdura_sqlite::database::{Alone, How, Opened, Opener};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
-use pm::{Arena, Emulated, LineCounts, Meter, MeterOptions};
 use rusqlite::{Connection, OpenFlags};
+use sim::{Arena, Emulated, LineCounts, Meter, MeterOptions};
 
 use crate::registered::register;
 

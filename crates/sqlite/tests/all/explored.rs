@@ -10,8 +10,9 @@ use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
 use perdura_sqlite::store::stats::Stats;
-use pm::{Memory, Range, Recording, Replay, Trace};
+use pm::{Memory, Range};
 use rusqlite::Connection;
+use sim::{Recording, Replay, Trace};
 
 use crate::registered::open_recording;
 
@@ -328,7 +329,7 @@ fn compare(rows: &Rows, models: &[Rows], noted: u64) -> Result<(), String> {
 }
 
 /// Explores a trace, and crashes of the recoveries of one state in `again`.
-fn explore(trace: &Trace, models: &[Rows], bound: u64, again: u64) -> pm::Explored {
+fn explore(trace: &Trace, models: &[Rows], bound: u64, again: u64) -> sim::Explored {
     explore_and_count(trace, models, bound, again).0
 }
 
@@ -346,7 +347,7 @@ pub(crate) fn explore_and_count(
     models: &[Rows],
     bound: u64,
     again: u64,
-) -> (pm::Explored, Recovered) {
+) -> (sim::Explored, Recovered) {
     let mut reader = Reader::new();
     let (mut number, mut recovered) = (0, Recovered::default());
     let explored = Replay::new(trace).explore(bound, 1, |image, noted| {
@@ -420,7 +421,7 @@ fn every_kill(name: &str, mode: Mode) {
     let mut notes = vec![0];
     for event in &trace.events {
         let last = *notes.last().unwrap();
-        notes.push(if let pm::Event::Note(note) = event.event { note } else { last });
+        notes.push(if let sim::Event::Note(note) = event.event { note } else { last });
     }
     let (mut reader, mut states) = (Reader::new(), 0);
     trace.process_states(|events, image| {

@@ -4,7 +4,8 @@ use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
-use pm::{Memory, Recording, Replay, Trace};
+use pm::Memory;
+use sim::{Recording, Replay, Trace};
 
 use crate::explored::{DATA, Reader, SIDE, SLOT, line_behind, media, recover};
 
@@ -535,8 +536,7 @@ fn lines_that_another_connection_has_settled_are_not_flushed_with_pages_of_its_s
     small[at] = 2;
     let trace = trace(&memory, || commit(&mut one, &small));
     let end = SIDE + small.len() as u64;
-    let inside =
-        |event: &pm::Event| !matches!(event, pm::Event::Flush { end: line, .. } if line * 64 > end);
+    let inside = |event: &sim::Event| !matches!(event, sim::Event::Flush { end: line, .. } if line * 64 > end);
     assert!(trace.events.iter().all(|recorded| inside(&recorded.event)));
     assert_eq!(whole(&one)[at..], small[at..]);
 }
@@ -669,7 +669,7 @@ fn the_size_of_pages_is_durable_before_a_commit_that_goes_by_them() {
     assert_eq!(explored(&trace), None);
     let home = include_str!("../../src/store/home.rs");
     let place = format!("home.rs{}", line_behind(home, "set_table(Table { entries: 0"));
-    let at_it = |one: &pm::Instruction| one.to_string().ends_with(&place);
+    let at_it = |one: &sim::Instruction| one.to_string().ends_with(&place);
     let instructions: Vec<_> = trace.instructions().into_iter().filter(at_it).collect();
     assert_eq!(instructions.len(), 2, "a flush and a fence");
     for one in instructions {

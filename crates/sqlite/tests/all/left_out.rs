@@ -8,7 +8,8 @@ use perdura_sqlite::store::connection::Store;
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::page1::is_marked;
-use pm::{Memory, Recording, Replay, Trace};
+use pm::Memory;
+use sim::{Recording, Replay, Trace};
 
 use crate::beside::{By, Shared, explore, recorded};
 use crate::explored::{DATA, SIDE, SLOT, line_behind, lines_of, media};
@@ -187,7 +188,7 @@ fn that_the_marker_is_being_cleared_is_said_before_to_all_that_live() {
     assert_eq!(wrong(&trace), None);
     let home = include_str!("../../src/store/home.rs");
     let place = lines_of(("home.rs", home, "self.side.clears(")).remove(0);
-    let says = |recorded: &pm::RecordedEvent| {
+    let says = |recorded: &sim::RecordedEvent| {
         let site = format!("{}:{}", recorded.site.file(), recorded.site.line());
         site.ends_with(&place)
     };
@@ -196,7 +197,7 @@ fn that_the_marker_is_being_cleared_is_said_before_to_all_that_live() {
     let said = without.events.remove(at);
     assert!(wrong(&without).is_some(), "it is not said at all");
     // Behind the marker.
-    let marker = |recorded: &pm::RecordedEvent| matches!(recorded.event, pm::Event::Store { .. });
+    let marker = |recorded: &sim::RecordedEvent| matches!(recorded.event, sim::Event::Store { .. });
     let next = at + without.events[at..].iter().position(marker).unwrap();
     without.events.insert(next + 1, said);
     assert!(wrong(&without).is_some(), "it is said too late");
@@ -207,14 +208,14 @@ fn by_lines(trace: &Trace) -> Trace {
     let mut events = Vec::new();
     for recorded in &trace.events {
         let (first, end) = match recorded.event {
-            pm::Event::Flush { first, end } => (first, end),
+            sim::Event::Flush { first, end } => (first, end),
             _ => {
                 events.push(recorded.clone());
                 continue;
             }
         };
-        events.extend((first..end).map(|line| pm::RecordedEvent {
-            event: pm::Event::Flush { first: line, end: line + 1 },
+        events.extend((first..end).map(|line| sim::RecordedEvent {
+            event: sim::Event::Flush { first: line, end: line + 1 },
             ..recorded.clone()
         }));
     }
@@ -263,7 +264,7 @@ fn a_line_of_nvwals_log_that_is_not_flushed_is_told_by_a_checksum() {
     let lines = log / 64 + 1..SIDE / 64 - 1;
     let mut left_out = 0;
     for (at, recorded) in trace.events.iter().enumerate() {
-        let pm::Event::Flush { first, .. } = recorded.event else { continue };
+        let sim::Event::Flush { first, .. } = recorded.event else { continue };
         if lines.contains(&first) {
             let mut without = trace.clone();
             without.events.remove(at);

@@ -10,10 +10,11 @@ use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
 use perdura_sqlite::store::connection::Store;
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
-use pm::{LineSet, Lock, Memory, Plain, PlainOptions, Range, Recording, Replay};
+use pm::{LineSet, Lock, Memory, Plain, PlainOptions, Range};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
+use sim::{Recording, Replay};
 
 use crate::explored::{DATA, SIDE, SLOT, media};
 use crate::killed;

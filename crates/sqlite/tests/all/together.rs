@@ -14,8 +14,9 @@ use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
 use perdura_sqlite::store::verdict::Verdict;
-use pm::{LineSet, Memory, Recording, Replay, Trace};
+use pm::{LineSet, Memory};
 use rusqlite::Connection;
+use sim::{Recording, Replay, Trace};
 
 use crate::explored::{Alone, Reader, Rows, SLOT, lines_of, no_table};
 use crate::registered::open_recording;
@@ -391,7 +392,7 @@ fn explore(
     policy: Policy,
     bound: u64,
     again: u64,
-) -> (pm::Explored, u64) {
+) -> (sim::Explored, u64) {
     let mut reader = Reader::new();
     let (mut number, mut prepared) = (0, 0);
     let explored = Replay::new(trace).explore(bound, 1, |image, noted| {

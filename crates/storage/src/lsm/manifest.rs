@@ -419,7 +419,7 @@ mod tests {
             log: LogStart { sequence, txn },
             next_file,
         };
-        let files = pm::RecordingFiles::new();
+        let files = sim::RecordingFiles::new();
         let mut manifest = Manifest::create(files.clone(), 0, &start(1, 1, 1)).expect("created");
         let (most, far) = (MAX_COUNTER, MAX_COUNTER + 1);
         for version in [start(far, 1, 1), start(1, far, 1), start(1, 1, far)] {

@@ -192,7 +192,7 @@ impl ObjectBatch {
 #[cfg(test)]
 mod tests {
     use heap::{Heap, HeapOptions, Purpose};
-    use pm::Recording;
+    use sim::Recording;
 
     use super::*;
 

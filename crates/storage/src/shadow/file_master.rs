@@ -300,7 +300,7 @@ fn copy_header(words: &[u8]) -> [u8; COPY_HEADER_BYTES] {
 
 #[cfg(test)]
 mod tests {
-    use pm::RecordingFiles;
+    use sim::RecordingFiles;
 
     use super::*;
 

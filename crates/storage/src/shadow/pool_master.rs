@@ -410,7 +410,7 @@ impl PoolMaster {
 #[cfg(test)]
 mod tests {
     use heap::HeapOptions;
-    use pm::Recording;
+    use sim::Recording;
 
     use super::*;
 

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use pm::{DiskEvent, DiskReplay, DiskTrace, Dram, Memory, Range, RecordingFiles};
+use pm::{Dram, Memory, Range};
+use sim::{DiskEvent, DiskReplay, DiskTrace, RecordingFiles};
 use storage::checkpoint::{self, CheckpointError};
 use storage::wal::{LogStart, Wal, WalError, WalOptions};
 

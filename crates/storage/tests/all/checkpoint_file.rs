@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 
-use pm::{Files, RecordingFiles};
+use pm::Files;
+use sim::RecordingFiles;
 use storage::checkpoint::{self, CheckpointError, open_latest};
 use storage::wal::LogStart;
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use pm::{DiskReplay, DiskTrace, RecordingFiles};
+use sim::{DiskReplay, DiskTrace, RecordingFiles};
 use storage::lsm::manifest::{Manifest, Version, remove_leftovers};
 use storage::lsm::sstable::SsInfo;
 use storage::wal::LogStart;

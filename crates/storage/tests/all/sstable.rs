@@ -7,8 +7,9 @@ use std::sync::Arc;
 use heap::{Heap, HeapOptions};
 use index::Direction;
 use index::bloom::hash;
-use pm::{Dram, File, Files, RecordingFiles};
+use pm::{Dram, File, Files};
 use proptest::prelude::*;
+use sim::RecordingFiles;
 use storage::lsm::LsmError;
 use storage::lsm::cache::{BlockCache, Found};
 use storage::lsm::merge::Merge;
@@ -17,7 +18,7 @@ use storage::lsm::sstable::{
     Cursor, FOOTER_BYTES, Sequence, SsCursor, SsInfo, SsOptions, SsTable, SsWriter, sstable_name,
 };
 
-type Table = SsTable<pm::RecordedFile>;
+type Table = SsTable<sim::RecordedFile>;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type KeyAndValue = (Vec<u8>, Vec<u8>);
 

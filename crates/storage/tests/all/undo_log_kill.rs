@@ -5,7 +5,8 @@
 //! has the log open, a power cut in every state that lines can be in.
 
 use heap::{Heap, HeapOptions, Purpose};
-use pm::{Killed, LineSet, Memory, Off, Recording, Site, Trace};
+use pm::{LineSet, Memory, Off, Site};
+use sim::{Killed, Recording, Trace};
 use storage::{MAX_UNDO_ENTRIES, StorageError, UNDO_HEAD_BYTES, UndoEntry, UndoLog, UndoWork};
 
 const LIMIT: u64 = 1 << 20;

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use pm::{DiskEvent, DiskReplay, DiskTrace, Dram, Files, Memory, Range, RecordingFiles};
+use pm::{Dram, Files, Memory, Range};
+use sim::{DiskEvent, DiskReplay, DiskTrace, RecordingFiles};
 use storage::wal::{LogStart, Wal, WalError, WalOptions, WalReport};
 
 type Log = Wal<RecordingFiles, Dram>;

@@ -2,7 +2,8 @@
 
 use std::io::ErrorKind;
 
-use pm::{Dram, File, Files, Memory, Range, RecordingFiles};
+use pm::{Dram, File, Files, Memory, Range};
+use sim::RecordingFiles;
 use storage::wal::{LogStart, Wal, WalError, WalOptions, WalReport};
 
 type Log = Wal<RecordingFiles, Dram>;

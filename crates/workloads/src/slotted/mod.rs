@@ -222,7 +222,8 @@ fn digest<M: Memory, S: Scheme<M>>(store: &Store<M, S>) -> Result<(u64, u64), Sl
 
 #[cfg(test)]
 mod tests {
-    use pm::{Domain, Dram, Pool, PoolOptions, Timed};
+    use pm::{Domain, Dram, Pool, PoolOptions};
+    use sim::Timed;
 
     use super::*;
 

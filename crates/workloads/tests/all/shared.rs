@@ -1,8 +1,8 @@
 //! Many workers in one partition: the engines of P1, where they queue, and an engine that runs their
 //! transactions at the same time.
 
-use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Database, Domain, EngineKind, Environment, Media, Options, Recorded, Schema};
+use perdura::{Database, Domain, EngineKind, Environment, Options, Schema};
+use sim::{Recorded, Recording, RecordingFiles};
 use workloads::tpcc::{self, Condition};
 use workloads::{Check, Form, RunOptions, contents, tatp, tpcb};
 
@@ -17,7 +17,7 @@ fn how() -> RunOptions {
 /// A database under an engine that runs many transactions at the same time.
 fn concurrent(schema: &Schema) -> Database<Recorded> {
     let memory = Recording::pool(64 << 10, 256 << 20).unwrap();
-    let media = Media::recorded(memory, RecordingFiles::new());
+    let media = faults::recorded(memory, RecordingFiles::new());
     Database::create_with(media, schema, &Options::new(), &Optimistic::new()).unwrap()
 }
 

@@ -9,9 +9,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use perdura::recording::{DiskReplay, DiskTrace, Recording, RecordingFiles, Replay, Trace};
-use perdura::{Database, DurableIn, EngineKind, Error, Media, Options, Recorded};
-use pm::{BothImage, BothReplay, BothTrace};
+use perdura::{Database, DurableIn, EngineKind, Error, Media, Options};
+use sim::{
+    BothImage, BothReplay, BothTrace, DiskReplay, DiskTrace, Recorded, Recording, RecordingFiles,
+    Replay, Trace,
+};
 use workloads::contents;
 use workloads::tpcc::{self, Kind, Spec, Terminal, Workload};
 
@@ -101,7 +103,7 @@ impl Medium {
     }
 
     fn media(&self) -> Media<Recorded> {
-        Media::recorded(self.memory.clone(), self.files.clone())
+        faults::recorded(self.memory.clone(), self.files.clone())
     }
 
     fn start(&self) {

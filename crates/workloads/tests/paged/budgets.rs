@@ -5,8 +5,8 @@
 //! and one for its commit. What one in many needs besides (a split, a checkpoint) shows in that there
 //! are more records, or other files written.
 
-use perdura::recording::{DiskEvent, Recording, RecordingFiles};
-use perdura::{Commit, Database, EngineKind, Media, Options, OwnStats, Recorded};
+use perdura::{Commit, Database, EngineKind, Options, OwnStats};
+use sim::{DiskEvent, Recorded, Recording, RecordingFiles};
 use workloads::tpcb::{self, Spec, Terminal, Workload};
 
 const WARM: usize = 300;
@@ -36,7 +36,7 @@ fn bank(engine: EngineKind, options: &Options) -> Bank {
     let spec = Spec { accounts: 2000, transactions: (WARM + COUNTED) as u64, ..Spec::default() };
     let memory = Recording::pool(1 << 20, 64 << 20).unwrap();
     let files = RecordingFiles::new();
-    let media = Media::recorded(memory.clone(), files.clone());
+    let media = faults::recorded(memory.clone(), files.clone());
     let options = options.clone().engine(engine);
     let database = Database::create_on(media, &tpcb::schema(), &options).unwrap();
     tpcb::load(&database, &spec, 1, &()).unwrap();

@@ -2,8 +2,8 @@
 //! nothing behind, and what was there stays.
 
 use crate::support::small_logs;
-use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Backup, Database, DurableIn, EngineKind, Error, Media, PoolError, Recorded, Value};
+use perdura::{Backup, Database, DurableIn, EngineKind, Error, PoolError, Value};
+use sim::{Recorded, Recording, RecordingFiles};
 
 use super::{Place, contents, each, every_type, filled, insert_both, restore, small};
 
@@ -17,7 +17,7 @@ fn a_disk_that_is_full_at_any_call_leaves_nothing_and_the_database_usable() {
     each(|engine| {
         let options = small(engine).chunk_bytes(16 << 10);
         let memory = Recording::pool(64 << 10, 4 << 20).unwrap();
-        let media = Media::recorded(memory, RecordingFiles::new());
+        let media = faults::recorded(memory, RecordingFiles::new());
         let db = Database::create_on(media, &every_type(), &options).unwrap();
         let (table, value) = (db.table("pair").unwrap(), [7; 300]);
         let insert = |number: f64| {

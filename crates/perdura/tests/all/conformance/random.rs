@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use optimistic::Optimistic;
-use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Commit, Database, EngineKind, Environment, Media};
+use perdura::{Commit, Database, EngineKind, Environment};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recording, RecordingFiles};
 
 use super::{Own, Setup, Store, Tuple, Under, each_known, holds, small};
 use crate::support::{Driver, Model, Tables, schema};
@@ -170,7 +170,7 @@ fn seed_after_seed() {
 fn recording_media_hold_the_same() {
     let digest = |engine| {
         let media =
-            Media::recorded(Recording::pool(64 << 10, 64 << 20).unwrap(), RecordingFiles::new());
+            faults::recorded(Recording::pool(64 << 10, 64 << 20).unwrap(), RecordingFiles::new());
         let setup = small(engine);
         let db = match engine {
             Under::Known(_) | Under::Checksummed(_) | Under::Placed => {

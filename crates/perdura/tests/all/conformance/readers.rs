@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Commit, Database, EngineKind, Environment, Error, Media, Row, Schema, Table,
-    TableSchema, Value,
+    ColumnType, Commit, Database, EngineKind, Environment, Error, Row, Schema, Table, TableSchema,
+    Value,
 };
+use sim::{Recording, RecordingFiles};
 
 use super::{Store, each, small};
 
@@ -171,7 +171,7 @@ impl Gate {
 fn a_reader_waits_for_no_store_fence_write_or_sync_of_a_writer() {
     for engine in engines() {
         let (memory, files) = (Recording::pool(64 << 10, 64 << 20).unwrap(), RecordingFiles::new());
-        let media = Media::recorded(memory.clone(), files.clone());
+        let media = faults::recorded(memory.clone(), files.clone());
         let db = Database::create_on(media, &schema(), &small(engine)).unwrap();
         let table = begin(&db);
         let (say, said) = mpsc::channel();

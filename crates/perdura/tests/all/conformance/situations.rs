@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use engines::below::{Heap, Lanes, Purpose};
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    Commit, Database, EngineKind, Error, Media, Options, Recorded, Row, Scan, Snapshot, Table,
-    Ticket, Value,
+    Commit, Database, EngineKind, Error, Options, Row, Scan, Snapshot, Table, Ticket, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 use super::commits::{prefix, put};
 use super::operations::{insert, schema, tuple, update};
@@ -366,7 +365,7 @@ fn a_check_reports_what_has_leaked() {
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
         let options: Options = (*small(engine)).clone().pool_limit(LIMIT).volatile_limit(LIMIT);
         let files = RecordingFiles::new();
-        let media = || Media::recorded(memory.clone(), files.clone());
+        let media = || faults::recorded(memory.clone(), files.clone());
         let db: Database<Recorded> = Database::create_on(media(), &schema(), &options).unwrap();
         let fill = |from: u64, db: &Database<Recorded>| {
             let table = db.table("t").unwrap();

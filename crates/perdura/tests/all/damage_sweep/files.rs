@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Driver, Model, Tables, schema, small_logs};
-use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Concurrency, Database, DurableIn, EngineKind, Error, Media, Options, Recorded};
+use perdura::{Concurrency, Database, DurableIn, EngineKind, Error, Options};
+use sim::{Recorded, Recording, RecordingFiles};
 
 use super::{KEYS, Outcome, Sweep, Truth, exercise, thorough};
 
@@ -44,7 +44,7 @@ impl Left {
     fn new(engine: EngineKind, closed: bool, one_in: usize) -> Self {
         let memory = Recording::pool(64 << 10, LIMIT).unwrap();
         let files = RecordingFiles::new();
-        let media = Media::recorded(memory.clone(), files.clone());
+        let media = faults::recorded(memory.clone(), files.clone());
         let db: Database<Recorded> =
             Database::create_on(media, &schema(), &options(engine)).unwrap();
         let (tables, mut driver) = (Tables::of(&db), Driver::new(7, KEYS));
@@ -79,7 +79,7 @@ impl Left {
 
     fn open(memory: Recording, files: &RecordingFiles) -> Result<Database<Recorded>, Error> {
         let options = small_logs().tune("buffer_bytes", 8 << 10);
-        Database::open_on(Media::recorded(memory, files.clone()), &options)
+        Database::open_on(faults::recorded(memory, files.clone()), &options)
     }
 
     fn use_it(&self, pool: &[u8], files: &Files, allowed: &[Model]) -> Outcome {

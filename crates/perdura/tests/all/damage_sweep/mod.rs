@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::{Item, Model, Tables, insert_item, item_of, update_item};
-use perdura::{Database, Error, Recorded, Row, Scan, Tx, Value};
+use perdura::{Database, Error, Row, Scan, Tx, Value};
+use sim::Recorded;
 
 mod files;
 mod pools;

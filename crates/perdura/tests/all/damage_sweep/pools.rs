@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::support::{Driver, Model, Tables, schema, small_logs};
-use perdura::recording::{Recording, RecordingFiles};
-use perdura::{Database, EngineKind, Error, Media, Options, Recorded};
+use perdura::{Database, EngineKind, Error, Options};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Recorded, Recording, RecordingFiles};
 
 use super::{KEYS, Outcome, Sweep, Truth, exercise, thorough};
 
@@ -34,7 +34,7 @@ fn options(engine: EngineKind) -> Options {
 
 fn open(image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
     let memory = Recording::pool_from_image(image, LIMIT).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     // A mark that damage has left for ever is in conflict with every change.
     let options = small_logs().retry_for(Duration::ZERO);
     Ok((Database::open_on(media, &options)?, memory))
@@ -44,7 +44,7 @@ fn open(image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
 /// course of the last transactions.
 fn images(engine: EngineKind) -> (Vec<u8>, Vec<Vec<u8>>) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
-    let media = Media::recorded(memory.clone(), RecordingFiles::new());
+    let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db: Database<Recorded> = Database::create_on(media, &schema(), &options(engine)).unwrap();
     let (tables, mut driver, mut model) = (Tables::of(&db), Driver::new(5, KEYS), Model::default());
     let mut run = |many: usize| {

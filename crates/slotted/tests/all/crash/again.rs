@@ -1,7 +1,8 @@
 //! A transaction that was cut off, and whose records are put once more: what it had logged, or the line of
 //! a header that it had stored, must not count then.
 
-use pm::{Memory, Off, Recording, Replay};
+use pm::{Memory, Off};
+use sim::{Recording, Replay};
 use slotted::{Fash1, Fast1, Scheme, Store};
 
 use super::story::{LIMIT, NAME, from_image, open};

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use pm::{Recording, Replay};
+use sim::{Recording, Replay};
 use slotted::flaw::{self, Flaw};
 use slotted::{Fash, Fash1, Fast, Journal, Nvwal, Scheme};
 

@@ -1,7 +1,7 @@
 //! A log that gives room back to the heap, cut off at every fence of it and of the next transaction.
 
 use heap::Heap;
-use pm::{Recording, Replay};
+use sim::{Recording, Replay};
 use slotted::{Scheme, Store};
 
 use super::story::{LIMIT, NAME, verdict, verdict_and_use};

@@ -1,7 +1,7 @@
 //! Each flush, fence and ordered store of the crate, left out in turn: a power cut in a story, in the
 //! recovery from one or after a kill shows it.
 
-use pm::{Instruction, Recording, Replay};
+use sim::{Instruction, Recording, Replay};
 use slotted::Scheme;
 
 use super::story::{Next, Story, after_kills, after_power_cuts, story, verdict};

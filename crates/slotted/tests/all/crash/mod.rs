@@ -12,7 +12,7 @@ mod given_back;
 mod left_out;
 mod story;
 
-use pm::{Recording, Replay};
+use sim::{Recording, Replay};
 use slotted::{
     Fash, Fash1, Fast, Fast1, FencedTwin, Journal, Line, Nvwal, Recovered, Scheme, Twin, Wal, Word,
 };

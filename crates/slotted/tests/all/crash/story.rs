@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use heap::Heap;
-use pm::{Event, Killed, Recording, Replay, Trace};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::{Event, Killed, Recording, Replay, Trace};
 use slotted::{Scheme, Store, flaw};
 
 use crate::work::{Mix, Model, agrees, heap_over, run, small};

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use pm::LINE_BYTES;
+
 use crate::crash::{CrashPoint, CrashStates, Replay};
 use crate::files::{DiskEvent, DiskPoint, DiskReplay, DiskTrace};
-use crate::offset::LINE_BYTES;
 use crate::picks::for_each_pick;
 use crate::recording::{Event, Trace, atoms, put};
 
@@ -216,7 +217,9 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{File, Files, Memory, Off, Range, Recording};
+    use pm::{File, Files, Memory, Off, Range};
+
+    use crate::Recording;
 
     /// The states of `act` at its last crash point: a word in memory, a byte in a file, and the note.
     fn states(act: impl FnOnce(&Recording, &dyn Fn(u8), &dyn Fn())) -> HashSet<(u64, u8, u64)> {

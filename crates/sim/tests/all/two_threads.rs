@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Mutex, RwLock};
 use std::thread;
 
-use pm::{Arena, Dram, Emulated, Memory, Meter, MeterOptions, Off, Range, Recording, View};
+use pm::{Dram, Memory, Off, Range, View};
+use sim::{Arena, Emulated, Meter, MeterOptions, Recording};
 
 const ROUNDS: u64 = if cfg!(miri) { 10 } else { 5_000 };
 const WORDS: u64 = 24;

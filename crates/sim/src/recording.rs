@@ -11,18 +11,15 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::counters::Counters;
-use crate::domain::Domain;
-use crate::epoch::Epoch;
-use crate::error::{Bad, GrowError};
+use pm::{
+    Bad, Counters, Domain, Dram, Epoch, GrowError, Header, LINE_BYTES, Line, Memory, Off, Range,
+    Site, Step,
+};
+
+use crate::delegate::reads_of;
 use crate::files::RecordingFiles;
-use crate::header::Header;
-pub use crate::hook::Site;
 use crate::hook::{Hook, Numbers};
 use crate::image::Image;
-use crate::mapping::{Mapping, NativeView};
-use crate::memory::{Memory, Pod, Step, View as _};
-use crate::offset::{LINE_BYTES, Line, Off, Range};
 
 const LINE: usize = LINE_BYTES as usize;
 /// Bytes that the kernel maps at a time.
@@ -183,7 +180,7 @@ pub(crate) fn atoms(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])>
 
 #[derive(Debug)]
 struct Shared {
-    mapping: Mapping,
+    memory: Dram,
     log: Mutex<Log>,
     hook: OnceLock<Hook>,
     numbers: Numbers,
@@ -196,30 +193,32 @@ struct Log {
     grow_budget: Option<u64>,
 }
 
-/// Mappings that recordings have left, for those that begin with an image: the pages are there, and
+/// Memories that recordings have left, for those that begin with an image: the pages are there, and
 /// most have the bytes that are wanted, where a fresh page costs a fault.
-static LEFT: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<Dram>> = Mutex::new(Vec::new());
 /// At most so many are kept, of at most so many bytes each.
 const MOST_LEFT: usize = 8;
-const MOST_LEFT_BYTES: u64 = 16 << 20;
+const MOST_LEFT_BYTES: usize = 16 << 20;
 
-/// A mapping of `limit` bytes that somebody has left.
-fn take_left(limit: u64) -> Option<Mapping> {
+/// A memory that can grow to `limit` bytes and that a recording has left.
+fn take_left(limit: u64) -> Option<Dram> {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = left.iter().rposition(|mapping| mapping.reserved() == limit)?;
+    let place = left.iter().rposition(|memory| limit_of(memory) == limit)?;
     Some(left.remove(place))
+}
+
+fn limit_of(memory: &Dram) -> u64 {
+    memory.len() + memory.headroom()
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // Miri looks for accesses to what has gone.
-        if cfg!(miri) || self.mapping.reserved() > MOST_LEFT_BYTES {
+        if cfg!(miri) || self.memory.addresses().len() > MOST_LEFT_BYTES {
             return;
         }
-        let Ok(none) = Mapping::reserve(0) else { return };
-        let mapping = std::mem::replace(&mut self.mapping, none);
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        left.push(mapping);
+        left.push(self.memory.clone());
         if left.len() > MOST_LEFT {
             drop(left.remove(0));
         }
@@ -236,13 +235,13 @@ impl Recording {
     /// # Errors
     /// The kernel has no room for the reservation.
     pub fn new(limit: u64) -> io::Result<Self> {
-        Ok(Self::on(Mapping::reserve(limit)?))
+        Ok(Self::on(Dram::new(limit)?))
     }
 
-    fn on(mapping: Mapping) -> Self {
+    fn on(memory: Dram) -> Self {
         let log = Log { recording: false, trace: Trace::default(), grow_budget: None };
         let (log, hook) = (Mutex::new(log), OnceLock::new());
-        Self(Arc::new(Shared { mapping, log, hook, numbers: Numbers::default() }))
+        Self(Arc::new(Shared { memory, log, hook, numbers: Numbers::default() }))
     }
 
     /// Files with these contents beside the memory: their events and those of the memory are numbered
@@ -257,36 +256,22 @@ impl Recording {
     /// The kernel has no room for the reservation.
     pub fn from_image(image: &[u8], limit: u64) -> io::Result<Self> {
         let (limit, bytes) = (limit.max(image.len() as u64), image.len() as u64);
-        let pages = || (0..).step_by(PAGE).zip(image.chunks(PAGE));
-        let Some(mapping) = take_left(limit) else {
-            let memory = Self::new(limit)?;
-            memory.0.mapping.extend(bytes)?;
-            // Fresh memory is zero: a page that is written to costs a fault.
-            for (at, page) in pages().filter(|(_, page)| *page != &ZEROS[..page.len()]) {
-                memory.0.mapping.copy(Off::new(at), page);
-            }
-            return Ok(memory);
-        };
-        // Only what has been in use can be other than zero, and nothing else becomes usable as it is.
-        let used = mapping.len();
-        if bytes > used {
-            mapping.extend(bytes)?;
+        if let Some(memory) = take_left(limit) {
+            let len = memory.len();
+            memory.grow(bytes.max(len)).map_err(io::Error::other)?;
+            memory.copy_changed(0, image);
+            memory.shrink(bytes);
+            return Ok(Self::on(memory));
         }
-        let has = |at: u64, page: &[u8]| {
-            let view = mapping.view(Range::new(at, page.len() as u64)).expect("it is usable");
-            view.bytes(0, page.len()).equal(page)
-        };
-        for (at, page) in pages().filter(|(at, page)| !has(*at, page)) {
-            mapping.copy(Off::new(at), page);
-        }
-        for at in (bytes..used).step_by(PAGE) {
-            let zeros = &ZEROS[..PAGE.min((used - at) as usize)];
-            if !has(at, zeros) {
-                mapping.copy(Off::new(at), zeros);
+        let memory = Dram::new(limit)?;
+        memory.grow(bytes).map_err(io::Error::other)?;
+        // Fresh memory is zero: a page that is touched costs a fault.
+        for (at, page) in (0..).step_by(PAGE).zip(image.chunks(PAGE)) {
+            if *page != ZEROS[..page.len()] {
+                memory.copy(Off::new(at), page);
             }
         }
-        mapping.set_len(bytes);
-        Ok(Self::on(mapping))
+        Ok(Self::on(memory))
     }
 
     /// A memory that holds an empty pool of `size` bytes, in modelled `adr`.
@@ -295,7 +280,7 @@ impl Recording {
     /// The kernel has no room for the reservation.
     pub fn pool(size: u64, limit: u64) -> io::Result<Self> {
         let memory = Self::new(limit)?;
-        memory.0.mapping.extend(size)?;
+        memory.0.memory.grow(size).map_err(io::Error::other)?;
         Header {
             uuid: [1; 16],
             boot_id: [1; 16],
@@ -318,10 +303,7 @@ impl Recording {
     /// # Errors
     /// No copy of the header can be used, or the kernel has no room for the reservation.
     pub fn pool_from_image(image: &[u8], limit: u64) -> io::Result<Self> {
-        let copies =
-            crate::header::COPIES.map(|start| image.get(start as usize..).unwrap_or_default());
-        let (header, _) =
-            Header::choose(copies).map_err(|damage| io::Error::other(damage.what()))?;
+        let header = Header::of_image(image).map_err(|damage| io::Error::other(damage.what()))?;
         Self::from_image(&image[..image.len().min(header.size as usize)], limit)
     }
 
@@ -333,7 +315,7 @@ impl Recording {
     /// No copy of the header can be used.
     #[track_caller]
     pub fn mark_open(&self) -> Result<(), Bad> {
-        let (mut header, _) = crate::header::read_header(self)?;
+        let (mut header, _) = pm::read_header(self)?;
         header.clean = false;
         header.sequence += 1;
         header.write_first(self);
@@ -364,7 +346,7 @@ impl Recording {
     /// Returns whether the two memories begin at the same address: nothing could be said then about
     /// pointers that should be offsets.
     pub fn is_mapped_like(&self, other: &Self) -> bool {
-        self.0.mapping.base() == other.0.mapping.base()
+        self.0.memory.addresses().start == other.0.memory.addresses().start
     }
 
     /// Calls `work` before each store, copy, flush and fence from now on, in the thread that is
@@ -385,8 +367,8 @@ impl Recording {
 
     /// All bytes of the memory as the program sees them.
     pub fn contents(&self) -> Vec<u8> {
-        let mut image = vec![0; self.0.mapping.len() as usize];
-        self.0.mapping.read_into(Off::new(0), &mut image).expect("within its own length");
+        let mut image = vec![0; self.len() as usize];
+        self.read_into(Off::new(0), &mut image).expect("within its own length");
         image
     }
 
@@ -421,10 +403,10 @@ impl Recording {
 
     /// Records a store and does it, as one step: the trace has the order of the stores.
     #[track_caller]
-    fn record_and<R>(&self, event: impl FnOnce() -> Event, act: impl FnOnce(&Mapping) -> R) -> R {
+    fn record_and<R>(&self, event: impl FnOnce() -> Event, act: impl FnOnce(&Dram) -> R) -> R {
         let site = Location::caller();
         let mut log = self.log();
-        let result = act(&self.0.mapping);
+        let result = act(&self.0.memory);
         self.push(&mut log, site, event);
         result
     }
@@ -447,18 +429,17 @@ fn thread_number() -> u32 {
 impl Memory for Recording {
     const DURABLE: bool = true;
     const OBSERVED: bool = true;
-    type View<'a> = NativeView<'a>;
+    type View<'a> = <Dram as Memory>::View<'a>;
 
-    fn len(&self) -> u64 {
-        self.0.mapping.len()
-    }
+    reads_of!(self => self.0.memory);
 
     fn grow(&self, to: u64) -> Result<(), GrowError> {
-        if to <= self.0.mapping.len() {
+        let limit = limit_of(&self.0.memory);
+        if to <= self.len() {
             return Ok(());
         }
-        if to > self.0.mapping.reserved() {
-            return Err(GrowError::Limit { limit: self.0.mapping.reserved() });
+        if to > limit {
+            return Err(GrowError::Limit { limit });
         }
         if let Some(budget) = &mut self.log().grow_budget {
             *budget = budget.checked_sub(1).ok_or_else(|| GrowError::Medium {
@@ -466,10 +447,10 @@ impl Memory for Recording {
                 source: io::ErrorKind::StorageFull.into(),
             })?;
         }
-        self.0.mapping.extend(to).map_err(|source| GrowError::Medium { wanted: to, source })?;
+        self.0.memory.grow(to)?;
         self.record_and(|| Event::Grow { to }, |_| ());
         // As a pool: the header says the new size before anything is put there.
-        if let Ok((mut header, _)) = crate::header::read_header(self) {
+        if let Ok((mut header, _)) = pm::read_header(self) {
             header.size = to;
             header.sequence += 1;
             header.write(self);
@@ -482,40 +463,13 @@ impl Memory for Recording {
         if self.log().grow_budget.is_some() {
             return 0;
         }
-        self.0.mapping.reserved().saturating_sub(self.0.mapping.len())
-    }
-
-    fn healthy(&self) -> Result<(), Bad> {
-        Ok(())
-    }
-
-    fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad> {
-        self.0.mapping.read(at)
-    }
-
-    fn read_into(&self, at: Off<u8>, out: &mut [u8]) -> Result<(), Bad> {
-        self.0.mapping.read_into(at, out)
-    }
-
-    fn view(&self, at: Range) -> Result<NativeView<'_>, Bad> {
-        self.0.mapping.view(at)
-    }
-
-    fn gather(&self, parts: &[Range], out: &mut [u8]) -> Result<(), Bad> {
-        self.0.mapping.gather(parts, out)
-    }
-
-    fn load(&self, at: Off<u64>, order: Ordering) -> Result<u64, Bad> {
-        self.0.mapping.load(at, order)
+        self.0.memory.headroom()
     }
 
     #[track_caller]
     fn store(&self, at: Off<u64>, value: u64) {
         self.before();
-        self.record_and(
-            || Event::Store { at: at.get(), value },
-            |mapping| mapping.store(at, value),
-        );
+        self.record_and(|| Event::Store { at: at.get(), value }, |memory| memory.store(at, value));
     }
 
     #[track_caller]
@@ -523,7 +477,7 @@ impl Memory for Recording {
         self.before();
         let site = Location::caller();
         let mut log = self.log();
-        let result = self.0.mapping.cas(at, old, new);
+        let result = self.0.memory.cas(at, old, new);
         if result.is_ok() {
             self.push(&mut log, site, || Event::Store { at: at.get(), value: new });
         }
@@ -535,7 +489,7 @@ impl Memory for Recording {
         self.before();
         self.record_and(
             || Event::Copy { at: at.get(), bytes: src.into() },
-            |mapping| mapping.copy(at, src),
+            |memory| memory.copy(at, src),
         );
     }
 
@@ -554,18 +508,12 @@ impl Memory for Recording {
         self.record(|| Event::Fence);
     }
 
-    fn prefetch(&self, _: Range) {}
-
-    fn has_store_line(&self) -> bool {
-        true
-    }
-
     #[track_caller]
     fn store_line(&self, line: Line, bytes: &[u8; LINE]) {
         self.before();
         self.record_and(
             || Event::Line { line: line.0, bytes: Box::new(*bytes) },
-            |mapping| mapping.copy_line(line, bytes),
+            |memory| memory.store_line(line, bytes),
         );
     }
 
@@ -579,7 +527,7 @@ impl Memory for Recording {
 mod tests {
     use super::*;
     use crate::Replay;
-    use crate::header::read_header;
+    use pm::read_header;
 
     const LIMIT: u64 = 1 << 20;
 

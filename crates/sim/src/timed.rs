@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::delegate::as_inner;
-use crate::memory::{Memory, Step};
-use crate::offset::Range;
+use pm::{Memory, Range, Step};
+
+use crate::delegate::all_but_flush_of;
 
 /// The time of all phases of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ impl<M: Memory> Memory for Timed<M> {
     const OBSERVED: bool = true;
     type View<'a> = M::View<'a>;
 
-    as_inner!();
+    all_but_flush_of!(self => self.inner);
 
     #[inline]
     #[track_caller]
@@ -104,7 +104,7 @@ impl<M: Memory> Memory for Timed<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Dram, Off, observe};
+    use pm::{Dram, Off, observe};
 
     #[test]
     fn each_phase_has_the_time_since_the_one_before() {

@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use pm::Site;
+
 use crate::crash::Replay;
-use crate::recording::{Event, Recorded, Site, Trace};
+use crate::recording::{Event, Recorded, Trace};
 
 /// Counts what was looked at, with the first violation.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -154,7 +156,9 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Memory, Off, Range, Recording};
+    use pm::{Memory, Off, Range};
+
+    use crate::Recording;
 
     /// A word, and then one that says that it is there.
     fn trace() -> Trace {

@@ -12,9 +12,9 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{File, Files, check_name, poisoned};
-use crate::counters::Counters;
-use crate::hook::{Hook, Numbers, Site};
+use pm::{Counters, File, Files, Site, check_name, failed_sync};
+
+use crate::hook::{Hook, Numbers};
 
 /// A thing that was done to a directory or to a file in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -507,7 +507,11 @@ pub struct RecordedFile {
 impl RecordedFile {
     /// The state, unless a sync of this handle has failed.
     fn state(&self) -> io::Result<MutexGuard<'_, State>> {
-        if self.poisoned.load(Ordering::Relaxed) { Err(poisoned()) } else { Ok(self.files.state()) }
+        if self.poisoned.load(Ordering::Relaxed) {
+            Err(failed_sync())
+        } else {
+            Ok(self.files.state())
+        }
     }
 }
 

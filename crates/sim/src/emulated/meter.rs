@@ -19,11 +19,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pm::{Component, LINE_BYTES, Range, Step};
+
 use super::cache::{CacheModel, LINES, Touched};
 use super::counts::LineCounts;
 use super::wear::{Wear, WearCounters};
-use crate::memory::{Component, Step};
-use crate::offset::{LINE_BYTES, Range};
 
 /// Bytes of memory that get their line numbers together.
 pub const FRAME_BYTES: u64 = 1 << 20;

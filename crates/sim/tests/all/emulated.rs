@@ -2,10 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pm::{
-    Arena, Component, Dram, Emulated, LineCounts, Memory, Meter, MeterOptions, Off, Range, Step,
-    View, observe,
-};
+use pm::{Component, Dram, Memory, Off, Range, Step, View, observe};
+use sim::{Arena, Emulated, LineCounts, Meter, MeterOptions};
 
 const MIB: u64 = 1 << 20;
 

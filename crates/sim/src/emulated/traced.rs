@@ -6,17 +6,13 @@
 //! own for every line that it flushes. Reads and stores are those of the native memory, as they are.
 
 use std::io;
-use std::sync::Arc;
+use std::ops::Range;
+
+use pm::{Dram, Environment, LINE_BYTES, Memory, Off, Pool};
 
 use super::Arena;
 use super::files::MemoryFiles;
-use crate::delegate::as_inner;
-use crate::dram::Dram;
-use crate::environment::Environment;
-use crate::mapping::Mapping;
-use crate::memory::Memory;
-use crate::offset::{LINE_BYTES, Off, Range};
-use crate::pool::Pool;
+use crate::delegate::all_but_flush_of;
 
 /// Native memories under a tracer; files in a traced memory, since a tracer does not see what the
 /// kernel copies.
@@ -44,18 +40,19 @@ pub struct TracedRegion {
 #[derive(Clone, Debug)]
 pub struct Traced<M> {
     inner: M,
-    shadow: Arc<Mapping>,
+    shadow: Dram,
     region: TracedRegion,
 }
 
 impl<M: Memory> Traced<M> {
-    fn new(inner: M, mapping: impl Fn(&M) -> &Mapping) -> io::Result<Self> {
-        let own = mapping(&inner);
-        let bytes = own.reserved();
-        let shadow = Mapping::reserve(bytes.div_ceil(LINE_BYTES))?;
-        shadow.extend(shadow.reserved())?;
-        let region = TracedRegion { base: own.base() as u64, bytes, shadow: shadow.base() as u64 };
-        Ok(Self { inner, shadow: Arc::new(shadow), region })
+    fn new(inner: M, addresses: impl Fn(&M) -> Range<usize>) -> io::Result<Self> {
+        let own = addresses(&inner);
+        let bytes = own.len() as u64;
+        let shadow = Dram::new(bytes.div_ceil(LINE_BYTES))?;
+        shadow.grow(bytes.div_ceil(LINE_BYTES)).map_err(io::Error::other)?;
+        let shadow_at = shadow.addresses().start as u64;
+        let region = TracedRegion { base: own.start as u64, bytes, shadow: shadow_at };
+        Ok(Self { inner, shadow, region })
     }
 
     /// Returns where it lies in this process.
@@ -70,7 +67,7 @@ impl Traced<Pool> {
     /// # Errors
     /// The kernel has no room for the shadow.
     pub fn pool(pool: Pool) -> io::Result<Self> {
-        Self::new(pool, Pool::mapping)
+        Self::new(pool, Pool::addresses)
     }
 }
 
@@ -80,7 +77,7 @@ impl Traced<Dram> {
     /// # Errors
     /// The kernel has no room for the shadow.
     pub fn dram(dram: Dram) -> io::Result<Self> {
-        Self::new(dram, Dram::mapping)
+        Self::new(dram, Dram::addresses)
     }
 }
 
@@ -90,7 +87,7 @@ impl Traced<Arena> {
     /// # Errors
     /// The kernel has no room for the shadow.
     pub fn arena(arena: Arena) -> io::Result<Self> {
-        Self::new(arena, Arena::mapping)
+        Self::new(arena, Arena::addresses)
     }
 }
 
@@ -98,10 +95,10 @@ impl<M: Memory> Memory for Traced<M> {
     const DURABLE: bool = M::DURABLE;
     type View<'a> = M::View<'a>;
 
-    as_inner!();
+    all_but_flush_of!(self => self.inner);
 
     #[track_caller]
-    fn flush(&self, at: Range) {
+    fn flush(&self, at: pm::Range) {
         if M::DURABLE {
             let (first, end) = at.lines();
             for line in first..end {

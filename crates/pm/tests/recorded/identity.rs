@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
-use crate::files::DiskEvent;
-use crate::header::{Header, read_header};
-use crate::{CrashPoint, DiskReplay, DiskTrace, Recording, RecordingFiles, Replay};
+use pm::{FilesOf, Header, IDENTITY, Pairing, read_header};
+use sim::{CrashPoint, DiskEvent, DiskReplay, DiskTrace, Recording, RecordingFiles, Replay, Trace};
 
 type Image = BTreeMap<String, Vec<u8>>;
 const UUID: [u8; 16] = [1; 16];
+/// The places of the two copies, and bytes of one: see `docs/format/identity.md`.
+const COPIES: [u64; 2] = [0, 4096];
+const BYTES: usize = 80;
 
 /// The state that an opening found.
 fn opens(image: &Image, header: &Header) -> Result<(), FilesOf> {
@@ -18,13 +19,13 @@ fn opens(image: &Image, header: &Header) -> Result<(), FilesOf> {
 
 /// The steps of an opening, in their order.
 struct Opening {
-    settled: crate::Trace,
+    settled: Trace,
     /// The pool behind it.
     header_before: Vec<u8>,
     begun: DiskTrace,
     /// The files behind it.
     files_between: Image,
-    marked: crate::Trace,
+    marked: Trace,
     finished: DiskTrace,
 }
 
@@ -50,7 +51,7 @@ impl Both {
         read_header(&self.pool).unwrap().0
     }
 
-    /// Carries out an opening, as [`crate::Pool`] and the files do it.
+    /// Carries out an opening, as [`pm::Pool`] and the files do it.
     fn open(&self) -> Opening {
         self.open_and(true)
     }
@@ -93,7 +94,7 @@ fn each_disk_state(trace: &DiskTrace, visit: &mut dyn FnMut(&Image)) {
     trace.process_states(|_, _, image| visit(image));
 }
 
-fn each_pool_state(trace: &crate::Trace, visit: &mut dyn FnMut(&[u8])) {
+fn each_pool_state(trace: &Trace, visit: &mut dyn FnMut(&[u8])) {
     let mut replay = Replay::new(trace);
     while let Some(point) = replay.next_point() {
         let point: CrashPoint<'_> = point;
@@ -103,7 +104,7 @@ fn each_pool_state(trace: &crate::Trace, visit: &mut dyn FnMut(&[u8])) {
 }
 
 fn header_in(pool: &[u8]) -> Header {
-    Header::choose([&pool[..4096], &pool[4096..]]).unwrap().0
+    Header::of_image(pool).unwrap()
 }
 
 /// The next opening finds a pair wherever a power cut ends an opening; and where another one
@@ -293,7 +294,7 @@ fn a_power_cut_after_a_kill_within_the_header_leaves_a_pair() {
         killed.extend_from_slice(&first.marked.events[..events]);
         let next = Both::of(image, &seen).open();
         killed.extend_from_slice(&next.settled.events);
-        let trace = crate::Trace { image: first.marked.image.clone(), events: killed };
+        let trace = Trace { image: first.marked.image.clone(), events: killed };
         each_pool_state(&trace, &mut |pool| {
             assert_eq!(opens(image, &header_in(pool)), Ok(()), "{events} events");
         });

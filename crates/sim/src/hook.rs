@@ -2,12 +2,10 @@
 //! when which thread goes on does so there.
 
 use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The place in the source where a store, a flush or a fence was asked for.
-pub type Site = &'static Location<'static>;
+use pm::Site;
 
 /// The number of the next event, of one medium or of several.
 pub(crate) type Numbers = Arc<AtomicU64>;

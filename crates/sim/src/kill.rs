@@ -13,8 +13,9 @@
 
 use std::collections::BTreeMap;
 
+use pm::LINE_BYTES;
+
 use crate::crash::{Pending, Replay};
-use crate::offset::LINE_BYTES;
 use crate::recording::{Event, Recording, Trace, put};
 
 /// A memory when the process that used it was killed.
@@ -44,14 +45,14 @@ impl Killed {
     }
 
     /// Returns what the next process opens: the visible contents up to the size that the pool's
-    /// header has, marked as open, as [`crate::Pool`] does it. It records from before that mark.
+    /// header has, marked as open, as [`pm::Pool`] does it. It records from before that mark.
     ///
     /// # Errors
     /// The kernel has no room for the reservation, or there is no header.
     pub fn reopened(&self, limit: u64) -> std::io::Result<Recording> {
-        let damaged = |bad: crate::Bad| std::io::Error::other(bad.to_string());
+        let damaged = |bad: pm::Bad| std::io::Error::other(bad.to_string());
         let whole = Recording::from_image(&self.visible, limit)?;
-        let (mut header, _) = crate::header::read_header(&whole).map_err(damaged)?;
+        let (mut header, _) = pm::read_header(&whole).map_err(damaged)?;
         let memory = Recording::from_image(&self.visible[..header.size as usize], limit)?;
         memory.start();
         header.sequence += 1;
@@ -106,7 +107,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{Memory, Off, Range};
+    use pm::{Memory, Off, Range};
 
     /// The first bytes of two lines after a kill behind `first`, and a power cut behind `next`.
     fn states(first: impl Fn(&Recording), next: impl Fn(&Recording)) -> HashSet<(u8, u8)> {

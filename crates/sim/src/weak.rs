@@ -76,7 +76,9 @@ pub(crate) fn contents(
 mod tests {
     use std::collections::HashSet;
 
-    use crate::{Line, Memory, Off, Recording, Replay};
+    use pm::{Line, Memory, Off};
+
+    use crate::{Recording, Replay};
 
     /// The first bytes of two words of a line at the last crash point.
     fn states(act: impl FnOnce(&Recording)) -> HashSet<(u8, u8)> {

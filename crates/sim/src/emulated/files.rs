@@ -1,7 +1,7 @@
 //! Files whose bytes lie in a memory: what a file system for non-volatile memory is (P1 2.2).
 //!
 //! Reading copies out of the memory, writing copies into it, and a sync writes the lines back that
-//! were written through the handle, then fences once, as [`crate::HostFiles`] do in modelled `adr`.
+//! were written through the handle, then fences once, as [`pm::HostFiles`] do in modelled `adr`.
 //! What the kernel does beside that costs the lines of [`crate::MeterOptions::lines_per_sync`] and
 //! nothing else; its time is in the native run that an emulated one is paired with.
 //!
@@ -14,12 +14,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pm::{Counters, File, Files, LINE_BYTES, Memory, Off, Range, check_name};
+
 use super::meter::Meter;
 use super::{Arena, Emulated, Traced};
-use crate::counters::Counters;
-use crate::files::{File, Files, check_name};
-use crate::memory::Memory;
-use crate::offset::{LINE_BYTES, Off, Range};
 
 /// Bytes of an extent.
 const EXTENT_BYTES: u64 = 64 << 10;

@@ -407,7 +407,9 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{File, Files, RecordedFile, RecordingFiles};
+    use pm::{File, Files};
+
+    use crate::{RecordedFile, RecordingFiles};
 
     /// All states that the trace of `act` can leave behind at its last crash point. Before it,
     /// there is a file `a` with 1,024 bytes of 1.

@@ -15,8 +15,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use pm::LINE_BYTES;
+
 use crate::image::Image;
-use crate::offset::LINE_BYTES;
 use crate::recording::{Event, Recorded, Trace, atoms};
 use crate::split_mix::next_random;
 use crate::weak;
@@ -464,7 +465,9 @@ impl CrashPoint<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Memory, Off, Range, Recording};
+    use pm::{Memory, Off, Range};
+
+    use crate::Recording;
 
     /// All states that the trace of `act` can leave behind at its last crash point.
     fn states(act: impl FnOnce(&Recording)) -> HashSet<Vec<u8>> {

@@ -13,7 +13,6 @@
 
 mod arena;
 mod cache;
-mod child;
 mod counts;
 mod files;
 mod meter;
@@ -23,21 +22,19 @@ mod wear;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pm::{
+    Bad, Bytes, Component, Dram, Environment, GrowError, LINE_BYTES, Line, Memory, Off, Pod, Range,
+    Step, View,
+};
+
 pub use arena::Arena;
 pub use cache::{CacheModel, Touched};
-pub use child::in_child;
 pub use counts::LineCounts;
 pub use files::{MemoryFile, MemoryFiles};
 pub use meter::{FRAME_BYTES, Meter, MeterOptions, StepTotals};
 pub use traced::{Traced, TracedRegion, Tracing};
 pub use wear::Wear;
 
-use crate::bytes::Bytes;
-use crate::dram::Dram;
-use crate::environment::Environment;
-use crate::error::{Bad, GrowError};
-use crate::memory::{Component, Memory, Pod, Step, View};
-use crate::offset::{LINE_BYTES, Line, Off, Range};
 use meter::Registration;
 
 /// Everything in emulated memory: P1's NVM-only system.
@@ -173,7 +170,7 @@ impl<M: Memory> Memory for Emulated<M> {
     }
 
     fn prefetch(&self, at: Range) {
-        if crate::memory::checked_range(at, self.inner.len()).is_ok() {
+        if pm::checked_range(at, self.inner.len()).is_ok() {
             self.meter().state().prefetch(self.number(), at);
         }
     }

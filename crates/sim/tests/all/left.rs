@@ -1,6 +1,7 @@
 //! What one recording leaves is used by the next one: alone in its process, so that it is.
 
-use pm::{Memory, Off, Recording};
+use pm::{Memory, Off};
+use sim::Recording;
 
 const LIMIT: u64 = 1 << 20;
 
