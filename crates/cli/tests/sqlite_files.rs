@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::{Ran, perdura, run};
 use peers::extension::{Parameters, open, open_stock};
-use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
+use perdura_sqlite::database::{Level, MainFile as _, Mapped, OpenOptions};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
@@ -175,7 +175,8 @@ fn prepared(directory: &Path, super_journal: &Path) -> PathBuf {
     stock.execute_batch(insert).expect("inserted");
     let names = format!("{}-journal\0", path.display());
     fs::write(super_journal, names).expect("written");
-    let mut part = Mapped::open(&path, &How::default()).expect("opens").expect("it is ours");
+    let mut part =
+        Mapped::open(&path, &OpenOptions::default()).expect("opens").expect("it is ours");
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
         part.lock(level).expect("nobody else has it");
     }

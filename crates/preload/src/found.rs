@@ -54,7 +54,7 @@ impl Sqlite {
         if found.len() > 1 {
             let caller = caller().filter(|library| library.sqlite().is_some());
             return caller.map(Self::Of).ok_or_else(|| {
-                "there are several SQLites, and it cannot be told which one is called".into()
+                "there are several SQLites, and it is unknown which one is called".into()
             });
         }
         found.pop().map(|(_, library)| Self::Of(library)).ok_or_else(|| "there is no SQLite".into())

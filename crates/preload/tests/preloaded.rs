@@ -51,7 +51,7 @@ fn printed(ran: &Output, on_error: &str) -> String {
         assert_eq!(err, "");
     } else {
         assert!(err.contains(on_error), "{err}");
-        assert_eq!(err.lines().count(), 1, "it is told once: {err}");
+        assert_eq!(err.lines().count(), 1, "one warning: {err}");
     }
     out
 }
@@ -70,7 +70,7 @@ def answers(connection):
 }
 
 #[test]
-fn the_shell_keeps_what_it_has_told_through_a_kill() {
+fn shell_keeps_acknowledged_rows_through_a_kill() {
     if !is_here("sqlite3") {
         return;
     }
@@ -107,7 +107,7 @@ fn the_shell_keeps_what_it_has_told_through_a_kill() {
 
 /// The shell sets SQLite up before it opens a database: URIs are allowed then, and can name another VFS.
 #[test]
-fn a_vfs_that_is_named_is_used() {
+fn named_vfs_is_used() {
     if !is_here("sqlite3") {
         return;
     }
@@ -124,7 +124,7 @@ fn a_vfs_that_is_named_is_used() {
 }
 
 #[test]
-fn a_program_without_sqlite_is_as_it_was() {
+fn program_without_sqlite_is_unaffected() {
     let script = "echo out; echo err >&2; cat /dev/null; exit 3";
     let ran = preloaded("/bin/sh").args(["-c", script]).output().expect("runs");
     assert_eq!((text(&ran.stdout), text(&ran.stderr)), ("out\n".into(), "err\n".into()));
@@ -132,7 +132,7 @@ fn a_program_without_sqlite_is_as_it_was() {
 }
 
 #[test]
-fn each_function_that_opens_is_reached_and_what_is_not_a_file_is_as_ever() {
+fn every_open_function_uses_the_vfs_for_files_only() {
     for interpreter in pythons() {
         let directory = folder();
         // What a program calls by these names is this library's.
@@ -165,7 +165,7 @@ assert ctypes.CDLL(_sqlite3.__file__).sqlite3_close(connection) == 0
 }
 
 #[test]
-fn threads_that_open_the_first_databases_together_get_the_vfs() {
+fn threads_opening_first_databases_together_get_the_vfs() {
     for interpreter in pythons() {
         let directory = folder();
         let program = "
@@ -187,7 +187,7 @@ print(sum(found))
 }
 
 #[test]
-fn after_sqlite_was_shut_down_it_is_the_default_again() {
+fn vfs_is_default_again_after_sqlite_shutdown() {
     for interpreter in pythons() {
         let directory = folder();
         let program = "
@@ -202,7 +202,7 @@ print(answers(sqlite3.connect(DB)))
 }
 
 #[test]
-fn a_default_vfs_that_the_program_has_chosen_stays_and_that_is_told_once() {
+fn default_vfs_chosen_by_program_stays_with_one_warning() {
     for interpreter in pythons() {
         let directory = folder();
         let program = "
@@ -219,7 +219,7 @@ print(answers(sqlite3.connect(DB)), answers(sqlite3.connect(DB)))
 /// Another library with SQLite's functions is loaded by its own name. The one that Python's module is linked with has
 /// to open the database: a connection of the other one would be of no use to it.
 #[test]
-fn of_several_sqlites_the_one_of_the_caller_is_taken() {
+fn callers_sqlite_is_chosen_among_several() {
     for interpreter in pythons() {
         let directory = folder();
         let program = "
@@ -242,7 +242,7 @@ print(ctypes.CDLL(None).sqlite3_open(DB.encode(), ctypes.byref(connection)), con
 }
 
 #[test]
-fn without_any_sqlite_the_functions_fail() {
+fn open_functions_fail_without_sqlite() {
     for interpreter in pythons() {
         let program = "
 import ctypes
@@ -295,7 +295,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_sqlite_that_is_too_old_goes_on_without_and_that_is_told_once() {
+fn too_old_sqlite_runs_without_the_vfs_with_one_warning() {
     if !is_here("cc") {
         return;
     }

@@ -26,8 +26,8 @@ struct Shared {
     reading: Vec<AtomicBool>,
     acknowledged: AtomicU64,
     /// Answers that tests make wrong.
-    everybody_is_dead: bool,
-    nobody_replays: bool,
+    all_look_dead: bool,
+    no_replay: bool,
 }
 
 impl Shared {
@@ -41,15 +41,15 @@ impl Shared {
             alive: (0..SLOTS).map(no).collect(),
             reading: (0..SLOTS).map(no).collect(),
             acknowledged: AtomicU64::new(0),
-            everybody_is_dead: false,
-            nobody_replays: false,
+            all_look_dead: false,
+            no_replay: false,
         }
     }
 }
 
 /// A connection's hold of what is shared, which lets it make so many stores.
 #[derive(Clone)]
-struct Hand {
+struct Handle {
     shared: Arc<Shared>,
     left: Rc<Cell<usize>>,
 }
@@ -57,7 +57,7 @@ struct Hand {
 /// The value that a connection unwinds with when it dies: no panic, so that nothing is printed.
 struct Died;
 
-impl Hand {
+impl Handle {
     fn new(shared: &Arc<Shared>, stores: usize) -> Self {
         Self { shared: shared.clone(), left: Rc::new(Cell::new(stores)) }
     }
@@ -76,7 +76,7 @@ impl Hand {
     }
 }
 
-impl Words for Hand {
+impl Words for Handle {
     fn load(&self, word: usize) -> u64 {
         self.shared.words[word].load(Ordering::SeqCst)
     }
@@ -92,47 +92,47 @@ impl Words for Hand {
     }
 }
 
-impl Liveness for Hand {
+impl Liveness for Handle {
     fn is_alive(&self, slot: usize) -> bool {
-        self.shared.alive[slot].load(Ordering::SeqCst) && !self.shared.everybody_is_dead
+        self.shared.alive[slot].load(Ordering::SeqCst) && !self.shared.all_look_dead
     }
 }
 
-type One = Connection<Hand, Hand>;
+type TestConnection = Connection<Handle, Handle>;
 
-fn replay(hand: &Hand, one: &mut One) {
-    let shared = &hand.shared;
+fn replay(handle: &Handle, one: &mut TestConnection) {
+    let shared = &handle.shared;
     let value = shared.log.load(Ordering::SeqCst);
-    if value != 0 && !shared.nobody_replays {
-        hand.set(&shared.data[0], value);
-        hand.set(&shared.data[1], value);
-        hand.set(&shared.log, 0);
+    if value != 0 && !shared.no_replay {
+        handle.set(&shared.data[0], value);
+        handle.set(&shared.data[1], value);
+        handle.set(&shared.log, 0);
     }
-    one.replayed();
+    one.end_replay();
 }
 
-fn claim(hand: &Hand, slot: usize) -> One {
-    hand.shared.alive[slot].store(true, Ordering::SeqCst);
-    let (mut one, answer) = Connection::claim(hand.clone(), hand.clone(), SLOTS, slot);
+fn claim(handle: &Handle, slot: usize) -> TestConnection {
+    handle.shared.alive[slot].store(true, Ordering::SeqCst);
+    let (mut one, answer) = Connection::claim(handle.clone(), handle.clone(), SLOTS, slot);
     if answer == Answer::Replay {
-        replay(hand, &mut one);
+        replay(handle, &mut one);
     }
     one
 }
 
 /// Asks for a lock, some times; replays if told to.
-fn lock(hand: &Hand, one: &mut One, level: Level, times: usize) -> bool {
+fn lock(handle: &Handle, one: &mut TestConnection, level: Level, times: usize) -> bool {
     for _ in 0..times {
         match one.lock(level) {
             Answer::Got => return true,
             Answer::Busy => thread::yield_now(),
-            Answer::Replay => replay(hand, one),
+            Answer::Replay => replay(handle, one),
         }
     }
     false
 }
 
-fn look(shared: &Shared) -> u64 {
+fn read_database(shared: &Shared) -> u64 {
     let [one, other] = [0, 1].map(|word| shared.data[word].load(Ordering::SeqCst));
     assert_eq!(one, other, "half a transaction was read");
     assert!(one >= shared.acknowledged.load(Ordering::SeqCst), "a transaction is lost");
@@ -140,25 +140,25 @@ fn look(shared: &Shared) -> u64 {
 }
 
 /// Reads, and writes what it read and one more. Returns whether it wrote.
-fn transaction(hand: &Hand, one: &mut One, times: usize) -> bool {
-    let shared = &hand.shared;
-    if !lock(hand, one, Level::Shared, times) {
+fn transaction(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
+    let shared = &handle.shared;
+    if !lock(handle, one, Level::Shared, times) {
         return false;
     }
     shared.reading[one.slot()].store(true, Ordering::SeqCst);
-    let read = look(shared);
-    let reserved = lock(hand, one, Level::Reserved, 1);
-    assert!(!reserved || look(shared) == read, "somebody wrote beside a reader");
+    let read = read_database(shared);
+    let reserved = lock(handle, one, Level::Reserved, 1);
+    assert!(!reserved || read_database(shared) == read, "a write next to a reader");
     shared.reading[one.slot()].store(false, Ordering::SeqCst);
-    let wrote = reserved && lock(hand, one, Level::Exclusive, times);
+    let wrote = reserved && lock(handle, one, Level::Exclusive, times);
     if wrote {
         assert_eq!(one.level(), Level::Exclusive);
         let others = shared.reading.iter().filter(|reading| reading.load(Ordering::SeqCst)).count();
-        assert_eq!(others, 0, "a reader beside a writer");
-        hand.set(&shared.log, read + 1);
-        hand.set(&shared.data[0], read + 1);
-        hand.set(&shared.data[1], read + 1);
-        hand.set(&shared.log, 0);
+        assert_eq!(others, 0, "a reader next to a writer");
+        handle.set(&shared.log, read + 1);
+        handle.set(&shared.data[0], read + 1);
+        handle.set(&shared.data[1], read + 1);
+        handle.set(&shared.log, 0);
         shared.acknowledged.store(read + 1, Ordering::SeqCst);
     }
     one.unlock(Level::None);
@@ -166,25 +166,25 @@ fn transaction(hand: &Hand, one: &mut One, times: usize) -> bool {
 }
 
 /// Reads, and then moves the database and moves it back, if nobody else is there. Returns whether it did.
-fn visit(hand: &Hand, one: &mut One, times: usize) -> bool {
-    let shared = &hand.shared;
-    if !lock(hand, one, Level::Shared, times) {
+fn visit(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
+    let shared = &handle.shared;
+    if !lock(handle, one, Level::Shared, times) {
         return false;
     }
     shared.reading[one.slot()].store(true, Ordering::SeqCst);
-    let read = look(shared);
+    let read = read_database(shared);
     shared.reading[one.slot()].store(false, Ordering::SeqCst);
-    let alone = one.exclude_if_alone();
+    let alone = one.lock_exclusive_if_idle();
     if alone {
         assert_eq!(one.level(), Level::Exclusive);
         let others = shared.reading.iter().filter(|reading| reading.load(Ordering::SeqCst)).count();
-        assert_eq!(others, 0, "a reader beside one who is alone");
-        assert_eq!(look(shared), read, "somebody wrote beside a reader");
+        assert_eq!(others, 0, "a reader next to an exclusive lock");
+        assert_eq!(read_database(shared), read, "a write next to a reader");
         if read > 0 {
-            hand.set(&shared.log, read);
-            hand.set(&shared.data[0], u64::MAX);
-            hand.set(&shared.data[0], read);
-            hand.set(&shared.log, 0);
+            handle.set(&shared.log, read);
+            handle.set(&shared.data[0], u64::MAX);
+            handle.set(&shared.data[0], read);
+            handle.set(&shared.log, 0);
         }
     }
     one.unlock(Level::None);
@@ -192,13 +192,13 @@ fn visit(hand: &Hand, one: &mut One, times: usize) -> bool {
 }
 
 /// A connection that dies after so many stores, if it makes as many. Another one has its slot then.
-fn life(shared: &Arc<Shared>, slot: usize, stores: usize) {
+fn run_life(shared: &Arc<Shared>, slot: usize, stores: usize) {
     let lived = catch_unwind(AssertUnwindSafe(|| {
-        let hand = Hand::new(shared, stores);
-        let mut one = claim(&hand, slot);
-        transaction(&hand, &mut one, 3);
-        visit(&hand, &mut one, 3);
-        transaction(&hand, &mut one, 3);
+        let handle = Handle::new(shared, stores);
+        let mut one = claim(&handle, slot);
+        transaction(&handle, &mut one, 3);
+        visit(&handle, &mut one, 3);
+        transaction(&handle, &mut one, 3);
     }));
     if let Err(death) = lived
         && !death.is::<Died>()
@@ -211,31 +211,31 @@ fn life(shared: &Arc<Shared>, slot: usize, stores: usize) {
 
 /// Connections that die at different times, and one that comes when all are gone: nothing is in its
 /// way.
-fn lives(stores: [usize; 3], shared: Shared) {
+fn run_lives(stores: [usize; 3], shared: Shared) {
     let shared = Arc::new(shared);
     let threads: Vec<_> = (0..3)
         .map(|slot| {
             let shared = shared.clone();
             thread::spawn(move || {
-                life(&shared, slot, stores[slot]);
-                life(&shared, slot, usize::MAX);
+                run_life(&shared, slot, stores[slot]);
+                run_life(&shared, slot, usize::MAX);
             })
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let hand = Hand::new(&shared, usize::MAX);
-    let mut one = claim(&hand, LAST);
-    assert!(transaction(&hand, &mut one, 2), "the dead are in the way");
+    let handle = Handle::new(&shared, usize::MAX);
+    let mut one = claim(&handle, LAST);
+    assert!(transaction(&handle, &mut one, 2), "the dead are in the way");
     assert!(!one.is_reserved());
 }
 
-/// The stores of a connection in a story, at most: it dies behind each of them.
+/// The stores of a connection in a scenario, at most: it dies behind each of them.
 const STORES: usize = 32;
 
 #[test]
-fn a_connection_may_die_behind_any_store() {
+fn connection_may_die_after_any_store() {
     for stores in 0..STORES {
-        let run = move || lives([stores, usize::MAX, (stores * 7) % STORES], Shared::new());
+        let run = move || run_lives([stores, usize::MAX, (stores * 7) % STORES], Shared::new());
         shuttle::check_random_with_seed(run, 7, 60);
         shuttle::check_pct(run, 30, 3);
     }
@@ -243,10 +243,10 @@ fn a_connection_may_die_behind_any_store() {
 
 #[test]
 #[ignore = "long: a hundred times as many interleavings"]
-fn a_connection_may_die_behind_any_store_in_a_long_run() {
+fn long_connection_may_die_after_any_store() {
     for one in 0..STORES {
         for other in (0..STORES).step_by(3).chain([usize::MAX]) {
-            let run = move || lives([one, other, usize::MAX], Shared::new());
+            let run = move || run_lives([one, other, usize::MAX], Shared::new());
             shuttle::check_random_with_seed(run, 11, 1_000);
             shuttle::check_pct(run, 500, 4);
         }
@@ -256,26 +256,26 @@ fn a_connection_may_die_behind_any_store_in_a_long_run() {
 /// The test notices a store that does not replay, and one that takes the living for dead.
 #[test]
 fn wrong_answers_are_noticed() {
-    for (everybody_is_dead, nobody_replays) in [(true, false), (false, true)] {
+    for (all_look_dead, no_replay) in [(true, false), (false, true)] {
         let noticed = (4..14).any(|stores| {
             let run = move || {
-                let shared = Shared { everybody_is_dead, nobody_replays, ..Shared::new() };
-                lives([stores, usize::MAX, usize::MAX], shared);
+                let shared = Shared { all_look_dead, no_replay, ..Shared::new() };
+                run_lives([stores, usize::MAX, usize::MAX], shared);
             };
             catch_unwind(|| shuttle::check_random_with_seed(run, 7, 200)).is_err()
         });
-        assert!(noticed, "{everybody_is_dead}, {nobody_replays}");
+        assert!(noticed, "{all_look_dead}, {no_replay}");
     }
 }
 
 /// Readers that come while a writer waits stay out, until the writer has been and gone.
 #[test]
-fn a_waiting_writer_has_its_turn() {
+fn waiting_writer_gets_its_turn() {
     shuttle::check_random_with_seed(
         || {
             let shared = Arc::new(Shared::new());
-            let hand = Hand::new(&shared, usize::MAX);
-            let [mut reader, mut writer, mut late] = [0, 1, 2].map(|slot| claim(&hand, slot));
+            let handle = Handle::new(&shared, usize::MAX);
+            let [mut reader, mut writer, mut late] = [0, 1, 2].map(|slot| claim(&handle, slot));
             assert_eq!(reader.lock(Level::Shared), Answer::Got);
             assert_eq!(writer.lock(Level::Shared), Answer::Got);
             assert_eq!(writer.lock(Level::Reserved), Answer::Got);
@@ -302,29 +302,33 @@ fn a_waiting_writer_has_its_turn() {
 
 /// One that is alone for a while looks first, and others wait for it: as long as nobody writes nobody is busy.
 #[test]
-fn who_is_alone_for_a_while_makes_nobody_busy() {
+fn brief_exclusive_lock_makes_no_other_busy() {
     static ALONE: [std::sync::atomic::AtomicU64; 2] =
         [const { std::sync::atomic::AtomicU64::new(0) }; 2];
-    let story = || {
+    let scenario = || {
         let shared = Arc::new(Shared::new());
         let threads: Vec<_> = (0..3)
             .map(|slot| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let hand = Hand::new(&shared, usize::MAX);
-                    let mut one = claim(&hand, slot);
+                    let handle = Handle::new(&shared, usize::MAX);
+                    let mut one = claim(&handle, slot);
                     for _ in 0..3 {
-                        assert_eq!(one.lock(Level::Shared), Answer::Got, "nobody writes");
+                        assert_eq!(one.lock(Level::Shared), Answer::Got, "no connection writes");
                         shared.reading[slot].store(true, Ordering::SeqCst);
                         // One alone is going to write, and does not.
                         if slot == 0 {
-                            assert_eq!(one.lock(Level::Reserved), Answer::Got, "nobody writes");
+                            assert_eq!(
+                                one.lock(Level::Reserved),
+                                Answer::Got,
+                                "no connection writes"
+                            );
                         }
                         thread::yield_now();
                         shared.reading[slot].store(false, Ordering::SeqCst);
-                        let alone = one.exclude_if_alone();
+                        let alone = one.lock_exclusive_if_idle();
                         let reads = shared.reading.iter().any(|one| one.load(Ordering::SeqCst));
-                        assert!(!alone || slot > 0 && !reads, "a reader beside one who is alone");
+                        assert!(!alone || slot > 0 && !reads, "a reader next to an exclusive lock");
                         ALONE[usize::from(alone)].fetch_add(1, Ordering::Relaxed);
                         one.unlock(Level::None);
                     }
@@ -333,31 +337,31 @@ fn who_is_alone_for_a_while_makes_nobody_busy() {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     };
-    shuttle::check_random_with_seed(story, 5, 1_000);
-    shuttle::check_pct(story, 500, 3);
+    shuttle::check_random_with_seed(scenario, 5, 1_000);
+    shuttle::check_pct(scenario, 500, 3);
     let [not, alone] = [&ALONE[0], &ALONE[1]].map(|count| count.load(Ordering::Relaxed));
     assert!(not > 1_000 && alone > 100, "{not}, {alone}");
     let in_turn = || {
         let shared = Arc::new(Shared::new());
-        let hand = Hand::new(&shared, usize::MAX);
-        let [mut reader, mut one, mut late] = [0, 1, 2].map(|slot| claim(&hand, slot));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut reader, mut one, mut late] = [0, 1, 2].map(|slot| claim(&handle, slot));
         assert_eq!(
             (reader.lock(Level::Shared), one.lock(Level::Shared)),
             (Answer::Got, Answer::Got)
         );
-        assert!(!one.exclude_if_alone());
+        assert!(!one.lock_exclusive_if_idle());
         assert_eq!((one.level(), late.lock(Level::Shared)), (Level::Shared, Answer::Got));
         late.unlock(Level::None);
         reader.unlock(Level::None);
-        assert!(one.exclude_if_alone() && !one.is_reserved());
+        assert!(one.lock_exclusive_if_idle() && !one.is_reserved());
         // Here nobody else goes on, so the wait ends.
         assert_eq!(late.lock(Level::Shared), Answer::Busy);
         one.unlock(Level::Shared);
         assert_eq!(late.lock(Level::Shared), Answer::Got);
         assert_eq!(late.lock(Level::Reserved), Answer::Got);
-        assert!(!one.exclude_if_alone() && one.level() == Level::Shared);
+        assert!(!one.lock_exclusive_if_idle() && one.level() == Level::Shared);
         one.unlock(Level::None);
-        assert!(!late.exclude_if_alone() && late.level() == Level::Reserved);
+        assert!(!late.lock_exclusive_if_idle() && late.level() == Level::Reserved);
     };
     shuttle::check_random_with_seed(in_turn, 1, 1);
 }
@@ -365,18 +369,18 @@ fn who_is_alone_for_a_while_makes_nobody_busy() {
 /// SQLite asks for the exclusive lock straight from the shared one when it finds the journal of a dead writer. Another one
 /// that is told of a living writer then would take that journal for his.
 #[test]
-fn who_finds_a_dead_writers_journal_counts_as_no_writer_to_another_one() {
-    let story = || {
+fn rolling_back_a_hot_journal_does_not_count_as_writing() {
+    let scenario = || {
         let shared = Arc::new(Shared::new());
         let threads: Vec<_> = (0..2)
             .map(|slot| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let hand = Hand::new(&shared, usize::MAX);
-                    let mut one = claim(&hand, slot);
+                    let handle = Handle::new(&shared, usize::MAX);
+                    let mut one = claim(&handle, slot);
                     for _ in 0..3 {
                         if one.lock(Level::Shared) == Answer::Got {
-                            assert!(!one.is_reserved(), "nobody writes");
+                            assert!(!one.is_reserved(), "no connection writes");
                             let alone = one.lock(Level::Exclusive) == Answer::Got;
                             assert_eq!(one.is_reserved(), alone);
                         }
@@ -388,11 +392,11 @@ fn who_finds_a_dead_writers_journal_counts_as_no_writer_to_another_one() {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     };
-    shuttle::check_random_with_seed(story, 5, 300);
+    shuttle::check_random_with_seed(scenario, 5, 300);
     let in_turn = || {
         let shared = Arc::new(Shared::new());
-        let hand = Hand::new(&shared, usize::MAX);
-        let [mut one, mut two] = [0, 1].map(|slot| claim(&hand, slot));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut one, mut two] = [0, 1].map(|slot| claim(&handle, slot));
         assert_eq!((one.lock(Level::Shared), two.lock(Level::Shared)), (Answer::Got, Answer::Got));
         for _ in 0..2 {
             assert_eq!((one.lock(Level::Exclusive), one.level()), (Answer::Busy, Level::Pending));
@@ -411,18 +415,18 @@ fn who_finds_a_dead_writers_journal_counts_as_no_writer_to_another_one() {
 
 /// A writer that fails in the middle and lives lets the next one replay.
 #[test]
-fn a_turn_that_is_given_up_is_replayed_by_the_next() {
+fn abandoned_turn_is_replayed_by_the_next_connection() {
     shuttle::check_random_with_seed(
         || {
             let shared = Arc::new(Shared::new());
-            let hand = Hand::new(&shared, usize::MAX);
-            let [mut failing, mut next] = [0, 1].map(|slot| claim(&hand, slot));
+            let handle = Handle::new(&shared, usize::MAX);
+            let [mut failing, mut next] = [0, 1].map(|slot| claim(&handle, slot));
             assert_eq!(failing.lock(Level::Exclusive), Answer::Got);
-            failing.leave_half_way();
+            failing.abandon();
             assert_eq!(failing.level(), Level::None);
             assert_eq!(next.lock(Level::Shared), Answer::Replay);
             assert_eq!(failing.lock(Level::Shared), Answer::Busy);
-            next.replayed();
+            next.end_replay();
             assert_eq!(next.lock(Level::Shared), Answer::Got);
             assert_eq!(failing.lock(Level::Shared), Answer::Got);
         },

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use peers::extension::{Parameters, answer, open, open_stock};
-use perdura_sqlite::database::{How, Mapped};
+use perdura_sqlite::database::{Mapped, OpenOptions};
 use pm::Beside;
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
@@ -155,7 +155,7 @@ impl Checked {
             return Ok(());
         }
         let before = read(&copy)?;
-        match Mapped::open(&copy, &How::default()) {
+        match Mapped::open(&copy, &OpenOptions::default()) {
             Err(refusal) => {
                 self.problems.push(reason(refusal));
                 return Ok(());

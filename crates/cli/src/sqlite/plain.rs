@@ -1,10 +1,10 @@
 //! `perdura sqlite plain`: makes a database that was not closed a plain file.
 //!
-//! How: it is opened through the VFS, which recovers it, and closed, which makes it plain. Both are steps that
+//! OpenOptions: it is opened through the VFS, which recovers it, and closed, which makes it plain. Both are steps that
 //! a kill may end anywhere; the next open goes on.
 
 use peers::extension::{Parameters, open, open_stock};
-use perdura_sqlite::database::{How, MainFile as _, Mapped};
+use perdura_sqlite::database::{MainFile as _, Mapped, OpenOptions};
 use rusqlite::OpenFlags;
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ fn make_plain(look: &Look) -> Result<(), String> {
         });
         looked.map_err(|error| error.to_string())?;
     }
-    match Mapped::open(&look.path, &How::default()).map_err(reason)? {
+    match Mapped::open(&look.path, &OpenOptions::default()).map_err(reason)? {
         Some(mapped) => Box::new(mapped).close().map_err(reason),
         // That of a journal may have been the last connection.
         None => Ok(()),

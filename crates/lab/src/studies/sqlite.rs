@@ -12,7 +12,7 @@ use peers::extension::{
     Keys, Operation, Spec, SqliteMode, Workload, register_with, run, run_through,
 };
 use perdura::Domain;
-use perdura_sqlite::database::{Alone, Failure, How, Opened, Opener};
+use perdura_sqlite::database::{Failure, MemoryFile, OpenOptions, Opened, Opener};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::region::Region;
 use serde_json::json;
@@ -154,7 +154,7 @@ impl SqliteStage {
         let media = Media {
             data: Region::whole(data.map_err(|error| failed(&error))?),
             side: Region::whole(side.map_err(|error| failed(&error))?),
-            fenced_apart: false,
+            separate_fences: false,
         };
         register()?;
         let name = waiting(media);
@@ -211,7 +211,7 @@ fn waiting(media: Memories) -> String {
 struct MeteredOpener;
 
 impl Opener for MeteredOpener {
-    fn open(&self, path: &Path, _: &How) -> Opened {
+    fn open(&self, path: &Path, _: &OpenOptions) -> Opened {
         let name = path.file_name().and_then(|name| name.to_str());
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = waiting.iter().position(|(known, _)| Some(&**known) == name) else {
@@ -219,7 +219,7 @@ impl Opener for MeteredOpener {
         };
         let (_, media) = waiting.swap_remove(at);
         match Store::open(media, 0, 1, SLOT_BYTES) {
-            Ok(store) => Opened::Ours(Box::new(Alone::new(store))),
+            Ok(store) => Opened::File(Box::new(MemoryFile::new(store))),
             Err(error) => Opened::Failed(error.into()),
         }
     }

@@ -32,11 +32,11 @@ impl From<StoreError> for Failure {
         match error {
             StoreError::Full(_) => Self::Full(why),
             StoreError::Memory => Self::Memory,
-            StoreError::Lent => Self::Busy,
+            StoreError::PagesInUse => Self::Busy,
             StoreError::Bad(_) | StoreError::Prepared | StoreError::Undecided(_) => Self::Io(why),
             StoreError::Cut { .. } => Self::Corrupt(why),
             StoreError::SideMissing
-            | StoreError::SideOfAnother
+            | StoreError::SideMismatch
             | StoreError::SideDamaged(_)
             | StoreError::LongName(_)
             | StoreError::Version(_) => Self::CannotOpen(why),
@@ -59,17 +59,17 @@ pub trait MainFile: Send + Debug {
     /// # Errors
     /// The medium fails.
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure>;
-    /// The address of bytes from `at` on, for SQLite to read them there until [`Self::take_back`]; `None` if they are
+    /// The address of bytes from `at` on, for SQLite to read them there until [`Self::unfetch`]; `None` if they are
     /// to be [read](Self::read). It asks while it has a lock, and gives all back before it gives that up.
     ///
     /// # Errors
     /// The medium fails.
-    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+    fn fetch(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
         let _ = (at, len);
         Ok(None)
     }
     /// SQLite does not read there any more.
-    fn take_back(&mut self, at: u64, page: *const u8) {
+    fn unfetch(&mut self, at: u64, page: *const u8) {
         let _ = (at, page);
     }
     /// Takes bytes that become durable with the next [`Self::commit`].
@@ -88,15 +88,15 @@ pub trait MainFile: Send + Debug {
     /// The medium fails.
     fn size(&mut self) -> Result<u64, Failure>;
     /// Makes durable all that was written, whole or not at all. If the transaction is one with those of other
-    /// databases, it has the name of their super-journal: then all counts once that file is gone and [`Self::end`] is
+    /// databases, it has the name of their super-journal: then all counts once that file is gone and [`Self::end_transaction`] is
     /// called. Without a name behind such a commit the transaction is rolled back.
     ///
     /// # Errors
     /// No room, or the medium fails; nothing has changed then.
-    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure>;
+    fn commit(&mut self, super_journal: Option<&[u8]>) -> Result<(), Failure>;
     /// The journal that the connection has in memory names this super-journal from now on: others have to find that
     /// out. `None` if that is not this file's business.
-    fn names(&self) -> Option<Arc<dyn Names>> {
+    fn super_journal_notice(&self) -> Option<Arc<dyn SuperJournalNotice>> {
         None
     }
     /// SQLite syncs the file: what was written since [`Self::commit`], by a VFS above that passes it on no sooner,
@@ -110,7 +110,7 @@ pub trait MainFile: Send + Debug {
     ///
     /// # Errors
     /// The medium fails, or the super-journal is still there.
-    fn end(&mut self) -> Result<(), Failure>;
+    fn end_transaction(&mut self) -> Result<(), Failure>;
     /// Raises the lock.
     ///
     /// # Errors
@@ -140,19 +140,19 @@ pub trait MainFile: Send + Debug {
 }
 
 /// A thing that tells others that a journal names a super-journal.
-pub trait Names: Send + Sync + Debug {
+pub trait SuperJournalNotice: Send + Sync + Debug {
     /// From now on it does, durably.
     ///
     /// # Errors
     /// No room, or the kernel refuses: the journal may not name it.
-    fn name(&self, super_journal: &[u8]) -> Result<(), Failure>;
+    fn publish(&self, super_journal: &[u8]) -> Result<(), Failure>;
     /// The journal has ended, and names none any more.
-    fn forget(&self);
+    fn clear(&self);
 }
 
-/// How a main database is to be opened.
+/// OpenOptions a main database is to be opened.
 #[derive(Clone, Debug, Default)]
-pub struct How {
+pub struct OpenOptions {
     /// It may be made.
     pub create: bool,
     /// It is only to be read.
@@ -171,9 +171,9 @@ pub struct How {
 #[derive(Debug)]
 pub enum Opened {
     /// It is ours.
-    Ours(Box<dyn MainFile>),
+    File(Box<dyn MainFile>),
     /// The VFS below is to open it.
-    Below,
+    Underlying,
     /// Nobody can open it.
     Failed(Failure),
 }
@@ -181,5 +181,5 @@ pub enum Opened {
 /// A thing that opens main databases.
 pub trait Opener: Send + Sync + Debug {
     /// Opens one.
-    fn open(&self, path: &Path, how: &How) -> Opened;
+    fn open(&self, path: &Path, options: &OpenOptions) -> Opened;
 }

@@ -1,17 +1,17 @@
 //! A database file as one connection has it: who may do what when, and the store that does it.
 
-mod alone;
-mod beside_stock;
+mod connection_lock;
 mod contract;
-mod debt;
-mod door;
-mod levels;
 mod mapped;
-mod ours;
+mod memory_file;
+mod open_close_lock;
 mod parameters;
-mod stub;
+mod placeholder_journal;
+mod plain_retry;
+mod stock_lock;
+mod stock_sharing;
 
-pub use alone::Alone;
-pub use contract::{Failure, How, Level, MainFile, Names, Opened, Opener};
+pub use contract::{Failure, Level, MainFile, OpenOptions, Opened, Opener, SuperJournalNotice};
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};
-pub use stub::name_at_end;
+pub use memory_file::MemoryFile;
+pub use placeholder_journal::name_at_end;

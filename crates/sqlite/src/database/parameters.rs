@@ -2,7 +2,7 @@
 
 use pm::Domain;
 
-use crate::database::contract::{Failure, How};
+use crate::database::contract::{Failure, OpenOptions};
 use crate::store::mode::Mode;
 
 /// The users that a database can have.
@@ -31,30 +31,30 @@ impl Share {
     pub(super) fn of(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|share| share.name() == name);
         found.ok_or_else(|| {
-            format!("`{name}` shares a database with nobody; there are perdura, stock")
+            format!("`{name}` is no value of perdura_share; there are perdura, stock")
         })
     }
 }
 
 /// The domain that is asked for.
-pub(super) fn chosen_domain(how: &How) -> Result<Option<Domain>, Failure> {
+pub(super) fn chosen_domain(options: &OpenOptions) -> Result<Option<Domain>, Failure> {
     let parse = |word: &String| {
         word.parse().map_err(|error| Failure::CannotOpen(format!("perdura_domain: {error}")))
     };
-    how.domain.as_ref().map(parse).transpose()
+    options.domain.as_ref().map(parse).transpose()
 }
 
 /// The one that is asked for, of those who may share the database.
-pub(super) fn chosen_share(how: &How) -> Result<Share, Failure> {
+pub(super) fn chosen_share(options: &OpenOptions) -> Result<Share, Failure> {
     let unknown = |why| Failure::CannotOpen(format!("perdura_share: {why}"));
-    how.share.as_deref().map_or(Ok(Share::default()), Share::of).map_err(unknown)
+    options.share.as_deref().map_or(Ok(Share::default()), Share::of).map_err(unknown)
 }
 
 /// The mode that is asked for.
-pub(super) fn chosen_mode(how: &How) -> Result<Mode, Failure> {
+pub(super) fn chosen_mode(options: &OpenOptions) -> Result<Mode, Failure> {
     let unknown = |word: &String| Failure::CannotOpen(format!("perdura_mode: {}", no_mode(word)));
     let parse = |word: &String| Mode::of(word).ok_or_else(|| unknown(word));
-    how.mode.as_ref().map_or(Ok(Mode::default()), parse)
+    options.mode.as_ref().map_or(Ok(Mode::default()), parse)
 }
 
 /// Returns whether SQLite takes a word for no.

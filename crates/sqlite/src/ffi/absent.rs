@@ -18,21 +18,21 @@ pub(super) const ENDINGS: [&[u8]; 2] = [b"-journal", b"-wal"];
 pub(super) enum Known {
     /// It is not there.
     Absent,
-    /// It has to be looked for; if it is not there, [`Absent::note`] takes this.
+    /// It has to be looked for; if it is not there, [`AbsentJournals::note`] takes this.
     Ask(Option<FolderTime>),
 }
 
 /// The names beside one database, and when they were not there.
 #[derive(Debug)]
-pub(super) struct Absent {
+pub(super) struct AbsentJournals {
     folder: Option<Folder>,
     since: [Option<FolderTime>; 2],
 }
 
-impl Absent {
+impl AbsentJournals {
     /// Those beside the database of a name, of none of which anything is known. Where its folder cannot be read that
     /// stays so.
-    pub(super) fn beside(database: &[u8]) -> Self {
+    pub(super) fn of(database: &[u8]) -> Self {
         let folder = Path::new(OsStr::from_bytes(database)).parent().and_then(Folder::open);
         Self { folder, since: [None; 2] }
     }
@@ -65,10 +65,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_not_there_is_asked_for_again_when_the_folder_has_changed() {
+    fn absence_is_forgotten_when_the_folder_changes() {
         let directory = tempfile::tempdir().unwrap();
         let (database, name) = (directory.path().join("db"), directory.path().join("db-journal"));
-        let mut absent = Absent::beside(bytes(&database));
+        let mut absent = AbsentJournals::of(bytes(&database));
         assert_eq!(absent.known(0), Known::Ask(None), "the folder has just been made");
         let time = || Folder::open(directory.path()).unwrap().time().unwrap();
         absent.note(0, bytes(&name), time());
@@ -77,6 +77,6 @@ mod tests {
         assert_eq!(absent.known(0), Known::Ask(None), "another time");
         absent.note(0, bytes(&name), time());
         assert_eq!(absent.known(0), Known::Ask(None), "something is there");
-        assert_eq!(Absent::beside(b"/there/is/none/db").known(0), Known::Ask(None));
+        assert_eq!(AbsentJournals::of(b"/there/is/none/db").known(0), Known::Ask(None));
     }
 }

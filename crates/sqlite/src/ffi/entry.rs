@@ -12,7 +12,7 @@ use crate::database::{MappedOpener, Opener};
 ///
 /// # Safety
 /// `routines` is the table of the SQLite that calls.
-unsafe fn begin(routines: *const Routines, default: bool) -> c_int {
+unsafe fn load(routines: *const Routines, default: bool) -> c_int {
     if routines.is_null() {
         return code::ERROR;
     }
@@ -21,7 +21,7 @@ unsafe fn begin(routines: *const Routines, default: bool) -> c_int {
         let Some(api) = (unsafe { Api::of(routines) }) else { return code::ERROR };
         match vfs::register(api, vfs::NAME, Box::new(MappedOpener), default) {
             // It has to stay when the connection that loaded it is closed.
-            code::OK => match api.call_when_opened(opened) {
+            code::OK => match api.call_when_opened(on_open) {
                 code::OK => code::OK_LOAD_PERMANENTLY,
                 error => error,
             },
@@ -31,24 +31,24 @@ unsafe fn begin(routines: *const Routines, default: bool) -> c_int {
 }
 
 /// As large as a database can be.
-const READ_ALL_WHERE_IT_IS: &CStr = c"PRAGMA main.mmap_size = 281474976710656";
+const MAP_WHOLE_DATABASE: &CStr = c"PRAGMA main.mmap_size = 281474976710656";
 
 /// Lets a connection read its main database where it is, if that is ours. SQLite was built with a size for that, most
 /// often none, and a VFS cannot tell it another one.
-unsafe extern "C" fn opened(
+unsafe extern "C" fn on_open(
     connection: *mut c_void,
     _error: *mut *mut c_char,
     routines: *const Routines,
 ) -> c_int {
     guarded(code::OK, || {
-        // SAFETY: SQLite calls with its table, if it has one, and with a connection that has just been opened.
+        // SAFETY: SQLite calls with its table, if it has one, and with a connection that has just been on_open.
         unsafe {
             if !routines.is_null()
                 && let Some(api) = Api::of(routines)
-                && main_file::lends_nothing(api.main_file(connection))
+                && main_file::copies_all_pages(api.main_file(connection))
             {
                 // Where that does not work pages are copied.
-                api.run(connection, READ_ALL_WHERE_IT_IS);
+                api.run(connection, MAP_WHOLE_DATABASE);
             }
         }
         code::OK
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     routines: *const Routines,
 ) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { begin(routines, false) }
+    unsafe { load(routines, false) }
 }
 
 /// The same, by the name that SQLite makes of the file's.
@@ -80,10 +80,10 @@ pub unsafe extern "C" fn sqlite3_perdurasqlite_init(
     routines: *const Routines,
 ) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { begin(routines, false) }
+    unsafe { load(routines, false) }
 }
 
-/// Registers the VFS `perdura` and makes it the one that databases are opened with that name none: for
+/// Registers the VFS `perdura` and makes it the one that databases are on_open with that name none: for
 /// programs that cannot be told to.
 ///
 /// # Safety
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn sqlite3_perduradefault_init(
     routines: *const Routines,
 ) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { begin(routines, true) }
+    unsafe { load(routines, true) }
 }
 
 /// Registers the VFS `perdura` once with the SQLite in `routines` from a program of C; `is_default` is 0 or
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn sqlite3_perduradefault_init(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perdura_register(routines: *const Routines, is_default: c_int) -> c_int {
     // SAFETY: the caller's contract.
-    match unsafe { begin(routines, is_default != 0) } {
+    match unsafe { load(routines, is_default != 0) } {
         code::OK_LOAD_PERMANENTLY => code::OK,
         error => error,
     }

@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::abi::{File, IoMethods, code, device};
-use super::failed;
 use super::guard::guarded;
-use crate::database::{Names, name_at_end};
+use super::result_code;
+use crate::database::{SuperJournalNotice, name_at_end};
 
 /// Room for the file in what SQLite allocates for one.
 #[repr(C)]
@@ -18,14 +18,14 @@ pub(crate) struct Open {
 
 struct State {
     bytes: Vec<u8>,
-    names: Option<Arc<dyn Names>>,
+    notice: Option<Arc<dyn SuperJournalNotice>>,
 }
 
 impl State {
     /// It has ended.
     fn end(&self) {
-        if let Some(names) = &self.names {
-            names.forget();
+        if let Some(notice) = &self.notice {
+            notice.clear();
         }
     }
 }
@@ -56,8 +56,8 @@ static METHODS: IoMethods = IoMethods {
 ///
 /// # Safety
 /// There is room for an [`Open`] at `at`.
-pub(crate) unsafe fn put(at: *mut File, names: Option<Arc<dyn Names>>) {
-    let state = Box::into_raw(Box::new(State { bytes: Vec::new(), names }));
+pub(crate) unsafe fn put(at: *mut File, notice: Option<Arc<dyn SuperJournalNotice>>) {
+    let state = Box::into_raw(Box::new(State { bytes: Vec::new(), notice }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }
@@ -99,7 +99,7 @@ unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at:
     // SAFETY: SQLite calls with a journal of ours and so many bytes.
     unsafe {
         guarded(code::IOERR, || {
-            let State { bytes, names } = &mut *(*file.cast::<Open>()).state;
+            let State { bytes, notice } = &mut *(*file.cast::<Open>()).state;
             let new = std::slice::from_raw_parts(from.cast::<u8>(), len.max(0) as usize);
             let at = at.max(0) as usize;
             let end = at.saturating_add(new.len());
@@ -113,11 +113,11 @@ unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at:
             // The magic behind a name is written last. One that the others do not see is none.
             if at > 0
                 && new.len() == 8
-                && let (Some(name), Some(names)) = (name_at_end(&bytes[..end]), names)
-                && let Err(failure) = names.name(name)
+                && let (Some(name), Some(notice)) = (name_at_end(&bytes[..end]), notice)
+                && let Err(failure) = notice.publish(name)
             {
                 bytes[at..end].fill(0);
-                return failed::code_of(failure, code::IOERR_WRITE);
+                return result_code::code_of(failure, code::IOERR_WRITE);
             }
             code::OK
         })

@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::abi::{File, IoMethods, code, control, device};
 use super::api::Api;
-use super::failed;
 use super::guard::guarded;
-use super::names::{self, Place};
+use super::registry::{self, Addresses};
+use super::result_code;
 use crate::database::{Level, MainFile};
 
 /// Room for the file in what SQLite allocates for one.
@@ -19,13 +19,13 @@ pub(crate) struct Open {
 struct State {
     file: Box<dyn MainFile>,
     name: Vec<u8>,
-    place: Place,
+    addresses: Addresses,
     vfs: &'static CStr,
     api: Api,
     /// Bytes of the file, from its beginning on, that SQLite may read where they are.
-    lends: i64,
-    /// Pages that are lent.
-    lent: u64,
+    mmap_limit: i64,
+    /// Pages that are fetched.
+    fetched: u64,
 }
 
 static METHODS: IoMethods = IoMethods {
@@ -64,17 +64,17 @@ pub(crate) unsafe fn put(
     vfs: &'static CStr,
     api: Api,
 ) {
-    let behind = at as usize + room.next_multiple_of(8);
-    let place = Place { behind, name: name.as_ptr() as usize };
-    names::add(name, place, file.names());
+    let file_end = at as usize + room.next_multiple_of(8);
+    let addresses = Addresses { file_end, name: name.as_ptr() as usize };
+    registry::add(name, addresses, file.super_journal_notice());
     let state = Box::into_raw(Box::new(State {
         file,
         name: name.to_vec(),
-        place,
+        addresses,
         vfs,
         api,
-        lends: 0,
-        lent: 0,
+        mmap_limit: 0,
+        fetched: 0,
     }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
@@ -84,12 +84,12 @@ pub(crate) unsafe fn put(
 ///
 /// # Safety
 /// `file` is null or an open file.
-pub(crate) unsafe fn lends_nothing(file: *mut File) -> bool {
+pub(crate) unsafe fn copies_all_pages(file: *mut File) -> bool {
     // SAFETY: the caller's contract; one with our methods was made by [`put`].
     unsafe {
         !file.is_null()
             && std::ptr::eq((*file).methods, &raw const METHODS)
-            && (*(*file.cast::<Open>()).state).lends == 0
+            && (*(*file.cast::<Open>()).state).mmap_limit == 0
     }
 }
 
@@ -105,7 +105,7 @@ unsafe fn with(
     guarded(io, || {
         // SAFETY: the caller's contract.
         let state = unsafe { &mut *(*file.cast::<Open>()).state };
-        work(state).unwrap_or_else(|failure| failed::code_of(failure, io))
+        work(state).unwrap_or_else(|failure| result_code::code_of(failure, io))
     })
 }
 
@@ -113,8 +113,8 @@ unsafe extern "C" fn close(file: *mut File) -> c_int {
     guarded(code::IOERR, || {
         // SAFETY: SQLite closes what it has opened, once.
         let state = unsafe { Box::from_raw((*file.cast::<Open>()).state) };
-        names::remove(&state.name, state.place);
-        failed::code(state.file.close(), code::IOERR)
+        registry::remove(&state.name, state.addresses);
+        result_code::code(state.file.close(), code::IOERR)
     })
 }
 
@@ -131,15 +131,15 @@ unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64)
 
 /// Lends a page: `out` is null if SQLite has to read a copy.
 unsafe extern "C" fn fetch(file: *mut File, at: i64, len: c_int, out: *mut *mut c_void) -> c_int {
-    // SAFETY: SQLite calls with a file of ours and a place for the address, and stores nothing there.
+    // SAFETY: SQLite calls with a file of ours and a addresses for the address, and stores nothing there.
     unsafe {
         with(file, code::IOERR_MMAP, |state| {
             out.write(std::ptr::null_mut());
             let (from, len) = (at.max(0).cast_unsigned(), len.max(0) as u64);
-            if from.saturating_add(len) <= state.lends.max(0).cast_unsigned()
-                && let Some(page) = state.file.lend(from, len)?
+            if from.saturating_add(len) <= state.mmap_limit.max(0).cast_unsigned()
+                && let Some(page) = state.file.fetch(from, len)?
             {
-                state.lent += 1;
+                state.fetched += 1;
                 out.write(page.cast_mut().cast());
             }
             Ok(code::OK)
@@ -153,8 +153,8 @@ unsafe extern "C" fn unfetch(file: *mut File, at: i64, page: *mut c_void) -> c_i
     unsafe {
         with(file, code::IOERR_MMAP, |state| {
             if !page.is_null() {
-                state.lent -= 1;
-                state.file.take_back(at.max(0).cast_unsigned(), page.cast_const().cast());
+                state.fetched -= 1;
+                state.file.unfetch(at.max(0).cast_unsigned(), page.cast_const().cast());
             }
             Ok(code::OK)
         })
@@ -195,7 +195,7 @@ unsafe extern "C" fn sync(file: *mut File, _flags: c_int) -> c_int {
 }
 
 unsafe extern "C" fn file_size(file: *mut File, size: *mut i64) -> c_int {
-    // SAFETY: SQLite calls with a file of ours and a place for the size.
+    // SAFETY: SQLite calls with a file of ours and a addresses for the size.
     unsafe {
         with(file, code::IOERR, |state| {
             size.write(state.file.size()?.cast_signed());
@@ -225,7 +225,7 @@ unsafe extern "C" fn unlock(file: *mut File, to: c_int) -> c_int {
 }
 
 unsafe extern "C" fn check_reserved_lock(file: *mut File, found: *mut c_int) -> c_int {
-    // SAFETY: SQLite calls with a file of ours and a place for the answer.
+    // SAFETY: SQLite calls with a file of ours and a addresses for the answer.
     unsafe {
         with(file, code::IOERR_LOCK, |state| {
             found.write(state.file.is_reserved()?.into());
@@ -245,7 +245,7 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                     let name = (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes());
                     state.file.commit(name)?;
                 }
-                control::COMMIT_PHASETWO => state.file.end()?,
+                control::COMMIT_PHASETWO => state.file.end_transaction()?,
                 control::PRAGMA => return Ok(pragma(state, with_what.cast())),
                 control::LOCKSTATE => with_what.cast::<c_int>().write(state.file.level().number()),
                 control::HAS_MOVED => {
@@ -257,13 +257,13 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                 }
                 // It is, whatever SQLite would rather have.
                 control::POWERSAFE_OVERWRITE => with_what.cast::<c_int>().write(1),
-                // Told is the limit before; a negative one only asks. It stays while a page is lent, as in stock
+                // Told is the limit before; a negative one only asks. It stays while a page is fetched, as in stock
                 // SQLite.
                 control::MMAP_SIZE => {
-                    let (limit, before) = (with_what.cast::<i64>().read(), state.lends);
+                    let (limit, before) = (with_what.cast::<i64>().read(), state.mmap_limit);
                     with_what.cast::<i64>().write(before);
-                    if limit >= 0 && state.lent == 0 {
-                        state.lends = limit;
+                    if limit >= 0 && state.fetched == 0 {
+                        state.mmap_limit = limit;
                     }
                 }
                 // Hints: the file grows with a commit.
@@ -279,8 +279,8 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
 /// `words` has three places: for an answer, with a name, and with a value or null.
 unsafe fn pragma(state: &mut State, words: *mut *mut c_char) -> c_int {
     // SAFETY: the caller's contract.
-    let text = |place: usize| unsafe {
-        let word = *words.add(place);
+    let text = |addresses: usize| unsafe {
+        let word = *words.add(addresses);
         (!word.is_null()).then(|| CStr::from_ptr(word).to_string_lossy().into_owned())
     };
     let Some(name) = text(1) else { return code::NOTFOUND };

@@ -1,7 +1,7 @@
-//! The VFS: which files are ours, and which the VFS below opens.
+//! The VFS: which files are ours, and which the VFS underlying opens.
 //!
 //! Ours are main databases and the rollback journals of those that are open. A journal that is there when a
-//! database is opened is stock SQLite's, and a file of the VFS below: SQLite rolls it back as ever.
+//! database is opened is stock SQLite's, and a file of the VFS underlying: SQLite rolls it back as ever.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::abi::{File, Symbol, Vfs, code, open as flag};
 use super::absent::Known;
 use super::api::Api;
-use super::failed;
 use super::guard::guarded;
-use super::{journal, main_file, names};
-use crate::database::{How, Opened, Opener};
+use super::result_code;
+use super::{journal, main_file, registry};
+use crate::database::{OpenOptions, Opened, Opener};
 
 /// The name of the VFS.
 pub const NAME: &CStr = c"perdura";
@@ -22,7 +22,7 @@ pub const NAME: &CStr = c"perdura";
 /// The state of the VFS.
 #[derive(Debug)]
 struct State {
-    below: *mut Vfs,
+    underlying: *mut Vfs,
     name: &'static CStr,
     api: Api,
     opener: Box<dyn Opener>,
@@ -41,22 +41,22 @@ pub(crate) fn register(
         if !known.is_null() {
             return if default { api.register(&mut *known, true) } else { code::OK };
         }
-        let below = api.find(std::ptr::null());
-        if below.is_null() {
+        let underlying = api.find(std::ptr::null());
+        if underlying.is_null() {
             return code::ERROR;
         }
-        if FIRST_BELOW.load(Ordering::Acquire).is_null() {
-            FIRST_BELOW.store(below, Ordering::Release);
+        if FIRST_UNDERLYING.load(Ordering::Acquire).is_null() {
+            FIRST_UNDERLYING.store(underlying, Ordering::Release);
         }
-        let state = Box::leak(Box::new(State { below, name, api, opener }));
+        let state = Box::leak(Box::new(State { underlying, name, api, opener }));
         let ours = size_of::<main_file::Open>().max(size_of::<journal::Open>());
         let vfs = Vfs {
-            version: 3.min((*below).version),
-            longest_path: (*below).longest_path,
+            version: 3.min((*underlying).version),
+            longest_path: (*underlying).longest_path,
             next: std::ptr::null_mut(),
             name: name.as_ptr(),
             data: (&raw mut *state).cast(),
-            file_bytes: (*below).file_bytes.max(ours as c_int),
+            file_bytes: (*underlying).file_bytes.max(ours as c_int),
             open: Some(open),
             delete: Some(delete),
             access: Some(access),
@@ -105,7 +105,7 @@ unsafe extern "C" fn open(
             let (state, bytes) = (state(vfs), bytes_of(name));
             (*file).methods = std::ptr::null();
             if flags & flag::MAIN_DB != 0 && !bytes.is_empty() {
-                let how = How {
+                let options = OpenOptions {
                     create: flags & flag::CREATE != 0,
                     read_only: flags & flag::READONLY != 0,
                     secure_delete: state.api.deletes_securely(),
@@ -113,8 +113,8 @@ unsafe extern "C" fn open(
                     domain: state.api.parameter(name, c"perdura_domain"),
                     share: state.api.parameter(name, c"perdura_share"),
                 };
-                match state.opener.open(Path::new(OsStr::from_bytes(bytes)), &how) {
-                    Opened::Ours(main) => {
+                match state.opener.open(Path::new(OsStr::from_bytes(bytes)), &options) {
+                    Opened::File(main) => {
                         let room = (*vfs).file_bytes.max(0) as usize;
                         main_file::put(file, main, bytes, room, state.name, state.api);
                         if !out_flags.is_null() {
@@ -122,28 +122,32 @@ unsafe extern "C" fn open(
                         }
                         return code::OK;
                     }
-                    Opened::Failed(failure) => return failed::code_of(failure, code::CANTOPEN),
-                    Opened::Below => {}
+                    Opened::Failed(failure) => {
+                        return result_code::code_of(failure, code::CANTOPEN);
+                    }
+                    Opened::Underlying => {}
                 }
             }
             if flags & (flag::MAIN_JOURNAL | flag::WAL) != 0 {
                 let database = state.api.database_of(name) as usize;
-                if flags & flag::WAL != 0 && names::is_at(database) {
+                if flags & flag::WAL != 0 && registry::holds_name_at(database) {
                     return code::CANTOPEN;
                 }
                 // One that is there is stock SQLite's, and hot.
-                names::remove_journal(name as usize);
-                if flags & flag::CREATE != 0 && names::has(database, file as usize) {
-                    let names = names::add_journal(database, file as usize, name as usize);
-                    journal::put(file, names);
+                registry::remove_journal(name as usize);
+                if flags & flag::CREATE != 0 && registry::is_own_journal(database, file as usize) {
+                    let notice = registry::add_journal(database, file as usize, name as usize);
+                    journal::put(file, notice);
                     if !out_flags.is_null() {
                         out_flags.write(flags);
                     }
                     return code::OK;
                 }
             }
-            let below = state.below;
-            (*below).open.map_or(code::CANTOPEN, |open| open(below, name, file, flags, out_flags))
+            let underlying = state.underlying;
+            (*underlying)
+                .open
+                .map_or(code::CANTOPEN, |open| open(underlying, name, file, flags, out_flags))
         }
     })
 }
@@ -151,15 +155,18 @@ unsafe extern "C" fn open(
 unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> c_int {
     guarded(code::IOERR, || {
         // One in memory went when it was closed.
-        if names::remove_journal(name as usize) {
+        if registry::remove_journal(name as usize) {
             return code::OK;
         }
         // SAFETY: SQLite calls with a VFS of ours and a name.
         unsafe {
-            let below = below(vfs);
-            match (*below).delete.map_or(code::IOERR, |delete| delete(below, name, sync)) {
+            let underlying = underlying(vfs);
+            match (*underlying).delete.map_or(code::IOERR, |delete| delete(underlying, name, sync))
+            {
                 // SQLite removes one in memory for the second time.
-                code::IOERR_DELETE_NOENT if names::belongs_to_one(bytes_of(name), "-journal") => {
+                code::IOERR_DELETE_NOENT
+                    if registry::belongs_to_open(bytes_of(name), "-journal") =>
+                {
                     code::OK
                 }
                 result => result,
@@ -168,7 +175,7 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
     })
 }
 
-/// Asks the VFS below whether a file is there, unless a journal's is known not to be.
+/// Asks the VFS underlying whether a file is there, unless a journal's is known not to be.
 unsafe extern "C" fn access(
     vfs: *mut Vfs,
     name: *const c_char,
@@ -179,35 +186,36 @@ unsafe extern "C" fn access(
         // SAFETY: SQLite calls with a VFS of ours, a name and a place for the answer.
         unsafe {
             let asks = flags == flag::ACCESS_EXISTS;
-            let known = if asks { names::known(bytes_of(name)) } else { Known::Ask(None) };
+            let known = if asks { registry::known(bytes_of(name)) } else { Known::Ask(None) };
             if known == Known::Absent {
                 found.write(0);
                 return code::OK;
             }
-            let below = below(vfs);
-            let result =
-                (*below).access.map_or(code::IOERR, |access| access(below, name, flags, found));
+            let underlying = underlying(vfs);
+            let result = (*underlying)
+                .access
+                .map_or(code::IOERR, |access| access(underlying, name, flags, found));
             if let Known::Ask(Some(looked)) = known
                 && result == code::OK
                 && found.read() == 0
             {
-                names::note_absent(bytes_of(name), looked);
+                registry::note_absent(bytes_of(name), looked);
             }
             result
         }
     })
 }
 
-/// The VFS below the first one that was registered.
-static FIRST_BELOW: AtomicPtr<Vfs> = AtomicPtr::new(std::ptr::null_mut());
+/// The VFS underlying the first one that was registered.
+static FIRST_UNDERLYING: AtomicPtr<Vfs> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The VFS below one of ours.
+/// The VFS underlying one of ours.
 ///
 /// # Safety
 /// `vfs` is ours.
-unsafe fn below(vfs: *mut Vfs) -> *mut Vfs {
+unsafe fn underlying(vfs: *mut Vfs) -> *mut Vfs {
     // SAFETY: the caller's contract.
-    unsafe { state(vfs).below }
+    unsafe { state(vfs).underlying }
 }
 
 /// The same, or the first one, if `vfs` is not ours: others take the functions that are not about files from the
@@ -215,27 +223,27 @@ unsafe fn below(vfs: *mut Vfs) -> *mut Vfs {
 ///
 /// # Safety
 /// `vfs` is one, and one of ours is registered.
-unsafe fn below_any(vfs: *mut Vfs) -> *mut Vfs {
+unsafe fn underlying_of_any(vfs: *mut Vfs) -> *mut Vfs {
     let opens = open as unsafe extern "C" fn(_, _, _, _, _) -> _;
     // SAFETY: the caller's contract. Who opens files as ours do has all that ours have.
     unsafe {
         match (*vfs).open {
-            Some(found) if std::ptr::fn_addr_eq(found, opens) => below(vfs),
-            _ => FIRST_BELOW.load(Ordering::Acquire),
+            Some(found) if std::ptr::fn_addr_eq(found, opens) => underlying(vfs),
+            _ => FIRST_UNDERLYING.load(Ordering::Acquire),
         }
     }
 }
 
-/// Functions that the VFS below does, which another function finds.
+/// Functions that the VFS underlying does, which another function finds.
 macro_rules! forward {
-    ($below:ident: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {$(
+    ($underlying:ident: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {$(
         unsafe extern "C" fn $name(vfs: *mut Vfs, $($argument: $type),*) -> $result {
             guarded($otherwise, || {
-                // SAFETY: it was found in a VFS of ours that is registered, and is called with what the one below
+                // SAFETY: it was found in a VFS of ours that is registered, and is called with what the one underlying
                 // is to be given; where the first argument counts, SQLite calls.
                 unsafe {
-                    let below = $below(vfs);
-                    (*below).$name.map_or($otherwise, |call| call(below, $($argument),*))
+                    let underlying = $underlying(vfs);
+                    (*underlying).$name.map_or($otherwise, |call| call(underlying, $($argument),*))
                 }
             })
         }
@@ -243,7 +251,7 @@ macro_rules! forward {
 }
 
 forward! {
-    below:
+    underlying:
     full_pathname(name: *const c_char, room: c_int, out: *mut c_char) -> c_int, code::CANTOPEN;
     dl_open(name: *const c_char) -> *mut c_void, std::ptr::null_mut();
     dl_error(room: c_int, out: *mut c_char) -> (), ();
@@ -255,7 +263,7 @@ forward! {
 }
 
 forward! {
-    below_any:
+    underlying_of_any:
     randomness(room: c_int, out: *mut c_char) -> c_int, 0;
     sleep(microseconds: c_int) -> c_int, 0;
     current_time(out: *mut f64) -> c_int, code::ERROR;
@@ -265,7 +273,7 @@ forward! {
 /// Why the last operation failed, and the error number of this thread's last call of the system that failed.
 unsafe extern "C" fn get_last_error(vfs: *mut Vfs, room: c_int, out: *mut c_char) -> c_int {
     guarded(0, || {
-        let why = failed::last();
+        let why = result_code::last();
         if room > 0 && !out.is_null() {
             let len = why.len().min(room as usize - 1);
             // SAFETY: SQLite gives so much room.
@@ -274,10 +282,12 @@ unsafe extern "C" fn get_last_error(vfs: *mut Vfs, room: c_int, out: *mut c_char
                 out.add(len).write(0);
             }
         }
-        // SAFETY: SQLite calls; the one below needs no room.
+        // SAFETY: SQLite calls; the one underlying needs no room.
         unsafe {
-            let below = below_any(vfs);
-            (*below).get_last_error.map_or(0, |number| number(below, 0, std::ptr::null_mut()))
+            let underlying = underlying_of_any(vfs);
+            (*underlying)
+                .get_last_error
+                .map_or(0, |number| number(underlying, 0, std::ptr::null_mut()))
         }
     })
 }

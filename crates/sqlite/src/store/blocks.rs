@@ -54,9 +54,9 @@ impl<M: Memory> Side<M> {
     /// Bytes of the side file with so many bytes of frames.
     pub(crate) fn bytes_with_log(&self, bytes: u64) -> u64 {
         if bytes == 0 {
-            self.behind()
+            self.table_end()
         } else {
-            self.behind() + bytes.div_ceil(PAYLOAD) * BLOCK_BYTES
+            self.table_end() + bytes.div_ceil(PAYLOAD) * BLOCK_BYTES
         }
     }
 
@@ -71,7 +71,7 @@ impl<M: Memory> Side<M> {
     /// The parts of blocks in which the bytes `from..to` of the log lie: the number of the block, the place in the
     /// side file, and the length.
     fn pieces(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, u64)> + use<M> {
-        let (first, mut at) = (self.behind(), from);
+        let (first, mut at) = (self.table_end(), from);
         std::iter::from_fn(move || {
             let (block, within) = (at / PAYLOAD, at % PAYLOAD);
             let len = (PAYLOAD - within).min(to - at);
@@ -86,13 +86,13 @@ impl<M: Memory> Side<M> {
     pub(crate) fn write_log(&self, from: u64, frames: &[u8], emptied: u64, lines: &mut LineSet) {
         let mut rest = frames;
         for (block, at, len) in self.pieces(from, from + frames.len() as u64) {
-            if at % BLOCK_BYTES == (self.behind() + FRAMES_AT) % BLOCK_BYTES {
+            if at % BLOCK_BYTES == (self.table_end() + FRAMES_AT) % BLOCK_BYTES {
                 self.put_block(block, PENDING, emptied);
             }
-            let (these, behind) = rest.split_at(len as usize);
+            let (these, after) = rest.split_at(len as usize);
             self.region.copy(at, these);
             self.region.note(lines, at, len);
-            rest = behind;
+            rest = after;
         }
     }
 
@@ -100,13 +100,13 @@ impl<M: Memory> Side<M> {
     pub(crate) fn use_blocks(&self, from: u64, to: u64, emptied: u64, lines: &mut LineSet) {
         for block in from.div_ceil(PAYLOAD)..to.div_ceil(PAYLOAD) {
             self.put_block(block, IN_USE, emptied);
-            self.region.note(lines, self.behind() + block * BLOCK_BYTES, 8);
+            self.region.note(lines, self.table_end() + block * BLOCK_BYTES, 8);
         }
     }
 
     #[track_caller]
     fn put_block(&self, block: u64, state: u64, emptied: u64) {
-        let at = self.behind() + block * BLOCK_BYTES;
+        let at = self.table_end() + block * BLOCK_BYTES;
         self.region.store(at, seal(self.tag, at, block_word(state, emptied)));
     }
 
@@ -121,7 +121,7 @@ impl<M: Memory> Side<M> {
         let mut frames = vec![0; (to - from) as usize];
         let mut done = 0;
         for (block, at, len) in self.pieces(from, to) {
-            let word = self.behind() + block * BLOCK_BYTES;
+            let word = self.table_end() + block * BLOCK_BYTES;
             let found = unseal(self.tag, word, self.region.load(word)?);
             if found != Some(block_word(IN_USE, emptied)) {
                 return Err(StoreError::SideDamaged("a block of its log is not in use"));

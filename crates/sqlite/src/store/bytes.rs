@@ -23,14 +23,14 @@ impl<M: Memory> Store<M> {
         let lines = self.record_bytes(size, frames)?;
         let number = self.last + 1;
         self.place_bytes(number, size, frames, counters, lines)?;
-        self.side.begin(number);
+        self.side.set_begun(number);
         Ok(())
     }
 
     /// Step 2. Returns the lines that are to be noted further.
     pub(super) fn record_bytes(&mut self, size: u64, frames: &Frames) -> Result<Lines> {
         let number = self.last + 1;
-        self.side.begin(number);
+        self.side.set_begun(number);
         let mut lines = std::mem::take(&mut self.stored);
         let sized = (size != self.size).then_some(size);
         let (pages, bytes) = (false, &frames.bytes[..]);
@@ -54,7 +54,7 @@ impl<M: Memory> Store<M> {
     ) -> Result<()> {
         self.put_frames(&frames.bytes, &mut lines.data);
         self.stats.frames += frames.count;
-        self.in_its_place(number, size, counters, lines)?;
+        self.finish_apply(number, size, counters, lines)?;
         self.last_by_pages = Some(false);
         Ok(())
     }
@@ -100,14 +100,14 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub(super) fn put_counters(&mut self, counters: &Option<Counters>) -> Result<()> {
         let Some(mut counters) = counters.clone() else { return Ok(()) };
-        if self.seen_without_commit {
+        if self.counter_exposed {
             let counter = page1::later_counter(&self.data, &counters[0])?;
             counters.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&counter));
         }
         for (range, bytes) in COUNTERS.iter().zip(&counters) {
             self.data.copy(range.start as u64, bytes);
         }
-        (self.announced, self.seen_without_commit) = (false, false);
+        (self.counter_announced, self.counter_exposed) = (false, false);
         Ok(())
     }
 }

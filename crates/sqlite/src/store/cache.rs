@@ -8,7 +8,7 @@ use crate::store::layout::GRANULE;
 use crate::store::stage::Granule;
 
 /// The frames after which a checkpoint is made, as in SQLite.
-pub(crate) const CHECKPOINT_FRAMES: usize = 1000;
+pub(crate) const FRAMES_PER_CHECKPOINT: usize = 1000;
 
 /// The state of the log as far as a connection has read it.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_of_a_granule_are_told_once_with_their_last_bytes() {
+    fn overlapping_runs_are_listed_once_with_last_bytes() {
         let mut cache = Cache::default();
         cache.add(3, Box::new([1; GRANULE as usize]));
         cache.put(3, 10, &[2; 20]);

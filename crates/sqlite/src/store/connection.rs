@@ -6,7 +6,7 @@
 //! 2. Store what goes where nothing is, *directly*. Write the rest into the slot whose turn it is, with a
 //!    checksum over both. Flush that, and what the commit before has stored in 3; **fence**. *Committed.*
 //! 3. Store the rest where it belongs, the table's entries of pages that took another frame among it. The
-//!    next commit flushes that, or has it in its slot again ([`crate::store::carry`]).
+//!    next commit flushes that, or has it in its slot again ([`crate::store::deferred_flush`]).
 //!
 //! Opening replays the slot with the smaller number, then the other one (`store::recovery`).
 //!
@@ -32,8 +32,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use pm::{LineSet, Memory};
 
-use crate::store::cache::{CHECKPOINT_FRAMES, Cache};
-use crate::store::carry::Unflushed;
+use crate::store::cache::{Cache, FRAMES_PER_CHECKPOINT};
+use crate::store::deferred_flush::Unflushed;
 use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
 use crate::store::frame_log::bytes_of;
 use crate::store::frames::Frames;
@@ -41,7 +41,7 @@ use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::parse::Shape;
-use crate::store::plan::{Counters, Prepared, Work};
+use crate::store::plan::{Counters, PreparedCommit, Work};
 use crate::store::region::Region;
 use crate::store::side::{Side, Table};
 use crate::store::slot::Body;
@@ -50,10 +50,10 @@ use crate::store::stats::Stats;
 use crate::store::verdict::{Decide, undecided};
 
 /// A slot's number has its lower half only: what is settled is not so far behind it.
-const UNSETTLED_MAX: u64 = 1 << 30;
+const CHECKPOINT_LAG_MAX: u64 = 1 << 30;
 
 /// Times that the marker is looked at whose tag is another one.
-const LOOKS_MAX: usize = 16;
+const ATTACH_TRIES: usize = 16;
 
 /// Where a store keeps things.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub struct Media<M> {
     /// The side file.
     pub side: Region<M>,
     /// Each needs a fence of its own, as two files on a disk do.
-    pub fenced_apart: bool,
+    pub separate_fences: bool,
 }
 
 /// The store under one connection.
@@ -71,7 +71,7 @@ pub struct Media<M> {
 pub struct Store<M> {
     pub(super) data: Region<M>,
     pub(super) side: Side<M>,
-    fenced_apart: bool,
+    separate_fences: bool,
     mode: Mode,
     /// No byte that nothing means is left in a page that is laid out.
     pub(super) erases: bool,
@@ -82,30 +82,30 @@ pub struct Store<M> {
     /// count.
     pub(super) cleared: Option<u64>,
     /// Each page stays in its own frame.
-    pub(super) stays_home: bool,
+    pub(super) keeps_layout: bool,
     /// This connection has made the marker durable: who has set it may have died before that.
     pub(super) marker_is_durable: bool,
     /// Page 1 has a change counter for a commit that has not stored its own.
-    pub(super) announced: bool,
+    pub(super) counter_announced: bool,
     /// So it had when a commit failed or was given up: others may have read the old content with it.
-    pub(super) seen_without_commit: bool,
+    pub(super) counter_exposed: bool,
     pub(super) stage: Stage,
     /// A commit that waits for those of other databases.
-    pub(super) prepared: Option<Prepared>,
+    pub(super) prepared: Option<PreparedCommit>,
     /// The commit whose lines are in `stored` and `unflushed`, and may not be durable.
     pub(super) last: u64,
     /// The last commit that this connection has durably settled.
-    pub(super) known_settled: u64,
+    pub(super) known_checkpointed: u64,
     /// The content of the log of frames.
     pub(super) cache: Cache,
-    pub(super) checkpoint_frames: usize,
+    pub(super) frames_per_checkpoint: usize,
     /// Its slot counts, and it goes by pages; or by bytes.
     pub(super) last_by_pages: Option<bool>,
     pub(super) stored: Lines,
     /// Lines of frames, but for those of page 1.
     pub(super) unflushed: Unflushed,
-    /// Pages that SQLite reads where they are ([`crate::store::lend`]).
-    pub(super) lent: u64,
+    /// Pages that SQLite reads where they are ([`crate::store::fetch`]).
+    pub(super) fetched: u64,
     pub(super) stats: Stats,
 }
 
@@ -143,7 +143,7 @@ impl<M: Memory> Store<M> {
             store.recover_and_decide(decide)?;
             return Ok(store);
         }
-        let Media { data, side, fenced_apart } = media;
+        let Media { data, side, separate_fences } = media;
         if size > 0 {
             // Its last owner may have died before that was durable; the marker would name the old side file.
             let mut lines = LineSet::new();
@@ -153,7 +153,7 @@ impl<M: Memory> Store<M> {
         }
         let size = page1::plain_size(&data, size)?;
         let side = Side::format(side, tag, slot_bytes)?;
-        Ok(Self::on(data, side, fenced_apart, size))
+        Ok(Self::on(data, side, separate_fences, size))
     }
 
     /// Opens the store of a database that others have open.
@@ -161,15 +161,15 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// As [`Self::open`].
     pub fn attach(media: Media<M>, size: u64) -> Result<Self> {
-        let Media { data, side, fenced_apart } = media;
+        let Media { data, side, separate_fences } = media;
         let marked = |data: &Region<M>| -> Result<bool> {
             Ok(page1::is_marked(&page1::header(data, size)?))
         };
         if marked(&data)? && side.is_empty() {
             return Err(StoreError::SideMissing);
         }
-        let mut store = Self::on(data, Side::open(side)?, fenced_apart, size);
-        for _ in 0..LOOKS_MAX {
+        let mut store = Self::on(data, Side::open(side)?, separate_fences, size);
+        for _ in 0..ATTACH_TRIES {
             store.marked = marked(&store.data)?;
             // The tag is stored before the marker, and is to be read behind it.
             fence(Ordering::Acquire);
@@ -178,33 +178,33 @@ impl<M: Memory> Store<M> {
             }
             // Whoever shares the database with stock SQLite may have cleared both, and may have set them again.
         }
-        Err(StoreError::SideOfAnother)
+        Err(StoreError::SideMismatch)
     }
 
-    fn on(data: Region<M>, side: Side<M>, fenced_apart: bool, size: u64) -> Self {
+    fn on(data: Region<M>, side: Side<M>, separate_fences: bool, size: u64) -> Self {
         Self {
             data,
             side,
-            fenced_apart,
+            separate_fences,
             mode: Mode::default(),
             erases: false,
             size,
             marked: false,
             cleared: Some(0),
-            stays_home: false,
+            keeps_layout: false,
             marker_is_durable: false,
-            announced: false,
-            seen_without_commit: false,
+            counter_announced: false,
+            counter_exposed: false,
             stage: Stage::default(),
             prepared: None,
             last: 0,
-            known_settled: 0,
+            known_checkpointed: 0,
             cache: Cache::default(),
-            checkpoint_frames: CHECKPOINT_FRAMES,
+            frames_per_checkpoint: FRAMES_PER_CHECKPOINT,
             last_by_pages: None,
             stored: Lines::default(),
             unflushed: Unflushed::new(),
-            lent: 0,
+            fetched: 0,
             stats: Stats::default(),
         }
     }
@@ -214,7 +214,7 @@ impl<M: Memory> Store<M> {
     pub(super) fn fence(&mut self, lines: &mut Lines) {
         self.stats.lines += (lines.data.len() + lines.side.len()) as u64;
         self.stats.fences += 1;
-        let apart = self.fenced_apart && !lines.data.is_empty();
+        let apart = self.separate_fences && !lines.data.is_empty();
         lines.data.flush(self.data.memory());
         lines.side.flush(self.side.region.memory());
         if apart {
@@ -248,8 +248,8 @@ impl<M: Memory> Store<M> {
     }
 
     /// Says whether each page stays in its own frame, so that the file can be made a plain one behind each commit.
-    pub fn set_stays_home(&mut self, stays_home: bool) {
-        self.stays_home = stays_home;
+    pub fn set_keeps_layout(&mut self, keeps_layout: bool) {
+        self.keeps_layout = keeps_layout;
     }
 
     /// Says whether bytes that nothing means any more are zeroed, as SQLite's `secure_delete` wants it.
@@ -287,7 +287,7 @@ impl<M: Memory> Store<M> {
         match work {
             Work::Counters(counters) => {
                 self.put_counters(&counters)?;
-                self.side.begin(self.last);
+                self.side.set_begun(self.last);
                 self.stage.clear();
                 return Ok(());
             }
@@ -315,15 +315,15 @@ impl<M: Memory> Store<M> {
     /// of frames.
     pub(super) fn begin(&mut self, by_frames: bool) -> Result<(u64, Work)> {
         self.healthy()?;
-        self.seen_without_commit |= std::mem::take(&mut self.announced);
-        self.learn()?;
+        self.counter_exposed |= std::mem::take(&mut self.counter_announced);
+        self.load_last_commit()?;
         // Whoever finds that it was not put in place makes durable how long the files are.
-        self.side.begin(self.last + 1);
+        self.side.set_begun(self.last + 1);
         let size = self.size();
         let work = self.work(size, by_frames).inspect_err(|error| {
             // Any other failure may have left something.
-            if matches!(error, StoreError::Full(_) | StoreError::Memory | StoreError::Lent) {
-                self.side.begin(self.last);
+            if matches!(error, StoreError::Full(_) | StoreError::Memory | StoreError::PagesInUse) {
+                self.side.set_begun(self.last);
             }
         })?;
         match &work {
@@ -348,26 +348,26 @@ impl<M: Memory> Store<M> {
         }
         self.data.grow(size.max(HEADER_BYTES))?;
         if !by_frames {
-            self.checkpoint()?;
+            self.checkpoint_frames()?;
         }
         let by_pages = shape.is_some_and(|(_, by_pages)| by_pages);
         let table = self.side.table;
         if table.page_bytes != page_bytes || !by_pages && table.entries > 0 {
-            if !self.may_go_home() {
-                return Err(StoreError::Lent);
+            if !self.can_restore_layout() {
+                return Err(StoreError::PagesInUse);
             }
-            self.reshape(page_bytes)?;
+            self.change_page_size(page_bytes)?;
         }
         if self.last_by_pages.is_some_and(|last| last != by_pages)
-            || self.last.saturating_sub(self.side.settled()?) > UNSETTLED_MAX
+            || self.last.saturating_sub(self.side.checkpointed()?) > CHECKPOINT_LAG_MAX
         {
-            self.settle()?;
+            self.checkpoint_slots()?;
         }
         // Blocks may be where a large commit is, and lie there before it is known durably that it is settled.
-        if by_frames && self.known_settled < self.last {
-            self.settle()?;
+        if by_frames && self.known_checkpointed < self.last {
+            self.checkpoint_slots()?;
         }
-        self.cover(size)?;
+        self.zero_gaps(size)?;
         if by_frames {
             let (mut frames, counters) = self.frames(size)?;
             if size != self.size {
@@ -381,7 +381,7 @@ impl<M: Memory> Store<M> {
             match self.side.reserve_log(self.cache.bytes + bytes) {
                 // What the log has goes in place, and there is room where it was.
                 Err(StoreError::Full(_)) if !self.cache.is_empty() => {
-                    self.checkpoint()?;
+                    self.checkpoint_frames()?;
                     self.side.reserve_log(bytes)?;
                 }
                 room => room?,
@@ -432,7 +432,7 @@ impl<M: Memory> Store<M> {
     fn make_room(&mut self, bytes: u64) -> Result<()> {
         if !self.side.fits(bytes) {
             self.side.grow(bytes)?;
-            self.settle()?;
+            self.checkpoint_slots()?;
         }
         Ok(())
     }
@@ -447,12 +447,12 @@ impl<M: Memory> Store<M> {
         // A sync that failed has been noticed by now: nothing is promised.
         self.healthy()?;
         self.marker_is_durable = true;
-        self.side.begin(number + 1);
+        self.side.set_begun(number + 1);
         Ok(())
     }
 
     /// The end of step 3.
-    pub(super) fn in_its_place(
+    pub(super) fn finish_apply(
         &mut self,
         number: u64,
         size: u64,
@@ -466,7 +466,7 @@ impl<M: Memory> Store<M> {
         self.put_counters(counters)?;
         // Where the database's medium has failed, whoever comes next replays.
         self.data.memory().healthy()?;
-        self.side.applied(number);
+        self.side.set_applied(number);
         (self.stored, self.last, self.size) = (lines, number, size);
         Ok(())
     }
@@ -481,14 +481,14 @@ impl<M: Memory> Store<M> {
     }
 
     /// Finds the lines of the last commit, if somebody else made it.
-    pub(super) fn learn(&mut self) -> Result<()> {
+    pub(super) fn load_last_commit(&mut self) -> Result<()> {
         let (_, applied) = self.side.progress()?;
         // What another one has settled is durable, and pages may have another size since.
-        if applied == self.last && self.side.settled()? < applied {
+        if applied == self.last && self.side.checkpointed()? < applied {
             return Ok(());
         }
         let logged = self.side.read(applied)?.filter(|logged| logged.number == applied);
-        if logged.is_none() && self.side.settled()? < applied {
+        if logged.is_none() && self.side.checkpointed()? < applied {
             return Err(IN_PLACE_AND_DAMAGED);
         }
         (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
@@ -516,7 +516,7 @@ impl<M: Memory> Store<M> {
         self.side.set_size(self.size, &mut lines.side);
         self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);
         self.side.note_header(&mut lines.side);
-        self.announced = true;
+        self.counter_announced = true;
         page1::announce(&self.data, self.side.tag, self.size, &mut lines.data)?;
         self.fence(&mut lines);
         page1::set_marker(&self.data, &mut lines.data)?;
@@ -534,17 +534,17 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails.
-    pub fn settle(&mut self) -> Result<()> {
-        self.learn()?;
+    pub fn checkpoint_slots(&mut self) -> Result<()> {
+        self.load_last_commit()?;
         let mut lines = self.take_unflushed();
         if self.size >= HEADER_BYTES {
             self.data.note(&mut lines.data, 0, HEADER_BYTES);
         }
         self.fence(&mut lines);
         self.healthy()?;
-        self.side.set_settled(self.last, &mut lines.side);
+        self.side.set_checkpointed(self.last, &mut lines.side);
         self.fence(&mut lines);
-        (self.known_settled, self.last_by_pages) = (self.last, None);
+        (self.known_checkpointed, self.last_by_pages) = (self.last, None);
         self.healthy()
     }
 

@@ -18,34 +18,34 @@ pub enum StoreError {
     Memory,
     /// The marker is set, and there is no side file.
     #[error(
-        "the database was not closed, and its side file, which has the rest of it, is not there; put the file `-perdura` back beside it"
+        "the database was not closed, and its side file, which holds the rest of it, is missing; put the file `-perdura` back next to it"
     )]
     SideMissing,
     /// The side file is that of another database.
-    #[error("the side file `-perdura` is that of another database")]
-    SideOfAnother,
+    #[error("the side file `-perdura` belongs to another database")]
+    SideMismatch,
     /// The side file cannot be read.
     #[error("the side file `-perdura` is damaged: {0}")]
     SideDamaged(&'static str),
     /// The side file has the format of another build.
     #[error(
-        "the side file `-perdura` has the format {0}, and this build knows {VERSION} alone; close the database with the build that made it"
+        "the side file `-perdura` has the format {0}, and this build knows only {VERSION}; close the database with the build that made it"
     )]
     Version(u64),
     /// A commit is prepared, and waits for those of other databases.
-    #[error("a transaction over several databases is not at its end")]
+    #[error("a transaction over several databases has not ended")]
     Prepared,
     /// A commit is prepared, and it is not known whether the others are.
     #[error(
-        "a transaction over several databases was cut off, and it cannot be told whether `{0}` is there"
+        "a transaction over several databases was interrupted, and it is unknown whether `{0}` is there"
     )]
     Undecided(String),
     /// The name of a super-journal does not fit into the side file.
     #[error("the name of the super-journal has {0} bytes, {NAME_MAX} are possible")]
     LongName(usize),
     /// Pages take other places, and SQLite reads some where they are.
-    #[error("a statement of this connection reads pages that have to take other places")]
-    Lent,
+    #[error("a statement of this connection reads pages that have to move")]
+    PagesInUse,
     /// The file is shorter than what is committed.
     #[error("the database file has been cut to {found} bytes; {wanted} are committed")]
     Cut {
@@ -58,7 +58,7 @@ pub enum StoreError {
 
 /// A slot does not count whose commit must.
 pub(crate) const IN_PLACE_AND_DAMAGED: StoreError = StoreError::SideDamaged(
-    "a commit that was in place is not in its slot, or not all it stored is there",
+    "a commit that was in place is missing from its slot, or some of its stores are missing",
 );
 
 /// A result of the store.

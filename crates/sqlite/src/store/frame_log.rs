@@ -46,16 +46,16 @@ impl Log {
         let (mut frames, mut rest) = (Vec::new(), log);
         while !rest.is_empty() {
             let place = from + (log.len() - rest.len()) as u64;
-            let (word, behind) = rest.split_first_chunk()?;
-            let (found, behind) = behind.split_first_chunk()?;
+            let (word, after) = rest.split_first_chunk()?;
+            let (found, after) = after.split_first_chunk()?;
             let word = u64::from_le_bytes(*word);
             let (at, len) = place_and_len(word);
-            let (bytes, behind) = behind.split_at_checked(len)?;
+            let (bytes, after) = after.split_at_checked(len)?;
             if *found != self.check(place, word, bytes) {
                 return None;
             }
             frames.push((at, bytes));
-            rest = behind;
+            rest = after;
         }
         Some(frames)
     }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_as_they_went_in_and_no_damaged_or_cut_one_does() {
+    fn frames_round_trip_and_damaged_or_cut_ones_do_not() {
         let (frames, all) = frames();
         let mut log = LOG.write(&frames, 100);
         assert_eq!(log.len() as u64, bytes_of(&frames));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_another_log_or_place_are_none() {
+    fn frames_of_another_log_or_place_are_rejected() {
         let log = LOG.write(&frames().0, 100);
         for (other, from) in
             [(Log { tag: 8, ..LOG }, 100), (Log { emptied: 4, ..LOG }, 100), (LOG, 99)]

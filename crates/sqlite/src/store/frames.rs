@@ -38,11 +38,11 @@ impl Frames {
     /// of one: nothing that was made here does.
     pub(crate) fn each<'f>(bytes: &'f [u8], mut take: impl FnMut(u64, &'f [u8])) -> bool {
         let mut rest = bytes;
-        while let Some((word, behind)) = rest.split_first_chunk::<8>() {
+        while let Some((word, after)) = rest.split_first_chunk::<8>() {
             let (at, len) = place_and_len(u64::from_le_bytes(*word));
-            let Some((bytes, behind)) = behind.split_at_checked(len) else { return false };
+            let Some((bytes, after)) = after.split_at_checked(len) else { return false };
             take(at, bytes);
-            rest = behind;
+            rest = after;
         }
         rest.is_empty()
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_as_they_went_in_and_a_torn_end_is_noticed() {
+    fn frames_round_trip_and_torn_end_is_noticed() {
         let mut frames = Frames::default();
         let of = |at: u64, len: usize| (at, vec![at as u8; len]);
         let all = [of(0, 1), of(1 << 40, 4096), of(4097, 0)];
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_have_all_that_differs_and_little_else() {
+    fn runs_cover_all_differences_and_little_else() {
         let mut old = vec![0; 300];
         let mut new = old.clone();
         (new[3], new[9], new[63], new[64], new[200], new[299]) = (1, 1, 1, 1, 1, 1);

@@ -26,11 +26,11 @@ impl<M: Memory> Store<M> {
     pub(super) fn commit_in_place(&mut self, plan: &Plan) -> Result<()> {
         let (part, image) = (&plan.parts[0], &plan.images[0]);
         let whole_line = plan.in_place == Some(Form::Line);
-        if self.side.settled()? < self.last {
-            self.settle()?;
+        if self.side.checkpointed()? < self.last {
+            self.checkpoint_slots()?;
         }
         let (mut lines, mut flushed) = (Lines::default(), BTreeSet::new());
-        if self.known_settled < self.last {
+        if self.known_checkpointed < self.last {
             self.side.note_header(&mut lines.side);
         }
         if !self.marker_is_durable {
@@ -50,7 +50,7 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
             self.healthy()?;
         }
-        (self.known_settled, self.marker_is_durable) = (self.last, true);
+        (self.known_checkpointed, self.marker_is_durable) = (self.last, true);
         let at = place_of(part.frame, self.page_bytes());
         if whole_line {
             let line = image.first_chunk().expect("a page has a line");
@@ -67,7 +67,7 @@ impl<M: Memory> Store<M> {
         self.put_counters(&plan.counters)?;
         // Where that has failed, whoever comes next raises them.
         self.data.memory().healthy()?;
-        self.side.begin(self.last);
+        self.side.set_begun(self.last);
         Ok(())
     }
 }

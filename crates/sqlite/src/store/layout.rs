@@ -23,7 +23,7 @@ pub(crate) const BEGUN_AT: u64 = 72;
 pub(crate) const APPLIED_AT: u64 = 80;
 /// The number of the last commit that is durable where it belongs: no slot with it, or with a smaller one,
 /// counts.
-pub(crate) const SETTLED_AT: u64 = 88;
+pub(crate) const CHECKPOINTED_AT: u64 = 88;
 /// The binary logarithms of a page's bytes, and above its 8 bits of the entries of the table; 0 if frames of
 /// pages mean nothing, or there is no entry.
 pub(crate) const TABLE_AT: u64 = 96;

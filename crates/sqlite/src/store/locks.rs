@@ -7,7 +7,7 @@
 //! - A connection that is `Exclusive` is alone: no living one reads.
 //! - Behind a writer that dies while it is `Exclusive`, nobody reads before somebody has replayed.
 //! - From `Pending` on nobody begins to read, so that a writer's turn comes.
-//! - Whoever is alone for a while and writes nothing ([`Connection::exclude_if_alone`]) makes nobody busy: it looks before it
+//! - Whoever is alone for a while and writes nothing ([`Connection::lock_exclusive_if_idle`]) makes nobody busy: it looks before it
 //!   keeps others out, gives up if somebody reads, and those who come meanwhile wait.
 //! - Nobody counts as `Reserved` on the way from `Shared` to `Exclusive`: SQLite goes it for a hot journal, which another
 //!   one would take for a living writer's.
@@ -47,9 +47,9 @@ pub trait Liveness {
 /// The word that says who writes. The word of slot n is word n + 1.
 const WRITER: usize = 0;
 /// The most slots there can be.
-pub const SLOTS_MAX: usize = NOBODY as usize;
+pub const SLOTS_MAX: usize = NO_OWNER as usize;
 /// The slot of a writer that has given its turn up in the middle: nobody has it, so it counts as dead.
-const NOBODY: u64 = 0xfff;
+const NO_OWNER: u64 = 0xfff;
 /// The most pauses of one who waits for another one that is alone for a while: behind them it is busy.
 pub const PAUSES_MAX: u32 = 5_000;
 
@@ -100,79 +100,82 @@ pub enum Answer {
     /// A living connection is in the way.
     Busy,
     /// A writer has died in the middle. The caller is alone now: it replays the log, says so with
-    /// [`Connection::replayed`], and asks again.
+    /// [`Connection::end_replay`], and asks again.
     Replay,
 }
 
 /// How far a writer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum Phase {
     /// Nobody writes.
-    None,
+    Idle,
     Reserved,
     Pending,
     Exclusive,
     /// It replays what a dead writer has left.
     Replaying,
     /// As `Pending`, straight from the level `Shared`: it is not going to write unless it is alone.
-    Straight,
+    PendingDirect,
     /// It looks whether it is alone, and waits for nobody.
-    Looking,
+    Probing,
     /// It is alone for a while, which ends by itself.
-    Alone,
+    ExclusiveBrief,
 }
 
-/// The writer's word: the number of the turn, a slot, and how far its connection has come.
+/// The writer's word: the number of the phase, a slot, and how far its connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Writer {
     number: u64,
     slot: u64,
-    turn: Turn,
+    phase: Phase,
 }
 
 impl Writer {
     fn of(word: u64) -> Self {
-        let turn = match word & 0xf {
-            0 => Turn::None,
-            1 => Turn::Reserved,
-            2 => Turn::Pending,
-            3 => Turn::Exclusive,
-            5 => Turn::Straight,
-            6 => Turn::Looking,
-            7 => Turn::Alone,
+        let phase = match word & 0xf {
+            0 => Phase::Idle,
+            1 => Phase::Reserved,
+            2 => Phase::Pending,
+            3 => Phase::Exclusive,
+            5 => Phase::PendingDirect,
+            6 => Phase::Probing,
+            7 => Phase::ExclusiveBrief,
             // Any other value was written by nobody: replaying is right after anything.
-            _ => Turn::Replaying,
+            _ => Phase::Replaying,
         };
-        Self { number: word >> 16, slot: word >> 4 & 0xfff, turn }
+        Self { number: word >> 16, slot: word >> 4 & 0xfff, phase }
     }
 
     fn word(self) -> u64 {
-        self.number << 16 | self.slot << 4 | self.turn as u64
+        self.number << 16 | self.slot << 4 | self.phase as u64
     }
 
-    /// The next turn.
-    fn next(self, slot: u64, turn: Turn) -> Self {
-        Self { number: (self.number + 1) & (u64::MAX >> 16), slot, turn }
+    /// The next phase.
+    fn next(self, slot: u64, phase: Phase) -> Self {
+        Self { number: (self.number + 1) & (u64::MAX >> 16), slot, phase }
     }
 
     /// Returns whether nobody may begin to read.
     fn keeps_readers_out(self) -> bool {
-        !matches!(self.turn, Turn::None | Turn::Reserved)
+        !matches!(self.phase, Phase::Idle | Phase::Reserved)
     }
 
     /// Returns whether a death may have left pages half written.
-    fn may_be_half_way(self) -> bool {
-        matches!(self.turn, Turn::Exclusive | Turn::Replaying | Turn::Alone)
+    fn may_leave_half_written(self) -> bool {
+        matches!(self.phase, Phase::Exclusive | Phase::Replaying | Phase::ExclusiveBrief)
     }
 
     /// Returns whether it is going to write.
     fn is_for_writing(self) -> bool {
-        !matches!(self.turn, Turn::None | Turn::Straight | Turn::Looking | Turn::Alone)
+        !matches!(
+            self.phase,
+            Phase::Idle | Phase::PendingDirect | Phase::Probing | Phase::ExclusiveBrief
+        )
     }
 
     /// Returns whether it is worth waiting for.
-    fn ends_by_itself(self) -> bool {
-        matches!(self.turn, Turn::Looking | Turn::Alone)
+    fn is_brief(self) -> bool {
+        matches!(self.phase, Phase::Probing | Phase::ExclusiveBrief)
     }
 }
 
@@ -184,9 +187,9 @@ pub struct Connection<W, L> {
     slots: usize,
     slot: usize,
     /// The word of the slot while it does not read; one more while it does.
-    quiet: u64,
+    idle_word: u64,
     level: Level,
-    /// The own turn, while there is one.
+    /// The own phase, while there is one.
     writer: Option<Writer>,
 }
 
@@ -198,13 +201,13 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     /// If there are more slots than there can be, or the slot is none of them.
     pub fn claim(words: W, liveness: L, slots: usize, slot: usize) -> (Self, Answer) {
         assert!(slot < slots && slots <= SLOTS_MAX, "a slot that there is not");
-        let quiet = (words.load(slot + 1) | 1).wrapping_add(1);
+        let idle_word = (words.load(slot + 1) | 1).wrapping_add(1);
         let mut claimed =
-            Self { words, liveness, slots, slot, quiet, level: Level::None, writer: None };
-        claimed.words.store(slot + 1, quiet);
+            Self { words, liveness, slots, slot, idle_word, level: Level::None, writer: None };
+        claimed.words.store(slot + 1, idle_word);
         let answer = loop {
             let found = Writer::of(claimed.words.load(WRITER));
-            if found.turn == Turn::None || found.slot != slot as u64 {
+            if found.phase == Phase::Idle || found.slot != slot as u64 {
                 break Answer::Got;
             }
             // Others take this one for living now, so nobody else can do it.
@@ -232,50 +235,50 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     /// # Panics
     /// If the connection is to replay first.
     pub fn lock(&mut self, wanted: Level) -> Answer {
-        let replays = self.writer.is_some_and(|writer| writer.turn == Turn::Replaying);
+        let replays = self.writer.is_some_and(|writer| writer.phase == Phase::Replaying);
         assert!(!replays, "a lock is asked for before the replay is done");
         if self.level == Level::None && wanted > Level::None {
-            let answer = self.share();
+            let answer = self.lock_shared();
             if answer != Answer::Got {
                 return answer;
             }
         }
         if wanted > self.level && wanted == Level::Reserved {
-            return self.begin(Turn::Reserved, Level::Reserved);
+            return self.take_writer_word(Phase::Reserved, Level::Reserved);
         }
         if wanted == Level::Reserved
             && let Some(writer) = self.writer
-            && writer.turn == Turn::Straight
+            && writer.phase == Phase::PendingDirect
         {
-            self.go_on(writer, Turn::Pending);
+            self.set_phase(writer, Phase::Pending);
         }
         if wanted > self.level {
-            return self.exclude();
+            return self.lock_exclusive();
         }
         Answer::Got
     }
 
     /// Goes from `Shared` to `Exclusive` if nobody else reads, or is going to write; returns whether it did. Whoever comes
     /// until [`Self::unlock`] waits, and is busy only if that takes long: the caller waits for no lock of theirs meanwhile.
-    pub fn exclude_if_alone(&mut self) -> bool {
-        if self.level != Level::Shared || self.is_beside_readers() {
+    pub fn lock_exclusive_if_idle(&mut self) -> bool {
+        if self.level != Level::Shared || self.has_other_readers() {
             return false;
         }
         let found = Writer::of(self.words.load(WRITER));
-        if found.turn != Turn::None && self.lives(found.slot) {
+        if found.phase != Phase::Idle && self.is_alive(found.slot) {
             return false;
         }
-        let next = found.next(self.slot as u64, Turn::Looking);
+        let next = found.next(self.slot as u64, Phase::Probing);
         if !self.words.swap(WRITER, found.word(), next.word()) {
             return false;
         }
         self.writer = Some(next);
         // Whoever has begun to read before it saw that does not wait, and may be waited for.
-        if self.is_beside_readers() {
+        if self.has_other_readers() {
             self.unlock(Level::Shared);
             return false;
         }
-        self.go_on(next, Turn::Alone);
+        self.set_phase(next, Phase::ExclusiveBrief);
         self.level = Level::Exclusive;
         true
     }
@@ -283,25 +286,25 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     /// Goes back to `Shared` or `None`, as SQLite's xUnlock does.
     pub fn unlock(&mut self, level: Level) {
         if let Some(writer) = self.writer.take() {
-            self.words.store(WRITER, writer.next(0, Turn::None).word());
+            self.words.store(WRITER, writer.next(0, Phase::Idle).word());
         }
         if level == Level::None {
-            self.words.store(self.slot + 1, self.quiet);
+            self.words.store(self.slot + 1, self.idle_word);
         }
         self.level = self.level.min(level);
     }
 
     /// Ends a replay: others may come in. The connection has no lock then.
-    pub fn replayed(&mut self) {
-        debug_assert!(self.writer.is_some_and(|writer| writer.turn == Turn::Replaying));
+    pub fn end_replay(&mut self) {
+        debug_assert!(self.writer.is_some_and(|writer| writer.phase == Phase::Replaying));
         self.unlock(Level::None);
     }
 
     /// Gives a turn up in the middle, as one who dies: who comes next replays. The connection has no
     /// lock then.
-    pub fn leave_half_way(&mut self) {
+    pub fn abandon(&mut self) {
         if let Some(writer) = self.writer.take() {
-            self.words.store(WRITER, writer.next(NOBODY, Turn::Replaying).word());
+            self.words.store(WRITER, writer.next(NO_OWNER, Phase::Replaying).word());
         }
         self.unlock(Level::None);
     }
@@ -310,10 +313,10 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     pub fn is_reserved(&self) -> bool {
         let writer = Writer::of(self.words.load(WRITER));
         // Beside an `Exclusive` one nobody asks who reads.
-        writer.is_for_writing() && self.lives(writer.slot)
+        writer.is_for_writing() && self.is_alive(writer.slot)
     }
 
-    fn lives(&self, slot: u64) -> bool {
+    fn is_alive(&self, slot: u64) -> bool {
         slot == self.slot as u64
             || (slot < self.slots as u64 && self.liveness.is_alive(slot as usize))
     }
@@ -321,10 +324,10 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     /// Takes the word of a dead writer, if it still is what was found. Returns `Replay` if the caller
     /// has it now and has to replay, `None` if the caller is to look again.
     fn take_over(&mut self, dead: Writer) -> Option<Answer> {
-        let replay = dead.may_be_half_way();
+        let replay = dead.may_leave_half_written();
         let next = match replay {
-            true => dead.next(self.slot as u64, Turn::Replaying),
-            false => dead.next(0, Turn::None),
+            true => dead.next(self.slot as u64, Phase::Replaying),
+            false => dead.next(0, Phase::Idle),
         };
         if self.words.swap(WRITER, dead.word(), next.word()) && replay {
             self.writer = Some(next);
@@ -335,8 +338,8 @@ impl<W: Words, L: Liveness> Connection<W, L> {
 
     /// Waits until a living one has gone on, if it goes on by itself. `pauses` are those before; returns false if the caller
     /// is busy.
-    fn outlasts(&self, other: Writer, pauses: &mut u32) -> bool {
-        let waits = other.ends_by_itself() && *pauses < PAUSES_MAX;
+    fn waits_for(&self, other: Writer, pauses: &mut u32) -> bool {
+        let waits = other.is_brief() && *pauses < PAUSES_MAX;
         if waits {
             self.words.pause(*pauses);
             *pauses += 1;
@@ -345,18 +348,18 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     }
 
     /// Begins to read.
-    fn share(&mut self) -> Answer {
+    fn lock_shared(&mut self) -> Answer {
         let mut pauses = 0;
         loop {
-            self.words.store(self.slot + 1, self.quiet + 1);
+            self.words.store(self.slot + 1, self.idle_word + 1);
             let writer = Writer::of(self.words.load(WRITER));
             if !writer.keeps_readers_out() {
                 self.level = Level::Shared;
                 return Answer::Got;
             }
-            self.words.store(self.slot + 1, self.quiet);
-            if self.lives(writer.slot) {
-                if self.outlasts(writer, &mut pauses) {
+            self.words.store(self.slot + 1, self.idle_word);
+            if self.is_alive(writer.slot) {
+                if self.waits_for(writer, &mut pauses) {
                     continue;
                 }
                 return Answer::Busy;
@@ -367,20 +370,20 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         }
     }
 
-    /// Begins a turn as a writer.
-    fn begin(&mut self, turn: Turn, level: Level) -> Answer {
+    /// Begins a phase as a writer.
+    fn take_writer_word(&mut self, phase: Phase, level: Level) -> Answer {
         let mut pauses = 0;
         loop {
             let found = Writer::of(self.words.load(WRITER));
-            if found.turn != Turn::None && self.lives(found.slot) {
+            if found.phase != Phase::Idle && self.is_alive(found.slot) {
                 // It looks, and finds this one.
-                if self.outlasts(found, &mut pauses) {
+                if self.waits_for(found, &mut pauses) {
                     continue;
                 }
                 return Answer::Busy;
             }
             // One who died while this one reads had not begun to write: only then nobody reads.
-            let next = found.next(self.slot as u64, turn);
+            let next = found.next(self.slot as u64, phase);
             if self.words.swap(WRITER, found.word(), next.word()) {
                 self.writer = Some(next);
                 self.level = level;
@@ -390,36 +393,36 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     }
 
     /// Waits for no reader: it is alone, or busy.
-    fn exclude(&mut self) -> Answer {
+    fn lock_exclusive(&mut self) -> Answer {
         match self.writer {
             None => {
-                if self.begin(Turn::Straight, Level::Pending) == Answer::Busy {
+                if self.take_writer_word(Phase::PendingDirect, Level::Pending) == Answer::Busy {
                     return Answer::Busy;
                 }
             }
-            Some(writer) if writer.turn == Turn::Straight => {}
-            Some(writer) => self.go_on(writer, Turn::Pending),
+            Some(writer) if writer.phase == Phase::PendingDirect => {}
+            Some(writer) => self.set_phase(writer, Phase::Pending),
         }
         self.level = Level::Pending;
-        if self.is_beside_readers() {
+        if self.has_other_readers() {
             return Answer::Busy;
         }
         if let Some(writer) = self.writer {
-            self.go_on(writer, Turn::Exclusive);
+            self.set_phase(writer, Phase::Exclusive);
         }
         self.level = Level::Exclusive;
         Answer::Got
     }
 
     /// Returns whether another living one reads. The words of dead ones are wiped away.
-    fn is_beside_readers(&self) -> bool {
+    fn has_other_readers(&self) -> bool {
         for slot in (0..self.slots).filter(|slot| *slot != self.slot) {
             loop {
                 let word = self.words.load(slot + 1);
                 if word & 1 == 0 {
                     break;
                 }
-                if self.lives(slot as u64) {
+                if self.is_alive(slot as u64) {
                     return true;
                 }
                 if self.words.swap(slot + 1, word, word - 1) {
@@ -431,9 +434,9 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     }
 
     /// Says how far the own turn has come.
-    fn go_on(&mut self, writer: Writer, turn: Turn) {
-        if writer.turn != turn {
-            let next = Writer { turn, ..writer };
+    fn set_phase(&mut self, writer: Writer, phase: Phase) {
+        if writer.phase != phase {
+            let next = Writer { phase, ..writer };
             self.words.store(WRITER, next.word());
             self.writer = Some(next);
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use pm::{LineSet, Memory};
 
-use crate::store::carry::{FrameLine, Unflushed};
 use crate::store::connection::{Lines, Store};
+use crate::store::deferred_flush::{FrameLine, Unflushed};
 use crate::store::error::Result;
 use crate::store::layout::LOGGED_AT;
 use crate::store::page1;
@@ -29,7 +29,7 @@ impl<M: Memory> Store<M> {
         let number = self.last + 1;
         self.place_pages(number, size, plan, lines)?;
         if !goes_on {
-            self.side.begin(number);
+            self.side.set_begun(number);
         }
         Ok(())
     }
@@ -37,11 +37,11 @@ impl<M: Memory> Store<M> {
     /// Step 2. Returns the lines that are to be noted further.
     pub(super) fn record_pages(&mut self, size: u64, plan: &Plan) -> Result<Lines> {
         let number = self.last + 1;
-        self.side.begin(number);
+        self.side.set_begun(number);
         let sized = (size != self.size).then_some(size);
         let mut flushed = BTreeSet::new();
         let direct = self.put_direct(plan, &mut flushed);
-        let parts = self.carry(plan, sized.is_some(), &mut flushed);
+        let parts = self.defer_flushes(plan, sized.is_some(), &mut flushed);
         let mut record = Vec::new();
         parts.iter().for_each(|part| part.encode(&mut record));
         let mut lines = std::mem::take(&mut self.stored);
@@ -70,7 +70,7 @@ impl<M: Memory> Store<M> {
         }
         self.stats.moved += plan.moves().count() as u64;
         self.stats.frames += plan.parts.len() as u64;
-        self.in_its_place(number, size, &plan.counters, lines)?;
+        self.finish_apply(number, size, &plan.counters, lines)?;
         self.last_by_pages = Some(true);
         Ok(())
     }
@@ -100,28 +100,33 @@ impl<M: Memory> Store<M> {
         self.stats.direct += run.bytes as u64;
     }
 
-    /// The parts that are logged: those of the plan, with what is carried on of the commit before. What is
-    /// not carried on is flushed.
-    fn carry(&mut self, plan: &Plan, sized: bool, flushed: &mut BTreeSet<FrameLine>) -> Vec<Part> {
+    /// The parts that are logged: those of the plan, with what is deferred on of the commit before. What is
+    /// not deferred on is flushed.
+    fn defer_flushes(
+        &mut self,
+        plan: &Plan,
+        sized: bool,
+        flushed: &mut BTreeSet<FrameLine>,
+    ) -> Vec<Part> {
         let mut parts = plan.parts.clone();
         // A line that is flushed anyway needs nothing. In a frame that nobody had, an image is not all there is.
-        let (direct, carries) = (&*flushed, |frame| {
+        let (direct, relogs) = (&*flushed, |frame| {
             parts.iter().any(|part| part.frame == frame && !part.logged.is_empty())
         });
-        let taken = self.unflushed.take(|line| direct.contains(&line) || !carries(line.frame));
+        let taken = self.unflushed.take(|line| direct.contains(&line) || !relogs(line.frame));
         let stored: Vec<(u32, Span)> =
-            parts.iter().filter(|part| part.frame != 1).flat_map(behind).collect();
+            parts.iter().filter(|part| part.frame != 1).flat_map(stored_after_commit).collect();
         let bytes = plan.record_bytes();
         let head = LOGGED_AT + if sized { 8 } else { 0 };
         let room = match self.side.fits(bytes + 2 * LINE) {
             true => (head + bytes).next_multiple_of(LINE) - head - bytes,
             false => 0,
         };
-        let carried = self.unflushed.commit(&stored, room as usize, RUN_BYTES);
-        flushed.extend(taken.into_iter().chain(carried.flush));
-        for (frame, run) in carried.logged {
+        let deferred = self.unflushed.commit(&stored, room as usize, RUN_BYTES);
+        flushed.extend(taken.into_iter().chain(deferred.flush));
+        for (frame, run) in deferred.relogged {
             let at = parts.iter().position(|part| part.frame == frame);
-            let at = at.expect("only what this commit stores to is carried on");
+            let at = at.expect("only what this commit stores to is deferred on");
             parts[at].logged.push(run);
             parts[at].bytes.extend_from_slice(run.of(&plan.images[at]));
         }
@@ -157,8 +162,8 @@ impl<M: Memory> Store<M> {
     }
 
     /// Adds the lines of all that is stored behind a commit to `lines`.
-    pub(super) fn note_behind(&self, parts: &[Part], lines: &mut LineSet) {
-        for (frame, run) in parts.iter().flat_map(behind) {
+    pub(super) fn note_stored_after_commit(&self, parts: &[Part], lines: &mut LineSet) {
+        for (frame, run) in parts.iter().flat_map(stored_after_commit) {
             for line in lines_of(frame, run) {
                 self.note_line(line, lines);
             }
@@ -167,7 +172,7 @@ impl<M: Memory> Store<M> {
 
     /// Takes over what another connection has stored in step 3.
     pub(super) fn note_parts(&mut self, parts: &[Part]) {
-        let stored: Vec<(u32, Span)> = parts.iter().flat_map(behind).collect();
+        let stored: Vec<(u32, Span)> = parts.iter().flat_map(stored_after_commit).collect();
         let (first, others): (Vec<_>, Vec<_>) = stored.into_iter().partition(|run| run.0 == 1);
         self.unflushed = Unflushed::new();
         self.unflushed.commit(&others, 0, RUN_BYTES);
@@ -210,7 +215,7 @@ impl<M: Memory> Store<M> {
 }
 
 /// The runs of a part that are stored behind the commit, with the frame.
-fn behind(part: &Part) -> impl Iterator<Item = (u32, Span)> + '_ {
+fn stored_after_commit(part: &Part) -> impl Iterator<Item = (u32, Span)> + '_ {
     part.logged.iter().chain(&part.erased).map(|run| (part.frame, *run))
 }
 

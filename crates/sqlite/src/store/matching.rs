@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_take_the_frames_that_have_most_of_them() {
+    fn pages_take_frames_holding_most_of_them() {
         let olds = [leaf(&[1, 2, 3, 4, 5]), leaf(&[6, 7, 8, 9, 10]), leaf(&[11, 12, 13, 14])];
         let news =
             [leaf(&[11, 12, 13, 14, 15]), leaf(&[1, 2, 3, 16, 17]), leaf(&[4, 5, 6, 7, 8, 9, 10])];

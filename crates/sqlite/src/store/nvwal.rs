@@ -52,7 +52,7 @@ impl<M: Memory> Store<M> {
         let to = from + bytes.len() as u64;
         self.side.write_log(from, &bytes, emptied, &mut lines.side);
         self.side.use_blocks(from, to, emptied, &mut lines.side);
-        if self.known_settled < self.last || from == 0 {
+        if self.known_checkpointed < self.last || from == 0 {
             self.side.note_header(&mut lines.side);
         }
         if !self.marker_is_durable {
@@ -60,7 +60,7 @@ impl<M: Memory> Store<M> {
         }
         self.fence(&mut lines);
         self.healthy()?;
-        (self.known_settled, self.marker_is_durable) = (self.last, true);
+        (self.known_checkpointed, self.marker_is_durable) = (self.last, true);
         self.side.set_log_bytes(to, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
@@ -71,10 +71,10 @@ impl<M: Memory> Store<M> {
         // Once all that was begun is in place, nobody raises them.
         self.put_counters(counters)?;
         self.data.memory().healthy()?;
-        if self.cache.frames >= self.checkpoint_frames {
-            self.checkpoint()?;
+        if self.cache.frames >= self.frames_per_checkpoint {
+            self.checkpoint_frames()?;
         }
-        self.side.begin(self.last);
+        self.side.set_begun(self.last);
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails.
-    pub(super) fn checkpoint(&mut self) -> Result<()> {
+    pub(super) fn checkpoint_frames(&mut self) -> Result<()> {
         if self.cache.is_empty() {
             return Ok(());
         }
@@ -241,8 +241,8 @@ impl<M: Memory> Store<M> {
     }
 
     /// Lets checkpoints be made after so many frames, and not after 1,000.
-    pub fn set_checkpoint_frames(&mut self, frames: usize) {
-        self.checkpoint_frames = frames;
+    pub fn set_frames_per_checkpoint(&mut self, frames: usize) {
+        self.frames_per_checkpoint = frames;
     }
 
     /// Empties the log behind a crash. The words that say how long it is are durable.
@@ -257,10 +257,10 @@ impl<M: Memory> Store<M> {
             self.size = self.side.size()?;
             self.take_log(&frames, 0, emptied)?;
             self.cache.bytes = bytes;
-            self.has_bytes(self.cache.size.unwrap_or(self.size))?;
+            self.check_file_bytes(self.cache.size.unwrap_or(self.size))?;
             // Nothing goes into the database that a failed medium has said.
             self.healthy()?;
-            return self.checkpoint();
+            return self.checkpoint_frames();
         }
         self.cache.clear(emptied + 1);
         self.side.set_emptied(emptied + 1);

@@ -33,13 +33,13 @@ impl<M: Memory> Store<M> {
         plan.parts.iter().for_each(|part| part.encode(&mut record));
         self.mark_commit(size, true, &record, &mut lines)?;
         self.put_parts(&replay(&plan.parts, None, self.page_bytes() as usize), &mut lines.data);
-        self.note_behind(&plan.parts, &mut lines.data);
+        self.note_stored_after_commit(&plan.parts, &mut lines.data);
         for step in plan.moves() {
             self.side.put_page(step, &mut lines.side);
         }
         self.stats.moved += plan.moves().count() as u64;
         self.stats.frames += plan.parts.len() as u64;
-        self.checkpointed(size, &plan.counters, lines)
+        self.finish_ordered(size, &plan.counters, lines)
     }
 
     /// Logs runs of bytes, marks that, and puts them in place.
@@ -53,7 +53,7 @@ impl<M: Memory> Store<M> {
         self.mark_commit(size, false, &frames.bytes, &mut lines)?;
         self.put_frames(&frames.bytes, &mut lines.data);
         self.stats.frames += frames.count;
-        self.checkpointed(size, counters, lines)
+        self.finish_ordered(size, counters, lines)
     }
 
     /// Steps 1 and 2.
@@ -65,7 +65,7 @@ impl<M: Memory> Store<M> {
         lines: &mut Lines,
     ) -> Result<()> {
         let number = self.last + 1;
-        self.side.begin(number);
+        self.side.set_begun(number);
         let sized = (size != self.size).then_some(size);
         let direct = crc32c::crc32c(bytes);
         let entry = Entry { number, size: sized, pages, bytes, direct, ordered: true };
@@ -80,7 +80,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// The end of step 3, and 4.
-    fn checkpointed(
+    fn finish_ordered(
         &mut self,
         size: u64,
         counters: &Option<Counters>,
@@ -93,11 +93,11 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         // Where that has failed, whoever comes next replays.
         self.healthy()?;
-        self.side.set_settled(number, &mut lines.side);
+        self.side.set_checkpointed(number, &mut lines.side);
         self.put_counters(counters)?;
         self.data.memory().healthy()?;
-        self.side.applied(number);
-        self.side.begin(number);
+        self.side.set_applied(number);
+        self.side.set_begun(number);
         (self.last, self.size, self.last_by_pages) = (number, size, None);
         Ok(())
     }

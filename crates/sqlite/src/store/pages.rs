@@ -44,18 +44,18 @@ impl<M: Memory> Store<M> {
     pub(crate) fn plan(&self, size: u64, shape: Shape) -> Result<Plan> {
         let mut plan = Plan::default();
         let written = self.written(size, shape, &mut plan)?;
-        let kinds = Kinds {
+        let rules = PageRules {
             shape,
             free: shape.usable() == shape.page_bytes()
                 && size.max(self.size) / (shape.page_bytes() as u64) < u64::from(PAGES_MAX),
         };
         let movers = self.mode() != Mode::Full && written.len() <= MOVERS_MAX;
         let parsed: Vec<Parsed> = if movers {
-            written.iter().map(|page| Parsed::of(page, page, kinds)).collect()
+            written.iter().map(|page| Parsed::of(page, page, rules)).collect()
         } else {
             Vec::new()
         };
-        let takes = match movers && !self.stays_home {
+        let takes = match movers && !self.keeps_layout {
             true => takes(&written, &parsed),
             false => (0..written.len()).collect(),
         };
@@ -86,7 +86,7 @@ impl<M: Memory> Store<M> {
                     &mut plan,
                 )
             } else {
-                let pages = Parsed::of(now, from, kinds);
+                let pages = Parsed::of(now, from, rules);
                 self.placed(now, from, pages.new.as_ref(), pages.old.as_ref(), &mut plan)
             };
             let moved = (now.frame != from.frame).then_some(now.page);
@@ -201,22 +201,22 @@ struct Parsed<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    fn of(now: &'a Written, from: &'a Written, kinds: Kinds) -> Self {
-        let old = if from.fresh { None } else { kinds.parse(from.page, &from.held) };
-        Self { new: kinds.parse(now.page, &now.image), old }
+    fn of(now: &'a Written, from: &'a Written, rules: PageRules) -> Self {
+        let old = if from.fresh { None } else { rules.parse(from.page, &from.held) };
+        Self { new: rules.parse(now.page, &now.image), old }
     }
 }
 
 /// How pages are told from each other.
 #[derive(Clone, Copy)]
-struct Kinds {
+struct PageRules {
     shape: Shape,
     /// Pages of B-trees may be laid out anew: extensions have no bytes of a page, and the database has so few
     /// pages that no other one looks like one.
     free: bool,
 }
 
-impl Kinds {
+impl PageRules {
     /// The page of a B-tree that `image` is.
     fn parse(self, page: u32, image: &[u8]) -> Option<Page<'_>> {
         let may_be = self.free && !self.shape.is_pointer_map(page);

@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_the_pointer_map_are_known_by_their_numbers() {
+    fn pointer_map_pages_are_known_by_number() {
         let shape = Shape::new(512, 0, true).unwrap();
         let maps: Vec<u32> = (1..=310).filter(|page| shape.is_pointer_map(*page)).collect();
         assert_eq!(maps, [2, 105, 208]);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_sqlite_does_not_have_are_refused() {
+    fn impossible_page_shapes_are_refused() {
         for (page_bytes, reserved) in [(0, 0), (256, 0), (1000, 0), (131_072, 0), (512, 33)] {
             assert_eq!(Shape::new(page_bytes, reserved, false), None);
         }

@@ -62,7 +62,7 @@ pub struct Chunk {
 
 /// Moves, or a table of them, that would put two pages in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TwoInOneFrame;
+pub struct FrameConflict;
 
 /// The pages that are away from home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,19 +78,19 @@ impl Permutation {
     }
 
     /// The frames that a table says.
-    pub fn read(table: &[u8]) -> Result<Self, TwoInOneFrame> {
+    pub fn read(table: &[u8]) -> Result<Self, FrameConflict> {
         let mut found = Self::new();
         for (page, entry) in (1..).zip(table.chunks_exact(ENTRY_BYTES)) {
             let frame = u32::from_le_bytes(entry.try_into().expect("four bytes"));
             if frame != 0 && frame != page {
                 found.frames.insert(page, frame);
                 if found.pages.insert(frame, page).is_some() {
-                    return Err(TwoInOneFrame);
+                    return Err(FrameConflict);
                 }
             }
         }
         // A page in the frame of one that is at home: then that frame's number is not a key.
-        if found.frames.keys().eq(found.pages.keys()) { Ok(found) } else { Err(TwoInOneFrame) }
+        if found.frames.keys().eq(found.pages.keys()) { Ok(found) } else { Err(FrameConflict) }
     }
 
     /// The frame that a page is in.
@@ -104,7 +104,7 @@ impl Permutation {
     }
 
     /// Returns how many pages are away from home.
-    pub fn away(&self) -> usize {
+    pub fn displaced(&self) -> usize {
         self.frames.len()
     }
 
@@ -114,13 +114,13 @@ impl Permutation {
     }
 
     /// Makes moves count, all at once. If two pages would be in one frame, none counts.
-    pub fn apply(&mut self, moves: &[Move]) -> Result<(), TwoInOneFrame> {
+    pub fn apply(&mut self, moves: &[Move]) -> Result<(), FrameConflict> {
         let left: BTreeSet<u32> = moves.iter().map(|step| self.frame(step.page)).collect();
         let taken: BTreeSet<u32> = moves.iter().map(|step| step.frame).collect();
         let movers: BTreeSet<u32> = moves.iter().map(|step| step.page).collect();
         let each_once = taken.len() == moves.len() && movers.len() == moves.len();
         if left != taken || !each_once || taken.contains(&0) || movers.contains(&0) {
-            return Err(TwoInOneFrame);
+            return Err(FrameConflict);
         }
         for step in moves {
             let was = self.frames.remove(&step.page).unwrap_or(step.page);
@@ -138,17 +138,17 @@ impl Permutation {
     /// SQLite does not use.
     pub fn chunk(&self, pages: u32, unused: u32, most: usize) -> Option<Chunk> {
         let lives = |page: u32| page <= pages && page != unused;
-        let away = || self.moved().filter(|step| lives(step.page));
+        let displaced = || self.moved().filter(|step| lives(step.page));
         let mut chunk = Chunk::default();
-        for step in away().filter(|step| !lives(self.page(step.page))).take(most) {
-            chunk.bring(self, step.page, step.page);
+        for step in displaced().filter(|step| !lives(self.page(step.page))).take(most) {
+            chunk.move_page(self, step.page, step.page);
         }
         if !chunk.moves.is_empty() {
             return Some(chunk);
         }
         let mut seen = BTreeSet::new();
         let mut free = (pages + 1..).filter(|frame| *frame != unused && !lives(self.page(*frame)));
-        for step in away() {
+        for step in displaced() {
             if chunk.copies.len() == most || !seen.insert(step.page) {
                 continue;
             }
@@ -157,7 +157,7 @@ impl Permutation {
                 next = self.page(next);
             }
             let free = free.next()?;
-            chunk.bring(self, self.page(step.page), free);
+            chunk.move_page(self, self.page(step.page), free);
         }
         (!chunk.moves.is_empty()).then_some(chunk)
     }
@@ -166,7 +166,7 @@ impl Permutation {
 impl Chunk {
     /// Brings a page to a frame with nothing in it; what was there, if only by name, goes the other
     /// way.
-    fn bring(&mut self, from: &Permutation, page: u32, frame: u32) {
+    fn move_page(&mut self, from: &Permutation, page: u32, frame: u32) {
         let left = from.frame(page);
         self.copies.push(PageCopy { from: left, to: frame });
         self.moves.push(Move { page, frame });
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_says_what_moves_have_made() {
+    fn table_matches_applied_moves() {
         let mut random = SmallRng::seed_from_u64(1);
         let mut permutation = Permutation::new();
         let mut table = vec![0; 40 * ENTRY_BYTES];
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pages_are_never_in_one_frame() {
+    fn two_pages_never_share_a_frame() {
         let mut permutation = Permutation::new();
         permutation.apply(&[Move { page: 1, frame: 2 }, Move { page: 2, frame: 1 }]).unwrap();
         let before = permutation.clone();
@@ -228,19 +228,19 @@ mod tests {
             &[Move { page: 1, frame: 1 }, Move { page: 1, frame: 2 }],
             &[Move { page: 0, frame: 0 }],
         ] {
-            assert_eq!(permutation.apply(moves), Err(TwoInOneFrame), "{moves:?}");
+            assert_eq!(permutation.apply(moves), Err(FrameConflict), "{moves:?}");
             assert_eq!(permutation, before);
         }
         for table in [[2u32, 0, 0], [2, 3, 0], [3, 3, 0], [2, 1, 1], [9, 0, 0]] {
             let bytes: Vec<u8> = table.iter().flat_map(|entry| entry.to_le_bytes()).collect();
-            assert_eq!(Permutation::read(&bytes), Err(TwoInOneFrame), "{table:?}");
+            assert_eq!(Permutation::read(&bytes), Err(FrameConflict), "{table:?}");
         }
     }
 
     /// Pages go home in chunks of each size; a crash before any of the commits, with each copy of
     /// the chunk made in part, loses no page.
     #[test]
-    fn pages_go_home_in_chunks_and_a_crash_loses_none() {
+    fn pages_return_in_chunks_and_a_crash_loses_none() {
         let mut random = SmallRng::seed_from_u64(2);
         for round in 0..400 {
             let count = random.random_range(1..60);
@@ -252,7 +252,7 @@ mod tests {
             let mut frames: BTreeMap<u32, u32> =
                 (1..=count).map(|page| (permutation.frame(page), page)).collect();
             let most = random.random_range(1..5);
-            let limit = 2 * permutation.away() + 1;
+            let limit = 2 * permutation.displaced() + 1;
             let mut chunks = 0;
             while let Some(chunk) = permutation.chunk(pages, unused, most) {
                 chunks += 1;

@@ -126,7 +126,7 @@ pub fn place_apart(old: &Page, new: &Page, erase: bool) -> Placed {
         let free = FreeRuns::between(new, &places);
         (places, free)
     });
-    let (places, free) = found.filter(|(_, free)| free.can_be_told()).unwrap_or_else(|| {
+    let (places, free) = found.filter(|(_, free)| free.fits_header()).unwrap_or_else(|| {
         let places = as_given(new);
         let free = FreeRuns::between(new, &places);
         (places, free)
@@ -157,7 +157,7 @@ struct Places<'p, 'a> {
     /// Lines, by their numbers, that are stored before the commit, as far as is known.
     lines_before: Bytes,
     /// Lines that are stored behind it.
-    lines_behind: Bytes,
+    lines_after: Bytes,
 }
 
 impl<'p, 'a> Places<'p, 'a> {
@@ -172,10 +172,10 @@ impl<'p, 'a> Places<'p, 'a> {
             used: Bytes::none(page_bytes),
             live: live.clone(),
             lines_before: lines.clone(),
-            lines_behind: lines,
+            lines_after: lines,
         };
         places.used.add(Span::between(0, new.pointers_end()));
-        places.lines_behind.add(lines_of(Span::new(new.header(), new.kind().header_bytes())));
+        places.lines_after.add(lines_of(Span::new(new.header(), new.kind().header_bytes())));
         places.keep();
         let mut left: Vec<usize> =
             (0..new.cells().len()).filter(|cell| places.at[*cell].is_none()).collect();
@@ -257,8 +257,8 @@ impl<'p, 'a> Places<'p, 'a> {
     fn put(&mut self, cell: Span) {
         self.used.add(cell);
         for part in parts(cell) {
-            let behind = self.live.has_any(part) || self.lines_behind.has(part.at / LINE_BYTES);
-            let lines = if behind { &mut self.lines_behind } else { &mut self.lines_before };
+            let after = self.live.has_any(part) || self.lines_after.has(part.at / LINE_BYTES);
+            let lines = if after { &mut self.lines_after } else { &mut self.lines_before };
             lines.add(lines_of(part));
         }
     }
@@ -268,7 +268,7 @@ impl<'p, 'a> Places<'p, 'a> {
     fn cost_of_bytes(&self, cell: Span) -> usize {
         let cost = |part: Span| {
             let line = part.at / LINE_BYTES;
-            match (self.live.has_any(part), self.lines_behind.has(line)) {
+            match (self.live.has_any(part), self.lines_after.has(line)) {
                 (true, false) => LINE_BYTES + part.bytes,
                 (_, true) => part.bytes,
                 (false, false) if self.lines_before.has(line) => 0,
@@ -280,7 +280,7 @@ impl<'p, 'a> Places<'p, 'a> {
 
     /// The bytes that a change of a free block's first bytes costs.
     fn cost_of_block(&self, at: usize) -> usize {
-        BLOCK_COST - if self.lines_behind.has(at / LINE_BYTES) { LINE_BYTES } else { 0 }
+        BLOCK_COST - if self.lines_after.has(at / LINE_BYTES) { LINE_BYTES } else { 0 }
     }
 
     /// The bytes that the free blocks around a cell cost, if it goes into this hole, beyond what they
@@ -359,7 +359,7 @@ impl FreeRuns {
     }
 
     /// Returns whether they can all be told in free blocks and fragments.
-    fn can_be_told(&self) -> bool {
+    fn fits_header(&self) -> bool {
         fragments(&self.holes) <= FRAGMENTS_MAX
     }
 }
@@ -497,13 +497,13 @@ fn join(runs: &mut Vec<Span>, may_store: impl Fn(Span) -> bool) {
 /// Logs what of a line would be stored before the commit, if the line is stored behind it anyway:
 /// else it would be flushed twice. Joins logged runs, but for bytes of `skipped`.
 fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>, skipped: &Bytes) {
-    let behind: Vec<usize> =
+    let after: Vec<usize> =
         logged.iter().flat_map(|run| parts(*run)).map(|part| part.at / LINE_BYTES).collect();
     let mut kept = Vec::with_capacity(direct.len());
     let mut moved = Vec::new();
     for part in direct.iter().flat_map(|run| parts(*run)) {
         let line = part.at / LINE_BYTES;
-        let shares = part.bytes <= SHARED_BYTES_MAX && behind.binary_search(&line).is_ok();
+        let shares = part.bytes <= SHARED_BYTES_MAX && after.binary_search(&line).is_ok();
         if shares { moved.push(part) } else { kept.push(part) }
     }
     *direct = kept;

@@ -43,7 +43,7 @@ pub(crate) enum Work {
 
 /// A commit of this connection that is prepared.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedCommit {
     pub(crate) number: u64,
     pub(crate) size: u64,
     pub(crate) work: Work,

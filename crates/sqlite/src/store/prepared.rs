@@ -18,14 +18,14 @@
 
 use pm::Memory;
 
-use crate::store::carry::Unflushed;
 use crate::store::connection::{Lines, Store};
+use crate::store::deferred_flush::Unflushed;
 use crate::store::error::{Result, StoreError};
-use crate::store::plan::{Prepared, Work};
+use crate::store::plan::{PreparedCommit, Work};
 use crate::store::slot::Logged;
 
 impl<M: Memory> Store<M> {
-    /// Makes durable what is staged, without committing it: that is for [`Self::apply`], once the super-journal of
+    /// Makes durable what is staged, without committing it: that is for [`Self::commit_prepared`], once the super-journal of
     /// this name is gone. Until then it stays staged. The caller has the database to himself.
     ///
     /// # Errors
@@ -37,11 +37,11 @@ impl<M: Memory> Store<M> {
         if self.stage.is_empty() {
             return Ok(());
         }
-        self.side.has_room_for_name(name)?;
+        self.side.check_name(name)?;
         let (size, work) = self.begin(false)?;
         let number = self.last + 1;
         if !matches!(work, Work::Counters(_)) {
-            self.settle()?;
+            self.checkpoint_slots()?;
             let mut lines = Lines::default();
             self.side.set_prepared(number, name, &mut lines.side);
             self.fence(&mut lines);
@@ -54,7 +54,7 @@ impl<M: Memory> Store<M> {
             Work::Bytes(frames, _) => drop(self.record_bytes(size, frames)?),
         }
         let name = name.to_vec();
-        self.prepared = Some(Prepared { number, size, work, name, touched: false });
+        self.prepared = Some(PreparedCommit { number, size, work, name, touched: false });
         Ok(())
     }
 
@@ -84,8 +84,10 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails. Whoever locks the database next commits it.
-    pub fn apply(&mut self) -> Result<()> {
-        let Some(Prepared { number, size, work, .. }) = self.prepared.take() else { return Ok(()) };
+    pub fn commit_prepared(&mut self) -> Result<()> {
+        let Some(PreparedCommit { number, size, work, .. }) = self.prepared.take() else {
+            return Ok(());
+        };
         self.healthy()?;
         let then = self.stage.size;
         self.stage.clear();
@@ -99,9 +101,9 @@ impl<M: Memory> Store<M> {
         if !matches!(work, Work::Counters(_)) {
             self.stats.commits += 1;
             // Only then all that was begun is in place.
-            self.settle()?;
+            self.checkpoint_slots()?;
         }
-        self.side.begin(self.last);
+        self.side.set_begun(self.last);
         if let Some(cut) = then.filter(|then| *then < self.size) {
             self.truncate(cut);
         }
@@ -112,29 +114,29 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails. Whoever locks the database next decides.
-    pub fn give_up(&mut self) -> Result<()> {
-        let Some(Prepared { number, work, .. }) = self.prepared.take() else { return Ok(()) };
+    pub fn roll_back_prepared(&mut self) -> Result<()> {
+        let Some(PreparedCommit { number, work, .. }) = self.prepared.take() else { return Ok(()) };
         self.healthy()?;
         if !matches!(work, Work::Counters(_)) {
             let mut lines = Lines::default();
-            self.side.set_settled(number, &mut lines.side);
+            self.side.set_checkpointed(number, &mut lines.side);
             self.fence(&mut lines);
             self.healthy()?;
-            self.side.applied(number);
-            (self.last, self.known_settled, self.last_by_pages) = (number, number, None);
+            self.side.set_applied(number);
+            (self.last, self.known_checkpointed, self.last_by_pages) = (number, number, None);
             (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
         }
-        self.side.begin(self.last);
+        self.side.set_begun(self.last);
         Ok(())
     }
 
     /// Forgets, without a store, that a commit is prepared: whoever locks the database next decides.
-    pub fn leave_prepared(&mut self) {
+    pub fn forget_prepared(&mut self) {
         self.prepared = None;
     }
 
     /// The super-journal's name, if the newest of the commits that count is one that is prepared.
-    pub(super) fn pending(&self, newest: Option<&Logged>) -> Result<Option<Vec<u8>>> {
+    pub(super) fn undecided_name(&self, newest: Option<&Logged>) -> Result<Option<Vec<u8>>> {
         match newest {
             Some(newest) if newest.number == self.side.prepared()? => {
                 self.side.prepared_for(newest.number).map(Some)

@@ -113,8 +113,8 @@ pub fn decode(record: &[u8], frame_bytes: usize) -> Option<Vec<Part>> {
 
 /// The first bytes of what is left.
 fn take<'r>(rest: &mut &'r [u8], bytes: usize) -> Option<&'r [u8]> {
-    let (first, behind) = rest.split_at_checked(bytes)?;
-    *rest = behind;
+    let (first, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
     Some(first)
 }
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_what_was_put_into_it() {
+    fn record_round_trips() {
         let mut random = SmallRng::seed_from_u64(4);
         for _ in 0..200 {
             let mut parts: Vec<Part> =
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn malformed_record_is_refused() {
         let of = |part: &Part| {
             let mut record = Vec::new();
             part.encode(&mut record);
@@ -201,7 +201,7 @@ mod tests {
         let record = of(&part);
         assert_eq!(record.len(), PART_BYTES + MOVE_BYTES + RUN_BYTES + 12);
         assert_eq!(decode(&record, 512), Some(vec![part.clone()]));
-        assert_eq!(decode(&record, 511), None, "a run behind the frame's end");
+        assert_eq!(decode(&record, 511), None, "a run past the frame's end");
         for cut in 1..record.len() {
             assert_eq!(decode(&record[..cut], 512), None, "{cut}");
         }

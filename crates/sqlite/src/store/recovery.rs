@@ -6,7 +6,7 @@
 //! 1. The slot with the smaller number counts if its record is whole; the other one if what it has stored
 //!    directly is there, too. That the newer one was begun says that all of the older one was durable.
 //!    A commit that was in place, or behind which another one has begun, was durable: if it does not count and
-//!    is not settled, that is damage and no commit that was cut off. Replaying without it would mix two states.
+//!    is not checkpointed, that is damage and no commit that was cut off. Replaying without it would mix two states.
 //!    An ordered one counts if its mark is there. If the newer one counts as well, the older, ordered one is durable
 //!    where it belongs: it is left out.
 //! 2. Flush both, and what they have stored directly: a killed process may have stored all of it, and
@@ -21,8 +21,8 @@
 
 use pm::{LineSet, Memory};
 
-use crate::store::carry::Unflushed;
 use crate::store::connection::{Lines, Store};
+use crate::store::deferred_flush::Unflushed;
 use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::layout::HEADER_BYTES;
@@ -49,8 +49,8 @@ impl<M: Memory> Store<M> {
     /// As [`Self::recover`], and those of `decide`; nothing has changed then.
     pub fn recover_and_decide(&mut self, decide: Decide<'_>) -> Result<()> {
         self.prepared = None;
-        self.side.look()?;
-        self.side.has_table()?;
+        self.side.read_table_size()?;
+        self.side.check_table()?;
         let mut lines = Lines::default();
         self.note_marker(&mut lines);
         self.side.note_header(&mut lines.side);
@@ -60,8 +60,8 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         self.recover_frames()?;
         let (found, given_up) = self.counting(decide, &mut lines)?;
-        let ((begun, _), settled) = (self.side.progress()?, self.side.settled()?);
-        if found.last().map_or(settled, |newest| newest.number) < begun {
+        let ((begun, _), checkpointed) = (self.side.progress()?, self.side.checkpointed()?);
+        if found.last().map_or(checkpointed, |newest| newest.number) < begun {
             self.flush_data();
         }
         self.fence(&mut lines);
@@ -69,7 +69,7 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         let size = found.iter().rev().find_map(|logged| logged.size);
         let size = size.map_or_else(|| self.side.size(), Ok)?;
-        self.has_bytes(size)?;
+        self.check_file_bytes(size)?;
         self.replay(&found, &mut lines);
         // Of a commit that is settled the two may have become durable one without the other.
         if size >= HEADER_BYTES {
@@ -79,18 +79,18 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         self.healthy()?;
         // Numbers only grow: others remember the last one that they have seen.
-        let last = found.last().map_or(begun.max(settled), |logged| logged.number);
+        let last = found.last().map_or(begun.max(checkpointed), |logged| logged.number);
         let last = last.max(given_up);
-        self.side.set_settled(last, &mut lines.side);
+        self.side.set_checkpointed(last, &mut lines.side);
         self.fence(&mut lines);
-        self.known_settled = last;
+        self.known_checkpointed = last;
         if self.side.prepared()? > 0 {
             // The next commit may have the number of one that was to be prepared.
             self.side.clear_prepared(&mut lines.side);
             self.fence(&mut lines);
         }
-        self.side.begin(last);
-        self.side.applied(last);
+        self.side.set_begun(last);
+        self.side.set_applied(last);
         (self.last, self.size, self.marked) = (last, size, true);
         (self.marker_is_durable, self.last_by_pages) = (true, None);
         (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
@@ -111,13 +111,13 @@ impl<M: Memory> Store<M> {
     /// Also returns the number of one that is given up, or 0.
     fn counting(&self, decide: Decide<'_>, lines: &mut Lines) -> Result<(Vec<Logged>, u64)> {
         let (mut found, mut given_up) = (self.judge()?, 0);
-        if let Some(name) = self.pending(found.last())?
+        if let Some(name) = self.undecided_name(found.last())?
             && decide(&name)? == Verdict::Discard
         {
             given_up = found.pop().map_or(0, |logged| logged.number);
         }
         for number in 0..2 {
-            // One that is given up is settled, and with it what was begun: before that it decides.
+            // One that is given up is checkpointed, and with it what was begun: before that it decides.
             let given_up_here = given_up > 0 && given_up % 2 == number;
             if found.iter().all(|logged| logged.number % 2 != number) && !given_up_here {
                 self.side.empty(number, &mut lines.side);
@@ -149,11 +149,11 @@ impl<M: Memory> Store<M> {
             }
         }
         for logged in &found {
-            self.fits(logged)?;
+            self.check_fits(logged)?;
         }
         let cut_off = found.pop_if(|newest| self.is_cut_off(newest)).is_some();
         let (begun, applied) = self.side.progress()?;
-        let newest = found.last().map_or(0, |newest| newest.number).max(self.side.settled()?);
+        let newest = found.last().map_or(0, |newest| newest.number).max(self.side.checkpointed()?);
         if applied.max(begun.saturating_sub(1)) > newest {
             return Err(IN_PLACE_AND_DAMAGED);
         }
@@ -175,7 +175,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Returns whether the file is shorter than what a commit has stored, or the table.
-    fn fits(&self, logged: &Logged) -> Result<()> {
+    fn check_fits(&self, logged: &Logged) -> Result<()> {
         match &logged.body {
             Body::Pages(parts) => {
                 let page_bytes = u64::from(self.side.table.page_bytes);
@@ -183,17 +183,17 @@ impl<M: Memory> Store<M> {
                 if moves(parts).any(|step| u64::from(step.page) > self.side.table.entries) {
                     return Err(StoreError::SideDamaged("its table has no entry for a page"));
                 }
-                self.has_bytes(place_of(last, page_bytes) + page_bytes)
+                self.check_file_bytes(place_of(last, page_bytes) + page_bytes)
             }
             Body::Bytes(frames) => {
                 let mut last = 0;
                 Frames::each(frames, |at, bytes| last = last.max(at + bytes.len() as u64));
-                self.has_bytes(last)
+                self.check_file_bytes(last)
             }
         }
     }
 
-    pub(super) fn has_bytes(&self, wanted: u64) -> Result<()> {
+    pub(super) fn check_file_bytes(&self, wanted: u64) -> Result<()> {
         let found = self.data.len();
         if wanted > found { Err(StoreError::Cut { found, wanted }) } else { Ok(()) }
     }

@@ -30,13 +30,13 @@ fn checksum(tag: u64, at: u64, value: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::layout::{APPLIED_AT, BEGUN_AT, SETTLED_AT, SIZE_AT, TABLE_AT};
+    use crate::store::layout::{APPLIED_AT, BEGUN_AT, CHECKPOINTED_AT, SIZE_AT, TABLE_AT};
 
     const TAG: u64 = 0x1234_5678_9abc_def1;
 
     /// The checksum is linear: what one value shows all do.
     #[test]
-    fn no_damage_to_one_or_two_bits_goes_unnoticed() {
+    fn damage_to_one_or_two_bits_is_noticed() {
         let word = seal(TAG, SIZE_AT, 0x1234_5678_9abc);
         assert_eq!(unseal(TAG, SIZE_AT, word), Some(0x1234_5678_9abc));
         for (one, two) in (0..64).flat_map(|one| (one..64).map(move |two| (one, two))) {
@@ -46,8 +46,8 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_another_file_or_place_is_none() {
-        let places = [SIZE_AT, BEGUN_AT, APPLIED_AT, SETTLED_AT, TABLE_AT];
+    fn word_of_another_file_or_place_is_rejected() {
+        let places = [SIZE_AT, BEGUN_AT, APPLIED_AT, CHECKPOINTED_AT, TABLE_AT];
         for at in places {
             let word = seal(TAG, at, 77);
             let others = places.iter().filter(|place| unseal(TAG, **place, word).is_some());

@@ -4,8 +4,8 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::{Result, StoreError};
 use crate::store::layout::{
-    APPLIED_AT, BEGUN_AT, CLEARED_AT, EMPTIED_AT, HEADER_CHECK_AT, LOG_BYTES_AT, LOGGED_AT, MAGIC,
-    MAGIC_AT, NAME_AT, NAME_MAX, PREPARED_AT, SETTLED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT,
+    APPLIED_AT, BEGUN_AT, CHECKPOINTED_AT, CLEARED_AT, EMPTIED_AT, HEADER_CHECK_AT, LOG_BYTES_AT,
+    LOGGED_AT, MAGIC, MAGIC_AT, NAME_AT, NAME_MAX, PREPARED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT,
     TABLE_AT, TAG_AT, VERSION, VERSION_AT, WORDS_MAX,
 };
 use crate::store::parse::Shape;
@@ -85,7 +85,7 @@ impl<M: Memory> Side<M> {
         side.region.store(HEADER_CHECK_AT, check(&header, &[]).into());
         side.put(BEGUN_AT, 0);
         side.put(APPLIED_AT, 0);
-        side.put(SETTLED_AT, 0);
+        side.put(CHECKPOINTED_AT, 0);
         side.put(TABLE_AT, 0);
         side.put(PREPARED_AT, 0);
         side.put(LOG_BYTES_AT, 0);
@@ -144,7 +144,7 @@ impl<M: Memory> Side<M> {
             return Err(damaged("its slots do not fit"));
         }
         let mut side = Self { region, tag, slot_bytes, table: Table::default() };
-        side.look()?;
+        side.read_table_size()?;
         Ok(side)
     }
 
@@ -152,7 +152,7 @@ impl<M: Memory> Side<M> {
     ///
     /// # Errors
     /// The medium fails, the word is damaged, or there are no such pages.
-    pub(crate) fn look(&mut self) -> Result<()> {
+    pub(crate) fn read_table_size(&mut self) -> Result<()> {
         let table = Table::of(self.get(TABLE_AT)?);
         self.table = table.ok_or(StoreError::SideDamaged("its table is of no pages"))?;
         Ok(())
@@ -162,8 +162,8 @@ impl<M: Memory> Side<M> {
     ///
     /// # Errors
     /// As it says.
-    pub(crate) fn has_table(&self) -> Result<()> {
-        if self.behind() > self.region.len() {
+    pub(crate) fn check_table(&self) -> Result<()> {
+        if self.table_end() > self.region.len() {
             return Err(StoreError::SideDamaged("its table is not all there"));
         }
         Ok(())
@@ -175,7 +175,7 @@ impl<M: Memory> Side<M> {
     }
 
     /// The place behind the table, for a commit that fits into no slot.
-    pub(crate) fn behind(&self) -> u64 {
+    pub(crate) fn table_end(&self) -> u64 {
         self.table_at() + self.table.bytes()
     }
 
@@ -200,7 +200,7 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// The medium fails, or two pages are in one frame.
     pub(crate) fn permutation(&self) -> Result<Permutation> {
-        self.has_table()?;
+        self.check_table()?;
         let mut table = vec![0; self.table.entries as usize * ENTRY_BYTES];
         self.region.read_into(self.table_at(), &mut table)?;
         Permutation::read(&table)
@@ -225,7 +225,7 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// There is no room.
     pub(crate) fn clear_table(&self, table: Table, lines: &mut LineSet) -> Result<()> {
-        let (at, bytes) = (self.behind(), table.bytes() - self.table.bytes());
+        let (at, bytes) = (self.table_end(), table.bytes() - self.table.bytes());
         self.region.grow(at + bytes)?;
         self.region.copy(at, &vec![0; bytes as usize]);
         self.region.note(lines, at, bytes);
@@ -266,9 +266,9 @@ impl<M: Memory> Side<M> {
 
     /// Stores the number of the last commit that is durable where it belongs: one store empties both slots.
     #[track_caller]
-    pub(crate) fn set_settled(&self, number: u64, lines: &mut LineSet) {
-        self.put(SETTLED_AT, number);
-        self.region.note(lines, SETTLED_AT, 8);
+    pub(crate) fn set_checkpointed(&self, number: u64, lines: &mut LineSet) {
+        self.put(CHECKPOINTED_AT, number);
+        self.region.note(lines, CHECKPOINTED_AT, 8);
     }
 
     /// How often the marker was cleared since the database was opened: a number that means nothing but that another
@@ -282,7 +282,7 @@ impl<M: Memory> Side<M> {
 
     /// Says that the marker is about to be cleared, to connections that go on.
     #[track_caller]
-    pub(crate) fn clears(&self, cleared: u64) {
+    pub(crate) fn set_cleared(&self, cleared: u64) {
         self.region.store(CLEARED_AT, cleared);
     }
 
@@ -290,15 +290,15 @@ impl<M: Memory> Side<M> {
     ///
     /// # Errors
     /// The medium fails, or the word is damaged.
-    pub(crate) fn settled(&self) -> Result<u64> {
-        self.get(SETTLED_AT)
+    pub(crate) fn checkpointed(&self) -> Result<u64> {
+        self.get(CHECKPOINTED_AT)
     }
 
     /// Returns an error if a name is too long, or none.
     ///
     /// # Errors
     /// As it says.
-    pub(crate) fn has_room_for_name(&self, name: &[u8]) -> Result<()> {
+    pub(crate) fn check_name(&self, name: &[u8]) -> Result<()> {
         let fits = (1..=NAME_MAX).contains(&(name.len() as u64));
         if fits { Ok(()) } else { Err(StoreError::LongName(name.len())) }
     }
@@ -356,13 +356,13 @@ impl<M: Memory> Side<M> {
 
     /// Says that a commit begins.
     #[track_caller]
-    pub(crate) fn begin(&self, number: u64) {
+    pub(crate) fn set_begun(&self, number: u64) {
         self.put(BEGUN_AT, number);
     }
 
     /// Says that a commit is in place.
     #[track_caller]
-    pub(crate) fn applied(&self, number: u64) {
+    pub(crate) fn set_applied(&self, number: u64) {
         self.put(APPLIED_AT, number);
     }
 }

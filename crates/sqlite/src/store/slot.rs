@@ -18,11 +18,11 @@ use crate::store::record::{Part, decode};
 use crate::store::side::{Side, check};
 
 /// The slot is not empty.
-const THERE: u32 = 1;
+const OCCUPIED: u32 = 1;
 /// A word has the new size of the database.
 const SIZED: u32 = 2;
 /// A word has the bytes of what is logged, which is behind the table.
-const FAR: u32 = 4;
+const OVERFLOW: u32 = 4;
 /// Marks a log that is a record of pages.
 const PAGES: u32 = 8;
 /// The mark has become durable behind all the rest: its checksum is over the words before what is logged.
@@ -70,7 +70,7 @@ pub(crate) struct Logged {
     /// The bytes of the slot that are used.
     used: u64,
     /// The bytes of what is logged behind the table.
-    far: u64,
+    overflow: u64,
 }
 
 impl<M: Memory> Side<M> {
@@ -88,7 +88,7 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// There is none.
     pub(crate) fn grow(&self, bytes: u64) -> Result<()> {
-        Ok(self.region.grow(self.behind() + bytes)?)
+        Ok(self.region.grow(self.table_end() + bytes)?)
     }
 
     /// Empties the slot of a number.
@@ -117,9 +117,9 @@ impl<M: Memory> Side<M> {
     #[track_caller]
     pub(crate) fn write(&self, entry: &Entry, lines: &mut LineSet) -> u64 {
         let (slot, bytes) = (self.slot(entry.number), entry.bytes.len() as u64);
-        let far = !self.fits(bytes);
+        let overflow = !self.fits(bytes);
         let mut words = Vec::new();
-        let mut flags = THERE;
+        let mut flags = OCCUPIED;
         if let Some(size) = entry.size {
             flags |= SIZED;
             words.push(size);
@@ -130,11 +130,11 @@ impl<M: Memory> Side<M> {
         if entry.ordered {
             flags |= ORDERED;
         }
-        if far {
-            flags |= FAR;
+        if overflow {
+            flags |= OVERFLOW;
             words.push(bytes);
-            self.region.copy(self.behind(), entry.bytes);
-            self.region.note(lines, self.behind(), bytes);
+            self.region.copy(self.table_end(), entry.bytes);
+            self.region.note(lines, self.table_end(), bytes);
         } else {
             flags |= (bytes as u32) << FLAG_BITS;
         }
@@ -143,7 +143,7 @@ impl<M: Memory> Side<M> {
             self.region.store(at, *word);
             at += 8;
         }
-        if !far {
+        if !overflow {
             self.region.copy(at, entry.bytes);
             at += bytes;
         }
@@ -162,7 +162,7 @@ impl<M: Memory> Side<M> {
     /// Adds the lines of a commit that was logged to `lines`.
     pub(crate) fn note(&self, logged: &Logged, lines: &mut LineSet) {
         self.region.note(lines, self.slot(logged.number), logged.used);
-        self.region.note(lines, self.behind(), logged.far);
+        self.region.note(lines, self.table_end(), logged.overflow);
     }
 
     /// The commit in the slot of a number, if it matches its checksum and is not settled. What it has
@@ -174,23 +174,24 @@ impl<M: Memory> Side<M> {
         let slot = self.slot(number);
         let (mark, word) = (self.region.load(slot + MARK_AT)?, self.region.load(slot + NUMBER_AT)?);
         let (flags, direct) = (mark as u32, (word >> 32) as u32);
-        let settled = self.settled()?;
-        // A slot that counts is one of the last two, and they are not far behind what is settled.
-        let ahead = (word as u32).wrapping_sub(settled as u32).cast_signed();
-        if flags & THERE == 0 || ahead <= 0 {
+        let checkpointed = self.checkpointed()?;
+        // A slot that counts is one of the last two, and they are not overflow behind what is settled.
+        let ahead = (word as u32).wrapping_sub(checkpointed as u32).cast_signed();
+        if flags & OCCUPIED == 0 || ahead <= 0 {
             return Ok(None);
         }
-        let found = settled + u64::from(ahead.cast_unsigned());
+        let found = checkpointed + u64::from(ahead.cast_unsigned());
         let mut words = Vec::new();
-        for _ in 0..(flags & (SIZED | FAR)).count_ones() {
+        for _ in 0..(flags & (SIZED | OVERFLOW)).count_ones() {
             words.push(self.region.load(slot + LOGGED_AT + 8 * words.len() as u64)?);
         }
-        let behind_words = LOGGED_AT + 8 * words.len() as u64;
-        let far = if flags & FAR == 0 { 0 } else { *words.last().expect("it has that word") };
-        let near = u64::from(flags >> FLAG_BITS);
-        let (at, bytes, room) = match flags & FAR {
-            0 => (slot + behind_words, near, self.slot_bytes - behind_words),
-            _ => (self.behind(), far, self.region.len().saturating_sub(self.behind())),
+        let words_end = LOGGED_AT + 8 * words.len() as u64;
+        let overflow =
+            if flags & OVERFLOW == 0 { 0 } else { *words.last().expect("it has that word") };
+        let in_slot = u64::from(flags >> FLAG_BITS);
+        let (at, bytes, room) = match flags & OVERFLOW {
+            0 => (slot + words_end, in_slot, self.slot_bytes - words_end),
+            _ => (self.table_end(), overflow, self.region.len().saturating_sub(self.table_end())),
         };
         if found % 2 != number % 2 || bytes > room {
             return Ok(None);
@@ -210,8 +211,8 @@ impl<M: Memory> Side<M> {
         // It is what was logged: so the size of pages is not.
         let damaged = StoreError::SideDamaged("its table is of pages that a slot does not have");
         let body = self.body(pages, logged).ok_or(damaged)?;
-        let used = behind_words + if flags & FAR == 0 { bytes } else { 0 };
-        Ok(Some(Logged { number: found, size, body, direct, ordered, torn, used, far }))
+        let used = words_end + if flags & OVERFLOW == 0 { bytes } else { 0 };
+        Ok(Some(Logged { number: found, size, body, direct, ordered, torn, used, overflow }))
     }
 
     fn body(&self, pages: bool, logged: Vec<u8>) -> Option<Body> {

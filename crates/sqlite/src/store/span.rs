@@ -73,7 +73,7 @@ impl Bytes {
     /// # Panics
     /// If the run does not lie in the page.
     pub fn add(&mut self, span: Span) -> bool {
-        assert!(span.end() <= self.len, "a run behind the page");
+        assert!(span.end() <= self.len, "a run past the page");
         let mut new = true;
         for (word, mask) in masks(span) {
             new &= self.words[word] & mask == 0;
@@ -87,7 +87,7 @@ impl Bytes {
     /// # Panics
     /// If the run does not lie in the page.
     pub fn remove(&mut self, span: Span) {
-        assert!(span.end() <= self.len, "a run behind the page");
+        assert!(span.end() <= self.len, "a run past the page");
         for (word, mask) in masks(span) {
             self.words[word] &= !mask;
         }
@@ -153,7 +153,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     #[test]
-    fn a_set_of_bytes_has_what_a_list_of_them_has() {
+    fn byte_set_matches_a_plain_list() {
         let mut random = SmallRng::seed_from_u64(3);
         for _ in 0..2_000 {
             let mut set = Bytes::none(512);
@@ -189,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn the_inverse_of_a_set_ends_with_the_page() {
+    fn inverse_of_a_set_ends_with_the_page() {
         let mut set = Bytes::none(70);
         set.add(Span::new(0, 69));
         assert_eq!((set.inverse().count(), set.inverse().has(69)), (1, true));
     }
 
     #[test]
-    fn a_run_lies_in_the_lines_that_its_bytes_lie_in() {
+    fn run_counts_the_lines_of_its_bytes() {
         for (span, lines) in
             [((0, 0), 0), ((0, 64), 1), ((63, 2), 2), ((64, 64), 1), ((10, 119), 3)]
         {

@@ -165,7 +165,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Stages zeros where the database grows and nothing was written, and the file has other bytes.
-    pub(crate) fn cover(&mut self, size: u64) -> Result<()> {
+    pub(crate) fn zero_gaps(&mut self, size: u64) -> Result<()> {
         let kept = self.kept();
         let mut there = Box::new([0; GRANULE as usize]);
         for number in kept / GRANULE..size.div_ceil(GRANULE) {

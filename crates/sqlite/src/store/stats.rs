@@ -26,7 +26,7 @@ pub struct Stats {
     /// Pages that took another frame.
     pub moved: u64,
     /// Pages that were taken home.
-    pub home: u64,
+    pub restored: u64,
     /// Commits that recoveries stored again.
     pub replayed: u64,
     /// Commits that stored a page's header in place.
@@ -38,7 +38,7 @@ pub struct Stats {
     /// Times that SQLite was given a copy of bytes of the database.
     pub copied: u64,
     /// Times that SQLite was lent a page where it is.
-    pub lent: u64,
+    pub fetched: u64,
 }
 
 impl Stats {
@@ -56,13 +56,13 @@ impl Stats {
             ("exact", self.exact),
             ("bytewise", self.bytewise),
             ("moved", self.moved),
-            ("home", self.home),
+            ("home", self.restored),
             ("replayed", self.replayed),
             ("in_place", self.in_place),
             ("checkpoints", self.checkpoints),
             ("checkpoint_lines", self.checkpoint_lines),
             ("copied", self.copied),
-            ("lent", self.lent),
+            ("lent", self.fetched),
         ];
         let all: Vec<String> =
             counts.iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();

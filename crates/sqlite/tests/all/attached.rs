@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use perdura_sqlite::database::{Failure, How, Level, MainFile as _, Mapped};
+use perdura_sqlite::database::{Failure, Level, MainFile as _, Mapped, OpenOptions};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::{in_forked_child, open, stats};
+use crate::register::{in_forked_child, open, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
 
 const ONE: &str = "one";
@@ -54,7 +54,7 @@ pub(crate) fn insert(names: &[&str], key: i64) -> String {
 }
 
 #[test]
-fn a_transaction_over_three_databases_of_which_one_is_unchanged_is_in_both_others() {
+fn multi_database_commit_skips_an_unchanged_one() {
     let folder = folder();
     let (connection, paths) = with_attached(folder.path(), &["two", "three"]);
     let other = open(&paths[1]).unwrap();
@@ -84,7 +84,7 @@ fn a_transaction_over_three_databases_of_which_one_is_unchanged_is_in_both_other
 }
 
 #[test]
-fn databases_of_the_ordinary_vfs_take_part_on_either_side() {
+fn databases_of_the_ordinary_vfs_take_part() {
     let folder = folder();
     let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
     for (first, second, vfs) in [(&ours, &theirs, "unix"), (&theirs, &ours, "perdura")] {
@@ -110,7 +110,7 @@ fn databases_of_the_ordinary_vfs_take_part_on_either_side() {
 }
 
 #[test]
-fn a_part_is_rolled_back_if_another_one_cannot_be_prepared() {
+fn part_is_rolled_back_if_another_cannot_be_prepared() {
     // The one that fails comes last, first, and between two others.
     for fails in ["three", "main", "two"] {
         let folder = folder();
@@ -156,7 +156,7 @@ fn a_part_is_rolled_back_if_another_one_cannot_be_prepared() {
 }
 
 #[test]
-fn a_database_is_detached_behind_a_transaction_over_it_and_is_plain() {
+fn detached_database_is_plain_after_its_transaction() {
     let folder = folder();
     let (connection, paths) = with_attached(folder.path(), &["two"]);
     connection.execute_batch(&insert(&["main", "two"], 1)).unwrap();
@@ -170,7 +170,7 @@ fn a_database_is_detached_behind_a_transaction_over_it_and_is_plain() {
 }
 
 #[test]
-fn a_part_that_is_cut_behind_its_commit_and_one_that_fits_into_no_slot_count() {
+fn truncated_and_oversized_parts_commit() {
     let folder = folder();
     let paths = ["one", "two"].map(|name| folder.path().join(name));
     let connection = open(&paths[0]).unwrap();
@@ -227,7 +227,7 @@ fn preparing(directory: &Path, name: &str, super_journal: &Path) -> (PathBuf, Ma
     let mut file =
         std::fs::OpenOptions::new().append(true).create(true).open(super_journal).unwrap();
     file.write_all(&journals).unwrap();
-    let mut mapped = Mapped::open(&path, &How::default()).unwrap().unwrap();
+    let mut mapped = Mapped::open(&path, &OpenOptions::default()).unwrap().unwrap();
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
         mapped.lock(level).unwrap();
     }
@@ -245,7 +245,7 @@ pub(crate) fn refused_by_stock(path: &Path) {
 }
 
 #[test]
-fn a_part_that_is_prepared_counts_once_the_super_journal_is_gone() {
+fn prepared_part_counts_once_super_journal_is_gone() {
     for gone in [false, true] {
         let folder = folder();
         let super_journal = folder.path().join("one-mj012345678");
@@ -297,7 +297,7 @@ fn hot(directory: &Path, super_journal: &Path, others: &[PathBuf]) -> PathBuf {
 }
 
 #[test]
-fn others_wait_for_the_end_of_a_transaction_and_decide_if_its_process_dies() {
+fn others_wait_for_a_prepared_part_or_decide_it() {
     let folder = folder();
     for dies in [false, true] {
         let super_journal = folder.path().join("one-mj012345678");
@@ -310,13 +310,13 @@ fn others_wait_for_the_end_of_a_transaction_and_decide_if_its_process_dies() {
             assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
         }
         // As long as the super-journal is there nothing counts.
-        assert!(mapped.end().is_err());
+        assert!(mapped.end_transaction().is_err());
         mapped.sync().unwrap();
         if dies {
             drop(mapped);
         } else {
             std::fs::remove_file(&super_journal).unwrap();
-            mapped.end().unwrap();
+            mapped.end_transaction().unwrap();
             mapped.unlock(Level::None).unwrap();
             Box::new(mapped).close().unwrap();
         }
@@ -330,7 +330,7 @@ fn others_wait_for_the_end_of_a_transaction_and_decide_if_its_process_dies() {
 }
 
 #[test]
-fn a_part_of_which_nobody_can_tell_whether_it_counts_waits_until_somebody_can() {
+fn undecidable_part_waits_until_it_can_be_decided() {
     let folder = folder();
     let super_journal = folder.path().join("one-mj012345678");
     let (path, mut mapped) = preparing(folder.path(), "one", &super_journal);
@@ -339,7 +339,7 @@ fn a_part_of_which_nobody_can_tell_whether_it_counts_waits_until_somebody_can() 
     // A link to itself: the kernel does not say whether there is a file.
     std::fs::remove_file(&super_journal).unwrap();
     std::os::unix::fs::symlink(&super_journal, &super_journal).unwrap();
-    assert!(mapped.end().is_err());
+    assert!(mapped.end_transaction().is_err());
     mapped.unlock(Level::None).unwrap();
     for _ in 0..2 {
         let error = other.execute_batch("SELECT * FROM t").unwrap_err();
@@ -360,13 +360,13 @@ fn a_part_of_which_nobody_can_tell_whether_it_counts_waits_until_somebody_can() 
 }
 
 #[test]
-fn a_part_that_nobody_can_decide_is_not_written_over_by_one_who_reads_on() {
+fn undecidable_part_is_not_overwritten_by_its_reader() {
     let folder = folder();
     let super_journal = folder.path().join("one-mj012345678");
     let (path, mut mapped) = preparing(folder.path(), "one", &super_journal);
     std::fs::remove_file(&super_journal).unwrap();
     std::os::unix::fs::symlink(&super_journal, &super_journal).unwrap();
-    assert!(mapped.end().is_err());
+    assert!(mapped.end_transaction().is_err());
     mapped.unlock(Level::Shared).unwrap();
     std::fs::remove_file(&super_journal).unwrap();
     for _ in 0..2 {
@@ -385,7 +385,7 @@ fn a_part_that_nobody_can_decide_is_not_written_over_by_one_who_reads_on() {
 }
 
 #[test]
-fn a_forked_child_decides_nothing_about_its_parents_part() {
+fn forked_child_does_not_decide_its_parents_part() {
     let folder = folder();
     let path = folder.path().join("db");
     let ended = Command::new(std::env::current_exe().unwrap())
@@ -412,7 +412,7 @@ fn forker() {
             match kind {
                 0 => mapped.commit(None).is_err(),
                 1 => mapped.unlock(Level::None).is_ok(),
-                2 => mapped.end().is_err(),
+                2 => mapped.end_transaction().is_err(),
                 3 => mapped.commit(Some(super_journal.as_os_str().as_bytes())).is_err(),
                 _ => Box::new(mapped).close().is_err(),
             }
@@ -421,13 +421,13 @@ fn forker() {
         assert_eq!(litter(path.parent().unwrap()), files, "{kind}");
     }
     std::fs::remove_file(&super_journal).unwrap();
-    mapped.end().unwrap();
+    mapped.end_transaction().unwrap();
     mapped.unlock(Level::None).unwrap();
     Box::new(mapped).close().unwrap();
 }
 
 #[test]
-fn a_stub_beside_a_database_whose_side_file_is_missing_stays() {
+fn placeholder_stays_while_the_side_file_is_missing() {
     let folder = folder();
     let super_journal = folder.path().join("one-mj012345678");
     let path = prepared(folder.path(), "one", &super_journal);
@@ -442,7 +442,7 @@ fn a_stub_beside_a_database_whose_side_file_is_missing_stays() {
 }
 
 #[test]
-fn a_name_that_is_damaged_is_refused_and_nothing_is_changed() {
+fn damaged_super_journal_name_is_refused() {
     let folder = folder();
     let super_journal = folder.path().join("one-mj012345678");
     let path = prepared(folder.path(), "one", &super_journal);
@@ -452,14 +452,14 @@ fn a_name_that_is_damaged_is_refused_and_nothing_is_changed() {
         let mut damaged = side.clone();
         damaged[at] ^= 1;
         std::fs::write(side_of(&path), damaged).unwrap();
-        let refused = Mapped::open(&path, &How::default()).unwrap_err();
+        let refused = Mapped::open(&path, &OpenOptions::default()).unwrap_err();
         assert!(matches!(refused, Failure::CannotOpen(_)), "{at}");
     }
     assert_eq!((std::fs::read(&path).unwrap(), litter(folder.path()).len()), (data, 2));
 }
 
 #[test]
-fn a_stub_that_a_kill_has_left_before_its_part_was_prepared_is_removed() {
+fn placeholder_left_before_prepare_is_removed() {
     let folder = folder();
     let super_journal = folder.path().join("one-mj012345678");
     let path = prepared(folder.path(), "one", &super_journal);

@@ -4,7 +4,7 @@ use perdura_sqlite::store::mode::Mode;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::registered::{open, stats};
+use crate::register::{open, stats};
 use crate::sql::folder;
 
 const BEFORE: i64 = 4000;
@@ -58,7 +58,7 @@ fn an_insert_in_the_order_of_the_paper_takes_three_fences() {
 }
 
 #[test]
-fn an_insert_behind_all_others_is_committed_in_place_with_two_fences() {
+fn append_is_committed_in_place_with_two_fences() {
     let (lines, fences) = cost(Mode::Fast, |_, number| number);
     println!("ascending: {lines} hundredths of a line, {fences} of a fence");
     // Behind a page that was filled goes a new one, by the log.
@@ -66,7 +66,7 @@ fn an_insert_behind_all_others_is_committed_in_place_with_two_fences() {
 }
 
 #[test]
-fn nvwal_takes_two_fences_and_as_many_lines_as_its_authors_would_let_it() {
+fn nvwal_insert_takes_two_fences_and_few_lines() {
     let (lines, fences) = cost(Mode::Nvwal, |_, number| number);
     println!("ascending: {lines} hundredths of a line, {fences} of a fence");
     assert!(lines <= 400 && (200..=206).contains(&fences), "ascending: {lines}, {fences}");

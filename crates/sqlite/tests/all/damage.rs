@@ -4,8 +4,8 @@
 use perdura_sqlite::store::connection::Store;
 use sim::{Event, Recording};
 
-use crate::explored::{DATA, Reader, SIDE, SLOT, media};
-use crate::killed::{commit, files_of_inserts, image, new, open, trace, whole};
+use crate::explore::{DATA, Reader, SIDE, SLOT, media};
+use crate::store_kills::{commit, files_of_inserts, image, new, open, trace, whole};
 
 /// The first slot.
 const SLOTS: usize = 8192;
@@ -51,7 +51,7 @@ fn direct_bytes(events: &[sim::RecordedEvent]) -> Vec<usize> {
 }
 
 #[test]
-fn damage_to_a_commit_that_was_in_place_is_refused_and_never_mixes_two_states() {
+fn damage_to_an_applied_commit_is_refused() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
@@ -75,7 +75,7 @@ fn damage_to_a_commit_that_was_in_place_is_refused_and_never_mixes_two_states() 
 }
 
 #[test]
-fn damage_to_a_commit_that_a_kill_has_cut_off_never_mixes_two_states() {
+fn damage_to_an_interrupted_commit_never_mixes_states() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
@@ -104,7 +104,7 @@ fn damage_to_a_commit_that_a_kill_has_cut_off_never_mixes_two_states() {
 }
 
 #[test]
-fn a_connection_that_lives_does_not_commit_over_a_commit_that_is_damaged() {
+fn live_connection_does_not_commit_over_damage() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use perdura_sqlite::database::{Alone, How, Opened, Opener};
+use perdura_sqlite::database::{MemoryFile, OpenOptions, Opened, Opener};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
 use rusqlite::{Connection, OpenFlags};
 use sim::{Arena, Emulated, LineCounts, Meter, MeterOptions};
 
-use crate::registered::register;
+use crate::register::register;
 
 /// The memories of the next database.
 static NEXT: Mutex<Option<Media<Emulated<Arena>>>> = Mutex::new(None);
@@ -20,9 +20,9 @@ static NEXT: Mutex<Option<Media<Emulated<Arena>>>> = Mutex::new(None);
 pub(crate) struct EmulatedOpener;
 
 impl Opener for EmulatedOpener {
-    fn open(&self, _: &Path, _: &How) -> Opened {
+    fn open(&self, _: &Path, _: &OpenOptions) -> Opened {
         let media = NEXT.lock().unwrap().take().expect("one waits");
-        Opened::Ours(Box::new(Alone::new(Store::open(media, 0, 1, 256 << 10).unwrap())))
+        Opened::File(Box::new(MemoryFile::new(Store::open(media, 0, 1, 256 << 10).unwrap())))
     }
 }
 
@@ -34,7 +34,7 @@ fn emulated(meter: &Meter) -> Connection {
     // Tests that run at the same time take turns.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap();
-    *NEXT.lock().unwrap() = Some(Media { data, side, fenced_apart: false });
+    *NEXT.lock().unwrap() = Some(Media { data, side, separate_fences: false });
     let flags = OpenFlags::default();
     Connection::open_with_flags_and_vfs("emulated", flags, "perdura-emulated").unwrap()
 }
@@ -54,12 +54,12 @@ fn counts(mode: Mode) -> LineCounts {
     }
     let found = meter.counts();
     assert_eq!(crate::sql::rows(&connection).len(), 200);
-    assert_eq!(crate::registered::stats(&connection, "commits"), 201);
+    assert_eq!(crate::register::stats(&connection, "commits"), 201);
     found
 }
 
 #[test]
-fn modes_take_the_lines_and_fences_of_their_steps_in_emulated_memory() {
+fn emulated_lines_and_fences_match_the_modes_steps() {
     let all = [Mode::Fast, Mode::Fash, Mode::Nvwal].map(|mode| {
         let (one, two) = (counts(mode), counts(mode));
         assert_eq!(one, two, "{mode:?}");
@@ -83,15 +83,15 @@ fn random_inserts(connection: &Connection) -> [u64; 2] {
         let row = (number * 7_919 % 1_009, format!("{number:0250}"));
         connection.execute("INSERT INTO t VALUES(?1, ?2)", row).unwrap();
     }
-    ["commits", "in_place"].map(|name| crate::registered::stats(connection, name))
+    ["commits", "in_place"].map(|name| crate::register::stats(connection, name))
 }
 
 #[test]
-fn a_header_whose_pointers_change_is_stored_as_a_line_in_files_too_where_the_processor_can() {
+fn header_line_is_stored_whole_in_files_if_possible() {
     let directory = crate::sql::folder();
     let (meter, path) = (Meter::new(MeterOptions::default()), directory.path().join("db"));
     let by_lines = random_inserts(&emulated(&meter));
-    let in_file = random_inserts(&crate::registered::open(&path).unwrap());
+    let in_file = random_inserts(&crate::register::open(&path).unwrap());
     assert_eq!((by_lines[0], in_file[0]), (301, 301));
     // Most go between others, so that pointers move.
     assert!(by_lines[1] > 40, "{by_lines:?}");

@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use perdura_sqlite::database::{How, MappedOpener, Opened, Opener as _, SIDE_SUFFIX};
+use perdura_sqlite::database::{MappedOpener, OpenOptions, Opened, Opener as _, SIDE_SUFFIX};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::{beside_a_forked_child, fork_a_child_that_lives_on, open};
+use crate::register::{beside_a_forked_child, fork_a_child_that_lives_on, open};
 use crate::sql::{check, folder, stock};
 
 const PATH: &str = "PERDURA_TEST_PATH";
@@ -62,7 +62,7 @@ fn rows(connection: &Connection) -> i64 {
 /// Each lock that a process can die with: whether others can read and write until then, and that they can
 /// afterwards.
 #[test]
-fn whoever_dies_with_a_lock_stops_nobody() {
+fn lock_of_a_dead_process_stops_no_other() {
     for (sql, reads, writes) in [
         ("BEGIN; SELECT * FROM t", true, false),
         ("BEGIN IMMEDIATE", true, false),
@@ -114,7 +114,7 @@ fn a_writer_waits_for_living_readers_only() {
 }
 
 #[test]
-fn connections_that_count_together_lose_no_step() {
+fn concurrent_increments_lose_no_step() {
     const STEPS: i64 = 60;
     let directory = folder();
     let path = directory.path().join("db");
@@ -139,14 +139,14 @@ fn connections_that_count_together_lose_no_step() {
 
 /// As many as there are words; those of connections that are closed are used again.
 #[test]
-fn a_connection_too_many_is_refused_until_another_one_goes() {
+fn excess_connection_is_refused_until_another_closes() {
     let directory = folder();
     let path = directory.path().join("db");
     let first = open(&path).unwrap();
     first.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
     let mut more: Vec<Connection> = (1..255).map(|_| open(&path).unwrap()).collect();
     assert_eq!(rows(&more[253]), 1, "the last one");
-    let how = perdura_sqlite::database::How::default();
+    let how = perdura_sqlite::database::OpenOptions::default();
     let refused = perdura_sqlite::database::Mapped::open(&path, &how).unwrap_err();
     assert!(format!("{refused:?}").contains("255 connections already"), "{refused:?}");
     more.pop();
@@ -156,7 +156,7 @@ fn a_connection_too_many_is_refused_until_another_one_goes() {
 /// A child that does nothing has the files that its parent had open, and with them their locks, as long as those are
 /// not given up.
 #[test]
-fn a_child_that_lives_on_keeps_no_lock_of_a_connection_that_its_parent_has_closed() {
+fn child_keeps_no_lock_of_a_closed_connection() {
     let directory = folder();
     let path = directory.path().join("db");
     let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
@@ -172,14 +172,14 @@ fn a_child_that_lives_on_keeps_no_lock_of_a_connection_that_its_parent_has_close
             });
             ends.recv_timeout(Duration::from_secs(20))
         });
-        ended.expect("nobody waits for the child");
+        ended.expect("no call waits for the child");
     });
     assert_eq!(rows(&other), 2);
 }
 
 /// The last connection that closes leaves a plain file, also beside a child that lives on.
 #[test]
-fn a_child_that_lives_on_keeps_nobody_from_a_database_that_its_parent_has_closed() {
+fn child_does_not_block_a_database_its_parent_closed() {
     let directory = folder();
     let path = directory.path().join("db");
     let one = open(&path).unwrap();
@@ -209,7 +209,7 @@ fn kill_all_but_its_child(mut holder: Child) -> std::process::ChildStdin {
 /// The kernel gives locks up with the last copy of their file: until the child ends, a writer that was killed seems to
 /// live. Nothing that was acknowledged is lost behind that.
 #[test]
-fn locks_of_a_killed_writer_are_as_long_there_as_the_child_that_it_has_forked() {
+fn child_keeps_the_locks_of_a_killed_writer() {
     let directory = folder();
     let path = directory.path().join("db");
     let one = open(&path).unwrap();
@@ -234,7 +234,7 @@ fn locks_of_a_killed_writer_are_as_long_there_as_the_child_that_it_has_forked() 
 
 /// The same of a process that is killed while it does nothing: nobody is the last one who closes until the child ends.
 #[test]
-fn a_database_stays_live_as_long_as_the_child_of_a_killed_process() {
+fn database_stays_live_while_a_killed_process_has_a_child() {
     let directory = folder();
     let path = directory.path().join("db");
     let one = open(&path).unwrap();
@@ -263,14 +263,14 @@ fn a_database_stays_live_as_long_as_the_child_of_a_killed_process() {
 /// SQLite looks at the header of a database that it opens before it has a lock: meanwhile others commit what the side file
 /// grows by.
 #[test]
-fn a_look_without_a_lock_sees_how_the_side_file_has_grown() {
+fn unlocked_refresh_sees_a_grown_side_file() {
     for mode in ["fash1", "fast", "fash", "nvwal", "full"] {
         let directory = folder();
         let path = directory.path().join("db");
         let side = format!("{}{SIDE_SUFFIX}", path.display());
         let first = open(&path).unwrap();
         first.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB)").unwrap();
-        let Opened::Ours(mut looking) = MappedOpener.open(&path, &How::default()) else {
+        let Opened::File(mut looking) = MappedOpener.open(&path, &OpenOptions::default()) else {
             panic!("{mode}: it is ours");
         };
         let before = std::fs::metadata(&side).unwrap().len();

@@ -5,7 +5,7 @@ use perdura_sqlite::store::mode::Mode;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::explored::{Recovered, explore_and_count, recorded_with};
+use crate::explore::{Recovered, explore_and_count, recorded_with};
 
 /// The statements of a story.
 const STATEMENTS: usize = 40;
@@ -101,12 +101,12 @@ fn explore_states(first: u64, wanted: u64, bound: u64) {
 }
 
 #[test]
-fn every_crash_state_of_random_sql_is_a_whole_number_of_transactions() {
+fn every_crash_state_of_random_sql_is_whole() {
     explore_states(1, 14_000, 6);
 }
 
 #[test]
 #[ignore = "takes minutes: 500,000 states"]
-fn long_every_crash_state_of_random_sql_has_complete_transactions() {
+fn long_every_crash_state_of_random_sql_is_whole() {
     explore_states(1000, 500_000, 48);
 }

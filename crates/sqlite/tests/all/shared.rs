@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
+use perdura_sqlite::database::{Level, MainFile as _, Mapped, OpenOptions};
 use perdura_sqlite::store::connection::Store;
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
@@ -16,10 +16,10 @@ use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
 use sim::{Recording, Replay};
 
-use crate::explored::{DATA, SIDE, SLOT, media};
-use crate::killed;
-use crate::registered::{open, stats};
+use crate::explore::{DATA, SIDE, SLOT, media};
+use crate::register::{open, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
+use crate::store_kills;
 
 const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
 
@@ -126,7 +126,7 @@ fn each_waits_for_the_others_locks_and_reads_one_moment() {
 }
 
 #[test]
-fn who_shares_it_with_ours_alone_keeps_stock_sqlite_out_until_another_one_commits() {
+fn unshared_commit_keeps_stock_out_until_a_shared_one() {
     let directory = folder();
     let path = directory.path().join("db");
     let (ours, alone) = (open_shared(&path, "fash1"), open(&path).unwrap());
@@ -152,7 +152,7 @@ fn who_shares_it_with_ours_alone_keeps_stock_sqlite_out_until_another_one_commit
 }
 
 #[test]
-fn a_commit_beside_a_statement_that_reads_on_is_told_as_what_it_is() {
+fn commit_with_an_open_statement_succeeds_and_defers_stock() {
     let directory = folder();
     let path = directory.path().join("db");
     let ours = open(&path).unwrap();
@@ -198,7 +198,7 @@ fn a_commit_beside_a_statement_that_reads_on_is_told_as_what_it_is() {
 
 /// A kill of stock SQLite in the transaction that creates a database: all that it leaves is rolled back.
 #[test]
-fn a_creation_that_stock_sqlite_has_not_ended_is_rolled_back_in_each_mode() {
+fn interrupted_stock_creation_is_rolled_back_in_each_mode() {
     let directory = folder();
     let path = directory.path().join("stocks");
     let stocks = open_stock(&path);
@@ -225,7 +225,7 @@ fn a_creation_that_stock_sqlite_has_not_ended_is_rolled_back_in_each_mode() {
 }
 
 #[test]
-fn zeros_that_a_first_commit_has_left_are_cut_off_for_stock_sqlite() {
+fn zeros_of_an_interrupted_first_commit_are_cut_for_stock() {
     let directory = folder();
     let path = directory.path().join("db");
     std::fs::write(&path, [0; 100]).unwrap();
@@ -238,13 +238,13 @@ fn zeros_that_a_first_commit_has_left_are_cut_off_for_stock_sqlite() {
 /// A transaction that is given up, or finds no room, behind the marker: stock SQLite may have read the old content with the
 /// counter that was announced.
 #[test]
-fn a_change_counter_is_given_out_once() {
+fn change_counter_is_issued_once() {
     for fails in [false, true] {
         for mode in Mode::ALL {
-            let memory = killed::new();
-            let mut one = killed::open(&memory, 1);
+            let memory = store_kills::new();
+            let mut one = store_kills::open(&memory, 1);
             one.set_mode(mode);
-            one.set_stays_home(true);
+            one.set_keeps_layout(true);
             let counters = || {
                 [24, 92].map(|at| {
                     let mut counter = [0; 4];
@@ -253,29 +253,30 @@ fn a_change_counter_is_given_out_once() {
                 })
             };
             let plain = |one: &mut Store<Recording>| {
-                one.bring_home().unwrap();
+                one.restore_layout().unwrap();
                 one.make_plain().unwrap();
                 counters()
             };
-            killed::commit(&mut one, &killed::page(4, 7));
+            store_kills::commit(&mut one, &store_kills::page(4, 7));
             assert_eq!(plain(&mut one), [4; 2], "{mode:?}");
-            killed::commit(&mut one, &killed::page(5, 8));
+            store_kills::commit(&mut one, &store_kills::page(5, 8));
             assert_eq!(plain(&mut one), [5; 2], "{mode:?}");
-            one.write(0, &killed::page(6, 9)).unwrap();
+            one.write(0, &store_kills::page(6, 9)).unwrap();
             if fails {
-                one.write(0, &[killed::page(6, 9), vec![3; 2 * DATA as usize]].concat()).unwrap();
+                one.write(0, &[store_kills::page(6, 9), vec![3; 2 * DATA as usize]].concat())
+                    .unwrap();
                 assert!(matches!(one.commit(), Err(StoreError::Full(_))));
             } else {
                 one.prepare_for(b"a super-journal").unwrap();
-                one.give_up().unwrap();
+                one.roll_back_prepared().unwrap();
             }
             one.discard();
             assert_eq!(plain(&mut one), [6; 2], "{mode:?}");
             // SQLite has kept its lock, and counts on from 5.
-            killed::commit(&mut one, &killed::page(6, 10));
+            store_kills::commit(&mut one, &store_kills::page(6, 10));
             let then = plain(&mut one);
             assert!(then[0] == then[1] && then[0] > 6, "{mode:?}, {then:?}");
-            killed::commit(&mut one, &killed::page(20, 11));
+            store_kills::commit(&mut one, &store_kills::page(20, 11));
             assert_eq!(plain(&mut one), [20; 2], "{mode:?}");
         }
     }
@@ -283,37 +284,37 @@ fn a_change_counter_is_given_out_once() {
 
 /// A connection that looks without a lock, as SQLite does when it opens a database, while another one clears the marker.
 #[test]
-fn a_marker_that_is_seen_while_it_is_cleared_is_not_believed() {
-    let memory = killed::new();
-    let mut one = killed::open(&memory, 1);
-    killed::commit(&mut one, &killed::page(1, 7));
-    let size = || Ok::<_, StoreError>(killed::PAGE as u64);
-    let mut two = Store::attach(media(&memory), killed::PAGE as u64).unwrap();
-    assert!(killed::refresh(&mut two, || killed::PAGE as u64) && two.is_marked());
+fn marker_seen_while_being_cleared_is_not_trusted() {
+    let memory = store_kills::new();
+    let mut one = store_kills::open(&memory, 1);
+    store_kills::commit(&mut one, &store_kills::page(1, 7));
+    let size = || Ok::<_, StoreError>(store_kills::PAGE as u64);
+    let mut two = Store::attach(media(&memory), store_kills::PAGE as u64).unwrap();
+    assert!(store_kills::refresh(&mut two, || store_kills::PAGE as u64) && two.is_marked());
     // `Store::make_plain`, step by step.
     let (side, data) = (media(&memory).side, media(&memory).data);
     side.store(6144, 1);
     assert!(two.refresh_unlocked(size).unwrap());
-    let plain = killed::page(2, 8);
+    let plain = store_kills::page(2, 8);
     data.copy(16, &plain[16..]);
     assert!(two.refresh(size).unwrap());
     assert!(!two.is_marked());
-    let mut found = vec![0; killed::PAGE];
+    let mut found = vec![0; store_kills::PAGE];
     two.read(0, &mut found).unwrap();
     assert_eq!(found, plain);
 }
 
 /// It looks while another one commits a smaller database and cuts the file.
 #[test]
-fn a_file_that_is_cut_behind_a_look_at_its_size_is_looked_at_again() {
-    let memory = killed::new();
-    let mut one = killed::open(&memory, 1);
-    one.set_stays_home(true);
-    let page = killed::PAGE as u64;
-    one.write(page, &[7; 2 * killed::PAGE]).unwrap();
-    killed::commit(&mut one, &killed::page(1, 7));
+fn file_truncated_during_refresh_is_read_again() {
+    let memory = store_kills::new();
+    let mut one = store_kills::open(&memory, 1);
+    one.set_keeps_layout(true);
+    let page = store_kills::PAGE as u64;
+    one.write(page, &[7; 2 * store_kills::PAGE]).unwrap();
+    store_kills::commit(&mut one, &store_kills::page(1, 7));
     let mut two = Store::attach(media(&memory), 3 * page).unwrap();
-    assert!(killed::refresh(&mut two, || 3 * page));
+    assert!(store_kills::refresh(&mut two, || 3 * page));
     assert_eq!(two.size(), 3 * page);
     let cut = two.refresh(|| Ok::<_, StoreError>(page)).unwrap_err();
     assert!(matches!(cut, StoreError::Cut { .. }), "{cut}");
@@ -321,8 +322,8 @@ fn a_file_that_is_cut_behind_a_look_at_its_size_is_looked_at_again() {
     let whole = two.refresh_unlocked(|| {
         if shrinks.take().is_some() {
             one.truncate(page);
-            killed::commit(&mut one, &killed::page(2, 8));
-            one.bring_home().unwrap();
+            store_kills::commit(&mut one, &store_kills::page(2, 8));
+            one.restore_layout().unwrap();
         }
         Ok::<_, StoreError>(page)
     });
@@ -331,7 +332,7 @@ fn a_file_that_is_cut_behind_a_look_at_its_size_is_looked_at_again() {
 }
 
 #[test]
-fn stock_sqlite_reads_both_databases_behind_a_transaction_over_two() {
+fn stock_reads_both_databases_after_a_joint_transaction() {
     let directory = folder();
     let (path, other) = (directory.path().join("db"), directory.path().join("other"));
     let ours = open_shared(&path, "fash1");
@@ -380,7 +381,7 @@ fn with_a_stub_that_stayed(folder: &Path, file: &[u8]) -> (Mapped, Vec<u8>) {
     let [path, super_journal, journal] =
         ["db", "db-mj01", "db-journal"].map(|name| folder.join(name));
     std::fs::write(&super_journal, format!("{}\0", journal.display())).unwrap();
-    let how = How { share: Some("stock".into()), ..How::default() };
+    let how = OpenOptions { share: Some("stock".into()), ..OpenOptions::default() };
     let mut ours = Mapped::open(&path, &how).unwrap().unwrap();
     begin_commit(&mut ours, file, Some(&super_journal));
     let stub = std::fs::read(&journal).unwrap();
@@ -388,14 +389,14 @@ fn with_a_stub_that_stayed(folder: &Path, file: &[u8]) -> (Mapped, Vec<u8>) {
     // Nobody removes a folder.
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
-    ours.end().unwrap();
+    ours.end_transaction().unwrap();
     ours.unlock(Level::None).unwrap();
     (ours, stub)
 }
 
 /// A stub that the kernel did not let go, which stock SQLite has opened as its journal, and not written to yet.
 #[test]
-fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
+fn stock_journal_in_place_of_a_placeholder_stays() {
     let directory = folder();
     let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 1);
@@ -416,7 +417,7 @@ fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
     ours.lock(Level::Shared).unwrap();
     ours.lock(Level::Reserved).unwrap();
     ours.unlock(Level::None).unwrap();
-    assert!(!journal.exists(), "nobody of stock SQLite is there");
+    assert!(!journal.exists(), "no connection of stock SQLite is there");
     Box::new(ours).close().unwrap();
     check(&stock(&path));
 }
@@ -424,11 +425,11 @@ fn a_journal_that_stock_sqlite_begins_in_the_place_of_a_stub_stays() {
 /// One that only reads, or closes the database while others have it open, does not know whether another one of ours is
 /// just making its own in that place.
 #[test]
-fn a_stub_that_stayed_is_removed_by_who_writes_or_at_the_last_close() {
+fn leftover_placeholder_is_removed_by_writer_or_last_close() {
     let directory = folder();
     let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 3);
-    let how = How { share: Some("perdura".into()), ..How::default() };
+    let how = OpenOptions { share: Some("perdura".into()), ..OpenOptions::default() };
     for marked in [false, true] {
         let (mut ours, stub) = with_a_stub_that_stayed(directory.path(), &files[0]);
         std::fs::remove_dir(&journal).unwrap();
@@ -464,7 +465,7 @@ fn a_stub_that_stayed_is_removed_by_who_writes_or_at_the_last_close() {
 
 /// One that stayed is tried again at the next commit.
 #[test]
-fn stock_sqlite_waits_for_a_commit_behind_a_stub_that_stayed() {
+fn stock_waits_for_a_commit_after_a_leftover_placeholder() {
     let directory = folder();
     let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 3);
@@ -493,14 +494,14 @@ fn stock_sqlite_waits_for_a_commit_behind_a_stub_that_stayed() {
 
 /// Its own stub is long gone, and nobody knows without a lock that the other one's transaction waits.
 #[test]
-fn a_connection_whose_stub_stayed_leaves_that_of_another_one_alone() {
+fn leftover_placeholder_does_not_remove_anothers() {
     let directory = folder();
     let [path, journal, super_journal] =
         ["db", "db-journal", "db-mj02"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 3);
     let (mut ours, _) = with_a_stub_that_stayed(directory.path(), &files[0]);
     std::fs::remove_dir(&journal).unwrap();
-    let how = How { share: Some("perdura".into()), ..How::default() };
+    let how = OpenOptions { share: Some("perdura".into()), ..OpenOptions::default() };
     let mut other = Mapped::open(&path, &how).unwrap().unwrap();
     begin_commit(&mut other, &files[1], None);
     other.unlock(Level::None).unwrap();
@@ -512,7 +513,7 @@ fn a_connection_whose_stub_stayed_leaves_that_of_another_one_alone() {
     Box::new(ours).close().unwrap();
     assert_eq!(std::fs::read(&journal).unwrap(), stub);
     std::fs::remove_file(&super_journal).unwrap();
-    other.end().unwrap();
+    other.end_transaction().unwrap();
     other.unlock(Level::None).unwrap();
     assert!(!journal.exists());
     Box::new(other).close().unwrap();
@@ -521,7 +522,7 @@ fn a_connection_whose_stub_stayed_leaves_that_of_another_one_alone() {
 }
 
 #[test]
-fn who_only_reads_lets_stock_sqlite_in_behind_a_marker_that_another_one_has_left() {
+fn shared_reader_readmits_stock_after_an_unshared_commit() {
     let directory = folder();
     let path = directory.path().join("db");
     let (ours, alone) = (open_shared(&path, "fash1"), open(&path).unwrap());
@@ -534,7 +535,7 @@ fn who_only_reads_lets_stock_sqlite_in_behind_a_marker_that_another_one_has_left
 }
 
 #[test]
-fn as_long_as_stock_sqlite_has_it_in_wal_mode_ours_is_refused_and_loses_nothing() {
+fn ours_is_refused_while_stock_uses_wal_mode() {
     let directory = folder();
     let path = directory.path().join("db");
     let (ours, stocks) = (open_shared(&path, "fash1"), open_stock(&path));
@@ -561,7 +562,7 @@ fn as_long_as_stock_sqlite_has_it_in_wal_mode_ours_is_refused_and_loses_nothing(
 }
 
 #[test]
-fn a_commit_that_stock_sqlite_may_read_takes_seven_fences_more() {
+fn shared_commit_takes_seven_more_fences() {
     let directory = folder();
     let ours = open_shared(&directory.path().join("db"), "fash1");
     ours.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
@@ -622,13 +623,13 @@ fn writer() {
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
                     let _ = connection.execute_batch("ROLLBACK");
                     refused += 1;
-                    assert!(refused < 20_000, "nobody has recovered it");
+                    assert!(refused < 20_000, "no connection has recovered it");
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(error) => panic!("{error}"),
             }
         }
-        writeln!(out, "=told {number}").unwrap();
+        writeln!(out, "=done {number}").unwrap();
         out.flush().unwrap();
     }
     // It may have done all before stock SQLite has begun: who shares with ours alone keeps that out.
@@ -644,7 +645,7 @@ fn kills(rounds: i64, others: &[&str]) {
     let watcher = open_shared(&path, "fash1");
     watcher.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
     let mut random = SmallRng::seed_from_u64(3);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut marked = 0;
     for round in 0..rounds {
         let mode = MODES[round as usize % MODES.len()];
@@ -657,8 +658,8 @@ fn kills(rounds: i64, others: &[&str]) {
         };
         let mut lines: Vec<_> = children.iter_mut().map(lines_of).collect();
         let mut note = |line: &str| {
-            if let Some((_, number)) = line.split_once("=told ") {
-                told.push(number.parse::<i64>().unwrap());
+            if let Some((_, number)) = line.split_once("=done ") {
+                reported.push(number.parse::<i64>().unwrap());
                 true
             } else {
                 false
@@ -680,8 +681,8 @@ fn kills(rounds: i64, others: &[&str]) {
         }
         marked += i32::from(std::fs::read(&path).unwrap()[19] == 80);
         let found: HashSet<i64> = rows(&watcher).into_iter().map(|row| row.0).collect();
-        assert!(told.iter().all(|number| found.contains(number)), "round {round}");
-        assert!(found.len() <= told.len() + ways.len() * (round as usize + 1), "round {round}");
+        assert!(reported.iter().all(|number| found.contains(number)), "round {round}");
+        assert!(found.len() <= reported.len() + ways.len() * (round as usize + 1), "round {round}");
         check(&watcher);
         // Who reads behind a kill lets stock SQLite in again; behind a commit for ours alone, who commits.
         if ways.contains(&ALONE) {
@@ -697,14 +698,14 @@ fn kills(rounds: i64, others: &[&str]) {
 }
 
 #[test]
-fn a_kill_of_stock_sqlite_or_of_ours_loses_nothing_that_was_told() {
+fn kills_of_stock_or_ours_lose_no_acknowledged_row() {
     kills(12, &[]);
     kills(6, &[ALONE]);
 }
 
 #[test]
 #[ignore = "takes minutes: 1,800 kills"]
-fn long_a_kill_of_stock_sqlite_or_of_ours_loses_nothing_that_was_told() {
+fn long_kills_of_stock_or_ours_lose_no_acknowledged_row() {
     kills(300, &[]);
     kills(300, &[ALONE, "nvwal"]);
 }
@@ -720,22 +721,25 @@ fn store_as_stock(memory: &Recording, page: &[u8]) {
 
 /// Commits of ours and of stock SQLite in turn: each crash state is one of them, whole, to whoever may read it.
 #[test]
-fn every_crash_state_is_plain_and_whole_or_ours_to_recover() {
+fn every_crash_state_is_plain_and_whole_or_recoverable() {
     for mode in Mode::ALL {
-        let memory = killed::new();
-        let size = || killed::PAGE as u64;
+        let memory = store_kills::new();
+        let size = || store_kills::PAGE as u64;
         let mut one = Store::open(media(&memory), 0, 1, SLOT).unwrap();
         one.set_mode(mode);
-        one.set_stays_home(true);
-        let trace = killed::trace(&memory, || {
+        one.set_keeps_layout(true);
+        let trace = store_kills::trace(&memory, || {
             for turn in 0..4_u32 {
-                killed::commit(&mut one, &killed::page(10 * turn + 1, 2 * turn as u8 + 1));
+                store_kills::commit(
+                    &mut one,
+                    &store_kills::page(10 * turn + 1, 2 * turn as u8 + 1),
+                );
                 memory.note(u64::from(2 * turn + 1));
-                one.bring_home().unwrap();
+                one.restore_layout().unwrap();
                 one.make_plain().unwrap();
-                store_as_stock(&memory, &killed::page(10 * turn + 5, 2 * turn as u8 + 2));
+                store_as_stock(&memory, &store_kills::page(10 * turn + 5, 2 * turn as u8 + 2));
                 memory.note(u64::from(2 * turn + 2));
-                assert!(killed::refresh(&mut one, size));
+                assert!(store_kills::refresh(&mut one, size));
                 assert!(!one.is_marked());
             }
         });
@@ -744,11 +748,11 @@ fn every_crash_state_is_plain_and_whole_or_ours_to_recover() {
             let found = if image[SIDE as usize + 19] == 80 {
                 ours += 1;
                 let memory = Recording::from_image(image, SIDE + DATA).unwrap();
-                let whole = crate::explored::recover(&memory)?;
-                if whole.is_empty() { vec![0; killed::PAGE] } else { whole }
+                let whole = crate::explore::recover(&memory)?;
+                if whole.is_empty() { vec![0; store_kills::PAGE] } else { whole }
             } else {
                 plain += 1;
-                image[SIDE as usize..][..killed::PAGE].to_vec()
+                image[SIDE as usize..][..store_kills::PAGE].to_vec()
             };
             let fill = found[100];
             // Stock SQLite's own store is not atomic, and its journal is not here.
@@ -756,7 +760,7 @@ fn every_crash_state_is_plain_and_whole_or_ours_to_recover() {
             let whole = found[100..].iter().all(|byte| *byte == fill);
             let now = |fill: &u8| u64::from(*fill) == noted || u64::from(*fill) == noted + 1;
             let right = found[100..].iter().all(now) && (whole || stocks);
-            if right { Ok(()) } else { Err(format!("{fill}, told {noted}, {whole}")) }
+            if right { Ok(()) } else { Err(format!("{fill}; noted {noted}, {whole}")) }
         });
         assert_eq!(explored.failed, None, "{mode:?}");
         assert!(plain > 10 && ours > 10, "{mode:?}: {plain} and {ours}");

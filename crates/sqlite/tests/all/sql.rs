@@ -6,7 +6,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, Error, ErrorCode};
 
-use crate::registered::{open, stats};
+use crate::register::{open, stats};
 
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap()
@@ -56,7 +56,7 @@ fn statement(random: &mut SmallRng) -> String {
 }
 
 #[test]
-fn random_sql_gives_what_stock_sqlite_gives_and_leaves_a_plain_file() {
+fn random_sql_matches_stock_and_leaves_a_plain_file() {
     for (seed, page_bytes) in [512, 1024, 4096, 8192, 65536].into_iter().enumerate() {
         let directory = folder();
         let path = directory.path().join("db");
@@ -103,7 +103,7 @@ fn random_sql_gives_what_stock_sqlite_gives_and_leaves_a_plain_file() {
 }
 
 #[test]
-fn every_journal_mode_and_the_exclusive_one_commit_and_roll_back() {
+fn journal_and_locking_modes_commit_and_roll_back() {
     let directory = folder();
     for mode in ["delete", "truncate", "persist", "memory", "off"] {
         for locking in ["normal", "exclusive"] {
@@ -156,7 +156,7 @@ fn stock_sqlite_is_refused_while_a_database_is_live() {
 }
 
 #[test]
-fn a_reader_of_stock_sqlite_keeps_the_first_commit_waiting() {
+fn stock_reader_delays_the_first_commit() {
     let directory = folder();
     let path = directory.path().join("db");
     let reader = Connection::open(&path).unwrap();
@@ -179,7 +179,7 @@ fn a_reader_of_stock_sqlite_keeps_the_first_commit_waiting() {
 }
 
 #[test]
-fn connections_exclude_each_other_as_in_a_rollback_journal() {
+fn connections_exclude_each_other_as_in_rollback_mode() {
     let directory = folder();
     let path = directory.path().join("db");
     let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
@@ -209,7 +209,7 @@ fn connections_exclude_each_other_as_in_a_rollback_journal() {
 }
 
 #[test]
-fn a_hot_journal_of_stock_sqlite_is_rolled_back_at_the_first_open() {
+fn hot_stock_journal_is_rolled_back_at_first_open() {
     let directory = folder();
     let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
     let connection = Connection::open(&path).unwrap();
@@ -234,7 +234,7 @@ fn a_hot_journal_of_stock_sqlite_is_rolled_back_at_the_first_open() {
 }
 
 #[test]
-fn what_is_not_ours_is_stock_sqlites() {
+fn other_databases_go_to_the_underlying_vfs() {
     let directory = folder();
     let path = directory.path().join("wal");
     let connection = Connection::open(&path).unwrap();
@@ -251,7 +251,7 @@ fn what_is_not_ours_is_stock_sqlites() {
 }
 
 #[test]
-fn pragmas_answer_and_refuse_what_is_not_built() {
+fn pragmas_answer_and_refuse_unknown_values() {
     let directory = folder();
     let connection = open(&directory.path().join("db")).unwrap();
     let ask = |pragma: &str| {
@@ -271,7 +271,7 @@ fn pragmas_answer_and_refuse_what_is_not_built() {
 }
 
 #[test]
-fn who_commits_next_makes_durable_what_another_one_has_put_in_place() {
+fn next_commit_flushes_the_previous_ones_stores() {
     let directory = folder();
     let path = directory.path().join("db");
     let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
@@ -287,7 +287,7 @@ fn who_commits_next_makes_durable_what_another_one_has_put_in_place() {
 }
 
 #[test]
-fn a_connection_in_mode_stock_has_a_journal_on_the_medium_beside_one_of_ours() {
+fn mode_stock_keeps_a_journal_file_next_to_ours() {
     let directory = folder();
     let path = directory.path().join("db");
     let ours = open(&path).unwrap();
@@ -303,7 +303,7 @@ fn a_connection_in_mode_stock_has_a_journal_on_the_medium_beside_one_of_ours() {
 }
 
 #[test]
-fn opening_while_the_last_one_closes_is_never_refused() {
+fn opening_during_the_last_close_is_never_refused() {
     let directory = folder();
     let path = directory.path().join("db");
     open(&path).unwrap().execute_batch("CREATE TABLE t(a, b)").unwrap();
@@ -356,7 +356,7 @@ fn connections_read_pages_that_others_have_moved() {
 }
 
 #[test]
-fn what_is_deleted_is_zeroed_if_sqlite_deletes_securely() {
+fn secure_delete_zeroes_deleted_bytes() {
     let directory = folder();
     for secure in [true, false] {
         let path = directory.path().join(format!("{secure}"));
@@ -385,7 +385,7 @@ fn mode_of(connection: &Connection, pragma: &str) -> rusqlite::Result<String> {
 }
 
 #[test]
-fn connections_in_different_modes_read_and_extend_what_the_others_have_committed() {
+fn connections_in_different_modes_work_on_one_database() {
     let directory = folder();
     let path = directory.path().join("db");
     let modes = perdura_sqlite::store::mode::Mode::ALL;
@@ -415,7 +415,7 @@ fn connections_in_different_modes_read_and_extend_what_the_others_have_committed
 }
 
 #[test]
-fn the_mode_does_not_change_within_a_transaction_that_writes() {
+fn mode_does_not_change_within_a_writing_transaction() {
     let directory = folder();
     let connection = open(&directory.path().join("db")).unwrap();
     connection.execute_batch("CREATE TABLE t(a, b); BEGIN; INSERT INTO t VALUES(1, 2)").unwrap();

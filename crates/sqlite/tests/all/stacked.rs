@@ -8,7 +8,7 @@ use std::sync::Once;
 use libsqlite3_sys as ffi;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::registered::{open, register, stats};
+use crate::register::{open, register, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
 
 /// A file of the VFS above: the first member is SQLite's.
@@ -218,7 +218,7 @@ fn above(path: &Path, name: &CStr) -> Connection {
 }
 
 #[test]
-fn what_a_vfs_above_passes_on_as_late_as_sqlite_syncs_is_committed() {
+fn writes_passed_on_at_sync_by_a_vfs_above_are_committed() {
     for name in [MAKES_NAMES, PASSES_NAMES] {
         let folder = folder();
         let path = folder.path().join("db");
@@ -242,7 +242,7 @@ fn what_a_vfs_above_passes_on_as_late_as_sqlite_syncs_is_committed() {
 }
 
 #[test]
-fn a_part_that_a_vfs_above_passes_on_late_is_committed_with_the_others() {
+fn part_passed_on_late_by_a_vfs_above_is_committed() {
     for name in [MAKES_NAMES, PASSES_NAMES] {
         let folder = folder();
         let paths = ["one", "two"].map(|name| folder.path().join(name));
@@ -272,7 +272,7 @@ fn a_part_that_a_vfs_above_passes_on_late_is_committed_with_the_others() {
 }
 
 #[test]
-fn the_journal_of_a_vfs_above_is_a_file_and_ours_is_none() {
+fn vfs_above_keeps_a_journal_file_and_ours_has_none() {
     let folder = folder();
     let path = folder.path().join("db");
     let journal = folder.path().join("db-journal");

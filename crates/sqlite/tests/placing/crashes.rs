@@ -136,8 +136,8 @@ impl Medium {
             self.stored[store.frame as usize - 1][store.at..store.at + store.len]
                 .copy_from_slice(&bytes);
         }
-        let behind = |part: &Part| part.logged.iter().chain(&part.erased).copied().collect();
-        self.unflushed.extend(lines(&step.record, behind));
+        let after = |part: &Part| part.logged.iter().chain(&part.erased).copied().collect();
+        self.unflushed.extend(lines(&step.record, after));
         for _ in 0..2 {
             let mut found = self.frames.clone();
             let reached = self.unflushed.iter().filter(|_| random.random());

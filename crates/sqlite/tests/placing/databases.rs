@@ -21,7 +21,7 @@ pub(crate) const QUICK: &str =
     "pragma locking_mode = exclusive; pragma journal_mode = memory; pragma synchronous = off;";
 
 #[derive(Clone, Copy, Debug)]
-struct Story {
+struct Scenario {
     page_bytes: usize,
     auto_vacuum: u8,
     secure_delete: bool,
@@ -56,7 +56,7 @@ fn value(random: &mut SmallRng, page_bytes: usize) -> Vec<u8> {
 }
 
 /// A transaction of some changes; now and then a `VACUUM`.
-fn change(db: &Connection, random: &mut SmallRng, story: Story) {
+fn change(db: &Connection, random: &mut SmallRng, scenario: Scenario) {
     if random.random_ratio(1, 60) {
         return db.execute_batch("vacuum").unwrap();
     }
@@ -68,7 +68,7 @@ fn change(db: &Connection, random: &mut SmallRng, story: Story) {
     for _ in 0..random.random_range(1..=many) {
         let id = random.random_range(0..400i64);
         let name = format!("name {}", random.random_range(0..90));
-        let bytes = value(random, story.page_bytes);
+        let bytes = value(random, scenario.page_bytes);
         match random.random_range(0..12) {
             0..4 => sql("insert or replace into t values (?, ?, ?)", &[&id, &name, &bytes]),
             4..6 => sql("insert or replace into w values (?, ?, ?)", &[&name, &(id % 9), &bytes]),
@@ -89,15 +89,15 @@ fn change(db: &Connection, random: &mut SmallRng, story: Story) {
     sql("commit", &[]);
 }
 
-fn run(story: Story) {
+fn run(scenario: Scenario) {
     let folder = folder();
     let (path, copy) = (folder.path().join("db"), folder.path().join("copy"));
-    let mut random = SmallRng::seed_from_u64(story.seed);
+    let mut random = SmallRng::seed_from_u64(scenario.seed);
     let open = || {
         let db = Connection::open(&path).unwrap();
         db.execute_batch(&format!(
             "pragma page_size = {}; pragma auto_vacuum = {}; pragma secure_delete = {}; {QUICK}",
-            story.page_bytes, story.auto_vacuum, story.secure_delete
+            scenario.page_bytes, scenario.auto_vacuum, scenario.secure_delete
         ))
         .unwrap();
         db
@@ -109,20 +109,20 @@ fn run(story: Story) {
          create table w (name text, number integer, value blob, primary key (name, number)) without rowid;",
     )
     .unwrap();
-    let mut mirror = Mirror::new(&std::fs::read(&path).unwrap(), story.secure_delete);
-    mirror.cut_power(story.seed, story.wrong);
-    for commit in 0..story.commits {
-        change(&db, &mut random, story);
+    let mut mirror = Mirror::new(&std::fs::read(&path).unwrap(), scenario.secure_delete);
+    mirror.cut_power(scenario.seed, scenario.wrong);
+    for commit in 0..scenario.commits {
+        change(&db, &mut random, scenario);
         mirror.commit(&std::fs::read(&path).unwrap());
-        if commit % 25 != 24 && commit + 1 != story.commits {
+        if commit % 25 != 24 && commit + 1 != scenario.commits {
             continue;
         }
         std::fs::write(&copy, mirror.file()).unwrap();
         let stock = Connection::open(&copy).unwrap();
         let verdict: String =
             stock.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
-        assert_eq!(verdict, "ok", "{story:?}, commit {commit}");
-        assert!(rows(&stock) == rows(&db), "{story:?}, commit {commit}: rows differ");
+        assert_eq!(verdict, "ok", "{scenario:?}, commit {commit}");
+        assert!(rows(&stock) == rows(&db), "{scenario:?}, commit {commit}: rows differ");
         if random.random() {
             drop(db);
             std::fs::write(&path, mirror.file()).unwrap();
@@ -131,7 +131,7 @@ fn run(story: Story) {
         }
     }
     let (medium, _) = mirror.medium.as_ref().unwrap();
-    assert!(medium.newer_lost.min(medium.newer_found) > story.commits);
+    assert!(medium.newer_lost.min(medium.newer_found) > scenario.commits);
     parsed_as_sqlite_does(&db, &std::fs::read(&path).unwrap());
 }
 
@@ -172,7 +172,7 @@ fn stock_sqlite_reads_what_was_placed() {
     let (mut seed, wrong) = (1, Wrong::Nothing);
     for (page_bytes, commits) in [(512, 150), (1024, 150), (4096, 200), (65_536, 50)] {
         for (auto_vacuum, secure_delete) in [(0, false), (1, true), (2, false), (0, true)] {
-            run(Story { page_bytes, auto_vacuum, secure_delete, commits, seed, wrong });
+            run(Scenario { page_bytes, auto_vacuum, secure_delete, commits, seed, wrong });
             seed += 1;
         }
     }
@@ -180,12 +180,12 @@ fn stock_sqlite_reads_what_was_placed() {
 
 #[test]
 #[ignore = "long: forty times as many commits"]
-fn stock_sqlite_reads_what_was_placed_in_a_long_run() {
+fn long_stock_sqlite_reads_what_was_placed() {
     for seed in 100..260 {
         let page_bytes = [512, 1024, 2048, 4096, 8192, 65_536][seed as usize % 6];
         let (auto_vacuum, secure_delete) = ((seed / 6 % 3) as u8, seed % 5 < 2);
         let (commits, wrong) = (600, Wrong::Nothing);
-        run(Story { page_bytes, auto_vacuum, secure_delete, commits, seed, wrong });
+        run(Scenario { page_bytes, auto_vacuum, secure_delete, commits, seed, wrong });
     }
 }
 
@@ -194,8 +194,9 @@ fn stock_sqlite_reads_what_was_placed_in_a_long_run() {
 fn wrong_stores_are_noticed() {
     for wrong in [Wrong::ReplaysOverDirect, Wrong::CarriesNothing, Wrong::SkipsDirect] {
         let (page_bytes, auto_vacuum, secure_delete) = (1024, 0, false);
-        let story = Story { page_bytes, auto_vacuum, secure_delete, commits: 300, seed: 3, wrong };
-        let noticed = std::panic::catch_unwind(|| run(story)).expect_err("a wrong store passes");
+        let scenario =
+            Scenario { page_bytes, auto_vacuum, secure_delete, commits: 300, seed: 3, wrong };
+        let noticed = std::panic::catch_unwind(|| run(scenario)).expect_err("a wrong store passes");
         let why = noticed.downcast_ref::<String>().expect("a message");
         assert!(why.starts_with("page "), "{wrong:?}: {why}");
     }

@@ -55,7 +55,7 @@ fn lines_an_insert(ascending: bool) -> f64 {
         each(total.log_bytes),
         each(total.applied_bytes),
         total.moved,
-        mirror.away(),
+        mirror.displaced(),
     );
     each(total.lines())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use perdura_sqlite::store::carry::{Carried, Unflushed};
+use perdura_sqlite::store::deferred_flush::{FlushPlan, Unflushed};
 use perdura_sqlite::store::matching::{Touched, assign};
 use perdura_sqlite::store::parse::{Page, Shape, same};
 use perdura_sqlite::store::permutation::{ENTRY_BYTES, Move, Permutation};
@@ -86,8 +86,8 @@ impl Mirror {
     }
 
     /// The pages that are away from home.
-    pub(crate) fn away(&self) -> usize {
-        self.permutation.away()
+    pub(crate) fn displaced(&self) -> usize {
+        self.permutation.displaced()
     }
 
     /// Takes what SQLite has written over.
@@ -111,8 +111,8 @@ impl Mirror {
             }
             if *page != 1 {
                 cost.add(part_cost(&part));
-                let behind = part.logged.iter().chain(&part.erased);
-                applied.extend(behind.map(|run| (frame, *run)));
+                let after = part.logged.iter().chain(&part.erased);
+                applied.extend(after.map(|run| (frame, *run)));
             }
             record.push(part);
             after.push(stored);
@@ -126,21 +126,21 @@ impl Mirror {
         applied.extend(moves.iter().map(|step| (0, Span::new(step.at() as usize, ENTRY_BYTES))));
         // Most often the log's last line has room for what need not be flushed then.
         let room = cost.log_bytes.next_multiple_of(LINE_BYTES) - cost.log_bytes;
-        let carried = self.unflushed.commit(&applied, room, RUN_BYTES);
+        let deferred = self.unflushed.commit(&applied, room, RUN_BYTES);
         cost.log_bytes +=
-            carried.logged.iter().map(|(_, run)| run.bytes + RUN_BYTES).sum::<usize>();
+            deferred.relogged.iter().map(|(_, run)| run.bytes + RUN_BYTES).sum::<usize>();
         cost.log_lines = cost.log_bytes.div_ceil(LINE_BYTES);
-        cost.applied_lines = carried.flush.len();
-        self.crash(record, &carried, &pages);
+        cost.applied_lines = deferred.flush.len();
+        self.crash(record, &deferred, &pages);
         self.written = pages;
         cost
     }
 
     /// Lives through power cuts in this commit.
-    fn crash(&mut self, mut record: Vec<Part>, carried: &Carried, pages: &[Vec<u8>]) {
+    fn crash(&mut self, mut record: Vec<Part>, deferred: &FlushPlan, pages: &[Vec<u8>]) {
         let Some((medium, random)) = &mut self.medium else { return };
         let carries = medium.wrong != Wrong::CarriesNothing;
-        for (frame, run) in carried.logged.iter().filter(|(frame, _)| *frame != 0 && carries) {
+        for (frame, run) in deferred.relogged.iter().filter(|(frame, _)| *frame != 0 && carries) {
             let part = record.iter_mut().find(|part| part.frame == *frame);
             let part = part.expect("only what this commit stores to is carried");
             part.logged.push(*run);
@@ -149,7 +149,7 @@ impl Mirror {
         let step = Step {
             record,
             frames: &self.frames,
-            flushed: carried.flush.iter().map(|line| (line.frame, line.line)).collect(),
+            flushed: deferred.flush.iter().map(|line| (line.frame, line.line)).collect(),
             table: (1..=self.frames.len() as u32)
                 .map(|page| self.permutation.frame(page))
                 .collect(),

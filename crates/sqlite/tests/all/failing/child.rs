@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use crate::registered::open;
+use crate::register::open;
 
 const URIS: &str = "PERDURA_TEST_URIS";
 const KEY: &str = "PERDURA_TEST_KEY";
 const WORK: &str = "PERDURA_TEST_WORK";
 const SIZE: &str = "PERDURA_TEST_SIZE";
-const MANNER: &str = "PERDURA_TEST_MANNER";
+const HELD_LOCKS: &str = "PERDURA_TEST_HELD_LOCKS";
 
 /// The databases of a connection.
 pub(crate) const NAMES: [&str; 2] = ["main", "two"];
@@ -46,7 +46,7 @@ pub(crate) enum Work {
 
 /// The locks that the connection keeps behind a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Manner {
+pub(crate) enum HeldLocks {
     /// None.
     Normal,
     /// All.
@@ -131,26 +131,26 @@ fn committer() {
     let size = named(sizes, SIZE);
     let works = [Work::Commit, Work::Commits, Work::Life, Work::Close, Work::Open].into_iter();
     let work = named(works, WORK);
-    let manners = [Manner::Normal, Manner::Exclusive, Manner::Reading].into_iter();
-    let manner = named(manners, MANNER);
+    let held_locks = [HeldLocks::Normal, HeldLocks::Exclusive, HeldLocks::Reading].into_iter();
+    let held_locks = named(held_locks, HELD_LOCKS);
     let begun = transaction(names, key, size);
     let mut connection = None;
     // Where the kernel does not say who has a lock, nobody is waited for.
     let short = Duration::from_millis(20);
     let new = |wait| connect(&uris, wait);
     if work == Work::Open {
-        crate::registered::register();
+        crate::register::register();
         ready();
-        println!("=told {:?}", new(short).and_then(|one| keys_of(&one, names)));
+        println!("=first {:?}", new(short).and_then(|one| keys_of(&one, names)));
     } else {
         let one = new(LONG).unwrap();
-        if manner == Manner::Exclusive {
+        if held_locks == HeldLocks::Exclusive {
             one.execute_batch("PRAGMA locking_mode = EXCLUSIVE").unwrap();
         }
         let tables = names.iter().map(|name| format!("{name}.sqlite_schema")).collect::<Vec<_>>();
         let mut select = one.prepare(&format!("SELECT 1 FROM {}", tables.join(", "))).unwrap();
         let mut reading = select.query([]).unwrap();
-        if manner == Manner::Reading {
+        if held_locks == HeldLocks::Reading {
             reading.next().unwrap().unwrap();
         }
         one.execute_batch(&begun).unwrap();
@@ -159,11 +159,11 @@ fn committer() {
             drop(reading);
             drop(select);
             ready();
-            println!("=told {:?}", one.close().map_err(|(_, error)| error));
+            println!("=first {:?}", one.close().map_err(|(_, error)| error));
         } else {
             one.busy_timeout(short).unwrap();
             ready();
-            println!("=told {:?}", one.execute_batch("COMMIT"));
+            println!("=first {:?}", one.execute_batch("COMMIT"));
             if work == Work::Commit {
                 std::process::exit(0);
             }
@@ -178,7 +178,7 @@ fn committer() {
         }
     }
     println!("=marked");
-    crate::traced::mark();
+    crate::ptrace::mark();
     if connection.is_none() {
         let closes = wait() == CLOSE;
         let sql = transaction(names, THEN + key, Size::Stays);
@@ -227,7 +227,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn start(
         uris: &[String],
-        (work, size, manner): (Work, Size, Manner),
+        (work, size, held_locks): (Work, Size, HeldLocks),
         key: i64,
     ) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -237,36 +237,36 @@ impl Process {
             .env(WORK, format!("{work:?}"))
             .env(KEY, key.to_string())
             .env(SIZE, format!("{size:?}"))
-            .env(MANNER, format!("{manner:?}"))
+            .env(HELD_LOCKS, format!("{held_locks:?}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        let told = told_until(&mut out, "=ready ");
-        let thread = told.split("=ready ").nth(1).expect("it is ready").trim().parse().unwrap();
+        let output = output_until(&mut out, "=ready ");
+        let thread = output.split("=ready ").nth(1).expect("it is ready").trim().parse().unwrap();
         let stdin = child.stdin.take().unwrap();
         Self { child, thread, stdin, out }
     }
 
     /// Returns its lines up to a line that has a word in it, or to its end.
-    pub(crate) fn told_until(&mut self, word: &str) -> String {
-        told_until(&mut self.out, word)
+    pub(crate) fn output_until(&mut self, word: &str) -> String {
+        output_until(&mut self.out, word)
     }
 }
 
-fn told_until(out: &mut impl BufRead, word: &str) -> String {
-    let mut told = String::new();
-    while out.read_line(&mut told).unwrap() > 0 {
-        if told.lines().last().is_some_and(|line| line.contains(word)) {
+fn output_until(out: &mut impl BufRead, word: &str) -> String {
+    let mut output = String::new();
+    while out.read_line(&mut output).unwrap() > 0 {
+        if output.lines().last().is_some_and(|line| line.contains(word)) {
             break;
         }
     }
-    told
+    output
 }
 
 /// Returns whether a process has told success, or an error, of what it calls so.
-pub(crate) fn outcome(told: &str, what: &str) -> Option<bool> {
-    let line = told.split(&format!("={what} ")).nth(1)?;
+pub(crate) fn outcome(output: &str, what: &str) -> Option<bool> {
+    let line = output.split(&format!("={what} ")).nth(1)?;
     Some(line.starts_with("Ok"))
 }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode};
 
 use super::child::{
-    AGAIN, ALONE, CLOSE, KEEP, LONG, Manner, NAMES, Process, Size, THEN, Work, connect, keys_of,
+    AGAIN, ALONE, CLOSE, HeldLocks, KEEP, LONG, NAMES, Process, Size, THEN, Work, connect, keys_of,
     outcome, transaction,
 };
 use crate::attached::litter;
-use crate::registered::open;
+use crate::ptrace::{Call, End, Fault, fail, kill_at};
+use crate::register::open;
 use crate::sql::{check, folder, stock};
-use crate::traced::{Call, End, Fault, fail, kill_at};
 
 /// The fate of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ impl Databases {
 
     /// Returns whether a commit of which an error is told may be done: a sync that fails says nothing of what it has
     /// written.
-    fn may_be_done(&self) -> bool {
+    fn may_have_committed(&self) -> bool {
         self.way.contains("perdura_domain=disk")
     }
 
@@ -111,7 +111,7 @@ impl Databases {
             let sql = format!("{} COMMIT", transaction(&["main"], key, size));
             self.open(&self.paths[number]).execute_batch(&sql).unwrap();
             self.model[number].insert(key);
-            insert_large(&mut self.model[number], size);
+            note_large_row(&mut self.model[number], size);
         }
     }
 
@@ -119,20 +119,20 @@ impl Databases {
     /// the databases. Returns whether anything has become of it.
     pub(crate) fn run(
         &mut self,
-        (work, size, manner): (Work, Size, Manner),
+        (work, size, held_locks): (Work, Size, HeldLocks),
         (fate, number): (Fate, usize),
         key: i64,
-        is_beside: bool,
+        with_other: bool,
     ) -> bool {
         if work != Work::Open {
             self.prepare(size);
         }
-        let beside = is_beside.then(|| {
+        let other = with_other.then(|| {
             let one = connect(&self.uris(), LONG).unwrap();
             keys_of(&one, self.names()).unwrap();
             one
         });
-        let mut process = Process::start(&self.uris(), (work, size, manner), key);
+        let mut process = Process::start(&self.uris(), (work, size, held_locks), key);
         if work == Work::Close {
             self.insert(key, size);
         }
@@ -145,36 +145,36 @@ impl Databases {
                 (end, usize::from(end == End::Killed))
             }
         };
-        let mut told = process.told_until("=marked");
+        let mut output = process.output_until("=marked");
         let lives = end == End::Left && [Work::Life, Work::Close, Work::Open].contains(&work);
         if end == End::Left && !lives {
             process.child.wait().unwrap();
         }
         let about = format!(
-            "{} {work:?} {size:?} {manner:?}, {fate:?} at {number}, beside {is_beside}, {end:?}",
+            "{} {work:?} {size:?} {held_locks:?}, {fate:?} at {number}, with another connection: {with_other}, {end:?}",
             self.way
         );
-        assert!(end != End::Exited || work == Work::Commit, "{about}: {told}");
+        assert!(end != End::Exited || work == Work::Commit, "{about}: {output}");
         let before = self.lists();
-        let then = |process: &mut Process, told: &mut String, line: &str| {
+        let then = |process: &mut Process, output: &mut String, line: &str| {
             process.stdin.write_all(line.as_bytes()).unwrap();
-            told.push_str(&process.told_until("=then"));
-            assert!(told.contains("=then Ok"), "{about}: {told}");
+            output.push_str(&process.output_until("=then"));
+            assert!(output.contains("=then Ok"), "{about}: {output}");
         };
         // A lock that the kernel does not let go goes when the process opens the next file.
         let first = lives && fate == Fate::Fails(Fault::Alike);
         if first {
-            then(&mut process, &mut told, CLOSE);
+            then(&mut process, &mut output, CLOSE);
             self.insert(THEN + key, Size::Stays);
         }
-        self.look((work, size), key, &before, &format!("{about}: {told}"), beside);
+        self.look((work, size), key, &before, &format!("{about}: {output}"), other);
         let one = connect(&self.uris(), LONG).unwrap();
         let locked = one.execute_batch("BEGIN EXCLUSIVE; ROLLBACK");
-        locked.unwrap_or_else(|error| panic!("no lock: {error}, {about}: {told}"));
+        locked.unwrap_or_else(|error| panic!("no lock: {error}, {about}: {output}"));
         drop(one);
         if lives && !first {
             // Every second time the next one opens what is left.
-            then(&mut process, &mut told, if key % 2 == 0 { CLOSE } else { KEEP });
+            then(&mut process, &mut output, if key % 2 == 0 { CLOSE } else { KEEP });
             self.insert(THEN + key, Size::Stays);
         }
         if lives {
@@ -187,22 +187,22 @@ impl Databases {
     fn insert(&mut self, key: i64, size: Size) {
         for model in &mut self.model {
             model.insert(key);
-            insert_large(model, size);
+            note_large_row(model, size);
         }
     }
 
-    /// Finds what was told, and nothing else.
+    /// Finds what was output, and nothing else.
     fn look(
         &mut self,
         (work, size): (Work, Size),
         key: i64,
         before: &[Vec<i64>],
-        told: &str,
-        beside: Option<Connection>,
+        output: &str,
+        other: Option<Connection>,
     ) {
-        let lives = beside.map(|one| {
+        let lives = other.map(|one| {
             let keys = keys_of(&one, self.names());
-            keys.unwrap_or_else(|error| panic!("a live one is locked out: {error}, {told}"))
+            keys.unwrap_or_else(|error| panic!("a live one is locked out: {error}, {output}"))
         });
         let mut found = vec![Vec::new(); self.paths.len()];
         let mut order: Vec<usize> = (0..self.paths.len()).collect();
@@ -210,42 +210,48 @@ impl Databases {
             order.reverse();
         }
         for at in order {
-            found[at] = self.found(at, told);
+            found[at] = self.found(at, output);
         }
         if let Some(lives) = lives {
-            assert_eq!(lives, found, "{told}");
+            assert_eq!(lives, found, "{output}");
         }
-        let first = outcome(told, "told");
+        let first = outcome(output, "first");
         self.counts.errors += u32::from(first == Some(false));
         match work {
             Work::Open => {
-                let right = format!("=told Ok({before:?})");
-                assert!(first != Some(true) || told.contains(&right), "{right}: {told}");
+                let right = format!("=first Ok({before:?})");
+                assert!(first != Some(true) || output.contains(&right), "{right}: {output}");
             }
             Work::Close => {}
             Work::Commit | Work::Commits | Work::Life => {
-                let has = self.settle(key, first, size, &found, told);
+                let has = self.record_outcome(key, first, size, &found, output);
                 self.counts.with += u32::from(has);
                 self.counts.without += u32::from(!has);
-                self.settle(AGAIN + key, outcome(told, "again"), Size::Stays, &found, told);
+                self.record_outcome(
+                    AGAIN + key,
+                    outcome(output, "again"),
+                    Size::Stays,
+                    &found,
+                    output,
+                );
                 for (number, keys) in found.iter().enumerate() {
                     let has = keys.contains(&(ALONE + key));
-                    let outcome = outcome(told, &format!("alone-{number}"));
+                    let outcome = outcome(output, &format!("alone-{number}"));
                     let is_right = match outcome {
-                        Some(done) => done == has || !done && self.may_be_done(),
+                        Some(done) => done == has || !done && self.may_have_committed(),
                         None => true,
                     };
-                    assert!(is_right, "alone: {has}, {told}");
+                    assert!(is_right, "alone: {has}, {output}");
                     if has {
                         self.model[number].insert(ALONE + key);
                     }
                 }
             }
         }
-        assert_eq!(found, self.lists(), "{told}");
+        assert_eq!(found, self.lists(), "{output}");
         for name in litter(self.folder.path()) {
             // SQLite leaves a super-journal that no journal names yet, or that the kernel does not let go.
-            assert!(name.contains("-mj"), "{name}: {told}");
+            assert!(name.contains("-mj"), "{name}: {output}");
             std::fs::remove_file(self.folder.path().join(name)).unwrap();
         }
     }
@@ -254,24 +260,24 @@ impl Databases {
         self.model.iter().map(|model| model.iter().copied().collect()).collect()
     }
 
-    /// Takes a transaction over all into the model if it is there: in each, or in none; as was told, if it was.
-    fn settle(
+    /// Takes a transaction over all into the model if it is there: in each, or in none; as was output, if it was.
+    fn record_outcome(
         &mut self,
         key: i64,
         outcome: Option<bool>,
         size: Size,
         found: &[Vec<i64>],
-        told: &str,
+        output: &str,
     ) -> bool {
         let has: Vec<bool> = found.iter().map(|keys| keys.contains(&key)).collect();
-        assert!(has.iter().all(|one| *one == has[0]), "{key} in {has:?}: {told}");
-        // What SQLite has decided for several may be done although an error is told.
+        assert!(has.iter().all(|one| *one == has[0]), "{key} in {has:?}: {output}");
+        // What SQLite has decided for several may be done although an error is output.
         let is_right = match outcome {
             Some(true) => has[0],
-            Some(false) => !has[0] || has.len() > 1 || self.may_be_done(),
+            Some(false) => !has[0] || has.len() > 1 || self.may_have_committed(),
             None => true,
         };
-        assert!(is_right, "{key}, {has:?}: {told}");
+        assert!(is_right, "{key}, {has:?}: {output}");
         if has[0] {
             self.insert(key, size);
         }
@@ -279,7 +285,7 @@ impl Databases {
     }
 
     /// Returns what stock SQLite finds, if it is not refused, and then ours, which have to be alike.
-    fn found(&mut self, at: usize, told: &str) -> Vec<i64> {
+    fn found(&mut self, at: usize, output: &str) -> Vec<i64> {
         let keys = |one: &Connection| {
             keys_of(one, &["main"]).map(|mut all| all.pop().expect("one database"))
         };
@@ -291,22 +297,22 @@ impl Databases {
             Ok(_) => check(&stocks),
             Err(error) => {
                 let code = error.sqlite_error_code();
-                assert_eq!(code, Some(ErrorCode::NotADatabase), "{error}: {told}");
+                assert_eq!(code, Some(ErrorCode::NotADatabase), "{error}: {output}");
                 self.counts.refused += 1;
             }
         }
         let ours = self.open(path);
-        let found = keys(&ours).unwrap_or_else(|error| panic!("locked out: {error}, {told}"));
+        let found = keys(&ours).unwrap_or_else(|error| panic!("locked out: {error}, {output}"));
         check(&ours);
         if let Ok(first) = first {
-            assert_eq!(first, found, "{told}");
+            assert_eq!(first, found, "{output}");
         }
         if !self.is_shared() {
             ours.close().unwrap();
         }
         // Whoever opens it lets stock SQLite in again, or whoever closes it.
-        let then = keys(&stocks).unwrap_or_else(|error| panic!("stock SQLite: {error}, {told}"));
-        assert_eq!(then, found, "{told}");
+        let then = keys(&stocks).unwrap_or_else(|error| panic!("stock SQLite: {error}, {output}"));
+        assert_eq!(then, found, "{output}");
         found
     }
 
@@ -314,7 +320,7 @@ impl Databases {
     /// or is not; keeps what is left.
     pub(crate) fn cut_off(&mut self, key: i64, gone: bool) -> Left {
         let mut process =
-            Process::start(&self.uris(), (Work::Commit, Size::Stays, Manner::Normal), key);
+            Process::start(&self.uris(), (Work::Commit, Size::Stays, HeldLocks::Normal), key);
         let go = || process.stdin.write_all(b"\n").unwrap();
         let end = kill_at(&mut process.child, process.thread, 1, Call::removes, go);
         assert_eq!(end, End::Killed);
@@ -351,7 +357,7 @@ impl Databases {
     }
 }
 
-fn insert_large(model: &mut BTreeSet<i64>, size: Size) {
+fn note_large_row(model: &mut BTreeSet<i64>, size: Size) {
     if size == Size::Grows {
         model.insert(0);
     } else if size == Size::Cuts {

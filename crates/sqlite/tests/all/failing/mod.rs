@@ -4,10 +4,10 @@
 pub(crate) mod child;
 mod databases;
 
-use child::{Manner, Size, Work};
+use child::{HeldLocks, Size, Work};
 use databases::{Counts, Databases, Fate};
 
-use crate::traced::Fault;
+use crate::ptrace::Fault;
 
 /// How a database is opened: beside stock SQLite or not, in each mode, and as on a disk, where a fence is a call.
 const WAYS: [&str; 14] = [
@@ -29,19 +29,19 @@ const WAYS: [&str; 14] = [
 
 /// Processes that have one fate at one call after the other.
 #[derive(Clone, Copy, Debug)]
-struct Story {
+struct Scenario {
     databases: usize,
     work: Work,
     fate: Fate,
     /// One call in so many.
     step: usize,
-    is_beside: bool,
-    manner: Manner,
+    with_other: bool,
+    held_locks: HeldLocks,
 }
 
-impl Story {
+impl Scenario {
     fn new(databases: usize, work: Work, fate: Fate) -> Self {
-        Self { databases, work, fate, step: 1, is_beside: false, manner: Manner::Normal }
+        Self { databases, work, fate, step: 1, with_other: false, held_locks: HeldLocks::Normal }
     }
 
     /// Takes one call in so many.
@@ -50,13 +50,13 @@ impl Story {
     }
 
     /// Beside another connection.
-    fn beside(self) -> Self {
-        Self { is_beside: true, ..self }
+    fn with_other(self) -> Self {
+        Self { with_other: true, ..self }
     }
 
     /// With locks that stay behind a transaction.
-    fn manner(self, manner: Manner) -> Self {
-        Self { manner, ..self }
+    fn held_locks(self, held_locks: HeldLocks) -> Self {
+        Self { held_locks, ..self }
     }
 
     /// Runs a process for each call, in one way: in a transaction with which the file grows, and in one that cuts it.
@@ -68,7 +68,7 @@ impl Story {
             for size in [Size::Grows, Size::Cuts] {
                 key += 1;
                 let fate = (self.fate, number);
-                fails |= all.run((self.work, size, self.manner), fate, key, self.is_beside);
+                fails |= all.run((self.work, size, self.held_locks), fate, key, self.with_other);
                 if self.step > 1 || self.work == Work::Open {
                     number += self.step;
                 }
@@ -95,7 +95,7 @@ impl Story {
                 all.put_back(&left);
                 key += 1;
                 if !all.run(
-                    (Work::Open, Size::Stays, Manner::Normal),
+                    (Work::Open, Size::Stays, HeldLocks::Normal),
                     (self.fate, number),
                     key,
                     false,
@@ -117,17 +117,17 @@ const CHANGES: Fate = Fate::Fails(Fault::Changes);
 
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
-fn a_call_that_fails_in_a_commit_is_told_and_all_is_as_before_or_does_no_harm() {
+fn failed_call_in_a_commit_is_reported_or_harmless() {
     for way in &WAYS[..4] {
-        let counts = Story::new(1, Work::Commits, ONCE).run(way);
+        let counts = Scenario::new(1, Work::Commits, ONCE).run(way);
         assert!(counts.with > 5 && counts.without > 2, "{way}: {counts:?}");
     }
 }
 
 #[test]
-fn a_kill_at_any_call_of_a_commit_leaves_all_of_it_or_nothing() {
+fn kill_at_any_call_leaves_a_commit_whole_or_absent() {
     for way in &WAYS[..4] {
-        let counts = Story::new(1, Work::Commits, Fate::Killed).run(way);
+        let counts = Scenario::new(1, Work::Commits, Fate::Killed).run(way);
         assert!(counts.with > 5 && counts.without > 2 && counts.refused > 2, "{way}: {counts:?}");
     }
 }
@@ -135,21 +135,21 @@ fn a_kill_at_any_call_of_a_commit_leaves_all_of_it_or_nothing() {
 /// Behind a kill, or rather an end without closing anything, and behind a clean close.
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
-fn a_call_that_fails_while_a_database_is_opened_or_closed_loses_nothing() {
+fn failed_call_in_open_or_close_loses_nothing() {
     for way in &WAYS[..4] {
-        let counts = Story::new(1, Work::Open, ONCE).run(way);
+        let counts = Scenario::new(1, Work::Open, ONCE).run(way);
         assert!(counts.errors > 2, "{way}: {counts:?}");
-        Story::new(1, Work::Close, ONCE).run(way);
+        Scenario::new(1, Work::Close, ONCE).run(way);
     }
 }
 
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
-fn a_call_that_fails_in_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
+fn failed_call_keeps_a_two_database_commit_atomic() {
     let (mut with, mut without) = (0, 0);
     for (number, way) in WAYS.iter().enumerate() {
         for fate in [ONCE, AND_KILLED] {
-            let counts = Story::new(2, Work::Commits, fate).step(13 + number).run(way);
+            let counts = Scenario::new(2, Work::Commits, fate).step(13 + number).run(way);
             with += counts.with;
             without += counts.without;
         }
@@ -159,37 +159,37 @@ fn a_call_that_fails_in_a_commit_to_two_databases_leaves_it_in_both_or_in_neithe
 
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
-fn a_call_that_fails_while_two_databases_are_opened_or_closed_leaves_both_or_neither() {
+fn failed_call_in_opening_two_databases_keeps_them_alike() {
     for (number, way) in WAYS.iter().enumerate() {
         for fate in [ONCE, AND_KILLED] {
-            Story::new(2, Work::Open, fate).step(13 + number).open_what_is_left(way);
-            Story::new(2, Work::Close, fate).step(13 + number).run(way);
+            Scenario::new(2, Work::Open, fate).step(13 + number).open_what_is_left(way);
+            Scenario::new(2, Work::Close, fate).step(13 + number).run(way);
         }
     }
 }
 
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
-fn calls_that_go_on_failing_lose_nothing_and_lock_nobody_out() {
+fn persistent_failures_lose_nothing_and_free_all_locks() {
     for (number, way) in WAYS.iter().enumerate() {
         for fate in [ALIKE, CHANGES] {
-            let life = Story::new(1 + number % 2, Work::Life, fate).step(23 + number);
+            let life = Scenario::new(1 + number % 2, Work::Life, fate).step(23 + number);
             life.run(way);
-            life.beside().run(way);
-            Story::new(2, Work::Open, fate).step(13 + number).open_what_is_left(way);
+            life.with_other().run(way);
+            Scenario::new(2, Work::Open, fate).step(13 + number).open_what_is_left(way);
         }
     }
 }
 
-/// Each call, in all manners. Environment: `PERDURA_TEST_WAY` and `PERDURA_TEST_FATE`, parts of the ways and fates that
+/// Each call, in all held_locks. Environment: `PERDURA_TEST_WAY` and `PERDURA_TEST_FATE`, parts of the ways and fates that
 /// are run.
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
 #[ignore = "takes minutes"]
-fn long_every_call_fails_once_or_from_there_on_or_is_the_last_one() {
+fn long_every_call_fails_once_or_for_good_or_is_the_last() {
     let [way, fate] = ["PERDURA_TEST_WAY", "PERDURA_TEST_FATE"]
         .map(|name| std::env::var(name).unwrap_or_default());
-    let kills = [1, 2, 3, 5, 8].map(|behind| Fate::Fails(Fault::Killed(behind)));
+    let kills = [1, 2, 3, 5, 8].map(|after| Fate::Fails(Fault::Killed(after)));
     let fates = [ONCE, ALIKE, CHANGES].into_iter().chain(kills);
     let fates: Vec<Fate> = fates.filter(|one| format!("{one:?}").contains(&fate)).collect();
     let mut wrong = Vec::new();
@@ -197,22 +197,22 @@ fn long_every_call_fails_once_or_from_there_on_or_is_the_last_one() {
         for fate in &fates {
             for databases in [1, 2] {
                 for work in [Work::Commits, Work::Life, Work::Open, Work::Close] {
-                    let story = Story::new(databases, work, *fate);
-                    let mut stories = vec![story, story.beside()];
+                    let scenario = Scenario::new(databases, work, *fate);
+                    let mut scenarios = vec![scenario, scenario.with_other()];
                     if work != Work::Open {
-                        stories.push(story.manner(Manner::Exclusive));
-                        stories.push(story.beside().manner(Manner::Reading));
+                        scenarios.push(scenario.held_locks(HeldLocks::Exclusive));
+                        scenarios.push(scenario.with_other().held_locks(HeldLocks::Reading));
                     }
-                    for story in stories {
-                        let run = || story.run(way);
+                    for scenario in scenarios {
+                        let run = || scenario.run(way);
                         let failed = std::panic::catch_unwind(run).is_err();
-                        wrong.extend(failed.then_some((way, story)));
+                        wrong.extend(failed.then_some((way, scenario)));
                     }
                 }
             }
-            let story = Story::new(2, Work::Open, *fate);
-            let run = || story.open_what_is_left(way);
-            wrong.extend(std::panic::catch_unwind(run).is_err().then_some((way, story)));
+            let scenario = Scenario::new(2, Work::Open, *fate);
+            let run = || scenario.open_what_is_left(way);
+            wrong.extend(std::panic::catch_unwind(run).is_err().then_some((way, scenario)));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

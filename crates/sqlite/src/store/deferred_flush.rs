@@ -29,11 +29,11 @@ pub struct Unflushed {
 
 /// A commit's share of what is unflushed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct FlushPlan {
     /// Lines to flush before this commit's mark.
     pub flush: Vec<FrameLine>,
     /// Runs that this commit's log has as well, with the bytes of the frames behind the commit.
-    pub logged: Vec<(u32, Span)>,
+    pub relogged: Vec<(u32, Span)>,
 }
 
 impl Unflushed {
@@ -45,7 +45,7 @@ impl Unflushed {
     /// Takes over what a commit stores behind its mark, `logged`, and decides over what was unflushed
     /// before it: of lines it stores to as well, runs go into its log while `room` is left there,
     /// where each costs `run_bytes` more than its length.
-    pub fn commit(&mut self, logged: &[(u32, Span)], room: usize, run_bytes: usize) -> Carried {
+    pub fn commit(&mut self, logged: &[(u32, Span)], room: usize, run_bytes: usize) -> FlushPlan {
         let mut now: BTreeMap<FrameLine, Vec<Span>> = BTreeMap::new();
         for (frame, run) in logged {
             for line in run.at / LINE_BYTES..=(run.end() - 1) / LINE_BYTES {
@@ -54,25 +54,25 @@ impl Unflushed {
                 now.entry(FrameLine { frame: *frame, line }).or_default().push(part);
             }
         }
-        let mut carried = Carried::default();
+        let mut plan = FlushPlan::default();
         let mut room = room;
         for (line, before) in std::mem::take(&mut self.lines) {
             let Some(again) = now.get_mut(&line) else {
-                carried.flush.push(line);
+                plan.flush.push(line);
                 continue;
             };
             let missing = missing(&before, again);
             let costs: usize = missing.iter().map(|run| run.bytes + run_bytes).sum();
             if costs > room {
-                carried.flush.push(line);
+                plan.flush.push(line);
                 continue;
             }
             room -= costs;
-            carried.logged.extend(missing.iter().map(|run| (line.frame, *run)));
+            plan.relogged.extend(missing.iter().map(|run| (line.frame, *run)));
             again.extend(missing);
         }
         self.lines = now;
-        carried
+        plan
     }
 
     /// Takes lines out that are to be flushed whatever the next commit stores.
@@ -121,9 +121,9 @@ mod tests {
     /// Bytes of three frames of four lines. Behind each commit a crash loses unflushed lines, each or
     /// none of its stores; what the commit's log has brings all of them back.
     #[test]
-    fn the_newest_log_brings_every_unflushed_byte_back() {
+    fn newest_log_restores_every_unflushed_byte() {
         let mut random = SmallRng::seed_from_u64(5);
-        let mut carried_bytes = 0;
+        let mut relogged_bytes = 0;
         for _ in 0..300 {
             let mut unflushed = Unflushed::new();
             let mut memory = vec![vec![0u8; 256]; 3];
@@ -137,9 +137,9 @@ mod tests {
                     })
                     .collect();
                 let room = random.random_range(0..80);
-                let carried = unflushed.commit(&logged, room, 4);
+                let plan = unflushed.commit(&logged, room, 4);
                 // Flushed before the mark: what was stored up to then.
-                for line in &carried.flush {
+                for line in &plan.flush {
                     let bytes = line.line * 64..(line.line + 1) * 64;
                     medium[line.frame as usize][bytes.clone()]
                         .copy_from_slice(&memory[line.frame as usize][bytes]);
@@ -147,11 +147,11 @@ mod tests {
                 for (frame, run) in &logged {
                     memory[*frame as usize][run.at..run.end()].fill(number);
                 }
-                let costs: usize = carried.logged.iter().map(|(_, run)| run.bytes + 4).sum();
+                let costs: usize = plan.relogged.iter().map(|(_, run)| run.bytes + 4).sum();
                 assert!(costs <= room);
-                carried_bytes += costs;
+                relogged_bytes += costs;
                 let mut found = medium.clone();
-                for (frame, run) in logged.iter().chain(&carried.logged) {
+                for (frame, run) in logged.iter().chain(&plan.relogged) {
                     let frame = *frame as usize;
                     found[frame][run.at..run.end()].copy_from_slice(run.of(&memory[frame]));
                 }
@@ -164,11 +164,11 @@ mod tests {
             }
             assert_eq!((medium, unflushed.flush()), (memory, Vec::new()));
         }
-        assert!(carried_bytes > 0);
+        assert!(relogged_bytes > 0);
     }
 
     #[test]
-    fn lines_that_each_commit_stores_to_are_flushed_when_the_log_is_full() {
+    fn hot_lines_are_flushed_when_the_log_is_full() {
         let mut unflushed = Unflushed::new();
         let mut flushed = 0;
         for number in 0..28 {

@@ -11,28 +11,28 @@ use perdura_sqlite::store::page1::is_marked;
 use pm::Memory;
 use sim::{Recording, Replay, Trace};
 
-use crate::beside::{By, Shared, explore, recorded};
-use crate::explored::{DATA, SIDE, SLOT, line_behind, lines_of, media};
-use crate::killed;
+use crate::explore::{DATA, SIDE, SLOT, line_after, lines_of, media};
+use crate::stock_crashes::{Actor, Shared, explore, recorded};
+use crate::store_kills;
 
 /// The transactions of a fixed story, in a mode.
-fn statements(mode: Mode) -> Vec<(By, String)> {
-    let mut all = vec![(By::One, "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)".to_owned())];
+fn statements(mode: Mode) -> Vec<(Actor, String)> {
+    let mut all = vec![(Actor::One, "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)".to_owned())];
     let mut add = |by, sql: &str| all.push((by, sql.to_owned()));
     let insert = |key: i64, len: i64| format!("INSERT INTO t VALUES({key}, hex(zeroblob({len})))");
     for key in 1..5 {
-        add(By::One, &insert(key, 40));
-        add([By::Two, By::Stock][key as usize % 2], &insert(10 + key, 60));
+        add(Actor::One, &insert(key, 40));
+        add([Actor::Two, Actor::Stock][key as usize % 2], &insert(10 + key, 60));
     }
-    add(By::One, &insert(20, 900));
-    add(By::Stock, &insert(22, 1500));
-    add(By::One, &insert(23, 10));
-    add(By::Stock, "DELETE FROM t WHERE a > 19; VACUUM");
-    add(By::Two, &insert(21, 700));
-    add(By::One, "UPDATE t SET b = '1' || substr(b, 2) WHERE a < 3");
-    add(By::One, "DELETE FROM t WHERE a > 12; VACUUM");
-    add(By::Two, &insert(30, 20));
-    for one in all.iter_mut().filter(|one| one.0 != By::Stock) {
+    add(Actor::One, &insert(20, 900));
+    add(Actor::Stock, &insert(22, 1500));
+    add(Actor::One, &insert(23, 10));
+    add(Actor::Stock, "DELETE FROM t WHERE a > 19; VACUUM");
+    add(Actor::Two, &insert(21, 700));
+    add(Actor::One, "UPDATE t SET b = '1' || substr(b, 2) WHERE a < 3");
+    add(Actor::One, "DELETE FROM t WHERE a > 12; VACUUM");
+    add(Actor::Two, &insert(30, 20));
+    for one in all.iter_mut().filter(|one| one.0 != Actor::Stock) {
         one.1 = format!("PRAGMA perdura_mode = {}; {}", mode.name(), one.1);
     }
     all
@@ -40,7 +40,7 @@ fn statements(mode: Mode) -> Vec<(By, String)> {
 
 /// The instructions of a mode without which no state is wrong, of those that `has` chooses.
 fn unnoticed(mode: Mode, has: impl Fn(&str) -> bool) -> Vec<String> {
-    let name = format!("beside-without-{}", mode.name());
+    let name = format!("shared-without-{}", mode.name());
     let (trace, models) = recorded(&name, "PRAGMA page_size = 1024", &statements(mode));
     assert_eq!(explore(&trace, &models, 16, u64::MAX).0.failed, None, "with all of them");
     let mut unnoticed = Vec::new();
@@ -62,7 +62,7 @@ fn unnoticed(mode: Mode, has: impl Fn(&str) -> bool) -> Vec<String> {
 fn not_needed(mode: Mode) -> Vec<String> {
     let side = include_str!("../../src/store/side.rs");
     let connection = include_str!("../../src/store/connection.rs");
-    let home = include_str!("../../src/store/home.rs");
+    let home = include_str!("../../src/store/restore_layout.rs");
     let nvwal = include_str!("../../src/store/nvwal.rs");
     let ordered = include_str!("../../src/store/ordered.rs");
     let in_place = include_str!("../../src/store/in_place.rs");
@@ -70,36 +70,36 @@ fn not_needed(mode: Mode) -> Vec<String> {
         // For live connections alone: never flushed, or not before something else sets it.
         ("side.rs", side, "put(BEGUN_AT, 0)"),
         ("side.rs", side, "put(TABLE_AT, 0)"),
-        ("connection.rs", connection, "self.side.begin("),
-        ("connection.rs", connection, "self.side.applied("),
-        ("home.rs", home, "self.side.begin("),
-        ("log.rs", include_str!("../../src/store/log.rs"), "self.side.begin("),
-        ("ordered.rs", ordered, "self.side.begin("),
-        ("ordered.rs", ordered, "self.side.applied("),
-        ("in_place.rs", in_place, "self.side.begin("),
-        ("nvwal.rs", nvwal, "self.side.begin("),
+        ("connection.rs", connection, "self.side.set_begun("),
+        ("connection.rs", connection, "self.side.set_applied("),
+        ("restore_layout.rs", home, "self.side.set_begun("),
+        ("log.rs", include_str!("../../src/store/log.rs"), "self.side.set_begun("),
+        ("ordered.rs", ordered, "self.side.set_begun("),
+        ("ordered.rs", ordered, "self.side.set_applied("),
+        ("in_place.rs", in_place, "self.side.set_begun("),
+        ("nvwal.rs", nvwal, "self.side.set_begun("),
         ("blocks.rs", include_str!("../../src/store/blocks.rs"), "self.put_block(block, PENDING"),
         // The test below shows what it is for.
-        ("home.rs", home, "self.side.clears("),
+        ("restore_layout.rs", home, "self.side.set_cleared("),
         // The same table as before, but in a database that has other pages since.
-        ("home.rs", home, "set_table(Table { entries: 0"),
+        ("restore_layout.rs", home, "set_table(Table { entries: 0"),
     ]
     .into_iter()
     .flat_map(lines_of)
     .collect();
     // What is settled, that the log of frames is empty, and of what size pages are: a slot, and that log, count for nobody
     // until the marker is set again.
-    let mut behind = |file: &str, source: &str, text: &str| {
-        all.push(format!("{file}{}", line_behind(source, text)));
+    let mut after = |file: &str, source: &str, text: &str| {
+        all.push(format!("{file}{}", line_after(source, text)));
     };
-    behind("connection.rs", connection, "self.side.set_settled(self.last");
-    behind("home.rs", home, "set_table(Table { entries: 0");
-    behind("nvwal.rs", nvwal, "self.side.set_log_bytes(0");
-    let settled = "self.side.set_settled(";
+    after("connection.rs", connection, "self.side.set_checkpointed(self.last");
+    after("restore_layout.rs", home, "set_table(Table { entries: 0");
+    after("nvwal.rs", nvwal, "self.side.set_log_bytes(0");
+    let settled = "self.side.set_checkpointed(";
     if [Mode::Fash, Mode::Fast, Mode::Nvwal].contains(&mode) {
         // All that they have stored is durable before. That they are settled they say themselves, and so does the way home.
         let at = |text| connection.lines().position(|line| line.contains(text)).unwrap();
-        let before = at("self.side.set_settled(self.last") - 1;
+        let before = at("self.side.set_checkpointed(self.last") - 1;
         assert!(connection.lines().nth(before - 1).unwrap().contains("self.fence("));
         all.push(format!("connection.rs:{before}"));
         all.extend(lines_of(("connection.rs", connection, settled)));
@@ -117,13 +117,13 @@ fn not_needed(mode: Mode) -> Vec<String> {
     if [Mode::Nvwal, Mode::Full].contains(&mode) {
         // They store nothing into the database before a fence that is behind the marker, too.
         let set = "page1::set_marker(&self.data";
-        all.push(format!("connection.rs{}", line_behind(connection, set)));
+        all.push(format!("connection.rs{}", line_after(connection, set)));
     }
     all
 }
 
 #[test]
-fn an_instruction_of_the_marker_that_is_left_out_is_noticed() {
+fn missing_marker_instruction_is_noticed() {
     for mode in Mode::ALL {
         let not_needed = not_needed(mode);
         let is_needed = |name: &str| !not_needed.iter().any(|place| name.ends_with(place));
@@ -143,18 +143,18 @@ fn kills(trace: &Trace) -> Vec<Vec<u8>> {
 /// later. `None` if that is right.
 fn look_twice(first: &[u8], then: &[u8]) -> Option<String> {
     let memory = Recording::from_image(first, SIDE + DATA).unwrap();
-    let bytes = || Ok::<_, StoreError>(killed::PAGE as u64);
-    let mut store = Store::attach(media(&memory), killed::PAGE as u64).unwrap();
+    let bytes = || Ok::<_, StoreError>(store_kills::PAGE as u64);
+    let mut store = Store::attach(media(&memory), store_kills::PAGE as u64).unwrap();
     store.refresh_unlocked(bytes).unwrap();
     memory.copy(pm::Off::new(0), then);
     let whole = store.refresh(bytes).unwrap();
-    let data = &then[SIDE as usize..][..killed::PAGE];
+    let data = &then[SIDE as usize..][..store_kills::PAGE];
     if store.is_marked() != is_marked(data) {
         return Some(format!("the marker is taken for {}", store.is_marked()));
     }
     if whole {
         store.catch_up().unwrap();
-        let (mut found, mut now) = (vec![0; killed::PAGE], data.to_vec());
+        let (mut found, mut now) = (vec![0; store_kills::PAGE], data.to_vec());
         store.read(0, &mut found).unwrap();
         // While the marker is set SQLite sees neither that nor the tag.
         now[19] = found[19];
@@ -167,16 +167,17 @@ fn look_twice(first: &[u8], then: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn that_the_marker_is_being_cleared_is_said_before_to_all_that_live() {
-    let memory = killed::new();
-    let mut one = killed::open(&memory, 1);
-    one.set_stays_home(true);
-    killed::commit(&mut one, &killed::page(1, 7));
-    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default(), alone: false };
-    let trace = killed::trace(&shared.memory, || {
-        one.bring_home().unwrap();
+fn clearing_the_marker_is_announced_first() {
+    let memory = store_kills::new();
+    let mut one = store_kills::open(&memory, 1);
+    one.set_keeps_layout(true);
+    store_kills::commit(&mut one, &store_kills::page(1, 7));
+    let shared =
+        Shared { memory, bytes: Arc::default(), acknowledged: Arc::default(), alone: false };
+    let trace = store_kills::trace(&shared.memory, || {
+        one.restore_layout().unwrap();
         one.make_plain().unwrap();
-        shared.put(&killed::page(5, 8));
+        shared.put(&store_kills::page(5, 8));
     });
     let wrong = |trace: &Trace| {
         let images = kills(trace);
@@ -186,8 +187,8 @@ fn that_the_marker_is_being_cleared_is_said_before_to_all_that_live() {
             .find_map(|(first, then)| look_twice(&images[first], &images[then]))
     };
     assert_eq!(wrong(&trace), None);
-    let home = include_str!("../../src/store/home.rs");
-    let place = lines_of(("home.rs", home, "self.side.clears(")).remove(0);
+    let home = include_str!("../../src/store/restore_layout.rs");
+    let place = lines_of(("restore_layout.rs", home, "self.side.set_cleared(")).remove(0);
     let says = |recorded: &sim::RecordedEvent| {
         let site = format!("{}:{}", recorded.site.file(), recorded.site.line());
         site.ends_with(&place)
@@ -224,26 +225,27 @@ fn by_lines(trace: &Trace) -> Trace {
 
 /// A line of the log of frames that is not flushed: checksums, and what they are over, lie in it.
 #[test]
-fn a_line_of_nvwals_log_that_is_not_flushed_is_told_by_a_checksum() {
-    let memory = killed::new();
-    let mut one = killed::open(&memory, 1);
+fn checksum_detects_an_unflushed_nvwal_line() {
+    let memory = store_kills::new();
+    let mut one = store_kills::open(&memory, 1);
     one.set_mode(Mode::Nvwal);
-    killed::commit(&mut one, &killed::page(1, 1));
-    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default(), alone: false };
-    let trace = by_lines(&killed::trace(&shared.memory, || {
+    store_kills::commit(&mut one, &store_kills::page(1, 1));
+    let shared =
+        Shared { memory, bytes: Arc::default(), acknowledged: Arc::default(), alone: false };
+    let trace = by_lines(&store_kills::trace(&shared.memory, || {
         for number in 2..5 {
-            killed::commit(&mut one, &killed::page(number.into(), number));
+            store_kills::commit(&mut one, &store_kills::page(number.into(), number));
             shared.memory.note(number.into());
         }
-        shared.told.store(3, Ordering::Relaxed);
-        shared.tell();
+        shared.acknowledged.store(3, Ordering::Relaxed);
+        shared.acknowledge();
     }));
     let explored = |trace: &Trace| {
         let mut checksums = 0;
         let failed = Replay::new(trace).explore(40, 1, |image, noted| {
             let memory = Recording::from_image(image, SIDE + DATA).unwrap();
-            let told = noted & 0xffff;
-            match crate::explored::recover(&memory) {
+            let acknowledged = noted & 0xffff;
+            match crate::explore::recover(&memory) {
                 Err(why) if why.contains("a frame of its log does not match its checksum") => {
                     checksums += 1;
                     Ok(())
@@ -252,8 +254,13 @@ fn a_line_of_nvwals_log_that_is_not_flushed_is_told_by_a_checksum() {
                 Ok(plain) => {
                     let found = u64::from(plain[500]);
                     let whole = plain[100..].iter().all(|byte| u64::from(*byte) == found);
-                    let right = whole && (found == told.max(1) || found == told.max(1) + 1);
-                    if right { Ok(()) } else { Err(format!("{found}, told {told}, {whole}")) }
+                    let right =
+                        whole && (found == acknowledged.max(1) || found == acknowledged.max(1) + 1);
+                    if right {
+                        Ok(())
+                    } else {
+                        Err(format!("{found}; noted {acknowledged}, {whole}"))
+                    }
                 }
             }
         });

@@ -2,11 +2,11 @@
 
 use sim::{Recording, Replay};
 
-use crate::explored::{DATA, Reader, SIDE, media, recover};
-use crate::killed::{commit, files_of, new, open, trace};
+use crate::explore::{DATA, Reader, SIDE, media, recover};
+use crate::store_kills::{commit, files_of, new, open, trace};
 
 #[test]
-fn a_recovery_that_is_cut_off_and_begun_again_loses_nothing_of_the_older_commit() {
+fn repeated_recovery_keeps_the_older_commit() {
     // The last one changes bytes that the one before has stored directly, and not that page's header.
     let statements = (1..=5).map(|number| format!("INSERT INTO t VALUES({number}, 'text')"));
     let update = "UPDATE t SET b = 'test' WHERE a = 5".to_owned();
@@ -72,7 +72,7 @@ fn last_two(files: &[Vec<u8>], erases: bool) -> u64 {
         let memory = Recording::from_image(image, SIDE + DATA).unwrap();
         let found = reader.read(recover(&memory)?)?;
         let right = rows[noted as usize..].iter().take(2).any(|rows| *rows == found);
-        if right { Ok(()) } else { Err(format!("{found:?}, told {noted}")) }
+        if right { Ok(()) } else { Err(format!("{found:?}; noted {noted}")) }
     });
     assert_eq!(explored.failed, None);
     assert!(direct[2] > direct[1], "the last one stores directly, too: {direct:?}");
@@ -80,13 +80,13 @@ fn last_two(files: &[Vec<u8>], erases: bool) -> u64 {
 }
 
 #[test]
-fn bytes_between_direct_ones_that_nothing_means_are_left_to_the_next_commit() {
+fn unused_bytes_between_direct_runs_are_not_stored() {
     // The pointer's lower byte, and the cell; the gap between them is the next one's.
     assert_eq!(last_two(&files_of_a_full_page(), false), 1 + 37);
 }
 
 #[test]
-fn bytes_are_erased_behind_a_commit_and_so_left_to_the_next_one() {
+fn bytes_are_zeroed_after_the_commit() {
     let mut statements: Vec<_> = (1..=4).map(|key| insert(key, "a", 60)).collect();
     // The bytes of deleted rows stay where they are, without meaning.
     statements.extend([

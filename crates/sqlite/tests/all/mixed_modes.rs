@@ -2,7 +2,7 @@
 
 use perdura_sqlite::store::mode::Mode;
 
-use crate::explored::{explore_and_count, recorded_with};
+use crate::explore::{explore_and_count, recorded_with};
 
 const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
 
@@ -31,7 +31,7 @@ fn statements() -> Vec<String> {
 }
 
 #[test]
-fn a_mode_behind_another_one_loses_nothing() {
+fn switching_modes_loses_nothing() {
     let (trace, models) = recorded_with("mixed", Mode::Fash1, 1024, "none", &statements());
     let (explored, recovered) = explore_and_count(&trace, &models, 60, 400);
     assert_eq!(explored.failed, None);

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use perdura_sqlite::database::{How, Level, MainFile as _, Mapped};
+use perdura_sqlite::database::{Level, MainFile as _, Mapped, OpenOptions};
 use pm::{Domain, Plain, PlainOptions};
 use rusqlite::Connection;
 
-use crate::calls::refusing;
-use crate::registered::open;
+use crate::kernel_calls::refusing;
+use crate::register::open;
 use crate::shared::{open_shared, open_stock};
 use crate::sql::{check, folder, rows, stock};
 
@@ -34,7 +34,7 @@ fn new_database(path: &Path) {
 }
 
 #[test]
-fn readers_that_try_to_let_stock_sqlite_in_beside_one_that_reads_on_are_never_busy() {
+fn readers_retrying_readmission_are_never_busy() {
     let directory = folder();
     let path = &directory.path().join("db");
     new_database(path);
@@ -60,7 +60,7 @@ fn readers_that_try_to_let_stock_sqlite_in_beside_one_that_reads_on_are_never_bu
 }
 
 #[test]
-fn readers_wait_for_one_of_them_that_lets_stock_sqlite_in_and_are_never_busy() {
+fn readers_wait_for_readmission_and_are_never_busy() {
     const THREADS: usize = 3;
     const ROUNDS: usize = 400;
     let directory = folder();
@@ -111,7 +111,7 @@ fn readers_wait_for_one_of_them_that_lets_stock_sqlite_in_and_are_never_busy() {
 
 /// As the manual says: nobody waits for readers that are there.
 #[test]
-fn readers_that_overlap_keep_stock_sqlite_out_for_as_long_as_they_do_and_no_longer() {
+fn overlapping_readers_keep_stock_out_only_while_they_overlap() {
     let directory = folder();
     let path = &directory.path().join("db");
     new_database(path);
@@ -142,7 +142,11 @@ fn committed(path: &Path, domain: Option<&str>) -> Mapped {
     std::fs::copy(path, &small).unwrap();
     open_stock(&small).execute_batch("UPDATE t SET b = 'two' WHERE a = 2; VACUUM").unwrap();
     let small = std::fs::read(&small).unwrap();
-    let how = How { share: Some("stock".into()), domain: domain.map(Into::into), ..How::default() };
+    let how = OpenOptions {
+        share: Some("stock".into()),
+        domain: domain.map(Into::into),
+        ..OpenOptions::default()
+    };
     let mut ours = Mapped::open(path, &how).unwrap().unwrap();
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
         ours.lock(level).unwrap();
@@ -160,7 +164,7 @@ fn read(ours: &mut Mapped) {
 }
 
 #[test]
-fn a_kernel_that_refuses_to_cut_a_file_is_asked_ever_more_seldom() {
+fn refused_truncation_is_retried_with_backoff() {
     let directory = folder();
     let path = &directory.path().join("db");
     let mut ours = committed(path, None);
@@ -181,7 +185,7 @@ fn a_kernel_that_refuses_to_cut_a_file_is_asked_ever_more_seldom() {
     });
     assert_eq!((tries, version(path)), (vec![1, 4, 11, 26, 57], MARKER));
     // Another one of ours has not been refused yet.
-    let how = How { share: Some("stock".into()), ..How::default() };
+    let how = OpenOptions { share: Some("stock".into()), ..OpenOptions::default() };
     let mut other = Mapped::open(path, &how).unwrap().unwrap();
     read(&mut other);
     assert_eq!(version(path), 1);
@@ -193,7 +197,7 @@ fn a_kernel_that_refuses_to_cut_a_file_is_asked_ever_more_seldom() {
 
 /// Also if it is another one that tries it again: the length is right by then, and nobody knows whether that is durable.
 #[test]
-fn stock_sqlite_is_let_in_behind_a_cut_once_a_sync_has_succeeded() {
+fn stock_is_readmitted_only_after_the_cut_is_synced() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = &directory.path().join("db");
     let options = PlainOptions { create: true, ..PlainOptions::default() };
@@ -203,7 +207,11 @@ fn stock_sqlite_is_let_in_behind_a_cut_once_a_sync_has_succeeded() {
     }
     let mut ours = committed(path, Some("disk"));
     let cut = std::fs::metadata(path.with_file_name("small")).unwrap().len();
-    let how = How { share: Some("stock".into()), domain: Some("disk".into()), ..How::default() };
+    let how = OpenOptions {
+        share: Some("stock".into()),
+        domain: Some("disk".into()),
+        ..OpenOptions::default()
+    };
     let mut others: Vec<_> = (0..2).map(|_| Mapped::open(path, &how).unwrap().unwrap()).collect();
     refusing(false, true, || ours.unlock(Level::None).unwrap());
     assert_eq!((version(path), std::fs::metadata(path).unwrap().len()), (MARKER, cut));

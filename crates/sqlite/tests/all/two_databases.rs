@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use perdura_sqlite::database::{Failure, Level, MainFile, Names};
+use perdura_sqlite::database::{Failure, Level, MainFile, SuperJournalNotice};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
@@ -18,10 +18,10 @@ use pm::{LineSet, Memory};
 use rusqlite::Connection;
 use sim::{Recording, Replay, Trace};
 
-use crate::explored::{Alone, Reader, Rows, SLOT, lines_of, no_table};
-use crate::registered::open_recording;
+use crate::explore::{Alone, Reader, Rows, SLOT, lines_of, no_table};
+use crate::register::open_recording;
 use crate::sql::{folder, rows};
-use crate::{explored, killed};
+use crate::{explore, store_kills};
 
 /// Bytes of each side file, of each database, and of both.
 const SIDE: u64 = 48 << 10;
@@ -64,7 +64,7 @@ fn media(memory: &Recording, number: u64) -> Media<Recording> {
     Media {
         data: Region::new(memory.clone(), number * BOTH + SIDE, DATA),
         side: Region::new(memory.clone(), number * BOTH, SIDE),
-        fenced_apart: false,
+        separate_fences: false,
     }
 }
 
@@ -120,8 +120,8 @@ struct Stub {
     policy: Policy,
 }
 
-impl Names for Stub {
-    fn name(&self, super_journal: &[u8]) -> Result<(), Failure> {
+impl SuperJournalNotice for Stub {
+    fn publish(&self, super_journal: &[u8]) -> Result<(), Failure> {
         self.words.set(0, number_of(super_journal));
         if self.policy != Policy::NoStub || self.number == 0 {
             self.words.set(1 + self.number, number_of(super_journal));
@@ -132,7 +132,7 @@ impl Names for Stub {
         std::fs::write(&self.file, [&[0; 4], super_journal, &words, &magic].concat()).unwrap();
         Ok(())
     }
-    fn forget(&self) {}
+    fn clear(&self) {}
 }
 
 impl Stub {
@@ -162,11 +162,11 @@ impl MainFile for Part {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         self.alone.read(at, out)
     }
-    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
-        self.alone.lend(at, len)
+    fn fetch(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        self.alone.fetch(at, len)
     }
-    fn take_back(&mut self, at: u64, page: *const u8) {
-        self.alone.take_back(at, page);
+    fn unfetch(&mut self, at: u64, page: *const u8) {
+        self.alone.unfetch(at, page);
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.alone.write(at, bytes)
@@ -177,41 +177,41 @@ impl MainFile for Part {
     fn size(&mut self) -> Result<u64, Failure> {
         self.alone.size()
     }
-    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
-        match with_others {
+    fn commit(&mut self, super_journal: Option<&[u8]>) -> Result<(), Failure> {
+        match super_journal {
             Some(name) => {
                 self.with = Some(name.to_vec());
                 if std::mem::take(&mut self.fails) {
                     return Err(Failure::Full("a test wants it".into()));
                 }
-                self.stub.name(name)?;
+                self.stub.publish(name)?;
                 Ok(self.store().prepare_for(name)?)
             }
             None => {
                 let Some(name) = self.with.take() else { return self.alone.commit(None) };
                 assert!(Path::new(std::str::from_utf8(&name).unwrap()).exists());
-                self.store().give_up()?;
+                self.store().roll_back_prepared()?;
                 self.store().discard();
                 self.stub.remove();
                 Ok(())
             }
         }
     }
-    fn names(&self) -> Option<Arc<dyn Names>> {
-        Some(Arc::clone(&self.stub) as Arc<dyn Names>)
+    fn super_journal_notice(&self) -> Option<Arc<dyn SuperJournalNotice>> {
+        Some(Arc::clone(&self.stub) as Arc<dyn SuperJournalNotice>)
     }
     fn sync(&mut self) -> Result<(), Failure> {
         assert!(self.with.is_some() || !self.store().has_changes());
         Ok(())
     }
-    fn end(&mut self) -> Result<(), Failure> {
+    fn end_transaction(&mut self) -> Result<(), Failure> {
         if let Some(name) = self.with.take() {
             assert!(!Path::new(std::str::from_utf8(&name).unwrap()).exists());
             self.words.set(0, 0);
-            self.store().apply()?;
+            self.store().commit_prepared()?;
             self.stub.remove();
         }
-        self.alone.end()
+        self.alone.end_transaction()
     }
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
         self.alone.lock(to)
@@ -352,8 +352,8 @@ fn recover(memory: &Recording, number: u64, policy: Policy) -> Result<(Vec<u8>, 
     }
     words.remove_stub(number);
     if store.is_marked() {
-        store.bring_home().map_err(text)?;
-        store.settle().map_err(text)?;
+        store.restore_layout().map_err(text)?;
+        store.checkpoint_slots().map_err(text)?;
         store.make_plain().map_err(text)?;
     }
     let mut plain = vec![0; store.size() as usize];
@@ -407,7 +407,7 @@ fn explore(
         let noted = noted as usize;
         // The transaction that was under way may have committed, in both.
         if [noted, noted + 1].iter().all(|number| models.get(*number) != Some(&found)) {
-            return Err(format!("behind statement {noted}: {found:?}"));
+            return Err(format!("after statement {noted}: {found:?}"));
         }
         if twice {
             let recovery = memory.stop();
@@ -426,7 +426,7 @@ fn explore(
 }
 
 #[test]
-fn every_crash_state_of_two_databases_has_a_transaction_in_both_or_in_neither() {
+fn every_crash_state_keeps_two_databases_alike() {
     for (modes, bound) in
         [([Mode::Fash1; 2], 24), ([Mode::Fash, Mode::Fast], 6), ([Mode::Full, Mode::Nvwal], 6)]
     {
@@ -441,24 +441,24 @@ fn every_crash_state_of_two_databases_has_a_transaction_in_both_or_in_neither() 
 }
 
 #[test]
-fn a_part_that_counts_alone_and_one_that_nobody_sees_are_noticed() {
+fn parts_that_ignore_each_other_are_noticed() {
     for policy in [Policy::AppliesAlone, Policy::NoStub] {
         let (trace, models) = recorded(&format!("{policy:?}"), policy, [Mode::Fash1; 2]);
         let (explored, _) = explore(&trace, &models, policy, 24, u64::MAX);
         let why = explored.failed.expect("it is noticed");
-        assert!(why.contains("behind statement"), "{policy:?}: {why}");
+        assert!(why.contains("after statement"), "{policy:?}: {why}");
     }
 }
 
 #[test]
-fn an_instruction_of_a_part_that_is_left_out_is_noticed() {
+fn missing_prepare_instruction_is_noticed() {
     let (trace, models) = recorded("parts-left-out", Policy::Right, [Mode::Fash1; 2]);
     let mut unnoticed = Vec::new();
     let mut instructions = trace.instructions();
     instructions.retain(|one| one.to_string().contains("prepared.rs"));
     // For live connections alone.
     let source = include_str!("../../src/store/prepared.rs");
-    let live = ["self.side.begin(", "self.side.applied("]
+    let live = ["self.side.set_begun(", "self.side.set_applied("]
         .map(|text| lines_of(("prepared.rs", source, text)));
     let live = live.concat();
     instructions.retain(|one| live.iter().all(|line| !one.to_string().ends_with(line)));
@@ -486,24 +486,24 @@ fn with_another_row(file: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_decision_about_what_a_kill_has_left_is_for_good_wherever_power_is_cut() {
+fn decision_about_a_killed_part_survives_power_cuts() {
     const ROWS: usize = 40;
-    let files = killed::files_of_inserts();
+    let files = store_kills::files_of_inserts();
     for verdict in [Verdict::Discard, Verdict::Apply] {
         let decide = |name: &[u8]| {
             assert_eq!(name, SUPER);
             Ok(verdict)
         };
-        let memory = killed::new();
-        let mut one = killed::open(&memory, 1);
-        files[..ROWS].iter().for_each(|file| killed::commit(&mut one, file));
+        let memory = store_kills::new();
+        let mut one = store_kills::open(&memory, 1);
+        files[..ROWS].iter().for_each(|file| store_kills::commit(&mut one, file));
         one.write(0, &files[ROWS]).unwrap();
         // Once the super-journal is gone, the part is prepared.
         let trace = if verdict == Verdict::Discard {
-            killed::trace(&memory, || one.prepare_for(SUPER).unwrap())
+            store_kills::trace(&memory, || one.prepare_for(SUPER).unwrap())
         } else {
             one.prepare_for(SUPER).unwrap();
-            killed::trace(&memory, || one.apply().unwrap())
+            store_kills::trace(&memory, || one.commit_prepared().unwrap())
         };
         let before = &files[if verdict == Verdict::Discard { ROWS - 1 } else { ROWS }];
         let then = with_another_row(before);
@@ -511,31 +511,31 @@ fn a_decision_about_what_a_kill_has_left_is_for_good_wherever_power_is_cut() {
         let wanted = [before, &then].map(|file| reader.read(file.clone()).unwrap());
         let (mut states, mut replayed) = (0, 0);
         trace.kills(1, |killed| {
-            let memory = Recording::from_image(killed.visible(), explored::SIDE + explored::DATA);
+            let memory = Recording::from_image(killed.visible(), explore::SIDE + explore::DATA);
             let memory = memory.unwrap();
             memory.start();
-            let bytes = killed::file_bytes(&memory);
-            let mut next = Store::attach(explored::media(&memory), bytes).unwrap();
-            if !killed::refresh(&mut next, || bytes) {
+            let bytes = store_kills::file_bytes(&memory);
+            let mut next = Store::attach(explore::media(&memory), bytes).unwrap();
+            if !store_kills::refresh(&mut next, || bytes) {
                 next.recover_and_decide(&decide).unwrap();
             }
             replayed += next.stats().replayed;
-            assert_eq!(reader.read(killed::whole(&next)).as_ref(), Ok(&wanted[0]));
+            assert_eq!(reader.read(store_kills::whole(&next)).as_ref(), Ok(&wanted[0]));
             next.write(0, &then).unwrap();
             next.commit().unwrap();
             memory.note(1);
             // Behind its last fence there is a point only if something follows.
-            explored::media(&memory).side.store(explored::SIDE - 8, 1);
+            explore::media(&memory).side.store(explore::SIDE - 8, 1);
             let after = memory.stop();
             let explored = killed.replay(&after).explore(12, 1, |image, noted| {
-                let memory = Recording::from_image(image, explored::SIDE + explored::DATA).unwrap();
-                let media = explored::media(&memory);
+                let memory = Recording::from_image(image, explore::SIDE + explore::DATA).unwrap();
+                let media = explore::media(&memory);
                 let bytes = media.data.len();
                 let store = Store::open_and_decide(media, bytes, 1, SLOT, &decide);
                 let store = store.map_err(|error| error.to_string())?;
-                let found = reader.read(killed::whole(&store))?;
+                let found = reader.read(store_kills::whole(&store))?;
                 let right = found == wanted[1] || found == wanted[0] && noted == 0;
-                if right { Ok(()) } else { Err(format!("told {noted}: {found:?}")) }
+                if right { Ok(()) } else { Err(format!("noted {noted}: {found:?}")) }
             });
             assert_eq!(explored.failed, None, "killed at {}", killed.position());
             states += explored.states;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-use perdura_sqlite::database::{Failure, How, Level, MainFile, Opened, Opener};
+use perdura_sqlite::database::{Failure, Level, MainFile, OpenOptions, Opened, Opener};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::mode::Mode;
 use perdura_sqlite::store::region::Region;
@@ -14,7 +14,7 @@ use pm::{Memory, Range};
 use rusqlite::Connection;
 use sim::{Recording, Replay, Trace};
 
-use crate::registered::open_recording;
+use crate::register::open_recording;
 
 /// Bytes of a slot: the larger transactions do not fit.
 pub(crate) const SLOT: u64 = 4 << 10;
@@ -36,7 +36,7 @@ pub(crate) fn media(memory: &Recording) -> Media<Recording> {
     Media {
         data: Region::new(memory.clone(), SIDE, DATA),
         side: Region::new(memory.clone(), 0, SIDE),
-        fenced_apart: false,
+        separate_fences: false,
     }
 }
 
@@ -45,20 +45,20 @@ pub(crate) fn media(memory: &Recording) -> Media<Recording> {
 pub(crate) struct RecordingOpener;
 
 impl Opener for RecordingOpener {
-    fn open(&self, path: &Path, _: &How) -> Opened {
+    fn open(&self, path: &Path, _: &OpenOptions) -> Opened {
         let memories = MEMORIES.lock().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if let Some(part) = crate::together::part(path) {
-            return Opened::Ours(Box::new(part));
+        if let Some(part) = crate::two_databases::part(path) {
+            return Opened::File(Box::new(part));
         }
-        if let Some(part) = crate::beside::part(path) {
-            return Opened::Ours(Box::new(part));
+        if let Some(part) = crate::stock_crashes::part(path) {
+            return Opened::File(Box::new(part));
         }
         let (_, memory) = memories.iter().find(|(known, _)| known == name).unwrap();
         let media = media(memory);
         let data = media.data.clone();
         let store = Store::open(media, 0, 0x1234_5678_9abc_def1, SLOT).unwrap();
-        Opened::Ours(Box::new(Alone::new(store, data)))
+        Opened::File(Box::new(Alone::new(store, data)))
     }
 }
 
@@ -69,14 +69,14 @@ pub(crate) struct Alone {
     level: Level,
     data: Region<Recording>,
     /// Copies of the pages that are lent, with their places.
-    lent: Vec<(Range, Box<[u8]>)>,
+    fetched: Vec<(Range, Box<[u8]>)>,
     /// A page has changed while it was lent.
     changed: bool,
 }
 
 impl Alone {
     pub(crate) fn new(store: Store<Recording>, data: Region<Recording>) -> Self {
-        Self { store, level: Level::None, data, lent: Vec::new(), changed: false }
+        Self { store, level: Level::None, data, fetched: Vec::new(), changed: false }
     }
 
     fn bytes(&self, range: Range) -> Box<[u8]> {
@@ -90,20 +90,20 @@ impl MainFile for Alone {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         Ok(self.store.read(at, out)?)
     }
-    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+    fn fetch(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
         assert!(self.level >= Level::Shared);
-        let Some(range) = self.store.lend(at, len, Ok)? else { return Ok(None) };
+        let Some(range) = self.store.fetch(at, len, Ok)? else { return Ok(None) };
         let page = self.bytes(range);
         let address = page.as_ptr();
-        self.lent.push((range, page));
+        self.fetched.push((range, page));
         Ok(Some(address))
     }
-    fn take_back(&mut self, _: u64, page: *const u8) {
-        let at = self.lent.iter().position(|(_, lent)| lent.as_ptr() == page).unwrap();
-        let (range, page) = self.lent.swap_remove(at);
+    fn unfetch(&mut self, _: u64, page: *const u8) {
+        let at = self.fetched.iter().position(|(_, copy)| copy.as_ptr() == page).unwrap();
+        let (range, page) = self.fetched.swap_remove(at);
         // SQLite hears of no error here: it does when it locks next.
         self.changed |= self.bytes(range) != page;
-        self.store.take_back();
+        self.store.unfetch();
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         Ok(self.store.write(at, bytes)?)
@@ -115,8 +115,8 @@ impl MainFile for Alone {
     fn size(&mut self) -> Result<u64, Failure> {
         Ok(self.store.size())
     }
-    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
-        assert_eq!(with_others, None);
+    fn commit(&mut self, super_journal: Option<&[u8]>) -> Result<(), Failure> {
+        assert_eq!(super_journal, None);
         assert_eq!(self.level, Level::Exclusive);
         Ok(self.store.commit()?)
     }
@@ -124,19 +124,19 @@ impl MainFile for Alone {
         assert!(!self.store.has_changes());
         Ok(())
     }
-    fn end(&mut self) -> Result<(), Failure> {
+    fn end_transaction(&mut self) -> Result<(), Failure> {
         if self.store.has_size_only() {
             self.store.commit()?;
         }
         Ok(())
     }
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
-        assert!(!self.changed, "a page has changed that was lent");
+        assert!(!self.changed, "a fetched page has changed");
         self.level = to;
         Ok(())
     }
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
-        self.changed |= to == Level::None && !self.lent.is_empty();
+        self.changed |= to == Level::None && !self.fetched.is_empty();
         self.level = to;
         if to <= Level::Shared {
             self.store.discard();
@@ -156,7 +156,7 @@ impl MainFile for Alone {
         let mode = Mode::of(value.filter(|_| name == "perdura_mode")?)?;
         self.store.set_mode(mode);
         // So few that some are made.
-        self.store.set_checkpoint_frames(40);
+        self.store.set_frames_per_checkpoint(40);
         Some(Ok(mode.name().into()))
     }
     fn close(self: Box<Self>) -> Result<(), Failure> {
@@ -310,8 +310,8 @@ fn recover_and_count(memory: &Recording) -> Result<(Vec<u8>, Stats), String> {
     let bytes = media(memory).data.len();
     let mut store = Store::open(media(memory), bytes, 1, SLOT).map_err(text)?;
     if store.is_marked() {
-        store.bring_home().map_err(text)?;
-        store.settle().map_err(text)?;
+        store.restore_layout().map_err(text)?;
+        store.checkpoint_slots().map_err(text)?;
         store.make_plain().map_err(text)?;
     }
     let mut plain = vec![0; store.size() as usize];
@@ -325,7 +325,7 @@ fn compare(rows: &Rows, models: &[Rows], noted: u64) -> Result<(), String> {
     if [noted, noted + 1].iter().any(|number| models.get(*number) == Some(rows)) {
         return Ok(());
     }
-    Err(format!("behind statement {noted} the rows are those of none: {rows:?}"))
+    Err(format!("after statement {noted} the rows are those of none: {rows:?}"))
 }
 
 /// Explores a trace, and crashes of the recoveries of one state in `again`.
@@ -359,7 +359,7 @@ pub(crate) fn explore_and_count(
         }
         let (plain, stats) = recover_and_count(&memory)?;
         recovered.both += u64::from(stats.replayed == 2);
-        recovered.home += u64::from(stats.home > 0);
+        recovered.home += u64::from(stats.restored > 0);
         let rows = reader.read(plain)?;
         compare(&rows, models, noted)?;
         if twice {
@@ -380,7 +380,7 @@ pub(crate) fn explore_and_count(
 }
 
 #[test]
-fn every_crash_state_is_a_whole_number_of_transactions_to_stock_sqlite() {
+fn every_crash_state_has_whole_transactions() {
     for (name, mode, page_bytes, bound) in [
         ("diffs", Mode::Fash1, 1024, 16),
         ("full", Mode::Full, 512, 6),
@@ -405,7 +405,7 @@ fn every_crash_state_is_a_whole_number_of_transactions_to_stock_sqlite() {
 }
 
 #[test]
-fn every_kill_leaves_a_whole_number_of_transactions() {
+fn every_kill_leaves_whole_transactions() {
     for (name, mode) in [
         ("kills", Mode::Fash1),
         ("kills-fash", Mode::Fash),
@@ -446,28 +446,28 @@ pub(crate) fn lines_of((file, source, text): (&str, &str, &str)) -> Vec<String> 
 }
 
 /// The place in the source right behind a text.
-pub(crate) fn line_behind(source: &str, text: &str) -> String {
+pub(crate) fn line_after(source: &str, text: &str) -> String {
     let line = source.lines().position(|line| line.contains(text)).expect(text) + 2;
     format!(":{line}")
 }
 
 #[test]
-fn an_instruction_that_is_left_out_is_noticed() {
+fn missing_instruction_is_noticed() {
     assert_eq!(unnoticed("left-out", Mode::Fash1), Vec::<String>::new());
 }
 
 #[test]
-fn an_instruction_of_the_papers_order_that_is_left_out_is_noticed() {
+fn missing_instruction_in_mode_fash_is_noticed() {
     assert_eq!(unnoticed("left-out-fash", Mode::Fash), Vec::<String>::new());
 }
 
 #[test]
-fn an_instruction_of_the_commit_in_place_that_is_left_out_is_noticed() {
+fn missing_instruction_in_mode_fast_is_noticed() {
     assert_eq!(unnoticed("left-out-fast", Mode::Fast), Vec::<String>::new());
 }
 
 #[test]
-fn an_instruction_of_nvwal_that_is_left_out_is_noticed() {
+fn missing_instruction_in_mode_nvwal_is_noticed() {
     assert_eq!(unnoticed("left-out-nvwal", Mode::Nvwal), Vec::<String>::new());
 }
 
@@ -480,26 +480,26 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
     let live = [
         ("side.rs", include_str!("../../src/store/side.rs"), "put(BEGUN_AT, 0)"),
         ("side.rs", include_str!("../../src/store/side.rs"), "put(TABLE_AT, 0)"),
-        ("connection.rs", connection, "self.side.begin("),
-        ("connection.rs", connection, "self.side.applied("),
-        ("bytes.rs", include_str!("../../src/store/bytes.rs"), "self.side.begin("),
-        ("log.rs", include_str!("../../src/store/log.rs"), "self.side.begin("),
-        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.begin("),
-        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.applied("),
-        ("in_place.rs", include_str!("../../src/store/in_place.rs"), "self.side.begin("),
-        ("nvwal.rs", include_str!("../../src/store/nvwal.rs"), "self.side.begin("),
+        ("connection.rs", connection, "self.side.set_begun("),
+        ("connection.rs", connection, "self.side.set_applied("),
+        ("bytes.rs", include_str!("../../src/store/bytes.rs"), "self.side.set_begun("),
+        ("log.rs", include_str!("../../src/store/log.rs"), "self.side.set_begun("),
+        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_begun("),
+        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_applied("),
+        ("in_place.rs", include_str!("../../src/store/in_place.rs"), "self.side.set_begun("),
+        ("nvwal.rs", include_str!("../../src/store/nvwal.rs"), "self.side.set_begun("),
         // A block that is pending is free to who recovers, and the log's age is for who has read it.
         ("blocks.rs", include_str!("../../src/store/blocks.rs"), "self.put_block(block, PENDING"),
         ("side.rs", include_str!("../../src/store/side.rs"), "put(EMPTIED_AT, 0)"),
         // For the number's upper half: the next commit's mark says so, too.
-        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_settled("),
+        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_checkpointed("),
     ];
     let mut live: Vec<String> = live.into_iter().flat_map(lines_of).collect();
     // The fence of the next log covers the marker, too, before anything is put in place.
-    live.push(format!("connection.rs{}", line_behind(connection, "page1::set_marker(&self.data")));
+    live.push(format!("connection.rs{}", line_after(connection, "page1::set_marker(&self.data")));
     // That one is needed behind a commit that has failed: `killed.rs` has the story.
-    let home = include_str!("../../src/store/home.rs");
-    live.push(format!("home.rs{}", line_behind(home, "set_table(Table { entries: 0")));
+    let home = include_str!("../../src/store/restore_layout.rs");
+    live.push(format!("restore_layout.rs{}", line_after(home, "set_table(Table { entries: 0")));
     assert_eq!(explore(&trace, &models, 16, u64::MAX).failed, None, "with all of them");
     if mode == Mode::Fast {
         let names: Vec<String> = trace.instructions().iter().map(ToString::to_string).collect();

@@ -8,19 +8,19 @@ use crate::store::mode::Mode;
 
 /// A database that one connection has, and that nobody opens again.
 #[derive(Debug)]
-pub struct Alone<M> {
+pub struct MemoryFile<M> {
     store: Store<M>,
     level: Level,
 }
 
-impl<M: Memory> Alone<M> {
+impl<M: Memory> MemoryFile<M> {
     /// The database of a store.
     pub fn new(store: Store<M>) -> Self {
         Self { store, level: Level::None }
     }
 }
 
-impl<M: Memory> MainFile for Alone<M> {
+impl<M: Memory> MainFile for MemoryFile<M> {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         self.store.count_copy();
         Ok(self.store.read(at, out)?)
@@ -39,8 +39,8 @@ impl<M: Memory> MainFile for Alone<M> {
         Ok(self.store.size())
     }
 
-    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
-        if with_others.is_some() {
+    fn commit(&mut self, super_journal: Option<&[u8]>) -> Result<(), Failure> {
+        if super_journal.is_some() {
             return Err(Failure::Io(
                 "a database without a file is in no transaction of several".into(),
             ));
@@ -52,7 +52,7 @@ impl<M: Memory> MainFile for Alone<M> {
         Ok(self.store.commit()?)
     }
 
-    fn end(&mut self) -> Result<(), Failure> {
+    fn end_transaction(&mut self) -> Result<(), Failure> {
         if self.store.has_size_only() { Ok(self.store.commit()?) } else { Ok(()) }
     }
 

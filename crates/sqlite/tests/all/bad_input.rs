@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::{in_forked_child, open};
+use crate::register::{in_forked_child, open};
 use crate::sql::{check, folder, rows, side_of, stock};
 
 /// Copies of a database that a kill has left, and of its side file, under another name.
@@ -28,7 +28,7 @@ fn refused(path: &Path) {
 }
 
 #[test]
-fn a_write_ahead_log_beside_a_database_of_ours_is_refused() {
+fn write_ahead_log_next_to_our_database_is_refused() {
     let directory = folder();
     let path = directory.path().join("db");
     let live = open(&path).unwrap();
@@ -48,7 +48,7 @@ fn a_write_ahead_log_beside_a_database_of_ours_is_refused() {
 }
 
 #[test]
-fn a_side_file_that_is_missing_or_not_its_own_or_damaged_is_refused() {
+fn missing_foreign_or_damaged_side_file_is_refused() {
     let directory = folder();
     let (one, other) = (killed(directory.path(), "one", 1), killed(directory.path(), "other", 2));
     let side = std::fs::read(side_of(&one)).unwrap();
@@ -77,7 +77,7 @@ fn a_side_file_that_is_missing_or_not_its_own_or_damaged_is_refused() {
 }
 
 #[test]
-fn a_side_file_has_the_bytes_that_its_format_says_and_another_version_is_refused() {
+fn side_file_bytes_match_the_format_and_version() {
     let directory = folder();
     let path = killed(directory.path(), "db", 1);
     let (data, mut side) = (std::fs::read(&path).unwrap(), std::fs::read(side_of(&path)).unwrap());
@@ -104,7 +104,7 @@ fn a_side_file_has_the_bytes_that_its_format_says_and_another_version_is_refused
         side[32..40].copy_from_slice(&check.to_le_bytes());
         std::fs::write(side_of(&path), &side).unwrap();
         refused(&path);
-        let how = perdura_sqlite::database::How::default();
+        let how = perdura_sqlite::database::OpenOptions::default();
         let refused = perdura_sqlite::database::Mapped::open(&path, &how).unwrap_err();
         let text = format!("{refused:?}");
         assert!(text.contains(&format!("has the format {version}, and")), "{text}");
@@ -113,7 +113,7 @@ fn a_side_file_has_the_bytes_that_its_format_says_and_another_version_is_refused
 }
 
 #[test]
-fn what_is_no_database_is_refused_as_by_stock_sqlite_and_not_changed() {
+fn non_database_is_refused_unchanged() {
     let directory = folder();
     let path = directory.path().join("text");
     // Its byte 19 is that of the marker.
@@ -128,7 +128,7 @@ fn what_is_no_database_is_refused_as_by_stock_sqlite_and_not_changed() {
 }
 
 #[test]
-fn a_side_file_that_cannot_be_made_leaves_the_database_to_stock_sqlite() {
+fn database_falls_to_stock_without_a_side_file() {
     let directory = folder();
     let path = directory.path().join("db");
     std::fs::create_dir(side_of(&path)).unwrap();
@@ -138,7 +138,7 @@ fn a_side_file_that_cannot_be_made_leaves_the_database_to_stock_sqlite() {
 }
 
 #[test]
-fn what_a_new_database_leaves_whose_first_commit_is_cut_off_is_an_empty_one() {
+fn interrupted_first_commit_leaves_an_empty_database() {
     let directory = folder();
     let path = directory.path().join("db");
     std::fs::write(&path, [0; 8192]).unwrap();
@@ -163,7 +163,7 @@ fn stock_of_nothing(path: &Path) -> Connection {
 }
 
 #[test]
-fn a_file_that_is_cut_under_the_mapping_is_an_error() {
+fn file_truncated_under_the_mapping_is_an_error() {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open(&path).unwrap();
@@ -181,12 +181,12 @@ fn a_file_that_is_cut_under_the_mapping_is_an_error() {
 }
 
 #[test]
-fn a_forked_child_is_refused_and_takes_nothing_from_its_parent() {
+fn forked_child_is_refused_and_parent_keeps_its_locks() {
     let directory = folder();
     let path = directory.path().join("db");
     // A process with one thread: what others hold when it forks would stay held in the child.
     let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "bad::forker", "--ignored", "--test-threads=1"])
+        .args(["--exact", "bad_input::forker", "--ignored", "--test-threads=1"])
         .env("PERDURA_TEST_PATH", &path)
         .output()
         .unwrap();
@@ -227,12 +227,12 @@ fn forker() {
 }
 
 #[test]
-fn a_full_medium_is_an_error_and_loses_nothing() {
+fn full_medium_is_an_error_and_loses_nothing() {
     let directory = folder();
     let path = directory.path().join("db");
     // A process whose files may have 2 MiB.
     let ended = Command::new("sh")
-        .args(["-c", "ulimit -f 4096; exec \"$0\" --exact bad::filler --ignored"])
+        .args(["-c", "ulimit -f 4096; exec \"$0\" --exact bad_input::filler --ignored"])
         .arg(std::env::current_exe().unwrap())
         .env("PERDURA_TEST_PATH", &path)
         .output()
@@ -268,7 +268,7 @@ fn filler() {
 
 /// Databases that stock SQLite has open in its WAL mode are its own; looking at them costs no descriptor each time.
 #[test]
-fn opening_what_stock_sqlite_has_open_takes_no_more_and_more_files() {
+fn reopening_a_stock_wal_database_leaks_no_descriptors() {
     let directory = folder();
     let path = directory.path().join("db");
     let stocks = Connection::open(&path).unwrap();

@@ -21,11 +21,11 @@ use rand::{Rng, SeedableRng};
 use rusqlite::Connection;
 use sim::{Recording, Replay, Trace};
 
-use crate::explored::{Alone, DATA, Reader, Rows, SIDE, SLOT, media, no_table};
-use crate::registered::open_recording;
+use crate::explore::{Alone, DATA, Reader, Rows, SIDE, SLOT, media, no_table};
+use crate::register::open_recording;
 use crate::sql::{folder, rows};
 
-/// A note: the number of transactions that were told, how long the file is and the recording of it, and one of these.
+/// A note: the number of transactions that were acknowledged, how long the file is and the recording of it, and one of these.
 const LENGTH: u32 = 16;
 const RECORDED: u32 = 36;
 const LENGTH_MAX: u64 = (1 << 20) - 1;
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) memory: Recording,
     /// Bytes of the file while the marker is not set.
     pub(crate) bytes: Arc<AtomicU64>,
-    pub(crate) told: Arc<AtomicU64>,
+    pub(crate) acknowledged: Arc<AtomicU64>,
     /// Stock SQLite is kept out.
     pub(crate) alone: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) fn part(path: &Path) -> Option<Part> {
         "one" => Store::open(media, bytes, 0x1234_5678_9abc_def1, SLOT).unwrap(),
         _ => Store::attach(media, bytes).unwrap(),
     };
-    store.set_stays_home(!shared.alone);
+    store.set_keeps_layout(!shared.alone);
     Some(Part { alone: Alone::new(store, data), shared })
 }
 
@@ -78,9 +78,10 @@ impl Shared {
     }
 
     fn note(&self, flags: u64) {
-        let [told, bytes] = [&self.told, &self.bytes].map(|word| word.load(Ordering::Relaxed));
+        let [acknowledged, bytes] =
+            [&self.acknowledged, &self.bytes].map(|word| word.load(Ordering::Relaxed));
         let recorded = media(&self.memory).data.len();
-        self.memory.note(told | bytes << LENGTH | recorded << RECORDED | flags);
+        self.memory.note(acknowledged | bytes << LENGTH | recorded << RECORDED | flags);
     }
 
     /// Stores other bytes, durably; those of the file that they are not have no more meaning.
@@ -107,13 +108,13 @@ impl Shared {
         self.note(0);
     }
 
-    /// Says that a transaction was told, and that nobody writes until the next one begins.
-    pub(crate) fn tell(&self) {
-        self.told.fetch_add(1, Ordering::Relaxed);
+    /// Says that a transaction was acknowledged, and that nobody writes until the next one begins.
+    pub(crate) fn acknowledge(&self) {
+        self.acknowledged.fetch_add(1, Ordering::Relaxed);
         self.note(QUIET);
         // There is a crash point only where something is fenced.
         let (side, mut lines) = (media(&self.memory).side, LineSet::new());
-        side.store(SIDE - 8, self.told.load(Ordering::Relaxed));
+        side.store(SIDE - 8, self.acknowledged.load(Ordering::Relaxed));
         side.note(&mut lines, SIDE - 8, 8);
         lines.flush(&self.memory);
         self.memory.fence();
@@ -121,7 +122,7 @@ impl Shared {
     }
 }
 
-/// One connection's database, as `database::beside_stock` has it in a file.
+/// One connection's database, as `database::stock_sharing` has it in a file.
 #[derive(Debug)]
 pub(crate) struct Part {
     alone: Alone,
@@ -135,9 +136,9 @@ impl Part {
             return Ok(());
         }
         assert!(store.refresh(|| Ok::<_, StoreError>(self.shared.file_bytes()))?);
-        assert!(store.may_go_home());
+        assert!(store.can_restore_layout());
         store.catch_up()?;
-        store.bring_home()?;
+        store.restore_layout()?;
         self.shared.cut(store.size());
         Ok(store.make_plain()?)
     }
@@ -150,11 +151,11 @@ impl MainFile for Part {
         }
         self.alone.read(at, out)
     }
-    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
-        self.alone.lend(at, len)
+    fn fetch(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        self.alone.fetch(at, len)
     }
-    fn take_back(&mut self, at: u64, page: *const u8) {
-        self.alone.take_back(at, page);
+    fn unfetch(&mut self, at: u64, page: *const u8) {
+        self.alone.unfetch(at, page);
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.alone.write(at, bytes)
@@ -168,14 +169,14 @@ impl MainFile for Part {
         }
         self.alone.size()
     }
-    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
-        self.alone.commit(with_others)
+    fn commit(&mut self, super_journal: Option<&[u8]>) -> Result<(), Failure> {
+        self.alone.commit(super_journal)
     }
     fn sync(&mut self) -> Result<(), Failure> {
         self.alone.sync()
     }
-    fn end(&mut self) -> Result<(), Failure> {
-        self.alone.end()
+    fn end_transaction(&mut self) -> Result<(), Failure> {
+        self.alone.end_transaction()
     }
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
         if self.level() == Level::None {
@@ -184,7 +185,7 @@ impl MainFile for Part {
             if self.shared.alone {
                 store.catch_up()?;
             } else {
-                assert!(!store.is_marked(), "whoever has set it has cleared it");
+                assert!(!store.is_marked(), "the connection that set it has cleared it");
             }
         }
         self.alone.lock(to)
@@ -215,7 +216,7 @@ impl MainFile for Part {
 
 /// A connection that makes a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum By {
+pub(crate) enum Actor {
     One,
     Two,
     Stock,
@@ -244,7 +245,11 @@ impl Stocks {
 }
 
 /// The record of transactions, and the rows behind each.
-pub(crate) fn recorded(name: &str, set: &str, statements: &[(By, String)]) -> (Trace, Vec<Rows>) {
+pub(crate) fn recorded(
+    name: &str,
+    set: &str,
+    statements: &[(Actor, String)],
+) -> (Trace, Vec<Rows>) {
     recorded_as(name, set, statements, false)
 }
 
@@ -252,14 +257,14 @@ pub(crate) fn recorded(name: &str, set: &str, statements: &[(By, String)]) -> (T
 fn recorded_as(
     name: &str,
     set: &str,
-    statements: &[(By, String)],
+    statements: &[(Actor, String)],
     alone: bool,
 ) -> (Trace, Vec<Rows>) {
     let memory = Recording::new(SIDE + DATA).unwrap();
     memory.grow(SIDE).unwrap();
     // A side file that means nothing is there already.
     media(&memory).side.copy(0, &[0xa5; SIDE as usize]);
-    let shared = Shared { memory, bytes: Arc::default(), told: Arc::default(), alone };
+    let shared = Shared { memory, bytes: Arc::default(), acknowledged: Arc::default(), alone };
     OPEN.lock().unwrap().push((name.into(), shared.clone()));
     shared.memory.start();
     shared.note(0);
@@ -280,16 +285,16 @@ fn recorded_as(
         models.push(rows(&model));
         let bytes = || shared.data()[..shared.bytes.load(Ordering::Relaxed) as usize].to_vec();
         match by {
-            By::One => run(&one),
-            By::Two => run(&two),
-            By::Stock => {
+            Actor::One => run(&one),
+            Actor::Two => run(&two),
+            Actor::Stock => {
                 let then = stocks.over(&bytes(), run);
                 shared.note(STOCK);
                 shared.put(&then);
                 shared.bytes.store(then.len() as u64, Ordering::Relaxed);
             }
         }
-        shared.tell();
+        shared.acknowledge();
         for ours in [&one, &two] {
             assert_eq!(models.last(), Some(&rows(ours)), "{by:?}, {statement}");
         }
@@ -310,7 +315,7 @@ fn recover(memory: &Recording, bytes: u64) -> Result<Vec<u8>, String> {
     let bytes = if marked { data.len() } else { bytes };
     let mut store = Store::open(media(memory), bytes, 1, SLOT).map_err(text)?;
     if store.is_marked() {
-        store.bring_home().map_err(text)?;
+        store.restore_layout().map_err(text)?;
         store.make_plain().map_err(text)?;
     }
     let mut plain = vec![0; store.size() as usize];
@@ -376,7 +381,7 @@ impl<'m> Watcher<'m> {
         if noted & STOCK > 0 {
             return Ok(());
         }
-        let told = noted as usize & 0xffff;
+        let acknowledged = noted as usize & 0xffff;
         let [bytes, recorded] = [LENGTH, RECORDED].map(|at| noted >> at & LENGTH_MAX);
         let there = image.len() as u64 - SIDE;
         // It has grown since.
@@ -385,7 +390,7 @@ impl<'m> Watcher<'m> {
         let stocks = self.stock_first(image, bytes)?;
         let is_plain = quiet && !self.alone;
         if is_plain && (stocks.is_none() || image[SIDE as usize + 72..][..8] != [0; 8]) {
-            return Err(format!("behind transaction {told} the file is not plain"));
+            return Err(format!("after transaction {acknowledged} the file is not plain"));
         }
         let memory = Recording::from_image(image, SIDE + DATA).unwrap();
         if deep {
@@ -396,13 +401,19 @@ impl<'m> Watcher<'m> {
         if bytes_in_header(&plain)
             .is_some_and(|bytes| bytes > plain.len() || quiet && bytes < plain.len())
         {
-            return Err(format!("behind transaction {told} the file has {} bytes", plain.len()));
+            return Err(format!(
+                "after transaction {acknowledged} the file has {} bytes",
+                plain.len()
+            ));
         }
         let rows = self.reader.read(plain.clone())?;
         // The transaction that was under way may have committed.
-        let may_be = if quiet { told..=told } else { told..=told + 1 };
+        let may_be =
+            if quiet { acknowledged..=acknowledged } else { acknowledged..=acknowledged + 1 };
         if !may_be.clone().any(|number| self.models.get(number) == Some(&rows)) {
-            return Err(format!("behind transaction {told} the rows are those of none: {rows:?}"));
+            return Err(format!(
+                "after transaction {acknowledged} the rows are those of none: {rows:?}"
+            ));
         }
         if stocks.as_ref().is_some_and(|stocks| *stocks != rows) {
             return Err(format!("stock has read {stocks:?}, ours {rows:?}"));
@@ -484,19 +495,19 @@ fn explore_seed(seed: u64, bound: u64, alone: bool) -> (u64, Found) {
     ];
     statements.extend((0..STATEMENTS).map(|_| crate::random::statement(&mut random)));
     let all = if alone {
-        [By::One, By::Two, By::One, By::Two]
+        [Actor::One, Actor::Two, Actor::One, Actor::Two]
     } else {
-        [By::One, By::One, By::Two, By::Stock]
+        [Actor::One, Actor::One, Actor::Two, Actor::Stock]
     };
     // Each statement has a mode of its own, or each connection.
     let stays = random.random_bool(0.5);
     let mut modes =
         [Mode::default(); 2].map(|_| Mode::ALL[random.random_range(0..Mode::ALL.len())]);
-    let statements: Vec<(By, String)> = statements
+    let statements: Vec<(Actor, String)> = statements
         .into_iter()
         .map(|statement| {
             let by = all[random.random_range(0..4)];
-            let mode = &mut modes[usize::from(by == By::Two)];
+            let mode = &mut modes[usize::from(by == Actor::Two)];
             if !stays {
                 *mode = Mode::ALL[random.random_range(0..Mode::ALL.len())];
             }
@@ -507,7 +518,7 @@ fn explore_seed(seed: u64, bound: u64, alone: bool) -> (u64, Found) {
         "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {vacuum};
          PRAGMA cache_size = 5; PRAGMA mmap_size = 1000000"
     );
-    let name = if alone { "two" } else { "beside" };
+    let name = if alone { "two" } else { "shared" };
     let (trace, models) = recorded_as(&format!("{name}-{seed}"), &set, &statements, alone);
     let (explored, found) = explore_with(Watcher::new(&models, alone), &trace, bound, 40);
     assert_eq!(explored.failed, None, "{name}: seed {seed}, {page_bytes} bytes, {vacuum}");
@@ -532,18 +543,18 @@ fn explore_states(first: u64, wanted: u64, bound: u64, alone: bool) {
 }
 
 #[test]
-fn every_crash_state_beside_stock_sqlite_is_refused_or_right_and_ours_recovers_it() {
+fn every_crash_state_shared_with_stock_is_right_or_refused() {
     explore_states(1, 40_000, 6, false);
 }
 
 #[test]
-fn every_crash_state_of_two_connections_in_modes_that_change_is_right() {
+fn every_crash_state_of_two_connections_is_right() {
     explore_states(1, 20_000, 6, true);
 }
 
 #[test]
 #[ignore = "takes minutes: 300,000 states of each"]
-fn long_every_crash_state_beside_stock_sqlite_or_of_two_connections_is_refused_or_right() {
+fn long_every_crash_state_shared_or_not_is_right_or_refused() {
     explore_states(1000, 300_000, 48, false);
     explore_states(1000, 300_000, 48, true);
 }

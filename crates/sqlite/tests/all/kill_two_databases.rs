@@ -8,10 +8,10 @@ use perdura_sqlite::database::name_at_end;
 use rusqlite::Connection;
 
 use crate::attached::{attach, insert, journal_of, keys, litter, refused_by_stock};
-use crate::failing::child::{Manner, Process, Size, Work};
-use crate::registered::open;
+use crate::failing::child::{HeldLocks, Process, Size, Work};
+use crate::ptrace::{End, kill_at_call};
+use crate::register::open;
 use crate::sql::{check, folder, rows, stock};
-use crate::traced::{End, kill_at_call};
 
 const PATHS: &str = "PERDURA_TEST_PATHS";
 /// The VFS, where stock SQLite shares both databases.
@@ -49,7 +49,7 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
         let uris = [(&paths[0], if vfs == SHARED { SHARED } else { "perdura" }), (&paths[1], vfs)]
             .map(|(path, vfs)| format!("file:{}?vfs={vfs}", path.display()));
         let mut process =
-            Process::start(&uris, (Work::Commit, Size::Stays, Manner::Normal), number as i64);
+            Process::start(&uris, (Work::Commit, Size::Stays, HeldLocks::Normal), number as i64);
         let go = || process.stdin.write_all(b"\n").unwrap();
         let end = kill_at_call(&mut process.child, process.thread, number, go);
         let left = litter(folder.path());
@@ -83,7 +83,7 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
         };
         let both = [first, 1 - first].map(|one| has(one, number));
         assert_eq!(both[0], both[1], "call {number} of {vfs}, {live}: {left:?}");
-        assert!(both[0] || end == End::Killed, "what was told is there");
+        assert!(both[0] || end == End::Killed, "what was acknowledged is there");
         let is_right = stocks.iter().flatten().all(|stocks| *stocks == both[0]);
         assert!(is_right, "call {number} of {vfs}, {live}: {stocks:?}, {both:?}");
         drop(lives);
@@ -107,7 +107,7 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
 }
 
 #[test]
-fn a_kill_at_any_call_of_a_commit_to_two_databases_leaves_it_in_both_or_in_neither() {
+fn kill_at_any_call_keeps_two_databases_alike() {
     for (vfs, live) in
         [("perdura", false), ("perdura", true), ("unix", false), (SHARED, false), (SHARED, true)]
     {
@@ -132,12 +132,12 @@ fn pair_writer() {
         let both = insert(names, key).replace("BEGIN", "BEGIN IMMEDIATE");
         let end = if key % 5 == 0 { "ROLLBACK" } else { "COMMIT" };
         connection.execute_batch(&both.replace("COMMIT", end)).unwrap();
-        println!("=told {key}");
+        println!("=done {key}");
     }
 }
 
 #[test]
-fn a_process_that_is_killed_beside_another_one_leaves_each_transaction_in_both_or_in_neither() {
+fn killed_process_next_to_a_live_one_keeps_databases_alike() {
     const TOLD: usize = 40;
     let folder = folder();
     let paths = ["one", "two"].map(|name| folder.path().join(name));
@@ -147,13 +147,13 @@ fn a_process_that_is_killed_beside_another_one_leaves_each_transaction_in_both_o
     }
     let listen = |child: &mut Child| {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        lines.filter_map(|line| line.split("=told ").nth(1).and_then(|key| key.parse::<i64>().ok()))
+        lines.filter_map(|line| line.split("=done ").nth(1).and_then(|key| key.parse::<i64>().ok()))
     };
     for round in 0..6 {
         let firsts = [1_000_000, 2_000_000].map(|first| first + round * 10_000);
         let mut children = firsts.map(|first| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "cut_off::pair_writer", "--ignored", "--nocapture"])
+                .args(["--exact", "kill_two_databases::pair_writer", "--ignored", "--nocapture"])
                 .arg("--test-threads=1")
                 .env(PATHS, format!("{}:{}", paths[0].display(), paths[1].display()))
                 .env("PERDURA_TEST_KEY", first.to_string())
@@ -162,14 +162,14 @@ fn a_process_that_is_killed_beside_another_one_leaves_each_transaction_in_both_o
                 .spawn()
                 .unwrap()
         });
-        let mut told = children.each_mut().map(listen);
-        let last = told[0].by_ref().nth(TOLD + round as usize).unwrap();
+        let mut reported = children.each_mut().map(listen);
+        let last = reported[0].by_ref().nth(TOLD + round as usize).unwrap();
         children[0].kill().unwrap();
-        let last = told[0].by_ref().last().unwrap_or(last);
+        let last = reported[0].by_ref().last().unwrap_or(last);
         // The other one goes on.
-        let then = told[1].by_ref().nth(TOLD).unwrap();
+        let then = reported[1].by_ref().nth(TOLD).unwrap();
         children[1].kill().unwrap();
-        let then = told[1].by_ref().last().unwrap_or(then);
+        let then = reported[1].by_ref().last().unwrap_or(then);
         for child in &mut children {
             child.wait().unwrap();
         }
@@ -189,7 +189,7 @@ fn a_process_that_is_killed_beside_another_one_leaves_each_transaction_in_both_o
             let pair = found.each_ref().map(|keys| of(keys));
             // The one that was under way may be there, in both.
             let right = [last, last + 1].map(|last| [wanted(true, last), wanted(false, last)]);
-            assert!(right.contains(&pair), "round {round}: told {last}, {pair:?}");
+            assert!(right.contains(&pair), "round {round}: acknowledged {last}, {pair:?}");
         }
         assert!(litter(folder.path()).iter().all(|name| name.contains("-mj")), "round {round}");
     }

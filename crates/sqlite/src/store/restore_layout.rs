@@ -27,36 +27,36 @@ const COPIES_MAX: u64 = 256;
 const RECORD_BYTES: [u64; 2] = [4, 48];
 
 impl<M: Memory> Store<M> {
-    /// Takes all pages home, and settles that. Then no page is away, not even one that the database does not
+    /// Takes all pages home, and settles that. Then no page is permutation, not even one that the database does not
     /// have any more: the file may be cut. The caller has the database to himself.
     ///
     /// # Errors
     /// The medium fails: the next one goes on.
-    pub fn bring_home(&mut self) -> Result<()> {
+    pub fn restore_layout(&mut self) -> Result<()> {
         if self.is_prepared() {
             return Err(StoreError::Prepared);
         }
-        if !self.may_go_home() {
-            return Err(StoreError::Lent);
+        if !self.can_restore_layout() {
+            return Err(StoreError::PagesInUse);
         }
-        self.learn()?;
-        self.side.begin(self.last + 1);
-        self.reshape(self.side.table.page_bytes)?;
-        self.side.begin(self.last);
+        self.load_last_commit()?;
+        self.side.set_begun(self.last + 1);
+        self.change_page_size(self.side.table.page_bytes)?;
+        self.side.set_begun(self.last);
         Ok(())
     }
 
     /// Returns whether no page that is lent may lie in another frame than its own.
-    pub fn may_go_home(&self) -> bool {
-        self.lent == 0 || self.side.table.entries == 0
+    pub fn can_restore_layout(&self) -> bool {
+        self.fetched == 0 || self.side.table.entries == 0
     }
 
     /// Takes the database's pages home. Until that is settled, a commit has begun that is not in place: some of
     /// what was stored directly means nothing, and another commit would store there.
-    fn go_home(&mut self) -> Result<()> {
-        self.learn()?;
-        let mut away = self.side.permutation()?;
-        if away.away() == 0 {
+    fn move_pages_back(&mut self) -> Result<()> {
+        self.load_last_commit()?;
+        let mut permutation = self.side.permutation()?;
+        if permutation.displaced() == 0 {
             return Ok(());
         }
         let page_bytes = u64::from(self.side.table.page_bytes);
@@ -64,30 +64,32 @@ impl<M: Memory> Store<M> {
         let shape = shape.ok_or(StoreError::SideDamaged("its table is of no pages"))?;
         let pages = (self.size / page_bytes) as u32;
         // Frames behind the end, as many as are needed at most, and one that is never used.
-        let mut has_room = match self.widen_table(pages.saturating_add(away.away() as u32 + 2)) {
-            Err(StoreError::Full(_)) => false,
-            widened => widened.map(|()| true)?,
-        };
+        let mut has_room =
+            match self.widen_table(pages.saturating_add(permutation.displaced() as u32 + 2)) {
+                Err(StoreError::Full(_)) => false,
+                widened => widened.map(|()| true)?,
+            };
         let each = RECORD_BYTES[0] * (page_bytes / 256) + RECORD_BYTES[1];
         let most = (self.side.slot_bytes / each / 2).clamp(1, COPIES_MAX) as usize;
-        while let Some(chunk) = away.chunk(pages, shape.lock_page(), most) {
-            let behind = chunk.copies.iter().any(|copy| copy.to > pages);
+        while let Some(chunk) = permutation.chunk(pages, shape.lock_page(), most) {
+            let past_end = chunk.copies.iter().any(|copy| copy.to > pages);
             let plan = match self.chunk_plan(&chunk, page_bytes) {
                 Err(StoreError::Full(_)) => None,
-                plan => Some(plan?).filter(|_| has_room || !behind),
+                plan => Some(plan?).filter(|_| has_room || !past_end),
             };
             let (plan, moves, copied) = match plan {
                 Some(plan) => (plan, chunk.moves, chunk.copies.len()),
                 None => {
                     has_room = false;
-                    let (plan, moves) = self.swap(&away, pages, shape.lock_page(), page_bytes)?;
+                    let (plan, moves) =
+                        self.swap(&permutation, pages, shape.lock_page(), page_bytes)?;
                     (plan, moves, 1)
                 }
             };
             self.log_pages(self.size, &plan, true)?;
-            self.stats.home += copied as u64;
+            self.stats.restored += copied as u64;
             let damaged = |_| StoreError::SideDamaged("its table has two pages in one frame");
-            away.apply(&moves).map_err(damaged)?;
+            permutation.apply(&moves).map_err(damaged)?;
         }
         Ok(())
     }
@@ -115,15 +117,15 @@ impl<M: Memory> Store<M> {
     /// The changes that take a page home, and the one in its place to where it was.
     fn swap(
         &self,
-        away: &Permutation,
+        permutation: &Permutation,
         pages: u32,
         unused: u32,
         page_bytes: u64,
     ) -> Result<(Plan, Vec<Move>)> {
-        let mut all = away.moved().filter(|step| step.page <= pages && step.page != unused);
+        let mut all = permutation.moved().filter(|step| step.page <= pages && step.page != unused);
         let there = all.next().expect("a page is not at home");
         let (page, frame) = (there.page, there.frame);
-        let moves = vec![Move { page, frame: page }, Move { page: away.page(page), frame }];
+        let moves = vec![Move { page, frame: page }, Move { page: permutation.page(page), frame }];
         let mut plan = Plan::default();
         for (step, from) in moves.iter().zip([frame, page]) {
             let bytes = self.frame(from, page_bytes)?;
@@ -149,7 +151,7 @@ impl<M: Memory> Store<M> {
     pub fn make_plain(&mut self) -> Result<()> {
         // First: whoever finds it cleared does not take it for set.
         let cleared = self.side.cleared()?.wrapping_add(1);
-        self.side.clears(cleared);
+        self.side.set_cleared(cleared);
         self.cleared = Some(cleared);
         if self.size >= HEADER_BYTES {
             let mut lines = Lines::default();
@@ -163,10 +165,10 @@ impl<M: Memory> Store<M> {
     }
 
     /// Lets all pages be in their own frames from now on, of so many bytes.
-    pub(super) fn reshape(&mut self, page_bytes: u32) -> Result<()> {
-        self.checkpoint()?;
-        self.go_home()?;
-        self.settle()?;
+    pub(super) fn change_page_size(&mut self, page_bytes: u32) -> Result<()> {
+        self.checkpoint_frames()?;
+        self.move_pages_back()?;
+        self.checkpoint_slots()?;
         let mut lines = Lines::default();
         self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);
         self.fence(&mut lines);
@@ -183,7 +185,7 @@ impl<M: Memory> Store<M> {
         let entries = page.next_power_of_two().max(ENTRIES_MIN);
         let table = Table { entries, page_bytes };
         // What is behind the table may count until then.
-        self.settle()?;
+        self.checkpoint_slots()?;
         let mut lines = Lines::default();
         self.side.clear_table(table, &mut lines.side)?;
         self.fence(&mut lines);

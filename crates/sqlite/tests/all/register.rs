@@ -15,9 +15,9 @@ unsafe extern "C" fn begin(
 ) -> c_int {
     // SAFETY: it is SQLite's table.
     unsafe {
-        let opener = Box::new(crate::explored::RecordingOpener);
+        let opener = Box::new(crate::explore::RecordingOpener);
         let emulated = Box::new(crate::emulated::EmulatedOpener);
-        let watched = Box::new(crate::lent::WatchedOpener);
+        let watched = Box::new(crate::fetched::WatchedOpener);
         match register_opener(routines.cast(), c"perdura-recording", opener)
             | register_opener(routines.cast(), c"perdura-emulated", emulated)
             | register_opener(routines.cast(), c"perdura-watched", watched)
@@ -44,8 +44,8 @@ pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
 pub(crate) fn stats(connection: &Connection, name: &str) -> u64 {
     let json: String =
         connection.query_row("PRAGMA perdura_stats", [], |row| row.get(0)).expect("it is ours");
-    let behind = json.split(&format!("\"{name}\":")).nth(1).expect("it is counted");
-    let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    let after = json.split(&format!("\"{name}\":")).nth(1).expect("it is counted");
+    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().expect("a number")
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn register() {
 
 /// As SQLite's own `fuzzcheck` does it.
 #[test]
-fn another_vfs_may_take_the_functions_that_are_not_about_files() {
+fn another_vfs_may_borrow_functions_not_about_files() {
     register();
     // SAFETY: the VFS stays, and each function is given what it is to fill.
     unsafe {
@@ -156,7 +156,7 @@ fn lock_state(connection: &Connection) -> c_int {
 }
 
 #[test]
-fn who_waits_for_readers_has_the_pending_lock() {
+fn waiting_writer_reports_the_pending_lock() {
     let folder = crate::sql::folder();
     let (writer, reader) =
         (open(&folder.path().join("db")).unwrap(), open(&folder.path().join("db")).unwrap());
@@ -176,7 +176,7 @@ fn who_waits_for_readers_has_the_pending_lock() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_has_the_systems_error_number() {
+fn failed_open_reports_the_systems_errno() {
     register();
     let folder = crate::sql::folder();
     let name = format!("file:{}?vfs=perdura", folder.path().join("none/db").display());

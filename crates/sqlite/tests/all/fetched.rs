@@ -10,16 +10,16 @@ use std::thread;
 use std::time::Duration;
 
 use perdura_sqlite::database::{
-    Failure, How, Level, MainFile, MappedOpener, Names, Opened, Opener,
+    Failure, Level, MainFile, MappedOpener, OpenOptions, Opened, Opener, SuperJournalNotice,
 };
 use perdura_sqlite::store::error::StoreError;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::killed;
-use crate::registered::{open, register, stats};
+use crate::register::{open, register, stats};
 use crate::sql::{check, folder, stock};
+use crate::store_kills;
 
 /// Pages that SQLite has given back; those that were not as they were lent then; connections that ended to read with
 /// a page.
@@ -32,10 +32,10 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct WatchedOpener;
 
 impl Opener for WatchedOpener {
-    fn open(&self, path: &Path, how: &How) -> Opened {
-        match MappedOpener.open(path, how) {
-            Opened::Ours(file) => {
-                Opened::Ours(Box::new(Watched { file, lent: HashMap::new(), next: 0 }))
+    fn open(&self, path: &Path, options: &OpenOptions) -> Opened {
+        match MappedOpener.open(path, options) {
+            Opened::File(file) => {
+                Opened::File(Box::new(Watched { file, fetched: HashMap::new(), next: 0 }))
             }
             other => other,
         }
@@ -46,32 +46,32 @@ impl Opener for WatchedOpener {
 struct Watched {
     file: Box<dyn MainFile>,
     /// Copies of the pages that are lent, by a number: one may be lent twice.
-    lent: HashMap<u64, (usize, Vec<u8>)>,
+    fetched: HashMap<u64, (usize, Vec<u8>)>,
     next: u64,
 }
 
 impl MainFile for Watched {
-    fn lend(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
-        let Some(page) = self.file.lend(at, len)? else { return Ok(None) };
+    fn fetch(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
+        let Some(page) = self.file.fetch(at, len)? else { return Ok(None) };
         // SAFETY: so many bytes are lent.
         let bytes = unsafe { std::slice::from_raw_parts(page, len as usize) }.to_vec();
-        self.lent.insert(self.next, (page as usize, bytes));
+        self.fetched.insert(self.next, (page as usize, bytes));
         self.next += 1;
         Ok(Some(page))
     }
-    fn take_back(&mut self, at: u64, page: *const u8) {
+    fn unfetch(&mut self, at: u64, page: *const u8) {
         let same = |(_, (address, _)): &(&u64, &(usize, Vec<u8>))| *address == page as usize;
-        let number = *self.lent.iter().find(same).expect("it was lent").0;
-        let (_, before) = self.lent.remove(&number).expect("it was found");
+        let number = *self.fetched.iter().find(same).expect("it was fetched").0;
+        let (_, before) = self.fetched.remove(&number).expect("it was found");
         // SAFETY: it is lent until the call below.
         let now = unsafe { std::slice::from_raw_parts(page, before.len()) };
         CHANGED.fetch_add(u64::from(now != before), Ordering::Relaxed);
         GIVEN_BACK.fetch_add(1, Ordering::Relaxed);
-        self.file.take_back(at, page);
+        self.file.unfetch(at, page);
     }
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
         if to == Level::None {
-            KEPT.fetch_add(self.lent.len() as u64, Ordering::Relaxed);
+            KEPT.fetch_add(self.fetched.len() as u64, Ordering::Relaxed);
         }
         self.file.unlock(to)
     }
@@ -87,17 +87,17 @@ impl MainFile for Watched {
     fn size(&mut self) -> Result<u64, Failure> {
         self.file.size()
     }
-    fn commit(&mut self, with_others: Option<&[u8]>) -> Result<(), Failure> {
-        self.file.commit(with_others)
+    fn commit(&mut self, super_journal: Option<&[u8]>) -> Result<(), Failure> {
+        self.file.commit(super_journal)
     }
-    fn names(&self) -> Option<Arc<dyn Names>> {
-        self.file.names()
+    fn super_journal_notice(&self) -> Option<Arc<dyn SuperJournalNotice>> {
+        self.file.super_journal_notice()
     }
     fn sync(&mut self) -> Result<(), Failure> {
         self.file.sync()
     }
-    fn end(&mut self) -> Result<(), Failure> {
-        self.file.end()
+    fn end_transaction(&mut self) -> Result<(), Failure> {
+        self.file.end_transaction()
     }
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
         self.file.lock(to)
@@ -152,7 +152,7 @@ fn fill(connection: &Connection, rows: u64, len: usize) {
 }
 
 #[test]
-fn a_select_reads_pages_where_they_are_and_copies_none() {
+fn select_fetches_pages_without_copies() {
     let directory = folder();
     let connection = open(&directory.path().join("db")).unwrap();
     connection.execute_batch("PRAGMA mmap_size = 0; PRAGMA cache_size = 10").unwrap();
@@ -166,18 +166,21 @@ fn a_select_reads_pages_where_they_are_and_copies_none() {
     };
     let pages = number(&connection, "PRAGMA page_count").cast_unsigned();
     assert_eq!((counts()[0], number(&connection, "PRAGMA mmap_size")), (0, 0));
-    let [lent, copied] = select(counts());
-    assert!(lent == 0 && copied >= pages - 2, "{lent}, {copied}, {pages} pages");
+    let [fetched, copied] = select(counts());
+    assert!(fetched == 0 && copied >= pages - 2, "{fetched}, {copied}, {pages} pages");
     for size in [1 << 40, 65_536] {
         assert_eq!(number(&connection, &format!("PRAGMA mmap_size = {size}")), size);
     }
     // The first 16 pages, of which it may give page 1 alone as a copy.
-    let [lent, copied] = select(counts());
-    assert!((1..16).contains(&lent) && copied >= pages - 16, "{lent}, {copied}, {pages} pages");
+    let [fetched, copied] = select(counts());
+    assert!(
+        (1..16).contains(&fetched) && copied >= pages - 16,
+        "{fetched}, {copied}, {pages} pages"
+    );
     connection.execute_batch("PRAGMA mmap_size = 1000000000").unwrap();
-    let [lent, copied] = select(counts());
+    let [fetched, copied] = select(counts());
     // Page 1, and the bytes of it by which SQLite knows whether its cache holds.
-    assert!(lent >= pages - 2 && copied <= 3, "{lent}, {copied}, {pages} pages");
+    assert!(fetched >= pages - 2 && copied <= 3, "{fetched}, {copied}, {pages} pages");
     // It stays while a page is lent.
     let mut all = connection.prepare("SELECT a FROM t").unwrap();
     let mut rows = all.query([]).unwrap();
@@ -189,7 +192,7 @@ fn a_select_reads_pages_where_they_are_and_copies_none() {
 }
 
 #[test]
-fn the_last_page_of_a_plain_file_is_copied_since_sqlite_may_read_beyond_it() {
+fn last_page_of_a_plain_file_is_copied() {
     let directory = folder();
     let path = directory.path().join("db");
     fill(&open(&path).unwrap(), 100, 400);
@@ -214,7 +217,7 @@ fn file_is_longer(path: &Path, pages: u64) -> bool {
 /// One connection changes all rows in each transaction, and others, and itself, read them one by one: each of them
 /// finds the rows of one transaction.
 #[test]
-fn rows_that_are_read_where_they_are_are_those_of_one_moment_whatever_others_commit() {
+fn fetched_rows_belong_to_one_snapshot() {
     for (seed, page_bytes) in [512, 1024, 4096, 8192].into_iter().enumerate() {
         let directory = folder();
         let path = directory.path().join("db");
@@ -300,7 +303,7 @@ const MODE: &str = "PERDURA_TEST_MODE";
 /// Runs a process that changes all rows, and returns whether it could commit.
 fn another_one_writes(path: &Path, mode: &str) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "lent::writing", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "fetched::writing", "--ignored", "--nocapture", "--test-threads=1"])
         .env(PATH, path)
         .env(MODE, mode)
         .stdout(Stdio::piped())
@@ -333,7 +336,7 @@ fn writing() {
 }
 
 #[test]
-fn no_other_process_commits_while_a_page_is_lent() {
+fn no_other_process_commits_while_a_page_is_fetched() {
     for mode in MODES {
         let directory = folder();
         let path = directory.path().join("db");
@@ -364,7 +367,7 @@ fn no_other_process_commits_while_a_page_is_lent() {
 }
 
 #[test]
-fn pages_in_the_log_of_frames_or_written_by_the_transaction_are_copied() {
+fn logged_or_written_pages_are_copied() {
     let directory = folder();
     let connection = open_watched(&directory.path().join("db"));
     fill(&connection, 100, 200);
@@ -395,49 +398,49 @@ fn pages_in_the_log_of_frames_or_written_by_the_transaction_are_copied() {
 }
 
 #[test]
-fn pages_do_not_take_other_places_while_one_is_lent() {
+fn pages_do_not_move_while_one_is_fetched() {
     let random = (0..90)
         .map(|key| format!("INSERT INTO t VALUES({}, '{}')", key * 37 % 90, "x".repeat(key % 60)));
-    let files = killed::files_of(random);
-    let memory = killed::new();
-    let mut one = killed::open(&memory, 1);
-    files.iter().for_each(|file| killed::commit(&mut one, file));
+    let files = store_kills::files_of(random);
+    let memory = store_kills::new();
+    let mut one = store_kills::open(&memory, 1);
+    files.iter().for_each(|file| store_kills::commit(&mut one, file));
     assert!(one.stats().moved > 0);
-    let place = one.lend(512, 512, Ok).unwrap().unwrap();
+    let place = one.fetch(512, 512, Ok).unwrap().unwrap();
     // Page 1 says that its pages have another size.
     let mut other = files[files.len() - 1].clone();
     other[16..18].copy_from_slice(&1024_u16.to_be_bytes());
     one.write(0, &other).unwrap();
-    assert!(matches!(one.commit(), Err(StoreError::Lent)));
-    assert_eq!(one.lend(512, 512, Ok).unwrap(), None, "it is staged");
+    assert!(matches!(one.commit(), Err(StoreError::PagesInUse)));
+    assert_eq!(one.fetch(512, 512, Ok).unwrap(), None, "it is staged");
     one.discard();
-    assert_eq!(one.lend(512, 512, Ok).unwrap(), Some(place), "nothing has changed");
-    one.take_back();
-    one.take_back();
+    assert_eq!(one.fetch(512, 512, Ok).unwrap(), Some(place), "nothing has changed");
+    one.unfetch();
+    one.unfetch();
     one.write(0, &other).unwrap();
     one.commit().unwrap();
-    assert_eq!(one.lend(512, 512, Ok).unwrap(), Some(pm::Range::new(512, 512)), "at home");
+    assert_eq!(one.fetch(512, 512, Ok).unwrap(), Some(pm::Range::new(512, 512)), "at home");
 }
 
 /// SQLite may compare a record that begins at the end of a damaged page.
 #[test]
-fn as_many_bytes_as_a_page_has_lie_behind_one_that_is_lent() {
-    let memory = killed::new();
-    let mut one = killed::open(&memory, 1);
-    let page = killed::PAGE as u64;
-    one.write(page, &[7; 3 * killed::PAGE]).unwrap();
-    killed::commit(&mut one, &killed::page(1, 7));
-    let data = crate::explored::media(&memory).data;
+fn fetched_page_is_followed_by_a_pages_worth_of_bytes() {
+    let memory = store_kills::new();
+    let mut one = store_kills::open(&memory, 1);
+    let page = store_kills::PAGE as u64;
+    one.write(page, &[7; 3 * store_kills::PAGE]).unwrap();
+    store_kills::commit(&mut one, &store_kills::page(1, 7));
+    let data = crate::explore::media(&memory).data;
     data.grow(4 * page + page / 2).unwrap();
     let len = data.len();
-    let lent: Vec<bool> =
-        [1, 2, 3].map(|number| one.lend(number * page, page, Ok).unwrap().is_some()).into();
-    assert_eq!(lent, [1, 2, 3].map(|number| (number + 2) * page <= len), "{len}");
-    assert!(lent[0]);
+    let fetched: Vec<bool> =
+        [1, 2, 3].map(|number| one.fetch(number * page, page, Ok).unwrap().is_some()).into();
+    assert_eq!(fetched, [1, 2, 3].map(|number| (number + 2) * page <= len), "{len}");
+    assert!(fetched[0]);
 }
 
 #[test]
-fn a_page_that_is_cut_off_is_an_error_when_it_is_lent() {
+fn fetching_a_truncated_page_is_an_error() {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open(&path).unwrap();
@@ -463,7 +466,7 @@ fn a_page_that_is_cut_off_is_an_error_when_it_is_lent() {
 }
 
 #[test]
-fn a_connection_reads_its_main_database_where_it_is_from_the_beginning_on() {
+fn main_database_is_mapped_from_the_start() {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open(&path).unwrap();

@@ -23,7 +23,7 @@ use crate::store::plan::place_of;
 
 /// The bytes behind a page that SQLite may read if the page is damaged: a few in practice, but a record that it compares
 /// may begin anywhere in the page and be almost as long.
-fn behind_a_page(len: u64) -> u64 {
+fn overread_bytes(len: u64) -> u64 {
     len.max(256)
 }
 
@@ -33,22 +33,22 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails, or `address` does.
-    pub fn lend<T>(
+    pub fn fetch<T>(
         &mut self,
         at: u64,
         len: u64,
         address: impl FnOnce(Range) -> std::result::Result<T, Bad>,
     ) -> Result<Option<T>> {
-        let Some(place) = self.place(at, len)? else { return Ok(None) };
-        if place + len + behind_a_page(len) > self.data.len() {
+        let Some(place) = self.committed_place(at, len)? else { return Ok(None) };
+        if place + len + overread_bytes(len) > self.data.len() {
             return Ok(None);
         }
-        let lent = address(Range::new(place, len))?;
+        let fetched = address(Range::new(place, len))?;
         // A table that the medium has lost says nothing of places.
         self.healthy()?;
-        self.stats.lent += 1;
-        self.lent += 1;
-        Ok(Some(lent))
+        self.stats.fetched += 1;
+        self.fetched += 1;
+        Ok(Some(fetched))
     }
 
     /// Counts that SQLite is given a copy.
@@ -57,12 +57,12 @@ impl<M: Memory> Store<M> {
     }
 
     /// SQLite reads one of the pages no more that were lent to it.
-    pub fn take_back(&mut self) {
-        self.lent = self.lent.checked_sub(1).expect("it was lent");
+    pub fn unfetch(&mut self) {
+        self.fetched = self.fetched.checked_sub(1).expect("it was fetched");
     }
 
     /// The place in which bytes lie as they are committed, if there is one, and nothing is staged over them.
-    fn place(&self, at: u64, len: u64) -> Result<Option<u64>> {
+    fn committed_place(&self, at: u64, len: u64) -> Result<Option<u64>> {
         let ends = at.checked_add(len).filter(|end| *end <= self.kept());
         let Some(end) = ends.filter(|_| at >= HEADER_BYTES && len > 0) else { return Ok(None) };
         let mut granules = at / GRANULE..end.div_ceil(GRANULE);

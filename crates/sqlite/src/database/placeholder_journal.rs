@@ -17,14 +17,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pm::{Beside, FileEnds, Memory as _, Plain};
 
-use crate::database::contract::{Failure, Names};
+use crate::database::contract::{Failure, SuperJournalNotice};
 use crate::store::error::{Result, StoreError};
 use crate::store::verdict::Verdict;
 
 /// The first bytes of a journal of SQLite's, and the last ones of one that names a super-journal.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// Bytes behind the name: how long it is, a checksum, and the magic.
-const BEHIND: usize = 16;
+const TRAILER_BYTES: usize = 16;
 /// The least bytes of a journal of SQLite's that is not empty.
 const JOURNAL_BYTES_MIN: u64 = 512;
 /// The zeros that a stub begins with.
@@ -51,7 +51,7 @@ fn check_of(name: &[u8]) -> u32 {
 }
 
 /// The bytes of a stub.
-fn stub_of(name: &[u8]) -> Vec<u8> {
+fn placeholder_of(name: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; ZEROS];
     bytes.extend_from_slice(name);
     bytes.extend((name.len() as u32).to_be_bytes());
@@ -61,16 +61,17 @@ fn stub_of(name: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the name of a stub; `None` of another file.
-fn name_of_stub(ends: &FileEnds) -> Option<&[u8]> {
+fn name_of_placeholder(ends: &FileEnds) -> Option<&[u8]> {
     let name = name_at_end(&ends.last)?;
-    let is_stub = ends.first == Some(0) && ends.bytes == (ZEROS + name.len() + BEHIND) as u64;
+    let is_stub =
+        ends.first == Some(0) && ends.bytes == (ZEROS + name.len() + TRAILER_BYTES) as u64;
     is_stub.then_some(name)
 }
 
 /// Returns whether a file is a stub, or the beginning of one. A journal of SQLite's that is as short has nothing in it.
 fn is_begun(ends: &FileEnds) -> bool {
     let is_short = ends.first.is_none_or(|first| first == 0) && ends.bytes < JOURNAL_BYTES_MIN;
-    is_short || name_of_stub(ends).is_some()
+    is_short || name_of_placeholder(ends).is_some()
 }
 
 fn path_of(name: &[u8]) -> &Path {
@@ -94,7 +95,7 @@ pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
 ///
 /// # Errors
 /// As [`decide`], or the kernel does not make it durable.
-pub(crate) fn decide_for_good(name: &[u8]) -> Result<Verdict> {
+pub(crate) fn decide_durably(name: &[u8]) -> Result<Verdict> {
     let verdict = decide(name)?;
     if verdict == Verdict::Apply {
         match Beside::new(path_of(name), true).sync_name() {
@@ -110,7 +111,7 @@ pub(crate) fn decide_for_good(name: &[u8]) -> Result<Verdict> {
 
 /// The stub of one connection's database.
 #[derive(Debug)]
-pub(crate) struct Stub {
+pub(crate) struct PlaceholderJournal {
     file: Beside,
     data: Plain,
     /// The super-journal of the one that this connection has made, and not removed since.
@@ -119,7 +120,7 @@ pub(crate) struct Stub {
     named: AtomicBool,
 }
 
-impl Stub {
+impl PlaceholderJournal {
     /// That of the database at a path.
     pub(crate) fn new(data: &Plain, database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
@@ -134,7 +135,7 @@ impl Stub {
     }
 
     fn ends(&self) -> std::result::Result<Option<FileEnds>, Failure> {
-        Ok(self.file.ends(NAME_MAX + BEHIND)?)
+        Ok(self.file.ends(NAME_MAX + TRAILER_BYTES)?)
     }
 
     /// Returns whether there is one, whole or not, whoever has made it.
@@ -162,7 +163,7 @@ impl Stub {
         let Some(name) = made.as_deref() else { return };
         let gone = match self.ends() {
             Ok(Some(ends)) if is_begun(&ends) => {
-                let is_own = name_of_stub(&ends).is_none_or(|found| found == name);
+                let is_own = name_of_placeholder(&ends).is_none_or(|found| found == name);
                 !is_own || self.file.remove().is_ok()
             }
             // One that stayed may be gone since, and stock SQLite or another connection may have its own there.
@@ -182,7 +183,7 @@ impl Stub {
             return;
         }
         *self.made() = None;
-        if let Some(name) = name_of_stub(&ends)
+        if let Some(name) = name_of_placeholder(&ends)
             && self.is_unnamed(name).unwrap_or(false)
         {
             let _ = self.data.beside(path_of(name)).remove();
@@ -196,7 +197,7 @@ impl Stub {
             return Ok(false);
         };
         for journal in found.last.split(|byte| *byte == 0).filter(|journal| !journal.is_empty()) {
-            let ends = self.data.beside(path_of(journal)).ends(NAME_MAX + BEHIND)?;
+            let ends = self.data.beside(path_of(journal)).ends(NAME_MAX + TRAILER_BYTES)?;
             if ends.is_some_and(|ends| name_at_end(&ends.last) == Some(name)) {
                 return Ok(false);
             }
@@ -205,8 +206,8 @@ impl Stub {
     }
 }
 
-impl Names for Stub {
-    fn name(&self, super_journal: &[u8]) -> std::result::Result<(), Failure> {
+impl SuperJournalNotice for PlaceholderJournal {
+    fn publish(&self, super_journal: &[u8]) -> std::result::Result<(), Failure> {
         self.data.healthy().map_err(StoreError::from)?;
         if super_journal.len() > NAME_MAX {
             return Err(StoreError::LongName(super_journal.len()).into());
@@ -218,7 +219,7 @@ impl Names for Stub {
         if let Some(ends) = self.ends()? {
             if name_at_end(&ends.last) == Some(super_journal) {
                 // That of a VFS above has the journal itself.
-                if name_of_stub(&ends).is_some() {
+                if name_of_placeholder(&ends).is_some() {
                     *self.made() = Some(super_journal.to_vec());
                 }
                 self.named.store(true, Ordering::Relaxed);
@@ -230,12 +231,12 @@ impl Names for Stub {
         }
         // Before it is there: what fails may leave something.
         *self.made() = Some(super_journal.to_vec());
-        self.file.put(&stub_of(super_journal), self.data.mode()?)?;
+        self.file.put(&placeholder_of(super_journal), self.data.mode()?)?;
         self.named.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    fn forget(&self) {
+    fn clear(&self) {
         self.named.store(false, Ordering::Relaxed);
     }
 }
@@ -245,23 +246,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stub_names_its_super_journal_as_a_journal_of_sqlite_does() {
+    fn placeholder_names_super_journal_as_sqlites_journal_does() {
         let name = "/somewhere/päth/db-mj0123".as_bytes();
-        let stub = stub_of(name);
+        let stub = placeholder_of(name);
         assert_eq!(name_at_end(&stub), Some(name));
         let ends = |bytes: &[u8]| FileEnds {
             first: bytes.first().copied(),
             last: bytes.to_vec(),
             bytes: bytes.len() as u64,
         };
-        assert_eq!(name_of_stub(&ends(&stub)), Some(name));
+        assert_eq!(name_of_placeholder(&ends(&stub)), Some(name));
         let journal = [&JOURNAL_MAGIC[..], &[0; 504], &stub].concat();
         assert_eq!(name_at_end(&journal), Some(name));
-        assert_eq!(name_of_stub(&ends(&journal)), None);
+        assert_eq!(name_of_placeholder(&ends(&journal)), None);
         for at in 0..stub.len() {
             let mut damaged = stub.clone();
             damaged[at] ^= 1;
-            let same = name_of_stub(&ends(&damaged)) == Some(name);
+            let same = name_of_placeholder(&ends(&damaged)) == Some(name);
             assert_eq!(same, (1..ZEROS).contains(&at), "{at}");
             assert!(name_at_end(&stub[..at]).is_none());
         }
@@ -270,18 +271,18 @@ mod tests {
     /// One that the kernel did not let go is tried again, when stock SQLite may have its journal in that place, or another
     /// connection its stub.
     #[test]
-    fn only_the_stub_that_was_made_is_removed() {
+    fn only_own_placeholder_is_removed() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("db");
         let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
-        let stub = Stub::new(&Plain::open(&path, &options).unwrap(), &path);
+        let stub = PlaceholderJournal::new(&Plain::open(&path, &options).unwrap(), &path);
         let name = b"/dev/shm/db-mj01";
         for (bytes, stays) in [
             ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true),
             (vec![0; 512], true),
-            (stub_of(b"/dev/shm/db-mj02"), true),
-            (stub_of(name), false),
-            (stub_of(name)[..9].to_vec(), false),
+            (placeholder_of(b"/dev/shm/db-mj02"), true),
+            (placeholder_of(name), false),
+            (placeholder_of(name)[..9].to_vec(), false),
         ] {
             stub.file.put(&bytes, 0o600).unwrap();
             stub.remove();

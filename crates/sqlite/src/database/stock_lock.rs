@@ -9,7 +9,7 @@
 use pm::{Lock, Plain, Range};
 
 use crate::database::contract::{Failure, Level};
-use crate::database::door::owned;
+use crate::database::open_close_lock::check_not_forked;
 
 const PENDING: Range = Range::new(0x4000_0000, 1);
 const RESERVED: Range = Range::new(PENDING.start + 1, 1);
@@ -19,14 +19,14 @@ pub(crate) const STOCK: Range = Range::new(PENDING.start, 512);
 
 /// The lock that one connection has on a file.
 #[derive(Debug)]
-pub(crate) struct Levels {
+pub(crate) struct StockLock {
     file: Plain,
     level: Level,
     /// The pending byte is ours, although the level is lower.
     pending: bool,
 }
 
-impl Levels {
+impl StockLock {
     pub(crate) fn new(file: Plain) -> Self {
         Self { file, level: Level::None, pending: false }
     }
@@ -40,12 +40,12 @@ impl Levels {
         self.pending && self.level < Level::Exclusive
     }
 
-    fn owned(&self) -> Result<(), Failure> {
-        owned(&self.file)
+    fn check_not_forked(&self) -> Result<(), Failure> {
+        check_not_forked(&self.file)
     }
 
     fn take(&self, range: Range, lock: Lock) -> Result<(), Failure> {
-        self.owned()?;
+        self.check_not_forked()?;
         if self.file.lock(range, lock)? { Ok(()) } else { Err(Failure::Busy) }
     }
 
@@ -57,7 +57,7 @@ impl Levels {
         if to <= self.level {
             return Ok(());
         }
-        self.owned()?;
+        self.check_not_forked()?;
         if self.level == Level::None {
             if !self.file.is_free(PENDING, Lock::Shared)? {
                 return Err(Failure::Busy);
@@ -90,7 +90,7 @@ impl Levels {
     /// # Errors
     /// The kernel refuses. The level is what is left.
     pub(crate) fn unlock(&mut self, to: Level) -> Result<(), Failure> {
-        if self.owned().is_err() || to > Level::Shared && to >= self.level {
+        if self.check_not_forked().is_err() || to > Level::Shared && to >= self.level {
             return Ok(());
         }
         if to == Level::None {
@@ -110,7 +110,7 @@ impl Levels {
 
     /// Returns whether any connection is going to write.
     pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
-        self.owned()?;
+        self.check_not_forked()?;
         Ok(self.level >= Level::Reserved || self.file.is_locked_by_others(RESERVED)?)
     }
 }
@@ -120,11 +120,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_lowered_to_what_is_asked_for_and_no_further() {
+    fn lock_is_lowered_exactly_to_the_requested_level() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("db");
         let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
-        let mut levels = Levels::new(Plain::open(&path, &options).unwrap());
+        let mut levels = StockLock::new(Plain::open(&path, &options).unwrap());
         let other = Plain::open(&path, &options).unwrap();
         let kept = || {
             [PENDING, RESERVED, SHARED].map(|range| {

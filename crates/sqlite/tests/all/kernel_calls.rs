@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::registered::open;
+use crate::register::open;
 use crate::sql::folder;
 
 thread_local! {
@@ -77,7 +77,7 @@ fn calls(work: impl FnOnce()) -> (u32, u32) {
 }
 
 #[test]
-fn a_transaction_takes_few_locks_and_removes_no_journal_that_is_no_file() {
+fn transaction_makes_no_lock_or_unlink_calls() {
     let folder = folder();
     let one = open(&folder.path().join("db")).unwrap();
     let run = |sql: &str| one.execute_batch(sql).unwrap();

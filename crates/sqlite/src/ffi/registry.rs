@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use pm::FolderTime;
 
-use super::absent::{Absent, ENDINGS, Known};
-use crate::database::Names;
+use super::absent::{AbsentJournals, ENDINGS, Known};
+use crate::database::SuperJournalNotice;
 
 /// Addresses in the memory of SQLite's where a connection has a main database of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Addresses {
     /// The end of the room for its open file.
-    pub(crate) behind: usize,
+    pub(crate) file_end: usize,
     /// Its name.
     pub(crate) name: usize,
 }
@@ -19,11 +19,11 @@ pub(crate) struct Place {
 /// A connection that has a main database of ours open.
 #[derive(Debug)]
 struct Connection {
-    place: Place,
+    addresses: Addresses,
     /// The address of the name by which it has opened a journal in memory, until it removes that.
     journal: Option<usize>,
     /// The thing that is told when that names a super-journal.
-    names: Option<Arc<dyn Names>>,
+    notice: Option<Arc<dyn SuperJournalNotice>>,
 }
 
 /// A database that is open.
@@ -32,7 +32,7 @@ struct Database {
     name: Vec<u8>,
     /// The connections that have it open.
     all: Vec<Connection>,
-    absent: Absent,
+    absent: AbsentJournals,
 }
 
 /// The databases that are open.
@@ -45,24 +45,24 @@ fn lock() -> MutexGuard<'static, Vec<Database>> {
 }
 
 /// A database is open from now on.
-pub(crate) fn add(name: &[u8], place: Place, names: Option<Arc<dyn Names>>) {
+pub(crate) fn add(name: &[u8], addresses: Addresses, notice: Option<Arc<dyn SuperJournalNotice>>) {
     let mut open = lock();
-    let new = Connection { place, journal: None, names };
+    let new = Connection { addresses, journal: None, notice };
     match open.iter_mut().find(|known| known.name == name) {
         Some(known) => known.all.push(new),
         None => {
-            let absent = Absent::beside(name);
+            let absent = AbsentJournals::of(name);
             open.push(Database { name: name.to_vec(), all: vec![new], absent });
         }
     }
 }
 
 /// The connection at a place has closed it.
-pub(crate) fn remove(name: &[u8], place: Place) {
+pub(crate) fn remove(name: &[u8], addresses: Addresses) {
     let mut open = lock();
     if let Some(at) = open.iter().position(|known| known.name == name) {
         let all = &mut open[at].all;
-        if let Some(found) = all.iter().position(|known| known.place == place) {
+        if let Some(found) = all.iter().position(|known| known.addresses == addresses) {
             all.swap_remove(found);
         }
         if all.is_empty() {
@@ -72,34 +72,38 @@ pub(crate) fn remove(name: &[u8], place: Place) {
 }
 
 /// Returns whether a connection that has a database of ours open keeps that one's name at `database`.
-pub(crate) fn is_at(database: usize) -> bool {
-    lock().iter().flat_map(|known| &known.all).any(|one| one.place.name == database)
+pub(crate) fn holds_name_at(database: usize) -> bool {
+    lock().iter().flat_map(|known| &known.all).any(|one| one.addresses.name == database)
 }
 
 /// Returns whether SQLite itself opens a journal in a file at `journal`, for a connection that has a database of ours
 /// and keeps its name at `database`. A VFS above has its own files, or names, and its own reasons to write and to sync:
 /// its journals are files.
-pub(crate) fn has(database: usize, journal: usize) -> bool {
-    lock().iter().flat_map(|known| &known.all).any(|one| is_of(one.place, database, journal))
+pub(crate) fn is_own_journal(database: usize, journal: usize) -> bool {
+    lock().iter().flat_map(|known| &known.all).any(|one| is_of(one.addresses, database, journal))
 }
 
 /// SQLite has these one behind the other: the database's file, a statement's journal, this one, a pointer, four bytes,
 /// and the database's name. The room for both journals is the same. Where that is not so, a journal is a file.
-fn is_of(place: Place, database: usize, journal: usize) -> bool {
-    let room = journal.checked_sub(place.behind);
-    place.name == database
+fn is_of(addresses: Addresses, database: usize, journal: usize) -> bool {
+    let room = journal.checked_sub(addresses.file_end);
+    addresses.name == database
         && room.is_some()
         && room == database.checked_sub(journal + size_of::<usize>() + 4)
 }
 
 /// The connection that [`has`] speaks of has opened a journal in memory, by the name at `name`. Returns the thing that
 /// is told when it names a super-journal.
-pub(crate) fn add_journal(database: usize, journal: usize, name: usize) -> Option<Arc<dyn Names>> {
+pub(crate) fn add_journal(
+    database: usize,
+    journal: usize,
+    name: usize,
+) -> Option<Arc<dyn SuperJournalNotice>> {
     let mut open = lock();
     let mut all = open.iter_mut().flat_map(|known| &mut known.all);
-    let one = all.find(|one| is_of(one.place, database, journal))?;
+    let one = all.find(|one| is_of(one.addresses, database, journal))?;
     one.journal = Some(name);
-    one.names.clone()
+    one.notice.clone()
 }
 
 /// Returns whether a connection has opened a journal in memory by the name at `name`, and not removed it since: it has
@@ -112,7 +116,7 @@ pub(crate) fn remove_journal(name: usize) -> bool {
 }
 
 /// Returns whether `name` is that of an open database and this ending.
-pub(crate) fn belongs_to_one(name: &[u8], ending: &str) -> bool {
+pub(crate) fn belongs_to_open(name: &[u8], ending: &str) -> bool {
     name.strip_suffix(ending.as_bytes())
         .is_some_and(|database| lock().iter().any(|known| known.name == database))
 }

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::open;
+use crate::register::open;
 use crate::sql::{check, folder, stock};
 
 /// Rows that each step changes, on many pages.
 const ROWS: i64 = 60;
 const STEPS: usize = 25;
 
-/// One of those in the crowd.
+/// Participant of those in the crowd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum One {
+enum Participant {
     Stock,
     /// Ours, in a mode, beside stock SQLite.
     Shares(&'static str),
@@ -25,7 +25,7 @@ enum One {
     Alone(&'static str),
 }
 
-impl One {
+impl Participant {
     fn open(self, path: &Path) -> rusqlite::Result<Connection> {
         let uri = |mode, share| -> PathBuf {
             let path = path.display();
@@ -79,7 +79,7 @@ fn steps(connection: &Connection) -> rusqlite::Result<i64> {
     Ok(most)
 }
 
-/// One of those who count: when it ends, or fails, the others do not wait for it.
+/// Participant of those who count: when it ends, or fails, the others do not wait for it.
 struct Counts<'a>(&'a AtomicUsize);
 
 impl Drop for Counts<'_> {
@@ -89,10 +89,10 @@ impl Drop for Counts<'_> {
 }
 
 /// Lets `writers` count, each with one connection or with one for each step, beside `readers`.
-fn crowd(writers: &[One], readers: &[One]) {
+fn crowd(writers: &[Participant], readers: &[Participant]) {
     let directory = folder();
     let path = &directory.path().join("db");
-    let alone = writers.iter().any(|one| matches!(one, One::Alone(_)));
+    let alone = writers.iter().any(|one| matches!(one, Participant::Alone(_)));
     let first = Connection::open(path).unwrap();
     first
         .execute_batch(&format!(
@@ -120,7 +120,7 @@ fn crowd(writers: &[One], readers: &[One]) {
                     }
                     drop(counts);
                     // Each commit lets stock SQLite in that one of ours alone has kept out.
-                    let lets_in = alone && matches!(one, One::Shares(_));
+                    let lets_in = alone && matches!(one, Participant::Shares(_));
                     while lets_in && counting.load(Ordering::Relaxed) > 0 {
                         one.run(alone, || connection.execute_batch("PRAGMA user_version = 1"));
                         thread::sleep(Duration::from_millis(1));
@@ -134,7 +134,7 @@ fn crowd(writers: &[One], readers: &[One]) {
                 let mut before = 0;
                 for number in 0.. {
                     let found = one.run(alone, || steps(&connection));
-                    assert!(found >= before, "{one:?}: {found} behind {before}");
+                    assert!(found >= before, "{one:?}: {found} after {before}");
                     before = found;
                     if ended.load(Ordering::Relaxed) {
                         break;
@@ -158,19 +158,19 @@ fn crowd(writers: &[One], readers: &[One]) {
 
 #[test]
 fn stock_sqlite_and_ours_count_and_read_together() {
-    use One::{Shares, Stock};
+    use Participant::{Shares, Stock};
     crowd(&[Stock, Shares("fash1"), Shares("nvwal")], &[Stock, Shares("fast")]);
     crowd(&[Shares("fash"), Shares("fast"), Stock], &[Stock, Shares("full")]);
 }
 
 #[test]
 fn ours_count_and_read_together_and_open_and_close() {
-    use One::Alone;
+    use Participant::Alone;
     crowd(&[Alone("fash1"), Alone("nvwal"), Alone("fast")], &[Alone("full"), Alone("fash")]);
 }
 
 #[test]
-fn stock_sqlite_is_let_in_beside_connections_that_share_with_ours_alone() {
-    use One::{Alone, Shares, Stock};
+fn stock_gets_turns_next_to_unshared_connections() {
+    use Participant::{Alone, Shares, Stock};
     crowd(&[Alone("fash1"), Shares("nvwal"), Stock], &[Alone("nvwal"), Shares("fash1")]);
 }

@@ -7,7 +7,7 @@ use perdura_sqlite::store::region::Region;
 use pm::Memory;
 use sim::{Recording, Replay, Trace};
 
-use crate::explored::{DATA, Reader, SIDE, SLOT, line_behind, media, recover};
+use crate::explore::{DATA, Reader, SIDE, SLOT, line_after, media, recover};
 
 pub(crate) const PAGE: usize = 1024;
 /// The bytes that SQLite compares before it uses what it has read before.
@@ -51,7 +51,7 @@ fn live(memory: &Recording) -> Store<Recording> {
     store
 }
 
-/// Power is cut behind what the next process does after each kill in `trace`: `next` notes what it is told.
+/// Power is cut behind what the next process does after each kill in `trace`: `next` notes what it is reported.
 /// `check` is given page 1, if there is one, and the last note.
 fn cut_power_after_kills(
     trace: &Trace,
@@ -67,7 +67,7 @@ fn cut_power_after_kills(
         let explored = killed.replay(&then).explore(40, 1, |image, noted| {
             let memory = Recording::from_image(image, SIDE + DATA).unwrap();
             let found = recover(&memory)?.get(500).copied();
-            let text = || format!("{found:?}, told {noted}");
+            let text = || format!("{found:?}; noted {noted}");
             if check(found, noted) { Ok(()) } else { Err(text()) }
         });
         assert_eq!(explored.failed, None, "killed at {}", killed.position());
@@ -100,7 +100,7 @@ pub(crate) fn trace(memory: &Recording, work: impl FnOnce()) -> Trace {
 }
 
 #[test]
-fn a_live_connection_notices_what_it_has_replayed() {
+fn live_connection_notices_a_replay() {
     Mode::ALL.into_iter().for_each(live_connection_notices);
 }
 
@@ -117,14 +117,14 @@ fn live_connection_notices(mode: Mode) {
         let now = read(&live(&memory));
         if now[100..] != cached[100..] {
             changed += 1;
-            assert_ne!(now[COMPARED], cached[COMPARED], "{mode:?}, behind event {events}");
+            assert_ne!(now[COMPARED], cached[COMPARED], "{mode:?}, after event {events}");
         }
     });
     assert!(changed > 3, "{changed}");
 }
 
 #[test]
-fn a_log_of_frames_that_cannot_grow_is_put_in_place_and_begins_anew() {
+fn frame_log_that_cannot_grow_is_checkpointed() {
     let memory = new();
     let mut one = open(&memory, 1);
     one.set_mode(Mode::Nvwal);
@@ -139,7 +139,7 @@ fn a_log_of_frames_that_cannot_grow_is_put_in_place_and_begins_anew() {
 }
 
 #[test]
-fn a_log_of_frames_of_another_length_of_the_database_is_refused() {
+fn frame_log_with_an_impossible_size_is_refused() {
     let memory = new();
     let mut one = open(&memory, 1);
     one.set_mode(Mode::Nvwal);
@@ -169,7 +169,7 @@ fn a_log_of_frames_of_another_length_of_the_database_is_refused() {
 const LOG: u64 = 8192 + 2 * SLOT + 64;
 
 #[test]
-fn a_damaged_frame_is_refused_by_all_and_nothing_is_changed() {
+fn damaged_frame_is_refused_and_changes_nothing() {
     let memory = new();
     let mut one = open(&memory, 1);
     one.set_mode(Mode::Nvwal);
@@ -200,7 +200,7 @@ fn a_damaged_frame_is_refused_by_all_and_nothing_is_changed() {
 }
 
 #[test]
-fn frames_that_found_no_room_are_not_in_the_checkpoint() {
+fn frames_without_room_are_not_checkpointed() {
     let memory = new();
     let mut one = open(&memory, 1);
     one.set_mode(Mode::Nvwal);
@@ -213,7 +213,7 @@ fn frames_that_found_no_room_are_not_in_the_checkpoint() {
     one.discard();
     memory.fail_growth_after(None);
     assert_eq!((read(&one)[500], one.stats().checkpoints), (7, 0));
-    one.bring_home().unwrap();
+    one.restore_layout().unwrap();
     assert_eq!((read(&one)[500], one.stats().checkpoints), (7, 1));
     // The next log is another one to who has read this.
     let mut other = live(&memory);
@@ -221,14 +221,14 @@ fn frames_that_found_no_room_are_not_in_the_checkpoint() {
     assert!(refresh(&mut other, || file_bytes(&memory)));
     other.catch_up().unwrap();
     assert_eq!(read(&other), read(&one));
-    one.bring_home().unwrap();
+    one.restore_layout().unwrap();
     commit(&mut one, &page(4, 1));
     other.catch_up().unwrap();
     assert_eq!((read(&other), read(&other)[500]), (read(&one), 1));
 }
 
 #[test]
-fn a_log_whose_block_is_damaged_is_refused_and_nothing_is_changed() {
+fn damaged_log_block_is_refused_and_changes_nothing() {
     let memory = new();
     let mut one = open(&memory, 1);
     one.set_mode(Mode::Nvwal);
@@ -243,7 +243,7 @@ fn a_log_whose_block_is_damaged_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn a_commit_behind_a_look_without_a_lock_does_not_make_the_file_seem_cut() {
+fn commit_during_an_unlocked_refresh_is_no_truncation() {
     let memory = new();
     let mut one = open(&memory, 1);
     commit(&mut one, &page(1, 7));
@@ -259,7 +259,7 @@ fn a_commit_behind_a_look_without_a_lock_does_not_make_the_file_seem_cut() {
 }
 
 #[test]
-fn a_new_database_whose_first_commit_is_cut_off_is_empty() {
+fn new_database_is_empty_if_its_first_commit_is_cut_off() {
     let memory = new();
     let mut one = open(&memory, 0x0101_0101_0101_0101);
     let grown = [page(1, 7), vec![8; 5 * PAGE]].concat();
@@ -270,7 +270,7 @@ fn a_new_database_whose_first_commit_is_cut_off_is_empty() {
         match recover(&memory).unwrap() {
             plain if plain.is_empty() => empty += 1,
             plain => {
-                assert_eq!(plain[100..], grown[100..], "behind event {events}");
+                assert_eq!(plain[100..], grown[100..], "after event {events}");
                 whole += 1;
             }
         }
@@ -279,7 +279,7 @@ fn a_new_database_whose_first_commit_is_cut_off_is_empty() {
 }
 
 #[test]
-fn a_marker_is_durable_before_a_commit_of_whoever_found_it() {
+fn found_marker_is_durable_before_the_next_commit() {
     let memory = new();
     let mut one = open(&memory, 1);
     let first = trace(&memory, || commit(&mut one, &page(1, 7)));
@@ -298,12 +298,12 @@ fn a_marker_is_durable_before_a_commit_of_whoever_found_it() {
 }
 
 #[test]
-fn a_marker_that_is_cleared_stays_so_once_there_is_another_side_file() {
+fn cleared_marker_stays_cleared_with_a_new_side_file() {
     let memory = new();
     let mut one = open(&memory, 1);
     commit(&mut one, &page(1, 7));
     let closing = trace(&memory, || {
-        one.settle().unwrap();
+        one.checkpoint_slots().unwrap();
         one.make_plain().unwrap();
     });
     let next = |memory: &Recording| {
@@ -318,7 +318,7 @@ fn a_marker_that_is_cleared_stays_so_once_there_is_another_side_file() {
 }
 
 #[test]
-fn who_dies_while_the_file_grows_has_begun_a_commit() {
+fn process_killed_while_growing_has_begun_a_commit() {
     let memory = new();
     let mut one = open(&memory, 1);
     commit(&mut one, &page(1, 7));
@@ -334,7 +334,7 @@ fn who_dies_while_the_file_grows_has_begun_a_commit() {
         let whole = refresh(&mut other, || file_bytes(&memory));
         // Nobody would make its length durable before it counts on it.
         if file_bytes(&memory) > before && whole {
-            assert_eq!(other.size(), 31 * PAGE as u64, "behind event {events}");
+            assert_eq!(other.size(), 31 * PAGE as u64, "after event {events}");
         } else if file_bytes(&memory) > before {
             grown += 1;
         }
@@ -365,7 +365,7 @@ pub(crate) fn files_of_inserts() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_one_has_put_in_place_is_durable_with_the_commit_of_another() {
+fn applied_stores_are_durable_with_the_next_commit() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
@@ -386,7 +386,7 @@ fn what_one_has_put_in_place_is_durable_with_the_commit_of_another() {
         let plain = recover(&Recording::from_image(image, SIDE + DATA).unwrap())?;
         let found = reader.read(plain)?.len() as u64;
         let wanted = [noted + 1, noted + 2];
-        if wanted.contains(&found) { Ok(()) } else { Err(format!("{found} rows, told {noted}")) }
+        if wanted.contains(&found) { Ok(()) } else { Err(format!("{found} rows; noted {noted}")) }
     });
     assert_eq!(explored.failed, None);
     assert!(explored.states > 900, "{explored:?}");
@@ -403,17 +403,17 @@ fn cut_power_after_commits(
     trace.kills(1, |killed| {
         let memory = Recording::from_image(killed.visible(), SIDE + DATA).unwrap();
         memory.start();
-        let told = next(&memory, &mut reader);
-        memory.note(told);
+        let reported = next(&memory, &mut reader);
+        memory.note(reported);
         // Behind its last fence there is a point only if something follows.
         media(&memory).side.store(SIDE - 8, 1);
         let then = memory.stop();
         let explored = killed.replay(&then).explore(12, 1, |image, noted| {
             let plain = recover(&Recording::from_image(image, SIDE + DATA).unwrap())?;
             let found = reader.read(plain)?.len() as u64;
-            let least = if noted == told { told } else { told - missing };
-            let right = (least..=told).contains(&found);
-            if right { Ok(()) } else { Err(format!("{found} rows, {told} told: {noted}")) }
+            let least = if noted == reported { reported } else { reported - missing };
+            let right = (least..=reported).contains(&found);
+            if right { Ok(()) } else { Err(format!("{found} rows, {reported} reported: {noted}")) }
         });
         assert_eq!(explored.failed, None, "killed at {}", killed.position());
         states += explored.states;
@@ -429,7 +429,7 @@ pub(crate) fn whole(store: &Store<Recording>) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_killed_process_has_stored_is_durable_once_another_one_has_read_it() {
+fn stores_of_a_killed_process_are_durable_once_read() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
@@ -444,7 +444,7 @@ fn what_a_killed_process_has_stored_is_durable_once_another_one_has_read_it() {
 }
 
 #[test]
-fn what_a_killed_commit_has_stored_is_durable_once_another_one_makes_the_same() {
+fn repeating_a_killed_commit_is_durable() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
@@ -474,7 +474,7 @@ fn with_larger_pages(file: &[u8], more: usize) -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn who_dies_on_the_way_home_is_noticed_by_a_connection_that_lives() {
+fn kill_during_layout_restore_is_noticed() {
     const ROWS: usize = 60;
     const MORE: usize = 12;
     let files = files_of_inserts();
@@ -488,7 +488,7 @@ fn who_dies_on_the_way_home_is_noticed_by_a_connection_that_lives() {
         commit(&mut one, &larger);
     });
     // A chunk has one fence.
-    assert!(one.stats().home > 1 && one.stats().fences - settled > 5, "{:?}", one.stats());
+    assert!(one.stats().restored > 1 && one.stats().fences - settled > 5, "{:?}", one.stats());
     let mut finished = Vec::new();
     trace.process_states(|_, image| {
         let memory = Recording::from_image(image, SIDE + DATA).unwrap();
@@ -514,7 +514,7 @@ fn who_dies_on_the_way_home_is_noticed_by_a_connection_that_lives() {
 }
 
 #[test]
-fn lines_that_another_connection_has_settled_are_not_flushed_with_pages_of_its_size() {
+fn checkpointed_lines_are_not_flushed_in_another_page_size() {
     const PAGES: usize = 140;
     let memory = new();
     let limited = Media { side: Region::new(memory.clone(), 0, 8192 + 4 * SLOT), ..media(&memory) };
@@ -549,21 +549,21 @@ pub(crate) fn image(memory: &Recording) -> Vec<u8> {
 }
 
 #[test]
-fn a_side_file_whose_words_are_damaged_or_whose_end_is_missing_is_an_error() {
+fn damaged_or_short_side_file_is_an_error() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
     files[..100].iter().for_each(|file| commit(&mut one, file));
     assert!(one.stats().moved > 0);
-    let (whole, behind) = (image(&memory), one.side_bytes().unwrap());
+    let (whole, side_bytes) = (image(&memory), one.side_bytes().unwrap());
     let opened = |image: Vec<u8>, side_bytes: u64| {
         let memory = Recording::from_image(&image, SIDE + DATA).unwrap();
         let side = Region::new(memory.clone(), 0, side_bytes);
         let media = Media { side, ..media(&memory) };
         Store::open(media, file_bytes(&memory), 1, SLOT).map(|_| ())
     };
-    opened(whole.clone(), behind).unwrap();
-    for end in (0..behind).step_by(64) {
+    opened(whole.clone(), side_bytes).unwrap();
+    for end in (0..side_bytes).step_by(64) {
         assert!(opened(whole.clone(), end).is_err(), "cut at {end}");
     }
     let words = (64..104).step_by(8);
@@ -594,14 +594,14 @@ fn a_side_file_whose_words_are_damaged_or_whose_end_is_missing_is_an_error() {
 }
 
 #[test]
-fn a_file_that_was_cut_at_a_close_that_was_killed_grows_again() {
+fn file_truncated_by_a_killed_close_grows_again() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
     files.iter().for_each(|file| commit(&mut one, file));
     one.truncate(files[20].len() as u64);
     commit(&mut one, &files[20]);
-    one.bring_home().unwrap();
+    one.restore_layout().unwrap();
     let mut cut = image(&memory);
     cut.truncate(SIDE as usize + files[20].len());
     let memory = Recording::from_image(&cut, SIDE + DATA).unwrap();
@@ -611,7 +611,7 @@ fn a_file_that_was_cut_at_a_close_that_was_killed_grows_again() {
 }
 
 #[test]
-fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
+fn layout_is_restored_without_room_for_another_page() {
     let files = files_of_inserts();
     let last = files.last().unwrap();
     for spare in [0, 512, 4096] {
@@ -626,9 +626,9 @@ fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
             store.commit().unwrap();
         }
         assert!(store.stats().moved > 10, "{:?}", store.stats());
-        store.bring_home().unwrap();
-        store.settle().unwrap();
-        assert!(store.stats().home > 10, "{:?}", store.stats());
+        store.restore_layout().unwrap();
+        store.checkpoint_slots().unwrap();
+        assert!(store.stats().restored > 10, "{:?}", store.stats());
         store.make_plain().unwrap();
         let mut plain = vec![0; last.len()];
         media(&memory).data.read_into(0, &mut plain).unwrap();
@@ -640,7 +640,7 @@ fn pages_go_home_where_the_medium_has_no_room_for_another_one() {
 }
 
 #[test]
-fn the_size_of_pages_is_durable_before_a_commit_that_goes_by_them() {
+fn page_size_is_durable_before_a_commit_by_pages() {
     let memory = new();
     let limited = Media { side: Region::new(memory.clone(), 0, 8192 + 2 * SLOT), ..media(&memory) };
     let mut one = Store::open(limited, file_bytes(&memory), 1, SLOT).unwrap();
@@ -662,13 +662,13 @@ fn the_size_of_pages_is_durable_before_a_commit_that_goes_by_them() {
             let plain = recover(&Recording::from_image(image, SIDE + DATA).unwrap())?;
             let second = if plain[PAGE] == 5 || noted == 1 { 5 } else { 8 };
             let wanted = [[second; PAGE], [8; PAGE], [8; PAGE]].concat();
-            if plain[PAGE..] == wanted { Ok(()) } else { Err(format!("told {noted}")) }
+            if plain[PAGE..] == wanted { Ok(()) } else { Err(format!("noted {noted}")) }
         });
         explored.failed
     };
     assert_eq!(explored(&trace), None);
-    let home = include_str!("../../src/store/home.rs");
-    let place = format!("home.rs{}", line_behind(home, "set_table(Table { entries: 0"));
+    let home = include_str!("../../src/store/restore_layout.rs");
+    let place = format!("restore_layout.rs{}", line_after(home, "set_table(Table { entries: 0"));
     let at_it = |one: &sim::Instruction| one.to_string().ends_with(&place);
     let instructions: Vec<_> = trace.instructions().into_iter().filter(at_it).collect();
     assert_eq!(instructions.len(), 2, "a flush and a fence");

@@ -19,7 +19,7 @@ impl<M: Memory> Store<M> {
     ) -> std::result::Result<bool, E> {
         let mut before = None;
         loop {
-            let (whole, found) = self.look(&mut file_bytes)?;
+            let (whole, found) = self.refresh_once(&mut file_bytes)?;
             if !whole || !self.marked || self.size <= found {
                 return Ok(whole);
             }
@@ -62,7 +62,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Looks once. Also returns how long the file is.
-    fn look<E: From<StoreError>>(
+    fn refresh_once<E: From<StoreError>>(
         &mut self,
         file_bytes: &mut impl FnMut() -> std::result::Result<u64, E>,
     ) -> std::result::Result<(bool, u64), E> {
@@ -72,7 +72,7 @@ impl<M: Memory> Store<M> {
             // Stock SQLite may have changed all of it since.
             (self.cleared, self.marked, self.marker_is_durable) = (cleared, false, false);
             self.cache.clear(self.side.log_state()?.1);
-            self.side.look()?;
+            self.side.read_table_size()?;
         }
         if !self.marked {
             let found = file_bytes()?;
@@ -83,7 +83,7 @@ impl<M: Memory> Store<M> {
             }
         }
         let (begun, applied) = self.side.progress().map_err(E::from)?;
-        self.side.look()?;
+        self.side.read_table_size()?;
         self.size = self.side.size()?;
         Ok((begun == applied, file_bytes()?))
     }

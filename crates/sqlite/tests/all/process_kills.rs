@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::registered::{open, stats};
+use crate::register::{open, stats};
 use crate::sql::{check, folder, side_of, stock};
 
 const PATH: &str = "PERDURA_TEST_PATH";
@@ -40,7 +40,7 @@ impl Kind {
 /// A process of the test `writer` below, which inserts numbers from `first` on and tells each.
 fn start(path: &Path, first: i64) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "process_kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
         .env(PATH, path)
         .env(FIRST, first.to_string())
         .stdin(Stdio::piped())
@@ -77,7 +77,7 @@ fn writer() {
                 number - first + 1
             ))
             .unwrap();
-        writeln!(out, "=told {number}").unwrap();
+        writeln!(out, "=done {number}").unwrap();
         out.flush().unwrap();
     }
 }
@@ -94,11 +94,11 @@ fn go_on(
 
 /// Reads what a process tells, up to `most` numbers; returns the last one.
 fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize) -> Option<i64> {
-    let told = lines.map_while(Result::ok).filter_map(|line| {
+    let reported = lines.map_while(Result::ok).filter_map(|line| {
         // The test's own first line may stand before it.
-        line.split("=told ").nth(1).and_then(|number| number.trim().parse().ok())
+        line.split("=done ").nth(1).and_then(|number| number.trim().parse().ok())
     });
-    told.take(most).last()
+    reported.take(most).last()
 }
 
 fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
@@ -126,18 +126,18 @@ fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
             .collect();
         let victim = random.random_range(0..children.len());
         let most = random.random_range(1..SHARE);
-        let mut told = vec![None; outs.len()];
-        told[victim] = listen(&mut outs[victim], most);
+        let mut reported = vec![None; outs.len()];
+        reported[victim] = listen(&mut outs[victim], most);
         children[victim].kill().unwrap();
         // The others go on: locks, and what is half done, were the dead one's alone.
         for other in (0..outs.len()).filter(|other| *other != victim) {
             let before = go_on(&mut children[other], &mut outs[other]);
             let then = listen(&mut outs[other], MORE);
             assert!(before < then, "round {round}: {before:?}, {then:?}");
-            told[other] = then;
+            reported[other] = then;
             children[other].kill().unwrap();
         }
-        for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut told) {
+        for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut reported) {
             *last = listen(out, usize::MAX).or(*last);
             child.wait().unwrap();
         }
@@ -158,12 +158,12 @@ fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
         let connection = open(&uri(round)).unwrap();
         check(&connection);
         assert_eq!(stats(&connection, "recoveries"), u64::from(marked), "round {round}");
-        for (first, last) in firsts.iter_mut().zip(&told) {
+        for (first, last) in firsts.iter_mut().zip(&reported) {
             let found = numbers(&connection, *first);
             let last = last.unwrap_or(*first - 1);
             let until = *first + found.len() as i64 - 1;
             assert_eq!(found, (*first..=until).collect::<Vec<_>>(), "round {round}, seed {seed}");
-            assert!(until == last || until == last + 1, "round {round}: {until}, told {last}");
+            assert!(until == last || until == last + 1, "round {round}: {until}; noted {last}");
             *first += found.len() as i64;
         }
         connection.close().unwrap();
@@ -175,7 +175,7 @@ fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
 }
 
 #[test]
-fn a_kill_loses_nothing_that_was_told() {
+fn kills_lose_no_acknowledged_row() {
     kill_in_rounds(FASH1, 1, 5, 1);
     kill_in_rounds(FASH1, 2, 4, 2);
     kill_in_rounds(Kind { modes: &MODES, share: "perdura" }, MODES.len() as i64, 1, 3);
@@ -186,7 +186,7 @@ fn a_kill_loses_nothing_that_was_told() {
 /// rounds.
 #[test]
 #[ignore = "takes minutes"]
-fn long_kills_of_processes_in_each_mode_lose_nothing_that_was_told() {
+fn long_kills_in_each_mode_lose_no_acknowledged_row() {
     let rounds = std::env::var("PERDURA_TEST_ROUNDS").map_or(100, |text| text.parse().unwrap());
     let chosen = std::env::var("PERDURA_TEST_MODE").unwrap_or_default();
     for (number, share) in
@@ -203,12 +203,12 @@ fn long_kills_of_processes_in_each_mode_lose_nothing_that_was_told() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn a_thousand_kills_lose_nothing_that_was_told() {
+fn a_thousand_kills_lose_no_acknowledged_row() {
     kill_in_rounds(FASH1, 1, 1000, 3);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn a_thousand_kills_of_one_process_in_four_lose_nothing_that_was_told() {
+fn a_thousand_kills_of_four_lose_no_acknowledged_row() {
     kill_in_rounds(FASH1, 4, 1000, 4);
 }

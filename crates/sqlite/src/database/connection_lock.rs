@@ -13,14 +13,14 @@ use std::time::Duration;
 use pm::{Lock, Memory as _, Off, Plain, Range};
 
 use crate::database::contract::Failure;
-use crate::database::door::{LOCKS, owned};
+use crate::database::open_close_lock::{LOCKS_START, check_not_forked};
 use crate::store::layout::{LOCK_WORDS, LOCKS_AT};
 use crate::store::locks::{Answer, Connection, Level, Liveness, Words};
 
 /// The most connections that a database can have at once.
 pub(crate) const SLOTS: usize = LOCK_WORDS as usize - 1;
 /// The byte that the owner of slot 0 has locked.
-const FIRST_SLOT: u64 = LOCKS + 64;
+const FIRST_SLOT: u64 = LOCKS_START + 64;
 
 /// Pauses that only let another thread run, before others that last.
 const YIELDS: u32 = 32;
@@ -66,9 +66,9 @@ impl Words for SideWords {
 
 /// The kernel's knowledge of who has which slot.
 #[derive(Debug)]
-struct Owners(Plain);
+struct SlotOwners(Plain);
 
-impl Liveness for Owners {
+impl Liveness for SlotOwners {
     fn is_alive(&self, slot: usize) -> bool {
         // Where the kernel does not say, waiting is right.
         self.0.is_locked_by_others(byte_of(slot)).unwrap_or(true)
@@ -78,35 +78,36 @@ impl Liveness for Owners {
 /// The outcome of asking for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub(crate) enum Taken {
+pub(crate) enum LockOutcome {
     /// The connection has it.
-    Got,
+    Locked,
     /// A writer has died in the middle. The caller has the database to himself: it recovers, and says
-    /// [`Ours::recovered`], or [`Ours::leave_half_way`].
-    Recover,
+    /// [`ConnectionLock::end_recovery`], or [`ConnectionLock::abandon`].
+    MustRecover,
 }
 
 /// The lock that one connection has on its database, beside others of this VFS.
 #[derive(Debug)]
-pub(crate) struct Ours {
+pub(crate) struct ConnectionLock {
     side: Plain,
-    connection: Connection<SideWords, Owners>,
+    connection: Connection<SideWords, SlotOwners>,
 }
 
-impl Ours {
+impl ConnectionLock {
     /// Takes a slot in the words of a side file. The caller has shut the door; `alone` says that nobody else has
     /// the file open, so nothing that the words say counts.
     ///
     /// # Errors
     /// There are too many connections.
-    pub(crate) fn claim(side: &Plain, alone: bool) -> Result<(Self, Taken), Failure> {
+    pub(crate) fn claim(side: &Plain, alone: bool) -> Result<(Self, LockOutcome), Failure> {
         let words = SideWords(side.clone());
         if alone {
             (0..LOCK_WORDS as usize).for_each(|word| words.store(word, 0));
         }
         let slot = Self::free_slot(side)?;
-        let (connection, answer) = Connection::claim(words, Owners(side.clone()), SLOTS, slot);
-        let taken = if answer == Answer::Replay { Taken::Recover } else { Taken::Got };
+        let (connection, answer) = Connection::claim(words, SlotOwners(side.clone()), SLOTS, slot);
+        let taken =
+            if answer == Answer::Replay { LockOutcome::MustRecover } else { LockOutcome::Locked };
         Ok((Self { side: side.clone(), connection }, taken))
     }
 
@@ -129,24 +130,24 @@ impl Ours {
     ///
     /// # Errors
     /// Busy; if the exclusive lock was asked for nobody new can read until [`Self::unlock`].
-    pub(crate) fn lock(&mut self, to: Level) -> Result<Taken, Failure> {
-        owned(&self.side)?;
+    pub(crate) fn lock(&mut self, to: Level) -> Result<LockOutcome, Failure> {
+        check_not_forked(&self.side)?;
         match self.connection.lock(to) {
-            Answer::Got => Ok(Taken::Got),
+            Answer::Got => Ok(LockOutcome::Locked),
             Answer::Busy => Err(Failure::Busy),
-            Answer::Replay => Ok(Taken::Recover),
+            Answer::Replay => Ok(LockOutcome::MustRecover),
         }
     }
 
     /// Raises the shared lock to the exclusive one if no other connection reads or is going to write; returns whether it
     /// did. No other one is told that it is busy, as long as [`Self::unlock`] comes soon.
-    pub(crate) fn lock_if_alone(&mut self) -> bool {
-        owned(&self.side).is_ok() && self.connection.exclude_if_alone()
+    pub(crate) fn lock_exclusive_if_idle(&mut self) -> bool {
+        check_not_forked(&self.side).is_ok() && self.connection.lock_exclusive_if_idle()
     }
 
     /// Lowers the lock; that of the parent of a forked child stays.
     pub(crate) fn unlock(&mut self, to: Level) {
-        if owned(&self.side).is_ok() {
+        if check_not_forked(&self.side).is_ok() {
             self.connection.unlock(to);
             self.give_up_if_failed();
         }
@@ -161,22 +162,22 @@ impl Ours {
     }
 
     /// Ends a recovery. The connection has no lock then.
-    pub(crate) fn recovered(&mut self) {
-        self.connection.replayed();
+    pub(crate) fn end_recovery(&mut self) {
+        self.connection.end_replay();
     }
 
     /// Gives up a commit or a recovery that failed in the middle: who comes next recovers. The connection has no
     /// lock then.
-    pub(crate) fn leave_half_way(&mut self) {
-        if owned(&self.side).is_ok() {
-            self.connection.leave_half_way();
+    pub(crate) fn abandon(&mut self) {
+        if check_not_forked(&self.side).is_ok() {
+            self.connection.abandon();
             self.give_up_if_failed();
         }
     }
 
     /// Returns whether any connection is going to write.
     pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
-        owned(&self.side)?;
+        check_not_forked(&self.side)?;
         Ok(self.connection.is_reserved())
     }
 }

@@ -48,7 +48,7 @@ unsafe fn begun(thread: i32) -> Option<Call> {
     // SAFETY: the caller's contract; there is room for so many bytes.
     let written =
         unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, bytes, info.as_mut_ptr()) };
-    assert!(written > 0, "the kernel tells");
+    assert!(written > 0, "the kernel answers");
     let begins = info[0] as u8 == libc::PTRACE_SYSCALL_INFO_ENTRY;
     let arguments = info[4..10].try_into().expect("six words");
     begins.then_some(Call { number: info[3].cast_signed(), arguments })
@@ -270,7 +270,7 @@ pub(crate) fn fail(
         calls += 1;
         let fails = match fault {
             Fault::Once => calls == number,
-            Fault::Killed(behind) if calls == number + behind => return Next::Killed,
+            Fault::Killed(after) if calls == number + after => return Next::Killed,
             Fault::Killed(_) => calls == number,
             Fault::Alike if calls == number => {
                 kind = Some(call.kind());
