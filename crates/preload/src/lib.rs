@@ -1,48 +1,48 @@
-//! A library to preload, with which an unchanged program opens its SQLite databases with Perdura's VFS:
+//! A library to preload, with which an unchanged program opens its SQLite databases through Perdura's VFS:
 //! `LD_PRELOAD=.../libperdura_preload.so sqlite3 /dev/shm/my.db`.
 //!
-//! It stands before SQLite's three functions that open a connection. Each of them finds the SQLite that the call was
-//! meant for, makes the VFS `perdura` the default one of that SQLite, and goes on in it. What names a VFS of its own
-//! gets that one.
+//! It overrides SQLite's three functions that open a connection. Each finds the SQLite that the call was meant for,
+//! makes `perdura` its default VFS, and calls it. A call that names a VFS gets that one.
 //!
-//! - Nothing is done before a database is opened: a program that opens none never runs any code of this library, and
-//!   one that sets SQLite up first (`sqlite3_config`, which SQLite refuses once it has begun) can do so.
-//! - An automatic extension would not do: SQLite calls it when the VFS of the connection is chosen already.
-//! - A program in which SQLite is compiled in is not reached, nor is one that looks the functions up in SQLite's
-//!   library by name. They open databases as ever.
-//! - Where the VFS cannot be the default one the program goes on with SQLite's own, and one line on standard error
-//!   says why. No database is at risk: SQLite's own VFS refuses one that Perdura's has not closed.
+//! - Nothing happens before a database is opened. A program that opens none never runs code of this library, and one
+//!   that configures SQLite first (`sqlite3_config`, which SQLite refuses later) can still do so.
+//! - An automatic extension would come too late: SQLite calls it after it has chosen the connection's VFS.
+//! - A program with SQLite compiled in is not reached, nor one that looks the functions up by name in SQLite's library.
+//!   Such programs open databases as before.
+//! - If the VFS cannot be the default one, the program continues with SQLite's own, and one line on standard error says
+//!   why. No database is at risk: SQLite's own VFS refuses a file that this one has not closed.
 //!
-//! It is a crate of its own since the extension must not have functions of SQLite's names: SQLite loads it so that
-//! all libraries that are loaded later see them, and Rust programs link it together with a SQLite.
+//! This is a crate of its own because the extension must not have functions of SQLite's names: SQLite makes the
+//! extension's symbols visible to all libraries that are loaded later, and Rust programs link the extension together
+//! with a SQLite.
 
-mod begin;
-mod found;
+mod callers_sqlite;
+mod default_vfs;
 
 use std::ffi::{c_char, c_int, c_void};
 
-use found::{Sqlite, function};
+use callers_sqlite::{Sqlite, function};
 use perdura_sqlite::ffi::abi::code;
 
-/// A connection of SQLite's.
+/// A SQLite connection.
 pub(crate) type Connection = *mut c_void;
 
-/// Does what a function of SQLite's does, after the VFS is there.
+/// Calls one of SQLite's functions after making the VFS the default one.
 ///
 /// # Safety
-/// `connection` is null or room for one.
+/// `connection` is null, or points to a place for one.
 unsafe fn opened(
     connection: *mut Connection,
     open: impl FnOnce(&Sqlite) -> Result<c_int, String>,
 ) -> c_int {
     let result = Sqlite::of_caller().and_then(|sqlite| {
-        if let Err(why) = begin::make_default(&sqlite) {
-            begin::tell(&format!("{why}; databases are opened with SQLite's own VFS"));
+        if let Err(why) = default_vfs::make_default(&sqlite) {
+            default_vfs::warn_once(&format!("{why}; databases are opened with SQLite's own VFS"));
         }
         open(&sqlite)
     });
     result.unwrap_or_else(|why| {
-        begin::tell(&format!("{why}; no database can be opened"));
+        default_vfs::warn_once(&format!("{why}; no database can be opened"));
         // SAFETY: the caller's contract.
         if let Some(connection) = unsafe { connection.as_mut() } {
             *connection = std::ptr::null_mut();
@@ -51,7 +51,7 @@ unsafe fn opened(
     })
 }
 
-/// Opens a connection, as SQLite's function of this name does, with the VFS `perdura`.
+/// Opens a connection like SQLite's function of this name, with the VFS `perdura`.
 ///
 /// # Safety
 /// As SQLite's.
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn sqlite3_open(name: *const c_char, connection: *mut Conn
     }
 }
 
-/// Opens a connection by a name in UTF-16, as SQLite's function of this name does, with the VFS `perdura`.
+/// Opens a connection by a UTF-16 name like SQLite's function of this name, with the VFS `perdura`.
 ///
 /// # Safety
 /// As SQLite's.
@@ -82,8 +82,8 @@ pub unsafe extern "C" fn sqlite3_open16(name: *const c_void, connection: *mut Co
     }
 }
 
-/// Opens a connection, as SQLite's function of this name does; with the VFS `perdura` if `vfs` is null, and no URI
-/// names one.
+/// Opens a connection like SQLite's function of this name, with the VFS `perdura` if `vfs` is null and no URI names
+/// one.
 ///
 /// # Safety
 /// As SQLite's.

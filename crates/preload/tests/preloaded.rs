@@ -1,16 +1,16 @@
-//! Unchanged programs, the SQLite shell and Python, with the library preloaded. A program that is not on this machine
-//! is left out.
+//! Unchanged programs, the SQLite shell and Python, with the library preloaded. Programs missing on this machine
+//! are skipped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A directory in memory: there the VFS takes databases by itself.
+/// A directory in memory, where the VFS takes databases without being asked.
 fn folder() -> tempfile::TempDir {
     tempfile::Builder::new().tempdir_in("/dev/shm").expect("a directory")
 }
 
-/// The library, which the build of the tests puts beside them.
+/// The library, which the build of the tests puts next to them.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("known");
     let library = test.with_file_name("libperdura_preload.so");
@@ -29,7 +29,7 @@ fn preloaded(program: &str) -> Command {
     command
 }
 
-/// Each Python of this machine whose module has its SQLite from a library.
+/// Each Python of this machine whose module loads SQLite as a library.
 fn pythons() -> Vec<&'static str> {
     let probe = "import ctypes, _sqlite3; ctypes.CDLL(_sqlite3.__file__).sqlite3_open16";
     let reaches = |python: &&str| {
@@ -43,7 +43,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// The output of a program that ends well, and says nothing on standard error but what is expected.
+/// The output of a program that succeeds and prints only the expected text on standard error.
 fn printed(ran: &Output, on_error: &str) -> String {
     let (out, err) = (text(&ran.stdout), text(&ran.stderr));
     assert!(ran.status.success(), "{out}{err}");
@@ -56,7 +56,7 @@ fn printed(ran: &Output, on_error: &str) -> String {
     out
 }
 
-/// The output of a program in Python that knows the database in this directory as `DB`, and `answers(connection)`.
+/// The output of a Python program that has the database's path as `DB`, and `answers(connection)`.
 fn python(python: &str, directory: &Path, program: &str, on_error: &str) -> String {
     let before = "\
 import ctypes, sqlite3, sys, _sqlite3
@@ -88,7 +88,7 @@ fn shell_keeps_acknowledged_rows_through_a_kill() {
     let mut output = BufReader::new(shell.stdout.take().expect("piped")).lines();
     input.write_all(b"CREATE TABLE t(a INTEGER PRIMARY KEY);\n").expect("taken");
     for row in 0..20 {
-        // The shell itself writes to a pipe when it ends.
+        // The shell itself writes to a pipe only when it ends.
         let insert = format!("INSERT INTO t VALUES({row});\n.shell echo {row}\n");
         input.write_all(insert.as_bytes()).expect("taken");
         assert_eq!(output.next().expect("a line").expect("read"), row.to_string());
@@ -105,7 +105,7 @@ fn shell_keeps_acknowledged_rows_through_a_kill() {
     assert_eq!(printed(&stock, ""), "20|19\nok\n");
 }
 
-/// The shell sets SQLite up before it opens a database: URIs are allowed then, and can name another VFS.
+/// The shell configures SQLite before it opens a database. URIs are then allowed, and can name another VFS.
 #[test]
 fn named_vfs_is_used() {
     if !is_here("sqlite3") {
@@ -135,7 +135,7 @@ fn program_without_sqlite_is_unaffected() {
 fn every_open_function_uses_the_vfs_for_files_only() {
     for interpreter in pythons() {
         let directory = folder();
-        // What a program calls by these names is this library's.
+        // By these names a program calls this library.
         let program = "
 program = ctypes.CDLL(None)
 kept = sqlite3.connect(DB)
@@ -216,8 +216,8 @@ print(answers(sqlite3.connect(DB)), answers(sqlite3.connect(DB)))
     }
 }
 
-/// Another library with SQLite's functions is loaded by its own name. The one that Python's module is linked with has
-/// to open the database: a connection of the other one would be of no use to it.
+/// Another library with SQLite's functions is loaded by its own name. The one that Python's module is linked with
+/// has to open the database: a connection of the other one would be useless to it.
 #[test]
 fn callers_sqlite_is_chosen_among_several() {
     for interpreter in pythons() {
@@ -232,7 +232,7 @@ assert ctypes.cast(other.sqlite3_open, ctypes.c_void_p).value != ctypes.cast(cty
 print(answers(sqlite3.connect(DB)))
 other.sqlite3_vfs_find.restype = ctypes.c_void_p
 print(other.sqlite3_vfs_find(b'perdura'))
-# Whoever calls from a library without SQLite may mean either.
+# A caller in a library without SQLite may mean either.
 connection = ctypes.c_void_p(17)
 print(ctypes.CDLL(None).sqlite3_open(DB.encode(), ctypes.byref(connection)), connection.value)
 ";
@@ -254,7 +254,7 @@ print(ctypes.CDLL(None).sqlite3_open(b'db', ctypes.byref(connection)), connectio
     }
 }
 
-/// A SQLite that is too old for the extension, as far as it is called, and a program that opens a database with it.
+/// A stand-in for a SQLite that is too old for the extension, and a program that opens a database with it.
 const OLD: &str = r#"
 #include <string.h>
 typedef struct { int version, file_bytes, longest_path; void *next; const char *name; } vfs;
@@ -312,6 +312,6 @@ fn too_old_sqlite_runs_without_the_vfs_with_one_warning() {
     compile(&["-o", "caller", "caller.c", "-L.", "-lold", "-Wl,-rpath,$ORIGIN"]);
     let caller = at("caller");
     let ran = preloaded(caller.to_str().expect("text")).output().expect("runs");
-    // Each of the two tries was refused by the extension, and the call went on.
+    // The extension refused both tries, and the calls continued.
     assert_eq!(printed(&ran, "SQLite 3.33.0 does not take the extension"), "0 0 1 2\n");
 }

@@ -1,8 +1,8 @@
-//! Locks of connections whose interleaving a scheduler chooses, and which die behind any of their
-//! stores. At every load and store of a shared word another connection may go on.
+//! Locks of connections under a scheduler that chooses their interleaving, and which may die after any store. At every
+//! load and store of a shared word another connection may run.
 //!
-//! The database is two words that a writer stores one after the other, behind a log that says what
-//! both will be. Readers want them equal.
+//! The database is two words, which a writer stores one after the other, and a log that says what both will be. Readers
+//! expect them to be equal.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,7 +14,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shuttle::thread;
 
 const SLOTS: usize = 4;
-/// A slot that no story's connection has at first.
+/// A slot that no connection of a scenario has at first.
 const LAST: usize = SLOTS - 1;
 
 struct Shared {
@@ -25,7 +25,7 @@ struct Shared {
     alive: Vec<AtomicBool>,
     reading: Vec<AtomicBool>,
     acknowledged: AtomicU64,
-    /// Answers that tests make wrong.
+    /// Faults that tests seed.
     all_look_dead: bool,
     no_replay: bool,
 }
@@ -47,14 +47,14 @@ impl Shared {
     }
 }
 
-/// A connection's hold of what is shared, which lets it make so many stores.
+/// A connection's access to the shared state, which allows it so many stores.
 #[derive(Clone)]
 struct Handle {
     shared: Arc<Shared>,
     left: Rc<Cell<usize>>,
 }
 
-/// The value that a connection unwinds with when it dies: no panic, so that nothing is printed.
+/// The payload with which a connection unwinds when it dies. It is not a panic, so that nothing is printed.
 struct Died;
 
 impl Handle {
@@ -62,7 +62,7 @@ impl Handle {
         Self { shared: shared.clone(), left: Rc::new(Cell::new(stores)) }
     }
 
-    /// A store, behind which the connection may die.
+    /// Makes a store, unless the connection dies before it.
     fn stored<T>(&self, store: impl FnOnce() -> T) -> T {
         if self.left.get() == 0 {
             resume_unwind(Box::new(Died));
@@ -120,7 +120,7 @@ fn claim(handle: &Handle, slot: usize) -> TestConnection {
     one
 }
 
-/// Asks for a lock, some times; replays if told to.
+/// Requests a lock a few times; replays if required.
 fn lock(handle: &Handle, one: &mut TestConnection, level: Level, times: usize) -> bool {
     for _ in 0..times {
         match one.lock(level) {
@@ -139,7 +139,7 @@ fn read_database(shared: &Shared) -> u64 {
     one
 }
 
-/// Reads, and writes what it read and one more. Returns whether it wrote.
+/// Reads, and writes what it read plus one. Returns whether it wrote.
 fn transaction(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
     let shared = &handle.shared;
     if !lock(handle, one, Level::Shared, times) {
@@ -165,7 +165,7 @@ fn transaction(handle: &Handle, one: &mut TestConnection, times: usize) -> bool 
     wrote
 }
 
-/// Reads, and then moves the database and moves it back, if nobody else is there. Returns whether it did.
+/// Reads, and then moves the database away and back if no other connection is there. Returns whether it did.
 fn visit(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
     let shared = &handle.shared;
     if !lock(handle, one, Level::Shared, times) {
@@ -191,7 +191,7 @@ fn visit(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
     alone
 }
 
-/// A connection that dies after so many stores, if it makes as many. Another one has its slot then.
+/// A connection that dies after so many stores, if it makes that many.
 fn run_life(shared: &Arc<Shared>, slot: usize, stores: usize) {
     let lived = catch_unwind(AssertUnwindSafe(|| {
         let handle = Handle::new(shared, stores);
@@ -209,8 +209,7 @@ fn run_life(shared: &Arc<Shared>, slot: usize, stores: usize) {
     shared.alive[slot].store(false, Ordering::SeqCst);
 }
 
-/// Connections that die at different times, and one that comes when all are gone: nothing is in its
-/// way.
+/// Connections that die at different times, and one that comes when all are gone and must not be blocked.
 fn run_lives(stores: [usize; 3], shared: Shared) {
     let shared = Arc::new(shared);
     let threads: Vec<_> = (0..3)
@@ -229,7 +228,7 @@ fn run_lives(stores: [usize; 3], shared: Shared) {
     assert!(!one.is_reserved());
 }
 
-/// The stores of a connection in a scenario, at most: it dies behind each of them.
+/// The most stores of a connection in a scenario. It dies after each of them.
 const STORES: usize = 32;
 
 #[test]
@@ -253,7 +252,7 @@ fn long_connection_may_die_after_any_store() {
     }
 }
 
-/// The test notices a store that does not replay, and one that takes the living for dead.
+/// The test notices a store that does not replay, and one that takes living connections for dead.
 #[test]
 fn wrong_answers_are_noticed() {
     for (all_look_dead, no_replay) in [(true, false), (false, true)] {
@@ -268,7 +267,7 @@ fn wrong_answers_are_noticed() {
     }
 }
 
-/// Readers that come while a writer waits stay out, until the writer has been and gone.
+/// Readers that come while a writer waits stay out until the writer has finished.
 #[test]
 fn waiting_writer_gets_its_turn() {
     shuttle::check_random_with_seed(
@@ -279,7 +278,7 @@ fn waiting_writer_gets_its_turn() {
             assert_eq!(reader.lock(Level::Shared), Answer::Got);
             assert_eq!(writer.lock(Level::Shared), Answer::Got);
             assert_eq!(writer.lock(Level::Reserved), Answer::Got);
-            // Beside a reserved lock others still begin to read, and none of them to write.
+            // Next to a reserved lock others still begin to read, but not to write.
             assert_eq!(late.lock(Level::Shared), Answer::Got);
             assert_eq!(late.lock(Level::Reserved), Answer::Busy);
             assert!(late.is_reserved());
@@ -300,7 +299,7 @@ fn waiting_writer_gets_its_turn() {
     );
 }
 
-/// One that is alone for a while looks first, and others wait for it: as long as nobody writes nobody is busy.
+/// A brief exclusive lock probes first, and others wait for it: while no connection writes, none is busy.
 #[test]
 fn brief_exclusive_lock_makes_no_other_busy() {
     static ALONE: [std::sync::atomic::AtomicU64; 2] =
@@ -316,7 +315,7 @@ fn brief_exclusive_lock_makes_no_other_busy() {
                     for _ in 0..3 {
                         assert_eq!(one.lock(Level::Shared), Answer::Got, "no connection writes");
                         shared.reading[slot].store(true, Ordering::SeqCst);
-                        // One alone is going to write, and does not.
+                        // Only one connection begins to write, and does not.
                         if slot == 0 {
                             assert_eq!(
                                 one.lock(Level::Reserved),
@@ -354,7 +353,7 @@ fn brief_exclusive_lock_makes_no_other_busy() {
         late.unlock(Level::None);
         reader.unlock(Level::None);
         assert!(one.lock_exclusive_if_idle() && !one.is_reserved());
-        // Here nobody else goes on, so the wait ends.
+        // Here no other connection runs, so the wait ends.
         assert_eq!(late.lock(Level::Shared), Answer::Busy);
         one.unlock(Level::Shared);
         assert_eq!(late.lock(Level::Shared), Answer::Got);
@@ -366,8 +365,8 @@ fn brief_exclusive_lock_makes_no_other_busy() {
     shuttle::check_random_with_seed(in_turn, 1, 1);
 }
 
-/// SQLite asks for the exclusive lock straight from the shared one when it finds the journal of a dead writer. Another one
-/// that is told of a living writer then would take that journal for his.
+/// SQLite requests the exclusive lock straight from the shared one when it finds a dead writer's journal. Another
+/// connection that saw a living writer then would take the journal for that one's.
 #[test]
 fn rolling_back_a_hot_journal_does_not_count_as_writing() {
     let scenario = || {
@@ -413,7 +412,7 @@ fn rolling_back_a_hot_journal_does_not_count_as_writing() {
     shuttle::check_random_with_seed(in_turn, 1, 1);
 }
 
-/// A writer that fails in the middle and lives lets the next one replay.
+/// The next connection replays after a writer that fails halfway and lives.
 #[test]
 fn abandoned_turn_is_replayed_by_the_next_connection() {
     shuttle::check_random_with_seed(

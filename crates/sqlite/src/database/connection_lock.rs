@@ -1,10 +1,9 @@
-//! The locks of the connections of this VFS: words in the side file ([`crate::store::locks`]), so that a
-//! transaction locks without a call to the kernel.
+//! Locks between connections of this VFS: words in the side file ([`crate::store::locks`]). A transaction locks
+//! without a system call.
 //!
-//! A connection has a slot as long as it has a lock on the slot's byte of the side file, which the kernel takes
-//! away when it dies: with the last copy of the open file, so a child that its process has forked, and that lives on
-//! without an exec, lets it count as alive until it ends. The kernel is asked for that only when a connection is in
-//! the way.
+//! A connection owns a slot for as long as it holds a kernel lock on the slot's byte of the side file. The kernel
+//! drops that lock when the owner dies, together with the last copy of the open file: a child that was forked and
+//! did not call `exec` keeps it. The kernel is asked only when another connection is in the way.
 
 use std::sync::atomic::{Ordering, fence};
 use std::thread;
@@ -17,21 +16,21 @@ use crate::database::open_close_lock::{LOCKS_START, check_not_forked};
 use crate::store::layout::{LOCK_WORDS, LOCKS_AT};
 use crate::store::locks::{Answer, Connection, Level, Liveness, Words};
 
-/// The most connections that a database can have at once.
+/// The most connections of one database.
 pub(crate) const SLOTS: usize = LOCK_WORDS as usize - 1;
-/// The byte that the owner of slot 0 has locked.
+/// The byte that the owner of slot 0 locks.
 const FIRST_SLOT: u64 = LOCKS_START + 64;
 
-/// Pauses that only let another thread run, before others that last.
+/// Pauses that only yield to another thread; later ones sleep.
 const YIELDS: u32 = 32;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The byte that the owner of a slot has locked.
+/// The byte that the owner of a slot locks.
 fn byte_of(slot: usize) -> Range {
     Range::new(FIRST_SLOT + slot as u64, 1)
 }
 
-/// The words in the side file.
+/// The lock words in the side file.
 #[derive(Debug)]
 struct SideWords(Plain);
 
@@ -43,13 +42,14 @@ impl SideWords {
 
 impl Words for SideWords {
     fn load(&self, word: usize) -> u64 {
-        // The side file has the words from its beginning on, and its mapping never shrinks.
+        // The side file has the words from the start, and its mapping never shrinks.
         self.0.load(Self::at(word), Ordering::Acquire).unwrap_or(0)
     }
 
     fn store(&self, word: usize, value: u64) {
         self.0.store(Self::at(word), value);
-        // Each look at another word is behind it: of two that store and then look, one sees the other.
+        // Later loads of other words come after this store: of two threads that store and then load, one
+        // sees the other.
         fence(Ordering::SeqCst);
     }
 
@@ -64,29 +64,29 @@ impl Words for SideWords {
     }
 }
 
-/// The kernel's knowledge of who has which slot.
+/// Liveness of slot owners, by their kernel locks.
 #[derive(Debug)]
 struct SlotOwners(Plain);
 
 impl Liveness for SlotOwners {
     fn is_alive(&self, slot: usize) -> bool {
-        // Where the kernel does not say, waiting is right.
+        // If the kernel does not answer, waiting is safe.
         self.0.is_locked_by_others(byte_of(slot)).unwrap_or(true)
     }
 }
 
-/// The outcome of asking for a lock.
+/// The outcome of a lock request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum LockOutcome {
-    /// The connection has it.
+    /// The connection has the lock.
     Locked,
-    /// A writer has died in the middle. The caller has the database to himself: it recovers, and says
-    /// [`ConnectionLock::end_recovery`], or [`ConnectionLock::abandon`].
+    /// A writer died halfway. The caller has exclusive access: it recovers and then calls
+    /// [`ConnectionLock::end_recovery`] or [`ConnectionLock::abandon`].
     MustRecover,
 }
 
-/// The lock that one connection has on its database, beside others of this VFS.
+/// The lock of one connection against others of this VFS.
 #[derive(Debug)]
 pub(crate) struct ConnectionLock {
     side: Plain,
@@ -94,11 +94,11 @@ pub(crate) struct ConnectionLock {
 }
 
 impl ConnectionLock {
-    /// Takes a slot in the words of a side file. The caller has shut the door; `alone` says that nobody else has
-    /// the file open, so nothing that the words say counts.
+    /// Claims a slot in the words of a side file. The caller holds the open-close lock. If `alone`, no
+    /// other connection has the file open, and the words are reset.
     ///
     /// # Errors
-    /// There are too many connections.
+    /// All slots are taken.
     pub(crate) fn claim(side: &Plain, alone: bool) -> Result<(Self, LockOutcome), Failure> {
         let words = SideWords(side.clone());
         if alone {
@@ -129,7 +129,7 @@ impl ConnectionLock {
     /// Raises the lock.
     ///
     /// # Errors
-    /// Busy; if the exclusive lock was asked for nobody new can read until [`Self::unlock`].
+    /// Busy. If the exclusive lock was requested, no new reader gets in until [`Self::unlock`].
     pub(crate) fn lock(&mut self, to: Level) -> Result<LockOutcome, Failure> {
         check_not_forked(&self.side)?;
         match self.connection.lock(to) {
@@ -139,13 +139,13 @@ impl ConnectionLock {
         }
     }
 
-    /// Raises the shared lock to the exclusive one if no other connection reads or is going to write; returns whether it
-    /// did. No other one is told that it is busy, as long as [`Self::unlock`] comes soon.
+    /// Raises the shared lock to the exclusive one if no other connection reads or has begun to write;
+    /// returns whether it did. Others are not refused as long as [`Self::unlock`] comes soon.
     pub(crate) fn lock_exclusive_if_idle(&mut self) -> bool {
         check_not_forked(&self.side).is_ok() && self.connection.lock_exclusive_if_idle()
     }
 
-    /// Lowers the lock; that of the parent of a forked child stays.
+    /// Lowers the lock. In a forked child it changes nothing.
     pub(crate) fn unlock(&mut self, to: Level) {
         if check_not_forked(&self.side).is_ok() {
             self.connection.unlock(to);
@@ -153,21 +153,21 @@ impl ConnectionLock {
         }
     }
 
-    /// Counts as dead from now on if the side file's medium has failed: the words are stored where nobody sees them
-    /// then, and others would wait for a lock that is never given up.
+    /// Releases the slot if the side file's medium has failed: stores to the words are lost then, and
+    /// others would wait for a lock that is never released.
     fn give_up_if_failed(&self) {
         if self.side.healthy().is_err() {
             let _ = self.side.unlock(byte_of(self.connection.slot()));
         }
     }
 
-    /// Ends a recovery. The connection has no lock then.
+    /// Ends a recovery. The connection holds no lock afterwards.
     pub(crate) fn end_recovery(&mut self) {
         self.connection.end_replay();
     }
 
-    /// Gives up a commit or a recovery that failed in the middle: who comes next recovers. The connection has no
-    /// lock then.
+    /// Abandons a commit or a recovery that failed halfway: the next connection recovers. This one holds no
+    /// lock afterwards.
     pub(crate) fn abandon(&mut self) {
         if check_not_forked(&self.side).is_ok() {
             self.connection.abandon();
@@ -175,7 +175,7 @@ impl ConnectionLock {
         }
     }
 
-    /// Returns whether any connection is going to write.
+    /// Returns whether any connection has begun to write.
     pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
         check_not_forked(&self.side)?;
         Ok(self.connection.is_reserved())

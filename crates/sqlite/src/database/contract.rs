@@ -1,4 +1,4 @@
-//! The contract between SQLite's calls and a database: what the C functions call.
+//! The contract between SQLite's calls and a database.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use crate::store::error::StoreError;
 pub use crate::store::locks::Level;
 
-/// A reason why a call fails, as SQLite tells reasons apart.
+/// A reason why a call fails, as SQLite distinguishes them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Another connection is in the way.
+    /// Another connection holds a lock.
     Busy,
-    /// There is no room on the medium.
+    /// The medium has no room.
     Full(String),
-    /// No memory.
+    /// Out of memory.
     Memory,
     /// The file cannot be opened.
     CannotOpen(String),
-    /// The file may not be written to.
+    /// The file is read-only.
     ReadOnly,
-    /// The file is not what it was.
+    /// The file has changed from outside.
     Corrupt(String),
-    /// The medium, or the kernel, fails.
+    /// The medium or the kernel fails.
     Io(String),
 }
 
@@ -52,15 +52,15 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// A main database file that one connection has open.
+/// A main database file as one connection has it open.
 pub trait MainFile: Send + Debug {
-    /// Copies bytes from `at` on; those behind the end are zero. Returns how many there are.
+    /// Copies bytes from `at` on, zeros past the end. Returns how many bytes there are.
     ///
     /// # Errors
     /// The medium fails.
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure>;
-    /// The address of bytes from `at` on, for SQLite to read them there until [`Self::unfetch`]; `None` if they are
-    /// to be [read](Self::read). It asks while it has a lock, and gives all back before it gives that up.
+    /// Returns the address of bytes from `at` on, which SQLite reads in place until [`Self::unfetch`], or
+    /// `None` if they have to be [read](Self::read). SQLite holds a lock while it has such bytes.
     ///
     /// # Errors
     /// The medium fails.
@@ -68,45 +68,45 @@ pub trait MainFile: Send + Debug {
         let _ = (at, len);
         Ok(None)
     }
-    /// SQLite does not read there any more.
+    /// Ends SQLite's use of a fetched page.
     fn unfetch(&mut self, at: u64, page: *const u8) {
         let _ = (at, page);
     }
-    /// Takes bytes that become durable with the next [`Self::commit`].
+    /// Writes bytes that become durable with the next [`Self::commit`].
     ///
     /// # Errors
-    /// No memory, or the file may not be written to.
+    /// Out of memory, or the file is read-only.
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure>;
-    /// Cuts the file off, or lets it end with zeros, with the next [`Self::commit`].
+    /// Truncates the file, or extends it with zeros, at the next [`Self::commit`].
     ///
     /// # Errors
-    /// The file may not be written to.
+    /// The file is read-only.
     fn truncate(&mut self, to: u64) -> Result<(), Failure>;
-    /// Bytes of the file, with what has been written.
+    /// Returns the bytes of the file, uncommitted writes included.
     ///
     /// # Errors
     /// The medium fails.
     fn size(&mut self) -> Result<u64, Failure>;
-    /// Makes durable all that was written, whole or not at all. If the transaction is one with those of other
-    /// databases, it has the name of their super-journal: then all counts once that file is gone and [`Self::end_transaction`] is
-    /// called. Without a name behind such a commit the transaction is rolled back.
+    /// Makes all writes durable, whole or not at all. A transaction over several databases passes the name
+    /// of its super-journal: its writes count once that file is gone and [`Self::end_transaction`] is
+    /// called. A later call without a name rolls such a transaction back.
     ///
     /// # Errors
-    /// No room, or the medium fails; nothing has changed then.
+    /// No room, or the medium fails; nothing has changed.
     fn commit(&mut self, super_journal: Option<&[u8]>) -> Result<(), Failure>;
-    /// The journal that the connection has in memory names this super-journal from now on: others have to find that
-    /// out. `None` if that is not this file's business.
+    /// Returns where to publish the name of the super-journal that the connection's in-memory journal has.
+    /// `None` if the file takes part in no such transaction.
     fn super_journal_notice(&self) -> Option<Arc<dyn SuperJournalNotice>> {
         None
     }
-    /// SQLite syncs the file: what was written since [`Self::commit`], by a VFS above that passes it on no sooner,
-    /// becomes durable, as a part of the same transaction.
+    /// Handles SQLite's sync. What a VFS above this one wrote after [`Self::commit`] becomes durable as a
+    /// part of the same transaction.
     ///
     /// # Errors
-    /// No room, or the medium fails; nothing has changed then.
+    /// No room, or the medium fails; nothing has changed.
     fn sync(&mut self) -> Result<(), Failure>;
-    /// The transaction has ended: one with those of other databases counts from now on, and a new size that was
-    /// written behind the commit becomes durable.
+    /// Ends the transaction. One over several databases counts from now on, and a size that was set after
+    /// the commit becomes durable.
     ///
     /// # Errors
     /// The medium fails, or the super-journal is still there.
@@ -114,50 +114,50 @@ pub trait MainFile: Send + Debug {
     /// Raises the lock.
     ///
     /// # Errors
-    /// Somebody is in the way, or the kernel refuses.
+    /// Another connection holds a lock, or the kernel refuses.
     fn lock(&mut self, to: Level) -> Result<(), Failure>;
-    /// Lowers the lock. What was written and not committed is forgotten.
+    /// Lowers the lock. Uncommitted writes are discarded.
     ///
     /// # Errors
     /// The kernel refuses.
     fn unlock(&mut self, to: Level) -> Result<(), Failure>;
-    /// The lock that it has, as SQLite tells it: that of one who waits for the readers to leave is the pending one.
+    /// Returns the lock as SQLite reports it: a writer that waits for readers holds the pending lock.
     fn level(&self) -> Level;
-    /// Returns whether some connection is going to write.
+    /// Returns whether any connection has begun to write.
     ///
     /// # Errors
-    /// The kernel would not say.
+    /// The kernel does not answer.
     fn is_reserved(&mut self) -> Result<bool, Failure>;
-    /// Returns whether the file has lost its name.
+    /// Returns whether the file has been renamed or removed.
     fn has_moved(&self) -> bool;
-    /// Answers a pragma of ours: `None` if it is none, else its answer, or why the value is not possible.
+    /// Answers a pragma of this VFS, or says why the value is invalid. `None` for other pragmas.
     fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>>;
-    /// Closes it. If nobody else has it open the file is a plain one then.
+    /// Closes the file. The last connection leaves a plain file.
     ///
     /// # Errors
-    /// The medium fails; the next one that opens the file recovers it.
+    /// The medium fails; the next connection that opens the file recovers it.
     fn close(self: Box<Self>) -> Result<(), Failure>;
 }
 
-/// A thing that tells others that a journal names a super-journal.
+/// A notice to other processes that a journal names a super-journal.
 pub trait SuperJournalNotice: Send + Sync + Debug {
-    /// From now on it does, durably.
+    /// Publishes the name, durably.
     ///
     /// # Errors
-    /// No room, or the kernel refuses: the journal may not name it.
+    /// No room, or the kernel refuses: the journal may not name the super-journal.
     fn publish(&self, super_journal: &[u8]) -> Result<(), Failure>;
-    /// The journal has ended, and names none any more.
+    /// Withdraws the name: the journal has ended.
     fn clear(&self);
 }
 
-/// OpenOptions a main database is to be opened.
+/// Options for opening a main database.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// It may be made.
+    /// The database may be created.
     pub create: bool,
-    /// It is only to be read.
+    /// The database is opened read-only.
     pub read_only: bool,
-    /// SQLite overwrites what is deleted, unless a pragma says otherwise.
+    /// SQLite overwrites deleted data, unless a pragma says otherwise.
     pub secure_delete: bool,
     /// The parameter `perdura_mode` of the URI.
     pub mode: Option<String>,
@@ -170,16 +170,16 @@ pub struct OpenOptions {
 /// The outcome of opening a main database.
 #[derive(Debug)]
 pub enum Opened {
-    /// It is ours.
+    /// The database, opened by this VFS.
     File(Box<dyn MainFile>),
-    /// The VFS below is to open it.
+    /// The underlying VFS opens the database.
     Underlying,
-    /// Nobody can open it.
+    /// The database cannot be opened.
     Failed(Failure),
 }
 
-/// A thing that opens main databases.
+/// An opener of main databases.
 pub trait Opener: Send + Sync + Debug {
-    /// Opens one.
+    /// Opens a database.
     fn open(&self, path: &Path, options: &OpenOptions) -> Opened;
 }

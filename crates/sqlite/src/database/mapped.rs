@@ -1,12 +1,11 @@
-//! A database file that is mapped, with its side file beside it.
+//! A mapped database file with its side file.
 //!
-//! - Connections agree by locks in words of the side file (`database::connection_lock`). As long as the marker is not set,
-//!   stock SQLite may have the database open, too: then each lock is also taken on the database file, where
-//!   stock SQLite has its own.
-//! - A part of a transaction over several databases is prepared when SQLite commits, and counts once the
-//!   super-journal is gone. A stub says so to the others, from before that until it is decided.
-//! - Who opens the file when nobody has it open recovers; who closes it last makes it a plain file and
-//!   removes the side file. Both happen behind a open_close, one at a time.
+//! - Connections lock by words in the side file (`database::connection_lock`). Without the marker, stock SQLite may
+//!   have the database open as well, so each lock is also taken on the database file, where stock SQLite has its own.
+//! - A part of a transaction over several databases is prepared when SQLite commits, and counts once the super-journal
+//!   is gone. A placeholder journal shows this to others until the part is decided.
+//! - The first connection that opens the file recovers it. The last one to close makes it a plain file and removes the
+//!   side file. Both hold the open-close lock.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,13 +29,13 @@ use crate::store::page1::is_marked;
 use crate::store::region::Region;
 use crate::store::verdict::{Decide, Verdict};
 
-/// The end of the name of a side file.
+/// The suffix of a side file's name.
 pub const SIDE_SUFFIX: &str = "-perdura";
-/// Addresses that are reserved for a database.
+/// Reserved addresses of a database.
 const DATABASE_ADDRESSES: u64 = 64 << 30;
-/// The same for a side file.
+/// Reserved addresses of a side file.
 const SIDE_ADDRESSES: u64 = 16 << 30;
-/// Bytes of a slot of the log: a larger transaction has more fences.
+/// Bytes of a log slot. A larger transaction needs more fences.
 const SLOT_BYTES: u64 = 256 << 10;
 
 /// A main database file and its side file.
@@ -48,16 +47,16 @@ pub struct Mapped {
     pub(super) data: Plain,
     pub(super) side: Plain,
     open_close: OpenCloseLock,
-    /// The locks of connections of ours.
+    /// The lock against other connections of this VFS.
     pub(super) own_lock: ConnectionLock,
-    /// The locks of stock SQLite, as long as it can read the file.
+    /// The lock against stock SQLite, while it can read the file.
     pub(super) stock_lock: StockLock,
     pub(super) share: Share,
     pub(super) plain_retry: PlainRetry,
     read_only: bool,
-    /// The file by which others see that a commit is prepared.
+    /// Shows other processes that a commit is prepared.
     pub(super) placeholder: Arc<PlaceholderJournal>,
-    /// The super-journal of the transaction, once SQLite has committed it, and until it has ended.
+    /// The super-journal's name, from SQLite's commit to the end of the transaction.
     super_journal: Option<Vec<u8>>,
 }
 
@@ -76,13 +75,11 @@ impl Opener for MappedOpener {
 }
 
 impl Mapped {
-    /// Opens a database, and makes it if it may be made. `None` if the VFS below is to open it: it lies on
-    /// an ordinary disk and no domain was asked for, it has a write-ahead log of SQLite's, or its file cannot
-    /// be opened for writing.
+    /// Opens a database; creates it if the options allow that. `None` if the underlying VFS has to open it: it is
+    /// in SQLite's WAL mode, not writable, or on an ordinary disk and no domain was given.
     ///
     /// # Errors
-    /// It was not closed and its side file is missing, damaged or that of another database; or the kernel
-    /// refuses.
+    /// It was not closed and its side file is missing, damaged or another database's; or the kernel refuses.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Option<Self>, Failure> {
         if options.mode.as_deref() == Some("stock") {
             return Ok(None);
@@ -100,7 +97,7 @@ impl Mapped {
                 foreign_locks: Some(STOCK),
                 ..PlainOptions::default()
             };
-            // The VFS below says what is wrong as stock SQLite says it.
+            // The underlying VFS reports the error as stock SQLite does.
             let Ok(data) = Plain::open(path, &plain_options) else { return Ok(None) };
             let header = header_of(&data)?;
             let marked = is_marked(&header);
@@ -118,10 +115,10 @@ impl Mapped {
             };
             let side = match Plain::open(&side_path, &plain_options) {
                 Ok(side) => side,
-                // In a directory in which nothing can be made, stock SQLite reads at least.
+                // In a read-only directory stock SQLite can still read.
                 Err(_) if !marked => return Ok(None),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    // Who closed it last may have cleared the marker, and another one may have set it again.
+                    // The last close may have cleared the marker, and another connection set it again.
                     if header_of(&data)? != header || !data.is_at(path) {
                         continue;
                     }
@@ -132,7 +129,7 @@ impl Mapped {
             let (open_close, stock_lock) =
                 (OpenCloseLock::new(&side), StockLock::new(data.clone()));
             open_close.lock()?;
-            // Who closed it last may have removed the side file meanwhile.
+            // The last close may have removed the side file meanwhile.
             if !side.is_at(&side_path) || !data.is_at(path) {
                 continue;
             }
@@ -182,7 +179,7 @@ impl Mapped {
         if !alone {
             return Ok(Store::attach(media, size)?);
         }
-        // Whoever made them longer may have died before that was durable.
+        // The process that grew the files may have died before their lengths were durable.
         data.sync()?;
         side.sync()?;
         let random = random_uuid();
@@ -192,7 +189,7 @@ impl Mapped {
         Ok(store)
     }
 
-    /// Looks at the file as it is now. Returns false if somebody died at a commit.
+    /// Refreshes the connection's view of the file. Returns false if a commit was interrupted.
     pub(super) fn refresh_view(&mut self) -> Result<bool, Failure> {
         let data = &self.data;
         let whole = self.store.refresh(|| {
@@ -203,10 +200,10 @@ impl Mapped {
         Ok(whole)
     }
 
-    /// Recovers what somebody has left who died at a commit. The caller has the file to himself.
+    /// Recovers an interrupted commit. The caller has exclusive access.
     fn recover(&mut self) -> Result<(), Failure> {
         self.side.see()?;
-        // Whoever made them longer may have died before that was durable.
+        // The process that grew the files may have died before their lengths were durable.
         self.data.sync()?;
         self.side.sync()?;
         self.store.recover_and_decide(&decide_durably)?;
@@ -214,7 +211,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// Prepares what was written.
+    /// Prepares the staged writes.
     fn prepare(&mut self, name: &[u8]) -> Result<(), Failure> {
         if self.held() < Level::Exclusive {
             return Err(Failure::Io("a commit without the exclusive lock".into()));
@@ -230,8 +227,8 @@ impl Mapped {
         Ok(self.store.prepare_for(name)?)
     }
 
-    /// Ends a transaction that is one with those of other databases, if there is one: what is prepared counts if the
-    /// super-journal is gone. Returns which it was.
+    /// Ends a transaction over several databases, if there is one: a prepared part counts if the
+    /// super-journal is gone. Returns the verdict.
     fn resolve(&mut self, decide: Decide<'_>) -> Result<Option<Verdict>, Failure> {
         self.store.healthy()?;
         self.super_journal = None;
@@ -245,13 +242,12 @@ impl Mapped {
         Ok(verdict)
     }
 
-    /// Returns whether there is something to resolve.
+    /// Returns whether there is a transaction over several databases to resolve.
     fn is_with_others(&self) -> bool {
         self.super_journal.is_some() || self.store.is_prepared() || self.placeholder.is_named()
     }
 
-    /// Recovers if the lock that was asked for says so; returns whether it did. Then the connection has no
-    /// lock.
+    /// Recovers if the lock outcome demands it; returns whether it did. The connection holds no lock then.
     fn recover_if(&mut self, taken: LockOutcome) -> Result<bool, Failure> {
         if taken == LockOutcome::Locked {
             return Ok(false);
@@ -268,7 +264,7 @@ impl Mapped {
         recovered.map(|()| true)
     }
 
-    /// Begins to read beside other connections of ours.
+    /// Takes the shared lock among connections of this VFS.
     fn lock_shared(&mut self) -> Result<(), Failure> {
         loop {
             let taken = self.own_lock.lock(Level::Shared)?;
@@ -278,10 +274,10 @@ impl Mapped {
         }
     }
 
-    /// Looks at what others have committed since it was locked last.
+    /// Refreshes the view after the connection has taken its first lock.
     fn refresh_after_lock(&mut self) -> Result<(), Failure> {
         if !self.refresh_view()? {
-            // A commit that failed in the middle was given up by one who lives.
+            // A live connection abandoned a commit that failed halfway.
             let _ = self.own_lock.lock(Level::Exclusive)?;
             self.recover()?;
             self.readmit_stock();
@@ -292,19 +288,19 @@ impl Mapped {
         }
         if !self.store.is_marked() {
             self.stock_lock.lock(Level::Shared)?;
-            // Stock SQLite may have changed it until then.
+            // Stock SQLite may have changed the file until then.
             self.refresh_view()?;
         }
         if !self.store.is_marked() {
             return Ok(());
         }
-        // Whoever has left the marker may be gone, or shares the database with ours alone, or could not sync what it has cut.
+        // The connection that left the marker may be gone, may not share with stock, or could not sync its cut.
         self.plain_retry.due |= self.share == Share::Stock;
         self.plain_retry.cut_unsynced = true;
         Ok(self.store.catch_up()?)
     }
 
-    /// The lock that the connection has: the lower one of two, if stock SQLite may be there.
+    /// The lock that the connection holds: the lower of the two, if stock SQLite may use the file.
     fn held(&self) -> Level {
         match self.stock_lock.level() {
             Level::None => self.own_lock.level(),
@@ -314,7 +310,7 @@ impl Mapped {
 
     /// Returns whether a transaction has begun to write.
     fn has_begun_writing(&self) -> bool {
-        // In exclusive mode the lock stays behind a transaction.
+        // In exclusive mode the lock outlasts the transaction.
         self.store.has_changes() || [Level::Reserved, Level::Pending].contains(&self.level())
     }
 
@@ -322,12 +318,12 @@ impl Mapped {
         if self.read_only { Err(Failure::ReadOnly) } else { Ok(()) }
     }
 
-    /// Makes the file a plain one: the caller has it to himself.
+    /// Makes the file a plain one. The caller has exclusive access.
     fn make_plain(&mut self) -> Result<(), Failure> {
         if !self.refresh_view()? {
             self.recover()?;
         }
-        // Of one who died before anything was prepared.
+        // Its owner may have died before it prepared anything.
         self.remove_any_placeholder();
         if self.store.is_marked() {
             self.side.see()?;
@@ -342,7 +338,7 @@ impl Mapped {
         Ok(self.side.remove(&self.side_path)?)
     }
 
-    /// Commits what was written.
+    /// Commits the staged writes.
     fn commit_here(&mut self) -> Result<(), Failure> {
         if self.held() < Level::Exclusive {
             return Err(Failure::Io("a commit without the exclusive lock".into()));
@@ -352,26 +348,23 @@ impl Mapped {
     }
 
     fn sync_before_commit(&mut self) -> Result<(), Failure> {
-        // The last commit may have been another's, and so large that the side file has grown.
+        // Another connection's commit may have grown the side file.
         if !self.store.knows_last()? {
             self.side.see()?;
         }
         if !self.store.is_marked() {
-            // Until the marker is there, nobody finds out that somebody died while a file grew.
+            // Without the marker, no one can tell later that a process died while a file grew.
             self.data.sync()?;
             self.side.sync()?;
         }
         Ok(())
     }
 
-    /// Cuts off what the first commit to a new database has left, which was cut off itself.
+    /// Truncates what an interrupted first commit left in a new database.
     pub(super) fn empty(&mut self) -> Result<(), Failure> {
-        // Whoever of stock SQLite is there may be writing.
-        let emptied = if self.stock_lock.lock(Level::Exclusive).is_ok() {
-            self.cut_if_empty()
-        } else {
-            Ok(())
-        };
+        // Stock SQLite may be writing.
+        let locked = self.stock_lock.lock(Level::Exclusive).is_ok();
+        let emptied = if locked { self.cut_if_empty() } else { Ok(()) };
         self.stock_lock.unlock(Level::None)?;
         emptied
     }
@@ -434,16 +427,16 @@ impl MainFile for Mapped {
             return self.prepare(name);
         }
         if !self.is_with_others() {
-            // One that could not be removed when its transaction ended: the last close tries again.
+            // A placeholder whose removal failed at the end of its transaction; the last close tries again.
             self.remove_own_placeholder();
             return self.commit_here();
         }
         let touched = self.store.is_touched();
-        // SQLite has not told that the super-journal's end is durable.
+        // SQLite has not said that the super-journal's removal is durable.
         let applied = self.resolve(&decide_durably)? == Some(Verdict::Apply);
-        // It was rolled back to what is committed.
+        // It was rolled back to the committed state.
         self.store.discard();
-        // Where SQLite finds no super-journal it rolls nothing back.
+        // If SQLite finds no super-journal it does not roll back.
         if applied && touched {
             return Err(Failure::Io("a transaction over several databases has not ended".into()));
         }
@@ -492,12 +485,12 @@ impl MainFile for Mapped {
                 return Err(failure);
             }
         }
-        // It would write over a part that nobody could decide: whoever begins to read does.
+        // An undecided part must not be overwritten. The next connection that begins to read decides it.
         if before > Level::None && self.store.is_half_way()? {
             return Err(Failure::Busy);
         }
         if to > Level::Shared {
-            // Only who begins to read is told to recover.
+            // Only a connection that begins to read has to recover.
             let _ = self.own_lock.lock(to)?;
             if self.stock_lock.level() > Level::None
                 && let Err(failure) = self.stock_lock.lock(to)
@@ -513,11 +506,9 @@ impl MainFile for Mapped {
 
     fn unlock(&mut self, to: Level) -> Result<(), Failure> {
         if to <= Level::Shared {
-            let has_placeholder =
-                self.placeholder.is_made() && self.own_lock.level() >= Level::Reserved;
-            if (self.is_with_others() || has_placeholder) && self.resolve(&decide_durably).is_err()
-            {
-                // Whoever locks the file next finds it, and decides.
+            let made = self.placeholder.is_made() && self.own_lock.level() >= Level::Reserved;
+            if (self.is_with_others() || made) && self.resolve(&decide_durably).is_err() {
+                // The next connection that locks the file decides.
                 self.store.forget_prepared();
             }
             self.store.discard();
@@ -527,11 +518,11 @@ impl MainFile for Mapped {
         if alone {
             self.readmit_stock();
         }
-        // First that which another one of ours takes last: it is busy at none of the two.
+        // Released in the reverse order of locking, so that no other connection is refused in between.
         let lowered =
             if self.stock_lock.level() > Level::None { self.stock_lock.unlock(to) } else { Ok(()) };
         self.own_lock.unlock(to);
-        // What is committed is to be told as that; the last unlock comes behind it.
+        // A committed transaction must be reported as committed; the last unlock comes after this one.
         if to == Level::None { lowered } else { Ok(()) }
     }
 
@@ -568,19 +559,19 @@ impl MainFile for Mapped {
             }
             ("perdura_share", None) => Ok(self.share.name().into()),
             ("perdura_share", Some(_)) if self.has_begun_writing() => {
-                Err("who shares it cannot change within a transaction that writes".into())
+                Err("perdura_share cannot change within a transaction that writes".into())
             }
             ("perdura_share", Some(word)) => Share::of(word).map(|share| {
                 self.set_share(share);
                 share.name().into()
             }),
             ("perdura_stats", _) => Ok(self.store.stats().json()),
-            // SQLite does what it says, and we do, too.
+            // SQLite obeys it, and so does the store.
             ("secure_delete", Some(word)) => {
                 self.store.set_erases(!is_no(word));
                 return None;
             }
-            // In exclusive mode SQLite would not ask whether there is shared memory for it.
+            // In exclusive mode SQLite does not ask whether the VFS has shared memory.
             ("journal_mode", Some(word)) if word.eq_ignore_ascii_case("wal") => Ok("delete".into()),
             _ => return None,
         };
@@ -588,7 +579,7 @@ impl MainFile for Mapped {
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Failure> {
-        // A forked child has nothing to close: what it has is the parent's.
+        // A forked child has nothing to close: the locks are its parent's.
         self.store.healthy()?;
         if self.is_with_others() && self.resolve(&decide_durably).is_err() {
             self.store.forget_prepared();
@@ -601,7 +592,7 @@ impl MainFile for Mapped {
         if self.open_close.is_alone()? {
             self.make_plain()?;
         }
-        // The door opens when the file is closed.
+        // Closing the file releases the open-close lock.
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A database in a memory of any kind, of one connection and without files: an emulation runs on it.
+//! A database in any memory, without files and with one connection: an emulation runs on it.
 
 use pm::Memory;
 
@@ -6,7 +6,7 @@ use crate::database::contract::{Failure, Level, MainFile};
 use crate::store::connection::Store;
 use crate::store::mode::Mode;
 
-/// A database that one connection has, and that nobody opens again.
+/// A database of one connection that is never reopened.
 #[derive(Debug)]
 pub struct MemoryFile<M> {
     store: Store<M>,
@@ -14,7 +14,7 @@ pub struct MemoryFile<M> {
 }
 
 impl<M: Memory> MemoryFile<M> {
-    /// The database of a store.
+    /// Wraps a store.
     pub fn new(store: Store<M>) -> Self {
         Self { store, level: Level::None }
     }

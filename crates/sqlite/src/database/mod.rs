@@ -1,4 +1,4 @@
-//! A database file as one connection has it: who may do what when, and the store that does it.
+//! A database file as one connection sees it: locks, the side file, and the store.
 
 mod connection_lock;
 mod contract;

@@ -1,20 +1,20 @@
-//! The door of a database: one connection at a time opens or closes it, and finds out whether it is alone.
+//! The open-close lock: one connection at a time opens or closes a database, and learns whether it is the only one.
 //!
-//! Both are locks on bytes of the side file that belong to the open file: whoever dies leaves none, except to a child
-//! that he has forked, for as long as that lives.
+//! Both locks are kernel locks on bytes of the side file that belong to the open file description. A process that dies
+//! leaves none, unless a forked child keeps the file open.
 
 use pm::{Bad, Lock, Memory as _, Plain, Range};
 
 use crate::database::contract::Failure;
 
-/// The first byte of the side file that is locked: far behind those that stock SQLite locks in a database.
+/// The first locked byte of the side file, far past those that stock SQLite locks in a database.
 pub(crate) const LOCKS_START: u64 = 0x4000_0000 + 1024;
 /// Held while a connection opens or closes the file.
 const OPEN_CLOSE: Range = Range::new(LOCKS_START, 1);
-/// Held as long as a connection is open.
+/// Held for as long as a connection is open.
 const IS_OPEN: Range = Range::new(LOCKS_START + 1, 1);
 
-/// Returns an error in a forked child: the locks are its parent's, too, and none of its calls may change
+/// Returns an error in a forked child: the locks belong to its parent as well, and the child may not change
 /// them.
 pub(crate) fn check_not_forked(file: &Plain) -> Result<(), Failure> {
     match file.healthy() {
@@ -23,12 +23,12 @@ pub(crate) fn check_not_forked(file: &Plain) -> Result<(), Failure> {
     }
 }
 
-/// The door of one connection's database.
+/// The open-close lock of one connection's database.
 #[derive(Debug)]
 pub(crate) struct OpenCloseLock(Plain);
 
 impl OpenCloseLock {
-    /// The door in a side file.
+    /// The lock in a side file.
     pub(crate) fn new(side: &Plain) -> Self {
         Self(side.clone())
     }
@@ -39,25 +39,25 @@ impl OpenCloseLock {
         Ok(self.0.wait_for_lock(OPEN_CLOSE, Lock::Exclusive)?)
     }
 
-    /// Lets others open and close it.
+    /// Lets others open and close the file.
     pub(crate) fn unlock(&self) -> Result<(), Failure> {
         check_not_forked(&self.0)?;
         Ok(self.0.unlock(OPEN_CLOSE)?)
     }
 
-    /// Returns whether nobody else has the file open. If so, that stays so until [`Self::unlock`].
+    /// Returns whether no other connection has the file open. If so, that holds until [`Self::unlock`].
     pub(crate) fn is_alone(&self) -> Result<bool, Failure> {
         check_not_forked(&self.0)?;
         Ok(self.0.lock(IS_OPEN, Lock::Exclusive)?)
     }
 
-    /// Says that the file is open from now on.
+    /// Marks the file as open by this connection.
     pub(crate) fn set_open(&self) -> Result<(), Failure> {
         check_not_forked(&self.0)?;
         if self.0.lock(IS_OPEN, Lock::Shared)? { Ok(()) } else { Err(Failure::Busy) }
     }
 
-    /// Says that the file is not open any more.
+    /// Marks the file as closed by this connection.
     pub(crate) fn set_closed(&self) -> Result<(), Failure> {
         check_not_forked(&self.0)?;
         Ok(self.0.unlock(IS_OPEN)?)

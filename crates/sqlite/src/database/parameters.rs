@@ -1,25 +1,25 @@
-//! Words of a URI, or of a pragma, and what they choose.
+//! Values of URI parameters and pragmas.
 
 use pm::Domain;
 
 use crate::database::contract::{Failure, OpenOptions};
 use crate::store::mode::Mode;
 
-/// The users that a database can have.
+/// The value of `perdura_share`: who may use the database.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Share {
     /// Connections of this VFS.
     #[default]
     Perdura,
-    /// Stock SQLite, too.
+    /// Stock SQLite as well.
     Stock,
 }
 
 impl Share {
-    /// All of them.
+    /// All values.
     const ALL: [Self; 2] = [Self::Perdura, Self::Stock];
 
-    /// The name by which a program chooses it.
+    /// The value's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Perdura => "perdura",
@@ -27,16 +27,14 @@ impl Share {
         }
     }
 
-    /// The one of a name, or why there is none.
+    /// The value of a name, or the error for an unknown one.
     pub(super) fn of(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|share| share.name() == name);
-        found.ok_or_else(|| {
-            format!("`{name}` is no value of perdura_share; there are perdura, stock")
-        })
+        found.ok_or_else(|| format!("`{name}` is unknown; there are perdura, stock"))
     }
 }
 
-/// The domain that is asked for.
+/// The domain in the options.
 pub(super) fn chosen_domain(options: &OpenOptions) -> Result<Option<Domain>, Failure> {
     let parse = |word: &String| {
         word.parse().map_err(|error| Failure::CannotOpen(format!("perdura_domain: {error}")))
@@ -44,25 +42,25 @@ pub(super) fn chosen_domain(options: &OpenOptions) -> Result<Option<Domain>, Fai
     options.domain.as_ref().map(parse).transpose()
 }
 
-/// The one that is asked for, of those who may share the database.
+/// The value of `perdura_share` in the options.
 pub(super) fn chosen_share(options: &OpenOptions) -> Result<Share, Failure> {
     let unknown = |why| Failure::CannotOpen(format!("perdura_share: {why}"));
     options.share.as_deref().map_or(Ok(Share::default()), Share::of).map_err(unknown)
 }
 
-/// The mode that is asked for.
+/// The mode in the options.
 pub(super) fn chosen_mode(options: &OpenOptions) -> Result<Mode, Failure> {
     let unknown = |word: &String| Failure::CannotOpen(format!("perdura_mode: {}", no_mode(word)));
     let parse = |word: &String| Mode::of(word).ok_or_else(|| unknown(word));
     options.mode.as_ref().map_or(Ok(Mode::default()), parse)
 }
 
-/// Returns whether SQLite takes a word for no.
+/// Returns whether SQLite takes a word for false.
 pub(super) fn is_no(word: &str) -> bool {
     ["0", "off", "no", "false"].iter().any(|no| word.eq_ignore_ascii_case(no))
 }
 
-/// The reason why a word is no mode.
+/// The error for an unknown mode.
 pub(super) fn no_mode(word: &str) -> String {
     let all = Mode::ALL.map(Mode::name).join(", ");
     format!("`{word}` is no mode; there are {all}, and stock in a URI")

@@ -1,12 +1,12 @@
-//! The stub of a database: the file `-journal` beside it while a part of a transaction over several databases waits for
-//! the others.
+//! The placeholder journal: the file `NAME-journal` that exists while a part of a transaction over several databases
+//! waits for the others.
 //!
-//! SQLite commits such a transaction by removing the super-journal, and each database that rolls back removes it, too,
-//! if no other one's journal names it. The journals of ours are in memory, so a stub names it to the others: from
-//! before the journal does until the part is committed or given up, durably. Otherwise another database could remove
-//! the super-journal and be rolled back, and this one, which finds it gone, be committed.
+//! SQLite commits such a transaction by removing the super-journal. A database that rolls back removes it, too, if no
+//! other journal names it. The journals of this VFS are in memory, so the placeholder names the super-journal in their
+//! stead, durably, from before the journal does until the part is committed or rolled back. Otherwise another database
+//! could roll back and remove the super-journal, and this one would take the missing file for a commit.
 //!
-//! A stub begins with zeros, so that SQLite takes it for no journal that is to be rolled back, and ends as one.
+//! A placeholder begins with zeros, so that SQLite does not roll it back, and ends like one of SQLite's journals.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -21,20 +21,20 @@ use crate::database::contract::{Failure, SuperJournalNotice};
 use crate::store::error::{Result, StoreError};
 use crate::store::verdict::Verdict;
 
-/// The first bytes of a journal of SQLite's, and the last ones of one that names a super-journal.
+/// The first bytes of SQLite's journals, and the last bytes of one that names a super-journal.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// Bytes behind the name: how long it is, a checksum, and the magic.
+/// Bytes after the name: its length, a checksum, the magic.
 const TRAILER_BYTES: usize = 16;
-/// The least bytes of a journal of SQLite's that is not empty.
+/// The shortest journal of SQLite's that is not empty.
 const JOURNAL_BYTES_MIN: u64 = 512;
-/// The zeros that a stub begins with.
+/// The zeros at the beginning of a placeholder.
 const ZEROS: usize = 4;
-/// The most bytes of a name that is looked for.
+/// The longest name that is searched for.
 const NAME_MAX: usize = 4096;
-/// The most bytes of a super-journal that is looked at.
+/// The largest super-journal that is read.
 const SUPER_MAX: usize = 1 << 20;
 
-/// The name of the super-journal with which a journal ends, as SQLite reads it.
+/// The name of the super-journal at the end of a journal, as SQLite reads it.
 pub fn name_at_end(journal: &[u8]) -> Option<&[u8]> {
     let (rest, magic) = journal.split_last_chunk::<8>()?;
     let (rest, check) = rest.split_last_chunk::<4>()?;
@@ -45,12 +45,12 @@ pub fn name_at_end(journal: &[u8]) -> Option<&[u8]> {
     (matches && !name.is_empty()).then_some(name)
 }
 
-/// SQLite's sum over a name, whose bytes have signs on most machines.
+/// SQLite's checksum of a name, over signed bytes on most machines.
 fn check_of(name: &[u8]) -> u32 {
     name.iter().fold(0, |sum, byte| sum.wrapping_add_signed((*byte as std::ffi::c_char).into()))
 }
 
-/// The bytes of a stub.
+/// The bytes of a placeholder.
 fn placeholder_of(name: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; ZEROS];
     bytes.extend_from_slice(name);
@@ -60,7 +60,7 @@ fn placeholder_of(name: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the name of a stub; `None` of another file.
+/// The name in a placeholder; `None` for any other file.
 fn name_of_placeholder(ends: &FileEnds) -> Option<&[u8]> {
     let name = name_at_end(&ends.last)?;
     let is_stub =
@@ -68,7 +68,8 @@ fn name_of_placeholder(ends: &FileEnds) -> Option<&[u8]> {
     is_stub.then_some(name)
 }
 
-/// Returns whether a file is a stub, or the beginning of one. A journal of SQLite's that is as short has nothing in it.
+/// Returns whether a file is a placeholder or the beginning of one. A journal of SQLite's of that length is
+/// empty.
 fn is_begun(ends: &FileEnds) -> bool {
     let is_short = ends.first.is_none_or(|first| first == 0) && ends.bytes < JOURNAL_BYTES_MIN;
     is_short || name_of_placeholder(ends).is_some()
@@ -78,10 +79,10 @@ fn path_of(name: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(name))
 }
 
-/// Says whether a super-journal is gone.
+/// Decides by whether a super-journal is gone.
 ///
 /// # Errors
-/// The kernel would not say.
+/// The kernel does not answer.
 pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
     let found = Beside::new(path_of(name), true).is_there();
     let there = found.map_err(|error| {
@@ -90,16 +91,17 @@ pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
     Ok(if there { Verdict::Discard } else { Verdict::Apply })
 }
 
-/// The same for a recovery, which nobody decides anew: that it is gone is durable first. Whoever has removed it may have
-/// died before that, and after a power cut it would be there again for another part of the transaction.
+/// Decides for a recovery, whose decision is final: the removal is made durable first. The process that
+/// removed the file may have died before that, and after a power cut it would be there again for another
+/// part.
 ///
 /// # Errors
-/// As [`decide`], or the kernel does not make it durable.
+/// As [`decide`], or the removal cannot be made durable.
 pub(crate) fn decide_durably(name: &[u8]) -> Result<Verdict> {
     let verdict = decide(name)?;
     if verdict == Verdict::Apply {
         match Beside::new(path_of(name), true).sync_name() {
-            // Its folder is gone with it.
+            // Its folder is gone as well.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             synced => synced.map_err(|error| {
                 StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
@@ -109,19 +111,19 @@ pub(crate) fn decide_durably(name: &[u8]) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// The stub of one connection's database.
+/// The placeholder journal of one connection's database.
 #[derive(Debug)]
 pub(crate) struct PlaceholderJournal {
     file: Beside,
     data: Plain,
-    /// The super-journal of the one that this connection has made, and not removed since.
+    /// The super-journal in the placeholder that this connection created and has not removed.
     made: Mutex<Option<Vec<u8>>>,
     /// The transaction's journal names a super-journal.
     named: AtomicBool,
 }
 
 impl PlaceholderJournal {
-    /// That of the database at a path.
+    /// The placeholder of the database at a path.
     pub(crate) fn new(data: &Plain, database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-journal");
@@ -138,7 +140,7 @@ impl PlaceholderJournal {
         Ok(self.file.ends(NAME_MAX + TRAILER_BYTES)?)
     }
 
-    /// Returns whether there is one, whole or not, whoever has made it.
+    /// Returns whether there is a placeholder, whole or not, from any connection.
     pub(crate) fn is_there(&self) -> bool {
         self.ends().is_ok_and(|ends| ends.is_some_and(|ends| is_begun(&ends)))
     }
@@ -148,15 +150,15 @@ impl PlaceholderJournal {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether this connection has made one, and not removed it since.
+    /// Returns whether this connection has created one and not removed it.
     pub(crate) fn is_made(&self) -> bool {
         self.made().is_some()
     }
 
-    /// The transaction has ended: removes what this connection has made. One that the kernel does not let go decides
-    /// nothing any more: the next one takes its place, or the last close removes it. The caller keeps others of ours from
-    /// naming a super-journal between the look and the removal, by the reserved lock, and stock SQLite from beginning a
-    /// journal there.
+    /// Removes this connection's placeholder: the transaction has ended. One that cannot be removed decides
+    /// nothing any more; the next one replaces it, or the last close removes it. The caller holds the
+    /// reserved lock, so that no other connection of this VFS creates its own, and keeps stock SQLite from
+    /// beginning a journal.
     pub(crate) fn remove(&self) {
         self.named.store(false, Ordering::Relaxed);
         let mut made = self.made();
@@ -166,7 +168,7 @@ impl PlaceholderJournal {
                 let is_own = name_of_placeholder(&ends).is_none_or(|found| found == name);
                 !is_own || self.file.remove().is_ok()
             }
-            // One that stayed may be gone since, and stock SQLite or another connection may have its own there.
+            // One that stayed earlier may be gone, and another journal or placeholder may be in its place.
             ends => ends.is_ok(),
         };
         if gone {
@@ -174,9 +176,9 @@ impl PlaceholderJournal {
         }
     }
 
-    /// Removes one that somebody has left, or begun, and with it the super-journal, if that is there and no other
-    /// journal names it. All has been decided: what the kernel does not let go stays. The caller keeps stock SQLite from
-    /// beginning a journal there.
+    /// Removes a placeholder that a dead process left, whole or not, and the super-journal, if that exists
+    /// and no other journal names it. All parts are decided, so a failed removal does no harm. The caller
+    /// keeps stock SQLite from beginning a journal there.
     pub(crate) fn remove_any(&self) {
         let Some(ends) = self.ends().ok().flatten().filter(is_begun) else { return };
         if self.file.remove().is_err() {
@@ -190,7 +192,7 @@ impl PlaceholderJournal {
         }
     }
 
-    /// Returns whether a super-journal is there, and no journal that it lists names it.
+    /// Returns whether a super-journal exists and none of the journals it lists names it.
     fn is_unnamed(&self, name: &[u8]) -> std::io::Result<bool> {
         let found = self.data.beside(path_of(name)).ends(SUPER_MAX)?;
         let Some(found) = found.filter(|found| found.bytes <= SUPER_MAX as u64) else {
@@ -213,12 +215,12 @@ impl SuperJournalNotice for PlaceholderJournal {
             return Err(StoreError::LongName(super_journal.len()).into());
         }
         if decide(super_journal)? == Verdict::Apply {
-            // Its VFS has files that are none here.
+            // Another VFS may keep its files elsewhere.
             return Err(Failure::Io("the super-journal of a transaction is no file".into()));
         }
         if let Some(ends) = self.ends()? {
             if name_at_end(&ends.last) == Some(super_journal) {
-                // That of a VFS above has the journal itself.
+                // A VFS above has a journal file of its own.
                 if name_of_placeholder(&ends).is_some() {
                     *self.made() = Some(super_journal.to_vec());
                 }
@@ -229,7 +231,7 @@ impl SuperJournalNotice for PlaceholderJournal {
                 return Err(Failure::Io("a journal of SQLite's is there".into()));
             }
         }
-        // Before it is there: what fails may leave something.
+        // Set first: a failed write may leave a file.
         *self.made() = Some(super_journal.to_vec());
         self.file.put(&placeholder_of(super_journal), self.data.mode()?)?;
         self.named.store(true, Ordering::Relaxed);
@@ -248,34 +250,34 @@ mod tests {
     #[test]
     fn placeholder_names_super_journal_as_sqlites_journal_does() {
         let name = "/somewhere/päth/db-mj0123".as_bytes();
-        let stub = placeholder_of(name);
-        assert_eq!(name_at_end(&stub), Some(name));
+        let placeholder = placeholder_of(name);
+        assert_eq!(name_at_end(&placeholder), Some(name));
         let ends = |bytes: &[u8]| FileEnds {
             first: bytes.first().copied(),
             last: bytes.to_vec(),
             bytes: bytes.len() as u64,
         };
-        assert_eq!(name_of_placeholder(&ends(&stub)), Some(name));
-        let journal = [&JOURNAL_MAGIC[..], &[0; 504], &stub].concat();
+        assert_eq!(name_of_placeholder(&ends(&placeholder)), Some(name));
+        let journal = [&JOURNAL_MAGIC[..], &[0; 504], &placeholder].concat();
         assert_eq!(name_at_end(&journal), Some(name));
         assert_eq!(name_of_placeholder(&ends(&journal)), None);
-        for at in 0..stub.len() {
-            let mut damaged = stub.clone();
+        for at in 0..placeholder.len() {
+            let mut damaged = placeholder.clone();
             damaged[at] ^= 1;
             let same = name_of_placeholder(&ends(&damaged)) == Some(name);
             assert_eq!(same, (1..ZEROS).contains(&at), "{at}");
-            assert!(name_at_end(&stub[..at]).is_none());
+            assert!(name_at_end(&placeholder[..at]).is_none());
         }
     }
 
-    /// One that the kernel did not let go is tried again, when stock SQLite may have its journal in that place, or another
-    /// connection its stub.
+    /// Removal is retried later, when stock SQLite may have its journal there, or another connection its
+    /// placeholder.
     #[test]
     fn only_own_placeholder_is_removed() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("db");
         let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
-        let stub = PlaceholderJournal::new(&Plain::open(&path, &options).unwrap(), &path);
+        let placeholder = PlaceholderJournal::new(&Plain::open(&path, &options).unwrap(), &path);
         let name = b"/dev/shm/db-mj01";
         for (bytes, stays) in [
             ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true),
@@ -284,12 +286,15 @@ mod tests {
             (placeholder_of(name), false),
             (placeholder_of(name)[..9].to_vec(), false),
         ] {
-            stub.file.put(&bytes, 0o600).unwrap();
-            stub.remove();
-            assert!(stub.file.is_there().unwrap(), "it has made none");
-            *stub.made() = Some(name.to_vec());
-            stub.remove();
-            assert_eq!((stub.file.is_there().unwrap(), stub.is_made()), (stays, false));
+            placeholder.file.put(&bytes, 0o600).unwrap();
+            placeholder.remove();
+            assert!(placeholder.file.is_there().unwrap(), "it has made none");
+            *placeholder.made() = Some(name.to_vec());
+            placeholder.remove();
+            assert_eq!(
+                (placeholder.file.is_there().unwrap(), placeholder.is_made()),
+                (stays, false)
+            );
         }
     }
 }

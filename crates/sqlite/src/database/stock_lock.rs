@@ -1,10 +1,9 @@
-//! SQLite's levels of locks, on bytes of a database file as stock SQLite uses them, by locks that belong to the
-//! open file.
+//! SQLite's lock levels on bytes of a database file, as stock SQLite uses them. The locks belong to the open file
+//! description.
 //!
-//! A reader has a shared lock on the shared bytes. Who is going to write has the reserved byte, and before
-//! it waits for the readers to leave the pending one, which every reader looks at: no new ones
-//! come. A reader that has looked just before may still come, as one that was there already. Whoever dies leaves
-//! no lock.
+//! A reader holds a shared lock on the shared bytes. A writer holds the reserved byte; before it waits for readers it
+//! takes the pending byte, which every new reader checks. A reader that checked just before may still come in. A
+//! process that dies leaves no lock.
 
 use pm::{Lock, Plain, Range};
 
@@ -17,12 +16,12 @@ const SHARED: Range = Range::new(PENDING.start + 2, 510);
 /// All bytes that stock SQLite locks.
 pub(crate) const STOCK: Range = Range::new(PENDING.start, 512);
 
-/// The lock that one connection has on a file.
+/// The lock of one connection on a file.
 #[derive(Debug)]
 pub(crate) struct StockLock {
     file: Plain,
     level: Level,
-    /// The pending byte is ours, although the level is lower.
+    /// The pending byte is locked although the level is lower.
     pending: bool,
 }
 
@@ -35,7 +34,7 @@ impl StockLock {
         self.level
     }
 
-    /// Returns whether it keeps new readers away, and has not the exclusive lock yet.
+    /// Returns whether it keeps new readers out but has not the exclusive lock.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending && self.level < Level::Exclusive
     }
@@ -52,7 +51,7 @@ impl StockLock {
     /// Raises the lock.
     ///
     /// # Errors
-    /// Busy; the level is as before, but nobody new can read if the exclusive one was asked for.
+    /// Busy. The level is unchanged, but no new reader gets in if the exclusive lock was requested.
     pub(crate) fn lock(&mut self, to: Level) -> Result<(), Failure> {
         if to <= self.level {
             return Ok(());
@@ -70,7 +69,7 @@ impl StockLock {
             self.level = Level::Reserved;
         }
         if to >= Level::Pending {
-            // All at once, if no reader is there: what it has is part of it.
+            // All bytes at once, if there is no reader: the range contains those already held.
             if self.level == Level::Reserved && self.file.lock(STOCK, Lock::Exclusive)? {
                 (self.level, self.pending) = (Level::Exclusive, true);
                 return Ok(());
@@ -85,10 +84,10 @@ impl StockLock {
         Ok(())
     }
 
-    /// Lowers the lock to this level, and not a byte further; that of the parent of a forked child stays.
+    /// Lowers the lock exactly to this level. In a forked child it changes nothing.
     ///
     /// # Errors
-    /// The kernel refuses. The level is what is left.
+    /// The kernel refuses. The level says what is left.
     pub(crate) fn unlock(&mut self, to: Level) -> Result<(), Failure> {
         if self.check_not_forked().is_err() || to > Level::Shared && to >= self.level {
             return Ok(());
@@ -96,7 +95,7 @@ impl StockLock {
         if to == Level::None {
             self.file.unlock(STOCK)?;
         } else if self.level > Level::Shared || self.pending {
-            // First what was exclusive, so that the lock is never given up in between.
+            // The exclusive part first, so that the shared lock is never released in between.
             if self.level == Level::Exclusive {
                 self.take(SHARED, Lock::Shared)?;
                 self.level = to;
@@ -108,7 +107,7 @@ impl StockLock {
         Ok(())
     }
 
-    /// Returns whether any connection is going to write.
+    /// Returns whether any connection has begun to write.
     pub(crate) fn is_reserved(&self) -> Result<bool, Failure> {
         self.check_not_forked()?;
         Ok(self.level >= Level::Reserved || self.file.is_locked_by_others(RESERVED)?)

@@ -1,21 +1,21 @@
-//! Sharing a database with stock SQLite: the marker, which keeps it out, is set for a commit alone.
+//! Sharing a database with stock SQLite: the marker, which keeps stock SQLite out, is set only during a commit.
 //!
-//! - As long as the marker is not set each lock is also taken on the database file, so stock SQLite and ours keep each
-//!   other out as two of stock SQLite's do (`database::stock_lock`).
-//! - Before the exclusive lock is lowered the file is made a plain one again, as at the last close: all that was
-//!   committed is durable where it belongs, each page in its own frame, and the file has the database's length, durably, too,
-//!   whoever has cut it. Then the marker is cleared, and stock SQLite finds a change counter that it does not know.
-//! - *A kill before that* leaves the marker: stock SQLite is refused until one of ours has recovered, which clears the
-//!   marker if it shares the database so, too.
-//! - Where that cannot be, since stock SQLite is looking at page 1 just then, or a statement reads on and has pages where
-//!   they are, or the kernel refuses, each connection that shares it so tries it again when it ends to read and no other
-//!   one of ours reads. What the kernel refuses again and again is tried ever more seldom.
+//! - While the marker is not set, each lock is also taken on the database file. Stock SQLite and this VFS then exclude
+//!   each other as two connections of stock SQLite do (`database::stock_lock`).
+//! - Before the exclusive lock is lowered, the file is made plain again, as at the last close: all committed data is
+//!   durable in place, each page is in its own frame, and the file has the database's length, durably. Then the marker
+//!   is cleared. Stock SQLite finds a change counter that it does not know.
+//! - *A kill before that* leaves the marker. Stock SQLite is refused until a connection of this VFS recovers; one that
+//!   shares with stock SQLite then clears the marker.
+//! - The file cannot be made plain while stock SQLite reads page 1, while a statement uses fetched pages, or if the
+//!   kernel refuses. Each sharing connection then retries when it ends a read and no other connection of this VFS
+//!   reads, with growing intervals if the kernel keeps refusing.
 //!
-//! *A stub* is removed only while nobody can put something in its place: no other one of ours is going to write, and stock
-//! SQLite cannot begin a journal.
+//! *A placeholder journal* is removed only while nothing can take its place: no other connection of this VFS has begun
+//! to write, and stock SQLite cannot begin a journal.
 //!
-//! It is for each connection to say. One that does not leaves the marker behind its commits, until one that does ends to
-//! read or to write.
+//! Each connection chooses whether it shares. One that does not leaves the marker after its commits, until one that
+//! does ends a read or a write.
 
 use pm::Memory as _;
 
@@ -31,7 +31,7 @@ impl Mapped {
         self.store.set_keeps_layout(share == Share::Stock);
     }
 
-    /// Looks at the file without a lock, as SQLite does at the header when it opens it.
+    /// Refreshes the view without a lock, as SQLite reads the header when it opens the file.
     pub(super) fn refresh_unlocked(&mut self) -> Result<(), Failure> {
         let data = &self.data;
         self.store.refresh_unlocked(|| {
@@ -41,7 +41,7 @@ impl Mapped {
         self.map_side_growth()
     }
 
-    /// Maps what the side file has grown by, which a reader may need, with a lock and without.
+    /// Maps the growth of the side file, which a reader may need with and without a lock.
     pub(super) fn map_side_growth(&self) -> Result<(), Failure> {
         if self.store.is_marked() && self.store.side_bytes()? > self.side.len() {
             self.side.see()?;
@@ -49,9 +49,9 @@ impl Mapped {
         Ok(())
     }
 
-    /// Lets stock SQLite use the database again, if it is to. The caller has it to himself among ours, and no lock is
-    /// lowered here. Where the kernel refuses, all that is committed stays so, and stock SQLite is kept out until the next
-    /// time.
+    /// Readmits stock SQLite, if the connection shares the database. The caller has exclusive access among
+    /// connections of this VFS, and no lock is lowered here. If the kernel refuses, all commits stand, and stock
+    /// SQLite is kept out until the next try.
     pub(super) fn readmit_stock(&mut self) {
         match self.make_plain_for_stock() {
             Err(_) => self.plain_retry.refused(),
@@ -65,7 +65,7 @@ impl Mapped {
         if self.share == Share::Stock && !waits && self.stock_lock.level() == Level::None {
             return self.empty_if_cut_off();
         }
-        // A commit that is not at its end is for whoever locks next.
+        // An unfinished commit is left to the next connection that locks.
         if !waits || self.store.is_prepared() || !self.refresh_view()? {
             return Ok(());
         }
@@ -80,7 +80,7 @@ impl Mapped {
         self.plain_retry.due = !excluded;
         let plain = if excluded { self.make_plain_and_go_on() } else { Ok(()) };
         match before {
-            // Whoever goes on to read does so beside stock SQLite.
+            // A connection that goes on reading does so next to stock SQLite.
             Level::None if excluded && plain.is_ok() && self.own_lock.level() > Level::None => {}
             Level::Exclusive => {}
             before => self.stock_lock.unlock(before)?,
@@ -88,8 +88,8 @@ impl Mapped {
         plain
     }
 
-    /// Returns whether the file is still to be made a plain one, and is to be now, at the end of a read: the connection has it
-    /// to itself among ours then. No other one is told that it is busy because of that.
+    /// Returns whether to make the file plain now, at the end of a read. The connection then has exclusive access
+    /// among connections of this VFS, and no other is refused because of that.
     pub(super) fn retries_plain(&mut self) -> bool {
         if !self.plain_retry.due
             || !self.store.is_marked()
@@ -100,8 +100,8 @@ impl Mapped {
         !self.plain_retry.backs_off() && self.own_lock.lock_exclusive_if_idle()
     }
 
-    /// Cuts off what a kill in the first commit has left before the marker was set: stock SQLite takes zeros for no
-    /// database.
+    /// Truncates what a kill left in the first commit before the marker was set: to stock SQLite a file of zeros is
+    /// no database.
     fn empty_if_cut_off(&mut self) -> Result<(), Failure> {
         if self.store.size() == 0 && self.data.len() > 0 { self.empty() } else { Ok(()) }
     }
@@ -122,7 +122,8 @@ impl Mapped {
         Ok(self.store.make_plain()?)
     }
 
-    /// Removes the stub that one who is dead has left. The caller has the file to himself, or nobody else has it open.
+    /// Removes a placeholder that a dead connection left. The caller has exclusive access, or no other has the file
+    /// open.
     pub(super) fn remove_any_placeholder(&mut self) {
         if self.store.is_marked() {
             return self.placeholder.remove_any();
@@ -132,8 +133,9 @@ impl Mapped {
         }
     }
 
-    /// Removes the stub that this connection has made: the transaction has ended. Beside another one of ours that may make
-    /// its own it stays, for the next transaction that writes, or for the last close: it decides nothing any more.
+    /// Removes this connection's placeholder: the transaction has ended. It stays if another connection of this VFS
+    /// may create its own; then the next writing transaction or the last close removes it. It decides nothing any
+    /// more.
     pub(super) fn remove_own_placeholder(&mut self) {
         self.placeholder.clear();
         if !self.placeholder.is_made() || self.own_lock.level() < Level::Reserved {
@@ -146,9 +148,10 @@ impl Mapped {
         }
     }
 
-    /// Removes a stub while stock SQLite cannot begin a journal in its place, which looks like one at first: with the lock of
-    /// one who writes. Without it the exclusive lock is taken for a moment, past the reserved one, beside which a hot journal
-    /// passes for that of a living writer. Where others read, the stub stays.
+    /// Removes a placeholder while stock SQLite cannot begin a journal in its place, which would look alike at
+    /// first: under a writer's lock. A connection without one takes the exclusive lock for a moment, not the
+    /// reserved one: next to a reserved lock a hot journal passes for a living writer's. If others read, the
+    /// placeholder stays.
     fn without_stock_journal(&mut self, remove: impl FnOnce(&PlaceholderJournal)) {
         let before = self.stock_lock.level();
         if before > Level::Shared {
@@ -159,7 +162,7 @@ impl Mapped {
         {
             remove(&self.placeholder);
         }
-        // A lock that is not given up goes with the file.
+        // A lock that cannot be released goes when the file is closed.
         let _ = self.stock_lock.unlock(before);
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 #[repr(C)]
 #[derive(Debug)]
 pub struct File {
-    /// Null until it is open: then SQLite closes it.
+    /// Null until the file is open. SQLite closes a file with methods.
     pub methods: *const IoMethods,
 }
 
@@ -107,7 +107,7 @@ pub mod open {
     pub const MAIN_DB: c_int = 0x100;
     pub const MAIN_JOURNAL: c_int = 0x800;
     pub const WAL: c_int = 0x8_0000;
-    /// A question to the VFS: whether a file is there.
+    /// Asks the VFS whether a file exists.
     pub const ACCESS_EXISTS: c_int = 0;
 }
 

@@ -1,8 +1,8 @@
-//! The journals that are known not to be there.
+//! Journals that are known to be absent.
 //!
-//! SQLite asks for a journal's file, and a write-ahead log's, whenever it begins to read, and looking up a name that is
-//! not there is most of what the kernel does in a transaction. A name that was not there is not there as long as its
-//! folder is as it was: the time of the folder's last change says so.
+//! SQLite asks for a database's journal and write-ahead log whenever it begins to read. Looking up an absent name is
+//! most of the kernel's work in a transaction. A name that was absent stays so while its folder is unchanged, and the
+//! folder's modification time shows that.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,19 +10,19 @@ use std::path::Path;
 
 use pm::{Folder, FolderTime, is_gone};
 
-/// The ends of the names, behind that of the database.
+/// The suffixes of a database's journals.
 pub(super) const ENDINGS: [&[u8]; 2] = [b"-journal", b"-wal"];
 
-/// The knowledge of a name.
+/// What is known about a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Known {
-    /// It is not there.
+    /// The file is absent.
     Absent,
-    /// It has to be looked for; if it is not there, [`AbsentJournals::note`] takes this.
+    /// The file has to be looked up. If it is absent, [`AbsentJournals::note`] takes this time.
     Ask(Option<FolderTime>),
 }
 
-/// The names beside one database, and when they were not there.
+/// The journals of one database and the folder's time when each was absent.
 #[derive(Debug)]
 pub(super) struct AbsentJournals {
     folder: Option<Folder>,
@@ -30,26 +30,25 @@ pub(super) struct AbsentJournals {
 }
 
 impl AbsentJournals {
-    /// Those beside the database of a name, of none of which anything is known. Where its folder cannot be read that
-    /// stays so.
+    /// The journals of the database of a name, nothing known yet. If the folder cannot be read, nothing ever is.
     pub(super) fn of(database: &[u8]) -> Self {
         let folder = Path::new(OsStr::from_bytes(database)).parent().and_then(Folder::open);
         Self { folder, since: [None; 2] }
     }
 
-    /// The knowledge of the name with an ending, by its place in [`ENDINGS`].
+    /// What is known about the journal with a suffix, by its index in [`ENDINGS`].
     pub(super) fn known(&self, ending: usize) -> Known {
         let Some(folder) = &self.folder else { return Known::Ask(None) };
         match folder.time() {
             Some(time) if self.since[ending] == Some(time) => Known::Absent,
-            // The time before the look: what comes after it has another one.
+            // The time before the lookup: a later change has another one.
             time => Known::Ask(time.filter(|_| folder.is_settled())),
         }
     }
 
-    /// The name with this ending was not there behind the look at the folder.
+    /// Notes that a journal was absent when its folder had this time.
     pub(super) fn note(&mut self, ending: usize, name: &[u8], looked: FolderTime) {
-        // An empty file is none to SQLite, and can become one without a change of the folder.
+        // SQLite ignores an empty file, which can be filled without changing the folder.
         if is_gone(Path::new(OsStr::from_bytes(name))) {
             self.since[ending] = Some(looked);
         }

@@ -1,17 +1,17 @@
-//! The functions of SQLite that the extension calls, out of the table that an extension is given.
+//! The functions of SQLite that the extension calls, from the table that an extension is given.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::abi::{File, Vfs, control};
 
-/// The table `sqlite3_api_routines`: pointers to functions, in an order that SQLite only adds to.
+/// The table `sqlite3_api_routines`: function pointers, in an order that SQLite only appends to.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Routines {
     _first: *const c_void,
 }
 
-/// The oldest version of SQLite that has all that is called, 3.34.
+/// The oldest SQLite that has all functions used here, 3.34.
 const OLDEST: c_int = 3_034_000;
 
 type Malloc = unsafe extern "C" fn(u64) -> *mut c_void;
@@ -45,11 +45,11 @@ pub struct Api {
     auto_extension: AutoExtension,
     file_control: FileControl,
     exec: Exec,
-    /// Not there where SQLite was built without it.
+    /// Missing if SQLite was built without it.
     option_used: Option<OptionUsed>,
 }
 
-// The places of the functions in the table.
+// Indices of the functions in the table.
 const EXEC: usize = 55;
 const LIBVERSION_NUMBER: usize = 67;
 const FILE_CONTROL: usize = 127;
@@ -62,10 +62,10 @@ const MALLOC64: usize = 197;
 const FILENAME_DATABASE: usize = 246;
 
 impl Api {
-    /// The functions in a table that SQLite has given; `None` if it is too old.
+    /// The functions in SQLite's table; `None` if SQLite is too old.
     ///
     /// # Safety
-    /// It is SQLite's table.
+    /// `routines` is SQLite's table.
     pub(crate) unsafe fn of(routines: *const Routines) -> Option<Self> {
         // SAFETY: the caller's contract. Whatever the version, that of the version is there; and from
         // the oldest one on all others, each a function with the signature that SQLite declares.
@@ -99,8 +99,8 @@ impl Api {
         }
     }
 
-    /// The name of the main database of a journal: the very one that `xOpen` of the database was given, if the
-    /// connection's own journal is opened.
+    /// The name of the main database of a journal. For the connection's own journal it is the same pointer that
+    /// `xOpen` of the database was given.
     ///
     /// # Safety
     /// `journal` is the name that was passed to `xOpen` of a main journal or a write-ahead log.
@@ -118,15 +118,15 @@ impl Api {
         unsafe { (self.vfs_find)(name) }
     }
 
-    /// Registers a VFS, which stays where it is for ever.
+    /// Registers a VFS, which is never freed.
     pub(crate) fn register(&self, vfs: &'static mut Vfs, default: bool) -> c_int {
         // SAFETY: SQLite links it into its list.
         unsafe { (self.vfs_register)(vfs, c_int::from(default)) }
     }
 
-    /// Lets SQLite call `entry` for each connection that is opened from now on.
+    /// Lets SQLite call `entry` for each connection that it opens from now on.
     pub(crate) fn call_when_opened(&self, entry: Entry) -> c_int {
-        // SAFETY: SQLite adds it to its list, if it is not there yet.
+        // SAFETY: SQLite adds it to its list, once.
         unsafe { (self.auto_extension)(Some(entry)) }
     }
 
@@ -144,17 +144,17 @@ impl Api {
         file
     }
 
-    /// Runs statements whose rows are of no use. Returns SQLite's code.
+    /// Runs statements and ignores their rows. Returns SQLite's code.
     ///
     /// # Safety
-    /// `connection` is one of this SQLite's, and no statement of it is being run.
+    /// `connection` belongs to this SQLite, and no statement of it is running.
     pub(crate) unsafe fn run(&self, connection: *mut c_void, sql: &std::ffi::CStr) -> c_int {
         let none = std::ptr::null_mut();
         // SAFETY: the caller's contract.
         unsafe { (self.exec)(connection, sql.as_ptr(), None, none, std::ptr::null_mut()) }
     }
 
-    /// The value of a parameter of the URI by which a database was opened.
+    /// The value of a URI parameter of an open database.
     ///
     /// # Safety
     /// `file` is the name that SQLite passed to `xOpen` of a main database.
@@ -171,19 +171,19 @@ impl Api {
         }
     }
 
-    /// Returns whether SQLite was built so that it overwrites what is deleted.
+    /// Returns whether SQLite was built to overwrite deleted data.
     pub(crate) fn deletes_securely(&self) -> bool {
         let used = |option: &std::ffi::CStr| {
-            // SAFETY: it looks for the name in a list.
+            // SAFETY: it searches a list for the name.
             self.option_used.is_some_and(|used| unsafe { used(option.as_ptr()) != 0 })
         };
         used(c"SECURE_DELETE") || used(c"FAST_SECURE_DELETE")
     }
 
-    /// A copy of a text that SQLite will free; null if there is no memory.
+    /// Copies a text into memory that SQLite will free; null if there is none.
     pub(crate) fn text(&self, text: &str) -> *mut c_char {
         let bytes = text.as_bytes();
-        // SAFETY: so many bytes are allocated, or none.
+        // SAFETY: that many bytes are allocated, or none.
         unsafe {
             let at: *mut u8 = (self.malloc)(bytes.len() as u64 + 1).cast();
             if !at.is_null() {

@@ -1,4 +1,4 @@
-//! The functions by whose names SQLite, or a program, finds the extension.
+//! The functions by which SQLite, or a program, loads the extension.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -20,7 +20,7 @@ unsafe fn load(routines: *const Routines, default: bool) -> c_int {
         // SAFETY: the caller's contract.
         let Some(api) = (unsafe { Api::of(routines) }) else { return code::ERROR };
         match vfs::register(api, vfs::NAME, Box::new(MappedOpener), default) {
-            // It has to stay when the connection that loaded it is closed.
+            // The library has to stay loaded when the connection that loaded it is closed.
             code::OK => match api.call_when_opened(on_open) {
                 code::OK => code::OK_LOAD_PERMANENTLY,
                 error => error,
@@ -30,24 +30,24 @@ unsafe fn load(routines: *const Routines, default: bool) -> c_int {
     })
 }
 
-/// As large as a database can be.
+/// The largest possible database.
 const MAP_WHOLE_DATABASE: &CStr = c"PRAGMA main.mmap_size = 281474976710656";
 
-/// Lets a connection read its main database where it is, if that is ours. SQLite was built with a size for that, most
-/// often none, and a VFS cannot tell it another one.
+/// Lets a new connection read its main database in place, if that is one of this VFS. SQLite's own limit is a build
+/// option, usually 0, and a VFS cannot change it.
 unsafe extern "C" fn on_open(
     connection: *mut c_void,
     _error: *mut *mut c_char,
     routines: *const Routines,
 ) -> c_int {
     guarded(code::OK, || {
-        // SAFETY: SQLite calls with its table, if it has one, and with a connection that has just been on_open.
+        // SAFETY: SQLite calls with its table, if it has one, and with a connection that it has just opened.
         unsafe {
             if !routines.is_null()
                 && let Some(api) = Api::of(routines)
                 && main_file::copies_all_pages(api.main_file(connection))
             {
-                // Where that does not work pages are copied.
+                // If this fails, pages are copied.
                 api.run(connection, MAP_WHOLE_DATABASE);
             }
         }
@@ -55,7 +55,7 @@ unsafe extern "C" fn on_open(
     })
 }
 
-/// Registers the VFS `perdura`: `.load libperdura_sqlite`, whatever the file is called.
+/// Registers the VFS `perdura`: `.load libperdura_sqlite`, under any file name.
 ///
 /// # Safety
 /// SQLite calls it.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn sqlite3_extension_init(
     unsafe { load(routines, false) }
 }
 
-/// The same, by the name that SQLite makes of the file's.
+/// The same under the name that SQLite derives from the file's.
 ///
 /// # Safety
 /// SQLite calls it.
@@ -83,8 +83,7 @@ pub unsafe extern "C" fn sqlite3_perdurasqlite_init(
     unsafe { load(routines, false) }
 }
 
-/// Registers the VFS `perdura` and makes it the one that databases are on_open with that name none: for
-/// programs that cannot be told to.
+/// Registers the VFS `perdura` as the default one, for programs that cannot name a VFS.
 ///
 /// # Safety
 /// SQLite calls it.
@@ -98,8 +97,8 @@ pub unsafe extern "C" fn sqlite3_perduradefault_init(
     unsafe { load(routines, true) }
 }
 
-/// Registers the VFS `perdura` once with the SQLite in `routines` from a program of C; `is_default` is 0 or
-/// 1. Returns 0 if it worked, and else an error code of SQLite.
+/// Registers the VFS `perdura` with the SQLite in `routines`, from a C program; `is_default` is 0 or 1. Returns 0
+/// or an error code of SQLite.
 ///
 /// # Safety
 /// `routines` is SQLite's table of functions.
@@ -112,8 +111,7 @@ pub unsafe extern "C" fn perdura_register(routines: *const Routines, is_default:
     }
 }
 
-/// Registers a VFS whose main databases another opener opens, as crash tests do. Returns 0 if it worked, and
-/// else an error code of SQLite.
+/// Registers a VFS with another opener, as crash tests do. Returns 0 or an error code of SQLite.
 ///
 /// # Safety
 /// `routines` is SQLite's table of functions.

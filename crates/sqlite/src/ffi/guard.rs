@@ -1,8 +1,8 @@
-//! Keeping panics from unwinding through SQLite.
+//! Catches panics before they unwind through SQLite.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work`, and returns `instead` if it panics. The panic's message is where the process puts them.
+/// Runs `work`, and returns `instead` if it panics. The panic's message is printed as usual.
 pub(crate) fn guarded<T>(instead: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(instead)
 }

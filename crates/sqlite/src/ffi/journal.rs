@@ -1,5 +1,5 @@
-//! A rollback journal in memory: it serves the transaction that wrote it, and nobody after a crash. If SQLite writes
-//! the name of a super-journal behind it, others are told before.
+//! A rollback journal in memory. It serves only its own transaction; a crash loses it. If SQLite appends the name
+//! of a super-journal, the name is published first.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::guard::guarded;
 use super::result_code;
 use crate::database::{SuperJournalNotice, name_at_end};
 
-/// Room for the file in what SQLite allocates for one.
+/// The file's layout in the memory that SQLite allocates.
 #[repr(C)]
 pub(crate) struct Open {
     base: File,
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl State {
-    /// It has ended.
+    /// Ends the journal.
     fn end(&self) {
         if let Some(notice) = &self.notice {
             notice.clear();
@@ -52,7 +52,7 @@ static METHODS: IoMethods = IoMethods {
     unfetch: None,
 };
 
-/// Puts an empty journal where SQLite wants it.
+/// Creates an empty journal in SQLite's memory.
 ///
 /// # Safety
 /// There is room for an [`Open`] at `at`.
@@ -110,7 +110,7 @@ unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at:
                 bytes.resize(end, 0);
             }
             bytes[at..end].copy_from_slice(new);
-            // The magic behind a name is written last. One that the others do not see is none.
+            // The magic after a name is written last. A name that cannot be published is erased.
             if at > 0
                 && new.len() == 8
                 && let (Some(name), Some(notice)) = (name_at_end(&bytes[..end]), notice)

@@ -1,4 +1,4 @@
-//! A main database file of ours, as SQLite sees it.
+//! A main database file of this VFS, as SQLite sees it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -9,7 +9,7 @@ use super::registry::{self, Addresses};
 use super::result_code;
 use crate::database::{Level, MainFile};
 
-/// Room for the file in what SQLite allocates for one.
+/// The file's layout in the memory that SQLite allocates.
 #[repr(C)]
 pub(crate) struct Open {
     base: File,
@@ -22,9 +22,9 @@ struct State {
     addresses: Addresses,
     vfs: &'static CStr,
     api: Api,
-    /// Bytes of the file, from its beginning on, that SQLite may read where they are.
+    /// SQLite's `mmap_size`: bytes from the beginning of the file that it may read in place.
     mmap_limit: i64,
-    /// Pages that are fetched.
+    /// Pages that SQLite has fetched.
     fetched: u64,
 }
 
@@ -42,7 +42,7 @@ static METHODS: IoMethods = IoMethods {
     file_control: Some(file_control),
     sector_size: Some(sector_size),
     device_characteristics: Some(device_characteristics),
-    // Without shared memory there is no write-ahead log of SQLite's.
+    // Without shared memory SQLite cannot use its write-ahead log.
     shm_map: None,
     shm_lock: None,
     shm_barrier: None,
@@ -51,11 +51,11 @@ static METHODS: IoMethods = IoMethods {
     unfetch: Some(unfetch),
 };
 
-/// Puts an open file where SQLite wants it.
+/// Creates an open file in SQLite's memory.
 ///
 /// # Safety
-/// There is room for an [`Open`] at `at`, in as many bytes as the VFS asks for, and `name` stays where it is until
-/// the file is closed.
+/// There is room for an [`Open`] at `at`, as many bytes as the VFS asks for, and `name` stays valid until the file
+/// is closed.
 pub(crate) unsafe fn put(
     at: *mut File,
     file: Box<dyn MainFile>,
@@ -80,7 +80,7 @@ pub(crate) unsafe fn put(
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }
 
-/// Returns whether a file is one of ours, of which SQLite may read nothing where it is.
+/// Returns whether a file belongs to this VFS and SQLite reads none of it in place.
 ///
 /// # Safety
 /// `file` is null or an open file.
@@ -129,7 +129,7 @@ unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64)
     }
 }
 
-/// Lends a page: `out` is null if SQLite has to read a copy.
+/// Returns a page's address; null if SQLite has to read a copy.
 unsafe extern "C" fn fetch(file: *mut File, at: i64, len: c_int, out: *mut *mut c_void) -> c_int {
     // SAFETY: SQLite calls with a file of ours and a addresses for the address, and stores nothing there.
     unsafe {
@@ -147,7 +147,8 @@ unsafe extern "C" fn fetch(file: *mut File, at: i64, len: c_int, out: *mut *mut 
     }
 }
 
-/// Takes a page back. Without one SQLite says that all it knows of the file may be old, which changes nothing here.
+/// Ends the use of a page. A null page says that SQLite's view of the file may be stale, which changes nothing
+/// here.
 unsafe extern "C" fn unfetch(file: *mut File, at: i64, page: *mut c_void) -> c_int {
     // SAFETY: SQLite calls with a file of ours.
     unsafe {
@@ -182,8 +183,8 @@ unsafe extern "C" fn truncate(file: *mut File, to: i64) -> c_int {
     }
 }
 
-/// Mostly nothing: [`control::SYNC`] has come before, and comes where SQLite does not sync, too. But a VFS above may
-/// pass on only now what SQLite has written to it.
+/// Mostly does nothing: [`control::SYNC`] came before, and comes even when SQLite does not sync. But a VFS above
+/// may pass on its writes only now.
 unsafe extern "C" fn sync(file: *mut File, _flags: c_int) -> c_int {
     // SAFETY: SQLite calls with a file of ours.
     unsafe {
@@ -255,10 +256,10 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                     let name = state.api.text(&state.vfs.to_string_lossy());
                     with_what.cast::<*mut c_char>().write(name);
                 }
-                // It is, whatever SQLite would rather have.
+                // It always is.
                 control::POWERSAFE_OVERWRITE => with_what.cast::<c_int>().write(1),
-                // Told is the limit before; a negative one only asks. It stays while a page is fetched, as in stock
-                // SQLite.
+                // Returns the previous limit; a negative one only asks. As in stock SQLite, it cannot change while
+                // a page is fetched.
                 control::MMAP_SIZE => {
                     let (limit, before) = (with_what.cast::<i64>().read(), state.mmap_limit);
                     with_what.cast::<i64>().write(before);
@@ -266,7 +267,7 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                         state.mmap_limit = limit;
                     }
                 }
-                // Hints: the file grows with a commit.
+                // Hints: the file grows at the commit.
                 control::SIZE_HINT | control::CHUNK_SIZE => {}
                 _ => return Ok(code::NOTFOUND),
             }
@@ -276,7 +277,7 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
 }
 
 /// # Safety
-/// `words` has three places: for an answer, with a name, and with a value or null.
+/// `words` has three entries: room for an answer, the name, and the value or null.
 unsafe fn pragma(state: &mut State, words: *mut *mut c_char) -> c_int {
     // SAFETY: the caller's contract.
     let text = |addresses: usize| unsafe {

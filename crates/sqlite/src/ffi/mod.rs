@@ -1,4 +1,4 @@
-//! SQLite's side: tables of C functions that it calls and that it is called by.
+//! The interface to SQLite: the tables of C functions in both directions.
 //!
 //! No panic leaves a function that SQLite calls: it would unwind through C.
 

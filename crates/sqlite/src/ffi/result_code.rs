@@ -8,7 +8,7 @@ use crate::database::Failure;
 
 static LAST: Mutex<String> = Mutex::new(String::new());
 
-/// The result code of a failure, of an operation whose own failure is `io`; remembers why.
+/// The result code of a failure; `io` is the code for I/O errors. Remembers the reason.
 pub(crate) fn code_of(failure: Failure, io: c_int) -> c_int {
     let (code, why) = match failure {
         Failure::Busy => return code::BUSY,
@@ -23,12 +23,12 @@ pub(crate) fn code_of(failure: Failure, io: c_int) -> c_int {
     code
 }
 
-/// Why the last operation that failed did so.
+/// The reason of the last failure.
 pub(crate) fn last() -> String {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The result code of what an operation gives, whose own failure is `io`.
+/// The result code of a result; `io` is the code for I/O errors.
 pub(crate) fn code(result: Result<(), Failure>, io: c_int) -> c_int {
     result.map_or_else(|failure| code_of(failure, io), |()| code::OK)
 }

@@ -1,7 +1,7 @@
-//! The VFS: which files are ours, and which the VFS underlying opens.
+//! The VFS: decides which files it opens itself and which the underlying VFS opens.
 //!
-//! Ours are main databases and the rollback journals of those that are open. A journal that is there when a
-//! database is opened is stock SQLite's, and a file of the VFS underlying: SQLite rolls it back as ever.
+//! It opens main databases, and the rollback journals of those that are open. A journal that exists when a database is
+//! opened is stock SQLite's. The underlying VFS opens that one, and SQLite rolls it back as usual.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -28,14 +28,14 @@ struct State {
     opener: Box<dyn Opener>,
 }
 
-/// Registers a VFS above the default one, if it is not there yet.
+/// Registers a VFS on top of the default one, unless it is registered.
 pub(crate) fn register(
     api: Api,
     name: &'static CStr,
     opener: Box<dyn Opener>,
     default: bool,
 ) -> c_int {
-    // SAFETY: the names are C strings, and what SQLite has registered stays.
+    // SAFETY: the names are C strings, and a registered VFS stays valid.
     unsafe {
         let known = api.find(name.as_ptr());
         if !known.is_null() {
@@ -133,7 +133,7 @@ unsafe extern "C" fn open(
                 if flags & flag::WAL != 0 && registry::holds_name_at(database) {
                     return code::CANTOPEN;
                 }
-                // One that is there is stock SQLite's, and hot.
+                // A journal that exists is stock SQLite's, and hot.
                 registry::remove_journal(name as usize);
                 if flags & flag::CREATE != 0 && registry::is_own_journal(database, file as usize) {
                     let notice = registry::add_journal(database, file as usize, name as usize);
@@ -154,7 +154,7 @@ unsafe extern "C" fn open(
 
 unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> c_int {
     guarded(code::IOERR, || {
-        // One in memory went when it was closed.
+        // An in-memory journal went when it was closed.
         if registry::remove_journal(name as usize) {
             return code::OK;
         }
@@ -163,7 +163,7 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
             let underlying = underlying(vfs);
             match (*underlying).delete.map_or(code::IOERR, |delete| delete(underlying, name, sync))
             {
-                // SQLite removes one in memory for the second time.
+                // SQLite removes an in-memory journal twice.
                 code::IOERR_DELETE_NOENT
                     if registry::belongs_to_open(bytes_of(name), "-journal") =>
                 {
@@ -175,7 +175,7 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
     })
 }
 
-/// Asks the VFS underlying whether a file is there, unless a journal's is known not to be.
+/// Asks the underlying VFS whether a file exists, unless a journal is known to be absent.
 unsafe extern "C" fn access(
     vfs: *mut Vfs,
     name: *const c_char,
@@ -206,7 +206,7 @@ unsafe extern "C" fn access(
     })
 }
 
-/// The VFS underlying the first one that was registered.
+/// The VFS underlying the first registered one.
 static FIRST_UNDERLYING: AtomicPtr<Vfs> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The VFS underlying one of ours.
@@ -218,7 +218,7 @@ unsafe fn underlying(vfs: *mut Vfs) -> *mut Vfs {
     unsafe { state(vfs).underlying }
 }
 
-/// The same, or the first one, if `vfs` is not ours: others take the functions that are not about files from the
+/// The same, or the first one if `vfs` is not ours: other VFSs borrow functions that are not about files from the
 /// default VFS, and call them with themselves.
 ///
 /// # Safety
@@ -234,13 +234,13 @@ unsafe fn underlying_of_any(vfs: *mut Vfs) -> *mut Vfs {
     }
 }
 
-/// Functions that the VFS underlying does, which another function finds.
+/// Functions that forward to the underlying VFS, which another function finds.
 macro_rules! forward {
     ($underlying:ident: $($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {$(
         unsafe extern "C" fn $name(vfs: *mut Vfs, $($argument: $type),*) -> $result {
             guarded($otherwise, || {
-                // SAFETY: it was found in a VFS of ours that is registered, and is called with what the one underlying
-                // is to be given; where the first argument counts, SQLite calls.
+                // SAFETY: it was found in a registered VFS of ours, and the underlying one is called with its own
+                // arguments; where the first argument counts, SQLite calls.
                 unsafe {
                     let underlying = $underlying(vfs);
                     (*underlying).$name.map_or($otherwise, |call| call(underlying, $($argument),*))
@@ -270,13 +270,13 @@ forward! {
     current_time_int64(out: *mut i64) -> c_int, code::ERROR;
 }
 
-/// Why the last operation failed, and the error number of this thread's last call of the system that failed.
+/// The reason of the last failure, and the error number of this thread's last failed system call.
 unsafe extern "C" fn get_last_error(vfs: *mut Vfs, room: c_int, out: *mut c_char) -> c_int {
     guarded(0, || {
         let why = result_code::last();
         if room > 0 && !out.is_null() {
             let len = why.len().min(room as usize - 1);
-            // SAFETY: SQLite gives so much room.
+            // SAFETY: SQLite provides that much room.
             unsafe {
                 std::ptr::copy_nonoverlapping(why.as_ptr(), out.cast(), len);
                 out.add(len).write(0);

@@ -1,9 +1,8 @@
-//! NVWAL's log in the side file: frames one behind the other, in blocks of 8 KiB behind the table.
+//! NVWAL's log in the side file: log frames in sequence, in blocks of 8 KiB after the table.
 //!
-//! One word says how many bytes of frames are committed. A block is *pending* while frames are being put into it,
-//! and *in use* once a commit has; its word names the times that the log was emptied, so all blocks of before are
-//! free. Whoever commits in another mode empties the log first: it may lie where the table grows, or where a large
-//! commit is logged.
+//! One word says how many bytes of log frames are committed. A block is *pending* while frames are written to it, and
+//! *in use* once a commit covers them. Its word names how often the log was emptied, so all earlier blocks are free. A
+//! commit in another mode empties the log first: the table may grow over it, or a large commit be logged there.
 
 use pm::{LineSet, Memory};
 
@@ -12,15 +11,15 @@ use crate::store::layout::{EMPTIED_AT, LOG_BYTES_AT};
 use crate::store::sealed::{seal, unseal};
 use crate::store::side::Side;
 
-/// Bytes of a block (as NVWAL's).
+/// Bytes of a block, as in NVWAL.
 const BLOCK_BYTES: u64 = 8 << 10;
-/// The place in a block where frames begin.
+/// The offset of the first frame in a block.
 const FRAMES_AT: u64 = pm::LINE_BYTES;
 /// Bytes of frames in a block.
 const PAYLOAD: u64 = BLOCK_BYTES - FRAMES_AT;
 const PENDING: u64 = 1;
 const IN_USE: u64 = 2;
-/// The bits of a block's state; above them are the lower ones of how often the log was emptied.
+/// Bits of a block's state. Above them are the lower bits of the number of times that the log was emptied.
 const STATE_BITS: u32 = 2;
 const TIMES_BITS: u32 = 40;
 
@@ -30,7 +29,7 @@ fn block_word(state: u64, emptied: u64) -> u64 {
 }
 
 impl<M: Memory> Side<M> {
-    /// Bytes of frames that are committed, and how often the log was emptied.
+    /// Bytes of committed log frames, and the number of times that the log was emptied.
     ///
     /// # Errors
     /// The medium fails, or a word is damaged.
@@ -38,20 +37,21 @@ impl<M: Memory> Side<M> {
         Ok((self.get(LOG_BYTES_AT)?, self.get(EMPTIED_AT)?))
     }
 
-    /// Stores how many bytes of frames are committed.
+    /// Stores the number of bytes of committed log frames.
     #[track_caller]
     pub(crate) fn set_log_bytes(&self, bytes: u64, lines: &mut LineSet) {
         self.put(LOG_BYTES_AT, bytes);
         self.region.note(lines, LOG_BYTES_AT, 8);
     }
 
-    /// Stores how often the log was emptied: who has read it does not take a new one for more of the same.
+    /// Stores how often the log was emptied. A reader of the old log then does not take the new one for its
+    /// continuation.
     #[track_caller]
     pub(crate) fn set_emptied(&self, emptied: u64) {
         self.put(EMPTIED_AT, emptied);
     }
 
-    /// Bytes of the side file with so many bytes of frames.
+    /// Bytes of a side file with so many bytes of log frames.
     pub(crate) fn bytes_with_log(&self, bytes: u64) -> u64 {
         if bytes == 0 {
             self.table_end()
@@ -60,16 +60,16 @@ impl<M: Memory> Side<M> {
         }
     }
 
-    /// Makes room for so many bytes of frames.
+    /// Makes room for so many bytes of log frames.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no room.
     pub(crate) fn reserve_log(&self, bytes: u64) -> Result<()> {
         Ok(self.region.grow(self.bytes_with_log(bytes))?)
     }
 
-    /// The parts of blocks in which the bytes `from..to` of the log lie: the number of the block, the place in the
-    /// side file, and the length.
+    /// The parts of blocks that hold the bytes `from..to` of the log: the block's number, the offset in the side
+    /// file, the length.
     fn pieces(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, u64)> + use<M> {
         let (first, mut at) = (self.table_end(), from);
         std::iter::from_fn(move || {
@@ -81,7 +81,7 @@ impl<M: Memory> Side<M> {
         })
     }
 
-    /// Writes frames behind the `from` bytes that the log has. A block that gets its first ones is pending until
+    /// Appends frames to a log of `from` bytes. A block that gets its first ones is pending until
     /// [`Self::use_blocks`].
     pub(crate) fn write_log(&self, from: u64, frames: &[u8], emptied: u64, lines: &mut LineSet) {
         let mut rest = frames;
@@ -96,7 +96,7 @@ impl<M: Memory> Side<M> {
         }
     }
 
-    /// Takes the blocks into use in which the bytes `from..to` of the log begin one.
+    /// Takes the blocks that begin within the bytes `from..to` of the log into use.
     pub(crate) fn use_blocks(&self, from: u64, to: u64, emptied: u64, lines: &mut LineSet) {
         for block in from.div_ceil(PAYLOAD)..to.div_ceil(PAYLOAD) {
             self.put_block(block, IN_USE, emptied);
@@ -113,7 +113,7 @@ impl<M: Memory> Side<M> {
     /// The bytes `from..to` of the log.
     ///
     /// # Errors
-    /// The medium fails, or one of the blocks is not in use.
+    /// The medium fails, or a block is not in use.
     pub(crate) fn read_log(&self, from: u64, to: u64, emptied: u64) -> Result<Vec<u8>> {
         if self.bytes_with_log(to) > self.region.len() {
             return Err(StoreError::SideDamaged("its log of frames is not all there"));

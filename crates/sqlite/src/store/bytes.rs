@@ -1,4 +1,4 @@
-//! Steps 2 and 3 of a commit that goes by bytes ([`crate::store::connection`]), and the runs of bytes that a transaction
+//! Steps 2 and 3 of a byte-wise commit ([`crate::store::connection`]), and the runs of bytes that a transaction
 //! changes.
 
 use pm::Memory;
@@ -13,7 +13,7 @@ use crate::store::plan::Counters;
 use crate::store::slot::Entry;
 
 impl<M: Memory> Store<M> {
-    /// Steps 2 and 3, by bytes.
+    /// Logs and applies runs of bytes (steps 2 and 3).
     pub(super) fn log_bytes(
         &mut self,
         size: u64,
@@ -27,7 +27,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Step 2. Returns the lines that are to be noted further.
+    /// Logs runs of bytes (step 2). Returns the lines to flush with the next commit.
     pub(super) fn record_bytes(&mut self, size: u64, frames: &Frames) -> Result<Lines> {
         let number = self.last + 1;
         self.side.set_begun(number);
@@ -43,7 +43,7 @@ impl<M: Memory> Store<M> {
         Ok(lines)
     }
 
-    /// Step 3.
+    /// Applies runs of bytes (step 3).
     pub(super) fn place_bytes(
         &mut self,
         number: u64,
@@ -59,7 +59,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// The frames of what is staged, and page 1's counters, which are not among them.
+    /// The runs of staged bytes, and page 1's counters, which are not among them.
     pub(super) fn frames(&self, size: u64) -> Result<(Frames, Option<Counters>)> {
         let (mut frames, mut counters) = (Frames::default(), None);
         let mut old = Box::new([0; GRANULE as usize]);
@@ -93,8 +93,8 @@ impl<M: Memory> Store<M> {
         Ok((frames, counters))
     }
 
-    /// Stores page 1's counters, as SQLite has written them. Where a change counter was announced for a commit that there
-    /// is not, SQLite may have counted from the one before: then a later one than that is stored.
+    /// Stores page 1's counters as SQLite wrote them. If a counter was announced for a commit that failed, SQLite
+    /// may have counted on from the previous one; then a later value than the announced one is stored.
     ///
     /// # Errors
     /// The medium fails.

@@ -1,4 +1,4 @@
-//! NVWAL's pages in ordinary memory: what the log of frames has, over the database as it is in persistent memory.
+//! NVWAL's pages in ordinary memory: the log's contents on top of the database in persistent memory.
 
 use std::collections::BTreeMap;
 
@@ -7,47 +7,47 @@ use slotted::diff::{Run, merge};
 use crate::store::layout::GRANULE;
 use crate::store::stage::Granule;
 
-/// The frames after which a checkpoint is made, as in SQLite.
+/// The log frames after which a checkpoint is made, as in SQLite.
 pub(crate) const FRAMES_PER_CHECKPOINT: usize = 1000;
 
-/// The state of the log as far as a connection has read it.
+/// The log as far as a connection has read it.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    /// Bytes of the log that are in here.
+    /// Bytes of the log that have been read.
     pub(crate) bytes: u64,
-    /// Times that the log had been emptied.
+    /// How often the log had been emptied.
     pub(crate) emptied: u64,
     /// The size of the database, if the log has one.
     pub(crate) size: Option<u64>,
-    /// Frames that the log has.
+    /// Log frames read.
     pub(crate) frames: usize,
     pages: BTreeMap<u64, Granule>,
-    /// The index: runs of each granule that the log has.
+    /// Runs of each granule that are in the log.
     index: BTreeMap<u64, Vec<Run>>,
 }
 
 impl Cache {
-    /// Forgets all: the log was emptied so many times.
+    /// Forgets everything; `emptied` is how often the log has been emptied.
     pub(crate) fn clear(&mut self, emptied: u64) {
         *self = Self { emptied, ..Self::default() };
     }
 
-    /// Returns whether the log has nothing.
+    /// Returns whether the log is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// The granule of a number.
+    /// The granule of a number, if the log has bytes of it.
     pub(crate) fn get(&self, number: u64) -> Option<&Granule> {
         self.pages.get(&number)
     }
 
-    /// Adds a granule that is not there yet.
+    /// Adds a new granule.
     pub(crate) fn add(&mut self, number: u64, granule: Granule) {
         self.pages.insert(number, granule);
     }
 
-    /// Takes over a run of a granule that is there.
+    /// Adds a run to a granule.
     pub(crate) fn put(&mut self, number: u64, at: usize, bytes: &[u8]) {
         let granule = self.pages.get_mut(&number).expect("it was added");
         granule[at..at + bytes.len()].copy_from_slice(bytes);
@@ -55,7 +55,7 @@ impl Cache {
         self.frames += 1;
     }
 
-    /// The runs that the log has, each byte once, with their places in the database.
+    /// The runs in the log, each byte once, with their places in the database.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.index.iter().flat_map(|(number, runs)| {
             let granule = &self.pages[number];

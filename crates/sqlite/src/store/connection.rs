@@ -1,32 +1,33 @@
-//! The store: what SQLite writes is staged, and committed with one fence.
+//! The store: stages what SQLite writes and commits it with one fence.
 //!
-//! A commit, by whoever has the database to himself:
+//! A commit, by a connection with exclusive access:
 //!
-//! 1. Lay each changed page out for the frame that it will be in (`store::pages`); make room.
-//! 2. Store what goes where nothing is, *directly*. Write the rest into the slot whose turn it is, with a
-//!    checksum over both. Flush that, and what the commit before has stored in 3; **fence**. *Committed.*
-//! 3. Store the rest where it belongs, the table's entries of pages that took another frame among it. The
-//!    next commit flushes that, or has it in its slot again ([`crate::store::deferred_flush`]).
+//! 1. Lay out each changed page for its frame (`store::pages`); make room.
+//! 2. Store *directly* what goes to unused space. Write the rest into the next slot, with a checksum over both. Flush
+//!    this, and the stores of the previous commit's step 3; **fence**. *Committed.*
+//! 3. Store the rest in place, including the table's entries of moved pages. The next commit flushes these lines, or
+//!    logs their bytes again ([`crate::store::deferred_flush`]).
 //!
-//! Opening replays the slot with the smaller number, then the other one (`store::recovery`).
+//! Opening replays the slot with the smaller number, then the other (`store::recovery`).
 //!
-//! *Several processes:* who begins a commit says so, and who has put it in place. Whoever finds one that was
-//! begun and is not in place has the database to himself, since its owner is dead, and replays. A commit
-//! begins before the files grow: whoever replays makes their lengths durable.
+//! *Several processes:* a word says which commit has begun, another which has been applied. If they differ while a
+//! connection has exclusive access, the committing process is dead, and the connection replays. A commit begins before
+//! the files grow, so the replay can make their lengths durable.
 //!
-//! *Page 1's change counter* is stored with 3 and not logged: only caches of live connections compare it.
-//! Some value that it had is durable. Who replays raises it.
+//! *Page 1's change counter* is stored in step 3 and not logged: only caches of live connections compare it. Some
+//! former value is durable, and a replay raises it.
 //!
-//! *A transaction that fits into no slot* is logged behind the table. There is one such place, so what is there
-//! is made durable where it belongs first, and no slot counts any more.
+//! *A transaction too large for a slot* is logged after the table. There is one such place, so its previous contents
+//! are checkpointed first, and no slot counts any more.
 //!
-//! *A part of a transaction over several databases* is made durable by 2 and put in place later, or never
+//! *A part of a transaction over several databases* becomes durable in step 2, and is applied later or never
 //! (`store::prepared`).
 //!
-//! In the mode `fash` it is as in P3, a fence a step (`store::ordered`); in the mode `fast` the header of a page that
-//! changes alone may be stored in place (`store::in_place`). The mode `nvwal` has a log of its own (`store::nvwal`).
+//! The mode `fash` follows P3, with a fence for each step (`store::ordered`). In the mode `fast`, a header that is all
+//! that changes may be stored in place (`store::in_place`). The mode `nvwal` has its own log (`store::nvwal`).
 //!
-//! *A transaction after which pages have another size*, or none, goes by bytes: all pages are taken home first.
+//! *A transaction that changes the page size*, or leaves no page 1, is logged as bytes: all pages return to their own
+//! frames first.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -34,7 +35,7 @@ use pm::{LineSet, Memory};
 
 use crate::store::cache::{Cache, FRAMES_PER_CHECKPOINT};
 use crate::store::deferred_flush::Unflushed;
-use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
+use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frame_log::bytes_of;
 use crate::store::frames::Frames;
 use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
@@ -49,20 +50,20 @@ use crate::store::stage::Stage;
 use crate::store::stats::Stats;
 use crate::store::verdict::{Decide, undecided};
 
-/// A slot's number has its lower half only: what is settled is not so far behind it.
+/// A slot holds the lower half of a commit's number, so the last checkpoint may not be further back.
 const CHECKPOINT_LAG_MAX: u64 = 1 << 30;
 
-/// Times that the marker is looked at whose tag is another one.
+/// Tries of reading a marker with a matching tag.
 const ATTACH_TRIES: usize = 16;
 
-/// Where a store keeps things.
+/// The memories of a store.
 #[derive(Clone, Debug)]
 pub struct Media<M> {
     /// The database.
     pub data: Region<M>,
     /// The side file.
     pub side: Region<M>,
-    /// Each needs a fence of its own, as two files on a disk do.
+    /// The two need separate fences, as two files on a disk do.
     pub separate_fences: bool,
 }
 
@@ -73,43 +74,43 @@ pub struct Store<M> {
     pub(super) side: Side<M>,
     separate_fences: bool,
     mode: Mode,
-    /// No byte that nothing means is left in a page that is laid out.
+    /// Unused bytes of a page are zeroed when it is laid out.
     pub(super) erases: bool,
-    /// Bytes of the database, as committed.
+    /// Committed bytes of the database.
     pub(super) size: u64,
     pub(super) marked: bool,
-    /// How often the marker had been cleared when this connection looked last; `None` if what it found then does not
+    /// How often the marker had been cleared at this connection's last refresh; `None` if that refresh does not
     /// count.
     pub(super) cleared: Option<u64>,
     /// Each page stays in its own frame.
     pub(super) keeps_layout: bool,
-    /// This connection has made the marker durable: who has set it may have died before that.
+    /// This connection has made the marker durable. The one that set it may have died before that.
     pub(super) marker_is_durable: bool,
     /// Page 1 has a change counter for a commit that has not stored its own.
     pub(super) counter_announced: bool,
-    /// So it had when a commit failed or was given up: others may have read the old content with it.
+    /// A commit with an announced counter failed or was rolled back: others may have read the old content under it.
     pub(super) counter_exposed: bool,
     pub(super) stage: Stage,
-    /// A commit that waits for those of other databases.
+    /// A prepared commit, which waits for other databases.
     pub(super) prepared: Option<PreparedCommit>,
     /// The commit whose lines are in `stored` and `unflushed`, and may not be durable.
     pub(super) last: u64,
-    /// The last commit that this connection has durably settled.
+    /// The last commit that this connection has durably checkpointed.
     pub(super) known_checkpointed: u64,
-    /// The content of the log of frames.
+    /// The content of NVWAL's log.
     pub(super) cache: Cache,
     pub(super) frames_per_checkpoint: usize,
-    /// Its slot counts, and it goes by pages; or by bytes.
+    /// Whether the last commit's slot counts and is page-wise, or byte-wise.
     pub(super) last_by_pages: Option<bool>,
     pub(super) stored: Lines,
-    /// Lines of frames, but for those of page 1.
+    /// Unflushed lines of frames, page 1 excluded.
     pub(super) unflushed: Unflushed,
-    /// Pages that SQLite reads where they are ([`crate::store::fetch`]).
+    /// Pages that SQLite reads in place ([`crate::store::fetch`]).
     pub(super) fetched: u64,
     pub(super) stats: Stats,
 }
 
-/// Lines of both media.
+/// Lines of both memories.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) data: LineSet,
@@ -117,16 +118,16 @@ pub(super) struct Lines {
 }
 
 impl<M: Memory> Store<M> {
-    /// Opens the store of a database that nobody else has open: recovers, or makes a side file. `size` is that
-    /// of the database's file; the side file may be empty or stale if the marker is not set. `tag` is random.
+    /// Opens the store of a database that no other connection has open: recovers it, or creates a side file. `size`
+    /// is the database file's; without the marker the side file may be empty or stale. `tag` is random.
     ///
     /// # Errors
-    /// The side file is missing, that of another database or damaged, or there is no room.
+    /// The side file is missing, damaged or another database's, or there is no room.
     pub fn open(media: Media<M>, size: u64, tag: u64, slot_bytes: u64) -> Result<Self> {
         Self::open_and_decide(media, size, tag, slot_bytes, &undecided)
     }
 
-    /// The same, where a commit may be prepared, and `decide` says whether it counts.
+    /// The same if a commit may be prepared; `decide` says whether it counts.
     ///
     /// # Errors
     /// As [`Self::open`], and those of `decide`.
@@ -145,7 +146,7 @@ impl<M: Memory> Store<M> {
         }
         let Media { data, side, separate_fences } = media;
         if size > 0 {
-            // Its last owner may have died before that was durable; the marker would name the old side file.
+            // The last close may not be durable, and the marker would name the old side file.
             let mut lines = LineSet::new();
             data.note(&mut lines, 0, size.min(HEADER_BYTES));
             lines.flush(data.memory());
@@ -171,12 +172,12 @@ impl<M: Memory> Store<M> {
         let mut store = Self::on(data, Side::open(side)?, separate_fences, size);
         for _ in 0..ATTACH_TRIES {
             store.marked = marked(&store.data)?;
-            // The tag is stored before the marker, and is to be read behind it.
+            // The tag is stored before the marker, and has to be read after it.
             fence(Ordering::Acquire);
             if !store.marked || page1::tag(&store.data)? == store.side.tag {
                 return Ok(store);
             }
-            // Whoever shares the database with stock SQLite may have cleared both, and may have set them again.
+            // A connection that shares with stock SQLite may have cleared both, and set them again.
         }
         Err(StoreError::SideMismatch)
     }
@@ -209,7 +210,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Flushes lines, and waits until they are durable.
+    /// Flushes lines and waits until they are durable.
     #[track_caller]
     pub(super) fn fence(&mut self, lines: &mut Lines) {
         self.stats.lines += (lines.data.len() + lines.side.len()) as u64;
@@ -232,32 +233,32 @@ impl<M: Memory> Store<M> {
         Ok(self.side.region.memory().healthy()?)
     }
 
-    /// Returns whether the marker is set, which keeps stock SQLite out.
+    /// Returns whether the marker, which keeps stock SQLite out, is set.
     pub fn is_marked(&self) -> bool {
         self.marked
     }
 
-    /// The way in which this connection commits.
+    /// The mode in which this connection commits.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Chooses how this connection commits from now on.
+    /// Sets the mode in which this connection commits from now on.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }
 
-    /// Says whether each page stays in its own frame, so that the file can be made a plain one behind each commit.
+    /// Sets whether each page stays in its own frame, so that the file can be made plain after each commit.
     pub fn set_keeps_layout(&mut self, keeps_layout: bool) {
         self.keeps_layout = keeps_layout;
     }
 
-    /// Says whether bytes that nothing means any more are zeroed, as SQLite's `secure_delete` wants it.
+    /// Sets whether unused bytes are zeroed, as SQLite's `secure_delete` asks.
     pub fn set_erases(&mut self, erases: bool) {
         self.erases = erases;
     }
 
-    /// Bytes of the side file that a reader needs: it may be longer than when it was looked at last.
+    /// Bytes of the side file that a reader needs, which may be more than at its last refresh.
     ///
     /// # Errors
     /// The medium fails, or a word is damaged.
@@ -265,16 +266,15 @@ impl<M: Memory> Store<M> {
         Ok(self.side.bytes_with_log(self.side.log_state()?.0))
     }
 
-    /// The counts of this connection.
+    /// This connection's counters.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Commits what is staged. The caller has the database to himself, stock SQLite included if the marker
-    /// is not set.
+    /// Commits the staged bytes. The caller has exclusive access, also among stock SQLite if the marker is not set.
     ///
     /// # Errors
-    /// There is no room, or the medium fails. What is staged stays so, and nothing has changed.
+    /// There is no room, or the medium fails. Everything stays staged, and nothing has changed.
     pub fn commit(&mut self) -> Result<()> {
         if self.prepared.is_some() {
             return Err(StoreError::Prepared);
@@ -311,17 +311,16 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Says that a commit begins, and finds out of what size of the database, and what else. `by_frames`: it goes to the log
-    /// of frames.
+    /// Begins a commit: finds out its size of the database and its work. `by_frames` sends it to NVWAL's log.
     pub(super) fn begin(&mut self, by_frames: bool) -> Result<(u64, Work)> {
         self.healthy()?;
         self.counter_exposed |= std::mem::take(&mut self.counter_announced);
         self.load_last_commit()?;
-        // Whoever finds that it was not put in place makes durable how long the files are.
+        // A connection that finds a commit begun and not applied makes the files' lengths durable.
         self.side.set_begun(self.last + 1);
         let size = self.size();
         let work = self.work(size, by_frames).inspect_err(|error| {
-            // Any other failure may have left something.
+            // Any other failure may have left stores.
             if matches!(error, StoreError::Full(_) | StoreError::Memory | StoreError::PagesInUse) {
                 self.side.set_begun(self.last);
             }
@@ -337,12 +336,12 @@ impl<M: Memory> Store<M> {
         Ok((size, work))
     }
 
-    /// Finds out what is to be committed, and makes room for it.
+    /// Finds out what to commit, and makes room for it.
     fn work(&mut self, size: u64, by_frames: bool) -> Result<Work> {
         let shape = self.shape(size)?;
         let page_bytes = shape.map_or(0, |(shape, _)| shape.page_bytes() as u32);
         if !self.marked {
-            // Before the file grows: stock SQLite may take its length for that of the database.
+            // Before the file grows: stock SQLite may take its length for the database's.
             self.data.grow(HEADER_BYTES)?;
             self.mark(page_bytes)?;
         }
@@ -363,7 +362,7 @@ impl<M: Memory> Store<M> {
         {
             self.checkpoint_slots()?;
         }
-        // Blocks may be where a large commit is, and lie there before it is known durably that it is settled.
+        // The log's blocks may overwrite a large commit, whose checkpoint has to be durable first.
         if by_frames && self.known_checkpointed < self.last {
             self.checkpoint_slots()?;
         }
@@ -371,7 +370,7 @@ impl<M: Memory> Store<M> {
         if by_frames {
             let (mut frames, counters) = self.frames(size)?;
             if size != self.size {
-                // One without bytes says how many the database has.
+                // A log frame without bytes carries the database's size.
                 frames.add(size, &[]);
             }
             if frames.bytes.is_empty() {
@@ -379,7 +378,7 @@ impl<M: Memory> Store<M> {
             }
             let bytes = bytes_of(&frames);
             match self.side.reserve_log(self.cache.bytes + bytes) {
-                // What the log has goes in place, and there is room where it was.
+                // A checkpoint empties the log, and makes room.
                 Err(StoreError::Full(_)) if !self.cache.is_empty() => {
                     self.checkpoint_frames()?;
                     self.side.reserve_log(bytes)?;
@@ -411,8 +410,8 @@ impl<M: Memory> Store<M> {
         Ok(Work::Pages(plan))
     }
 
-    /// The shape of pages behind the transaction, and whether it is the one before, too: then the transaction
-    /// goes by pages. `None` if page 1 has none.
+    /// The shape of pages after the transaction, and whether it was the same before, so that the commit can be
+    /// page-wise. `None` if page 1 has none.
     fn shape(&self, size: u64) -> Result<Option<(Shape, bool)>> {
         if size < HEADER_BYTES {
             return Ok(None);
@@ -437,21 +436,21 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// The end of step 2: nobody who replays may miss the commit any more. That the next one has begun says so
-    /// until it is in place.
+    /// Ends step 2: no replay may miss the commit any more. The next commit counts as begun until this one is
+    /// applied, which says so.
     pub(super) fn acknowledge(&mut self, number: u64, lines: &mut Lines) -> Result<()> {
         if !self.marker_is_durable {
             self.note_marker(lines);
         }
         self.fence(lines);
-        // A sync that failed has been noticed by now: nothing is promised.
+        // A failed sync has been noticed by now, and nothing has been promised.
         self.healthy()?;
         self.marker_is_durable = true;
         self.side.set_begun(number + 1);
         Ok(())
     }
 
-    /// The end of step 3.
+    /// Ends step 3.
     pub(super) fn finish_apply(
         &mut self,
         number: u64,
@@ -462,16 +461,16 @@ impl<M: Memory> Store<M> {
         if size != self.size {
             self.side.set_size(size, &mut lines.side);
         }
-        // Once it says that it is in place, nobody replays it, and raises them.
+        // After the next store no replay comes, which would raise the counters.
         self.put_counters(counters)?;
-        // Where the database's medium has failed, whoever comes next replays.
+        // If the database's medium has failed, the next connection replays.
         self.data.memory().healthy()?;
         self.side.set_applied(number);
         (self.stored, self.last, self.size) = (lines, number, size);
         Ok(())
     }
 
-    /// Returns whether this connection has made the last commit, or has read it.
+    /// Returns whether this connection made or has read the last commit.
     ///
     /// # Errors
     /// The medium fails.
@@ -480,16 +479,16 @@ impl<M: Memory> Store<M> {
         Ok(self.marked && applied == self.last)
     }
 
-    /// Finds the lines of the last commit, if somebody else made it.
+    /// Reads the last commit's lines, if another connection made it.
     pub(super) fn load_last_commit(&mut self) -> Result<()> {
         let (_, applied) = self.side.progress()?;
-        // What another one has settled is durable, and pages may have another size since.
+        // A commit that another one checkpointed is durable, and the page size may have changed since.
         if applied == self.last && self.side.checkpointed()? < applied {
             return Ok(());
         }
         let logged = self.side.read(applied)?.filter(|logged| logged.number == applied);
         if logged.is_none() && self.side.checkpointed()? < applied {
-            return Err(IN_PLACE_AND_DAMAGED);
+            return Err(APPLIED_COMMIT_DAMAGED);
         }
         (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
         (self.last, self.last_by_pages) = (applied, None);
@@ -510,7 +509,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Sets the marker, durably, and before it what it stands for.
+    /// Sets the marker durably, after what it stands for.
     fn mark(&mut self, page_bytes: u32) -> Result<()> {
         let mut lines = Lines::default();
         self.side.set_size(self.size, &mut lines.side);
@@ -529,8 +528,7 @@ impl<M: Memory> Store<M> {
         self.data.note(&mut lines.data, VERSIONS_AT, 8);
     }
 
-    /// Makes durable where it belongs all that is committed: no slot counts any more. The caller has the
-    /// database to himself.
+    /// Makes all commits durable in place: no slot counts any more. The caller has exclusive access.
     ///
     /// # Errors
     /// The medium fails.
@@ -548,7 +546,7 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// The lines of the last commit that may not be durable.
+    /// The last commit's lines that may not be durable.
     pub(super) fn take_unflushed(&mut self) -> Lines {
         let mut lines = std::mem::take(&mut self.stored);
         for line in self.unflushed.flush() {

@@ -1,12 +1,11 @@
-//! Lines that need not be flushed yet, because the next commit's log has their bytes again.
+//! Lines whose flush is deferred, because the next commit logs their bytes again.
 //!
-//! The bytes that a commit has stored behind its mark are flushed by the next one, before that one's log takes
-//! the place of the log that would store it again. If the next one stores to the same line, its log
-//! can have those bytes too: it costs nothing while they fit in the log's last line, and the line
-//! stays unflushed for a commit more. Inserts in ascending order change the same lines each time.
+//! A commit's stores after its mark are flushed by the next commit, before that one's log replaces the log that could
+//! repeat them. If the next commit stores to the same line, its log can hold those bytes as well: this costs nothing
+//! while they fit into the log's last line, and the line stays unflushed for another commit. Ascending inserts change
+//! the same lines each time.
 //!
-//! Invariant: of each unflushed line, the newest log has every byte that was stored since the line's
-//! last flush.
+//! Invariant: the newest log has every byte of an unflushed line that was stored since the line's last flush.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +16,34 @@ use crate::store::span::{LINE_BYTES, Span};
 pub struct FrameLine {
     /// The frame's number.
     pub frame: u32,
-    /// The line's number in the frame, from 0 on.
+    /// The line's number in the frame, from 0.
     pub line: usize,
 }
 
-/// The lines that commits have stored to behind their marks, and that no flush has covered.
+/// Lines that commits stored to after their marks, and that no flush has covered.
 #[derive(Clone, Debug, Default)]
 pub struct Unflushed {
     lines: BTreeMap<FrameLine, Vec<Span>>,
 }
 
-/// A commit's share of what is unflushed.
+/// How a commit treats the unflushed lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlushPlan {
     /// Lines to flush before this commit's mark.
     pub flush: Vec<FrameLine>,
-    /// Runs that this commit's log has as well, with the bytes of the frames behind the commit.
+    /// Earlier runs that this commit logs again, with the bytes of the frames after the commit.
     pub relogged: Vec<(u32, Span)>,
 }
 
 impl Unflushed {
-    /// All is flushed.
+    /// No line is unflushed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes over what a commit stores behind its mark, `logged`, and decides over what was unflushed
-    /// before it: of lines it stores to as well, runs go into its log while `room` is left there,
-    /// where each costs `run_bytes` more than its length.
+    /// Adds the runs that a commit stores after its mark, `logged`, and decides about the lines that were unflushed
+    /// before. Lines that it stores to again are relogged while `room` bytes last; each run costs `run_bytes` more
+    /// than its length.
     pub fn commit(&mut self, logged: &[(u32, Span)], room: usize, run_bytes: usize) -> FlushPlan {
         let mut now: BTreeMap<FrameLine, Vec<Span>> = BTreeMap::new();
         for (frame, run) in logged {
@@ -75,7 +74,7 @@ impl Unflushed {
         plan
     }
 
-    /// Takes lines out that are to be flushed whatever the next commit stores.
+    /// Takes out lines to flush regardless of the next commit.
     pub fn take(&mut self, which: impl Fn(FrameLine) -> bool) -> Vec<FrameLine> {
         let taken: Vec<FrameLine> =
             self.lines.keys().copied().filter(|line| which(*line)).collect();
@@ -85,7 +84,7 @@ impl Unflushed {
         taken
     }
 
-    /// Lines that are to be flushed if no commit follows; none are unflushed then.
+    /// Takes out all lines to flush if no commit follows.
     pub fn flush(&mut self) -> Vec<FrameLine> {
         std::mem::take(&mut self.lines).into_keys().collect()
     }
@@ -118,8 +117,8 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
-    /// Bytes of three frames of four lines. Behind each commit a crash loses unflushed lines, each or
-    /// none of its stores; what the commit's log has brings all of them back.
+    /// Frames of four lines. After each commit a crash loses each unflushed store or not; the commit's log restores
+    /// all of them.
     #[test]
     fn newest_log_restores_every_unflushed_byte() {
         let mut random = SmallRng::seed_from_u64(5);
@@ -138,7 +137,7 @@ mod tests {
                     .collect();
                 let room = random.random_range(0..80);
                 let plan = unflushed.commit(&logged, room, 4);
-                // Flushed before the mark: what was stored up to then.
+                // Flushed before the mark: everything stored so far.
                 for line in &plan.flush {
                     let bytes = line.line * 64..(line.line + 1) * 64;
                     medium[line.frame as usize][bytes.clone()]
@@ -175,7 +174,7 @@ mod tests {
             let logged = [(7, Span::new(3, 4)), (7, Span::new(8 + 2 * number, 2))];
             flushed += unflushed.commit(&logged, 24, 4).flush.len();
         }
-        // Five runs of two bytes with their headers fit... until they touch each other, and are one.
+        // Five runs of two bytes fit with their headers, until they touch and become one.
         assert!(flushed <= 5, "{flushed}");
         assert_eq!(unflushed.flush().len(), 1);
     }

@@ -1,10 +1,10 @@
-//! Reasons why a database cannot be opened, or a transaction cannot be committed.
+//! Reasons why a database cannot be opened or a transaction committed.
 
 use pm::{Bad, GrowError};
 
 use crate::store::layout::{NAME_MAX, VERSION};
 
-/// A reason why the store refuses.
+/// A reason why the store refuses a call.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no room.
@@ -13,15 +13,15 @@ pub enum StoreError {
     /// The medium has failed, or the process was forked.
     #[error(transparent)]
     Bad(#[from] Bad),
-    /// No memory for what SQLite writes.
+    /// Out of memory for SQLite's writes.
     #[error("no memory for the transaction")]
     Memory,
-    /// The marker is set, and there is no side file.
+    /// The marker is set, but there is no side file.
     #[error(
         "the database was not closed, and its side file, which holds the rest of it, is missing; put the file `-perdura` back next to it"
     )]
     SideMissing,
-    /// The side file is that of another database.
+    /// The side file belongs to another database.
     #[error("the side file `-perdura` belongs to another database")]
     SideMismatch,
     /// The side file cannot be read.
@@ -32,10 +32,10 @@ pub enum StoreError {
         "the side file `-perdura` has the format {0}, and this build knows only {VERSION}; close the database with the build that made it"
     )]
     Version(u64),
-    /// A commit is prepared, and waits for those of other databases.
+    /// A commit is prepared and waits for other databases.
     #[error("a transaction over several databases has not ended")]
     Prepared,
-    /// A commit is prepared, and it is not known whether the others are.
+    /// A commit is prepared, and its verdict is unknown.
     #[error(
         "a transaction over several databases was interrupted, and it is unknown whether `{0}` is there"
     )]
@@ -43,21 +43,21 @@ pub enum StoreError {
     /// The name of a super-journal does not fit into the side file.
     #[error("the name of the super-journal has {0} bytes, {NAME_MAX} are possible")]
     LongName(usize),
-    /// Pages take other places, and SQLite reads some where they are.
+    /// Pages have to move while SQLite reads some in place.
     #[error("a statement of this connection reads pages that have to move")]
     PagesInUse,
-    /// The file is shorter than what is committed.
+    /// The file is shorter than the committed database.
     #[error("the database file has been cut to {found} bytes; {wanted} are committed")]
     Cut {
-        /// The bytes that there are.
+        /// The bytes found.
         found: u64,
-        /// The bytes that there should be.
+        /// The bytes expected.
         wanted: u64,
     },
 }
 
-/// A slot does not count whose commit must.
-pub(crate) const IN_PLACE_AND_DAMAGED: StoreError = StoreError::SideDamaged(
+/// The slot of an applied commit does not count.
+pub(crate) const APPLIED_COMMIT_DAMAGED: StoreError = StoreError::SideDamaged(
     "a commit that was in place is missing from its slot, or some of its stores are missing",
 );
 

@@ -1,18 +1,18 @@
-//! Pages that SQLite reads where they are, without a copy.
+//! Pages that SQLite reads in place, without a copy.
 //!
-//! *No byte of a page that is lent changes* until SQLite gives it back:
+//! *No byte of a fetched page changes* until SQLite releases it:
 //!
-//! - It is lent to a connection that reads, and given back before the connection ends to read. Bytes of frames are
-//!   stored by whoever has the exclusive lock: in a commit of any mode, all of it, what it puts in place behind its
-//!   fence and what it takes out of the log of frames included; in a recovery; on the way home at the last close.
-//!   Nobody else reads then.
-//! - The connection's own commit stores to the frames of pages that SQLite has written, and SQLite gives a page back
-//!   before it changes it. They may take each other's frames, and no other page's.
-//! - Pages of another size, which a commit takes home first, are the exception: it is refused while one is lent.
+//! - SQLite fetches a page only while its connection reads, and releases it before that ends. Bytes of frames are
+//!   stored only under the exclusive lock, which excludes readers: in all of a commit in any mode, including the
+//!   stores after its fence and the checkpoint of NVWAL's log; in a recovery; when the layout is restored at the last
+//!   close.
+//! - The connection's own commit stores to the frames of pages that SQLite has written, and SQLite releases a page
+//!   before it changes it. Such pages may take each other's frames, and no other page's.
+//! - A commit that changes the page size moves all pages first. It is refused while a page is fetched.
 //!
-//! A page is not lent, and SQLite reads a copy, where its frame is not all there is of it: it is staged, cut off, or
-//! in the log of frames. Page 1 is shown without the marker, and never lent. So it is where fewer bytes of the file lie
-//! behind it than SQLite may read beyond the end of a damaged page.
+//! SQLite reads a copy if a page is not complete in its frame: it is staged, truncated, or in NVWAL's log. It also
+//! does for page 1, which is shown without the marker, and for a page that is followed by fewer bytes of the file
+//! than SQLite may read beyond the end of a damaged page.
 
 use pm::{Bad, Memory, Range};
 
@@ -21,15 +21,15 @@ use crate::store::error::Result;
 use crate::store::layout::{GRANULE, HEADER_BYTES};
 use crate::store::plan::place_of;
 
-/// The bytes behind a page that SQLite may read if the page is damaged: a few in practice, but a record that it compares
-/// may begin anywhere in the page and be almost as long.
+/// Bytes past a page that SQLite may read if the page is damaged: a few in practice, but a compared record may
+/// begin anywhere in the page and be almost as long.
 fn overread_bytes(len: u64) -> u64 {
     len.max(256)
 }
 
 impl<M: Memory> Store<M> {
-    /// Lends bytes of the database, if they lie in one place: `address` says of a range of the medium what is given
-    /// to SQLite. The caller has a lock that keeps writers away.
+    /// Fetches bytes of the database, if they are contiguous: `address` turns a range of the memory into the
+    /// result. The caller holds a lock that excludes writers.
     ///
     /// # Errors
     /// The medium fails, or `address` does.
@@ -44,24 +44,24 @@ impl<M: Memory> Store<M> {
             return Ok(None);
         }
         let fetched = address(Range::new(place, len))?;
-        // A table that the medium has lost says nothing of places.
+        // A table on a failed medium may name wrong places.
         self.healthy()?;
         self.stats.fetched += 1;
         self.fetched += 1;
         Ok(Some(fetched))
     }
 
-    /// Counts that SQLite is given a copy.
+    /// Counts a copy for SQLite.
     pub(crate) fn count_copy(&mut self) {
         self.stats.copied += 1;
     }
 
-    /// SQLite reads one of the pages no more that were lent to it.
+    /// Ends SQLite's use of one fetched page.
     pub fn unfetch(&mut self) {
         self.fetched = self.fetched.checked_sub(1).expect("it was fetched");
     }
 
-    /// The place in which bytes lie as they are committed, if there is one, and nothing is staged over them.
+    /// The place of committed bytes, if they are contiguous and nothing is staged over them.
     fn committed_place(&self, at: u64, len: u64) -> Result<Option<u64>> {
         let ends = at.checked_add(len).filter(|end| *end <= self.kept());
         let Some(end) = ends.filter(|_| at >= HEADER_BYTES && len > 0) else { return Ok(None) };

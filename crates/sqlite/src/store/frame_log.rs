@@ -1,7 +1,7 @@
-//! Frames as NVWAL's log has them: each with a checksum behind its word.
+//! The format of frames in NVWAL's log: each has a checksum after its word.
 //!
-//! It is over the side file's tag, how often the log was emptied, the frame's place in the log, its word and its bytes.
-//! So a frame that is damaged, that a log before has left, or that lies elsewhere, is none.
+//! The checksum covers the side file's tag, how often the log was emptied, the frame's place in the log, its word and
+//! its bytes. A frame that is damaged, from an earlier log, or in another place does not match.
 
 use crate::store::frames::{Frames, place_and_len, word_of};
 use crate::store::side::check;
@@ -9,16 +9,16 @@ use crate::store::side::check;
 /// Bytes of a checksum.
 const CHECK_BYTES: usize = 4;
 
-/// The log that frames are in.
+/// The log that a frame belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Log {
     /// The side file's tag.
     pub(crate) tag: u64,
-    /// Times that it was emptied before.
+    /// How often the log was emptied before.
     pub(crate) emptied: u64,
 }
 
-/// Bytes that frames take in a log.
+/// Bytes that frames take in the log.
 pub(crate) fn bytes_of(frames: &Frames) -> u64 {
     frames.bytes.len() as u64 + frames.count * CHECK_BYTES as u64
 }
@@ -28,7 +28,7 @@ impl Log {
         check(&[self.tag, self.emptied, place, word], bytes).to_le_bytes()
     }
 
-    /// The bytes that frames are behind the `from` bytes that the log has.
+    /// The bytes that frames take at offset `from` of the log.
     pub(crate) fn write(self, frames: &Frames, from: u64) -> Vec<u8> {
         let mut log = Vec::with_capacity(bytes_of(frames) as usize);
         Frames::each(&frames.bytes, |at, bytes| {
@@ -40,8 +40,8 @@ impl Log {
         log
     }
 
-    /// The places and the bytes of the frames that lie in the log from `from` on; `None` if one of them does not
-    /// match its checksum, or is not all there.
+    /// The places and bytes of the frames at offset `from` of the log; `None` if one is incomplete or does not
+    /// match its checksum.
     pub(crate) fn read(self, log: &[u8], from: u64) -> Option<Vec<(u64, &[u8])>> {
         let (mut frames, mut rest) = (Vec::new(), log);
         while !rest.is_empty() {

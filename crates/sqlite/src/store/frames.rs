@@ -1,6 +1,6 @@
-//! Frames: runs of bytes of the database, as a log has them.
+//! Log frames: runs of bytes of the database.
 //!
-//! A frame is a word, place and length, and the bytes.
+//! A frame is a word, which holds the place and the length, and the bytes.
 
 use crate::store::layout::GRANULE;
 use slotted::diff::{Run, merge};
@@ -8,17 +8,17 @@ use slotted::diff::{Run, merge};
 const LENGTH_BITS: u32 = 13;
 const _: () = assert!(GRANULE < 1 << LENGTH_BITS);
 
-/// The word of a frame of so many bytes, at a place.
+/// The word of a frame.
 pub(crate) fn word_of(at: u64, len: usize) -> u64 {
     at << LENGTH_BITS | len as u64
 }
 
-/// The place and the length that a word says.
+/// The place and the length in a word.
 pub(crate) fn place_and_len(word: u64) -> (u64, usize) {
     (word >> LENGTH_BITS, (word & ((1 << LENGTH_BITS) - 1)) as usize)
 }
 
-/// Frames, one behind the other.
+/// Frames in sequence.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Frames {
     pub(crate) bytes: Vec<u8>,
@@ -34,8 +34,8 @@ impl Frames {
         self.count += 1;
     }
 
-    /// Calls `take` with the place and the bytes of each, in order. Returns false if they end in the middle
-    /// of one: nothing that was made here does.
+    /// Calls `take` with the place and the bytes of each frame, in order. Returns false if the last one is
+    /// incomplete, which no frames made here are.
     pub(crate) fn each<'f>(bytes: &'f [u8], mut take: impl FnMut(u64, &'f [u8])) -> bool {
         let mut rest = bytes;
         while let Some((word, after)) = rest.split_first_chunk::<8>() {
@@ -48,14 +48,14 @@ impl Frames {
     }
 }
 
-/// Bytes that are compared at a time.
+/// Bytes compared at a time.
 const CHUNK: usize = 64;
 
-/// The runs in which `new` differs from `old`; a few equal bytes between two make one run of them.
+/// The runs in which `new` differs from `old`. A few equal bytes between two runs join them.
 pub(crate) fn changed(old: &[u8], new: &[u8]) -> Vec<Run> {
     let mut runs = Vec::new();
     let chunks = old.chunks(CHUNK).zip(new.chunks(CHUNK)).enumerate();
-    // A comparison of slices is one of vectors.
+    // Slices are compared by vector instructions.
     for (index, (before, after)) in chunks.filter(|(_, (before, after))| before != after) {
         let differs = |(old, new): (&u8, &u8)| old != new;
         let mut at = 0;

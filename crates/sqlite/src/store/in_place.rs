@@ -1,16 +1,16 @@
 //! The in-place commit of P3 3.2: one store to a page's header commits, and nothing is logged.
 //!
-//! The header of a page of SQLite's begins with a word: how many cells there are, and where they begin. An insert behind
-//! all others, or a deletion of the newest cell, changes nothing else that means something. Where the processor stores
-//! lines whole (MOVDIR64B), all pointers to cells may change that lie in the header's line.
+//! The header of a page begins with a word: the number of cells and where they begin. An insert after all other
+//! cells, or a deletion of the newest one, changes no other live bytes. Where the processor stores whole lines
+//! (MOVDIR64B), the pointers to cells in the header's line may change as well.
 //!
-//! 0. If a slot counts, settle: a replay of it would store an older header. If the last commit is settled and that may
-//!    not be durable, it becomes so with 1.
-//! 1. Store what goes where nothing is; flush; **fence**.
-//! 2. Store the word; flush; or store the line; **fence**. *Committed.*
+//! 0. If a slot counts, checkpoint: its replay would store an older header. If that checkpoint may not be durable,
+//!    step 1 makes it so.
+//! 1. Store to unused space; flush; **fence**.
+//! 2. Store the word and flush it, or store the line; **fence**. *Committed.*
 //!
-//! *Crash before 2 is durable:* what was stored means nothing. The commit has no number: whoever finds that one has begun
-//! and is not in place flushes the whole database, and what he sees of it counts.
+//! *Crash before step 2 is durable:* the stores have no meaning. The commit has no number: a connection that finds a
+//! commit begun and not applied flushes the whole database, and what it sees counts.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::store::plan::{Form, Plan, place_of};
 use crate::store::span::{LINE_BYTES, Span};
 
 impl<M: Memory> Store<M> {
-    /// Commits a plan of one part, whose header can be stored in place.
+    /// Commits a plan of one part whose header can be stored in place.
     pub(super) fn commit_in_place(&mut self, plan: &Plan) -> Result<()> {
         let (part, image) = (&plan.parts[0], &plan.images[0]);
         let whole_line = plan.in_place == Some(Form::Line);
@@ -36,7 +36,7 @@ impl<M: Memory> Store<M> {
         if !self.marker_is_durable {
             self.note_marker(&mut lines);
         }
-        // What lies in the header's line is stored with it.
+        // The rest of the header's line is stored with it.
         let from = if whole_line { LINE_BYTES } else { 0 };
         for run in part.direct.iter().filter(|run| run.end() > from) {
             let rest = Span::between(run.at.max(from), run.end());
@@ -45,7 +45,7 @@ impl<M: Memory> Store<M> {
         for line in flushed {
             self.note_line(line, &mut lines.data);
         }
-        // A deletion stores nothing before.
+        // A deletion stores nothing before its header.
         if !(lines.data.is_empty() && lines.side.is_empty()) {
             self.fence(&mut lines);
             self.healthy()?;
@@ -65,7 +65,7 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.stats.in_place += 1;
         self.put_counters(&plan.counters)?;
-        // Where that has failed, whoever comes next raises them.
+        // If that has failed, the next connection raises the counters.
         self.data.memory().healthy()?;
         self.side.set_begun(self.last);
         Ok(())

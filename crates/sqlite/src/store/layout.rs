@@ -1,4 +1,4 @@
-//! Places in the side file and in page 1: `docs/format/sqlite-side-file.md`.
+//! Offsets in the side file and in page 1: `docs/format/sqlite-side-file.md`.
 
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
@@ -7,53 +7,50 @@ pub(crate) const VERSION: u64 = 10;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;
-/// A random word that page 1 has, too, as long as the marker is set.
+/// A random word, also in page 1 while the marker is set.
 pub(crate) const TAG_AT: u64 = 16;
 /// Bytes of each of the two slots.
 pub(crate) const SLOT_BYTES_AT: u64 = 24;
-/// Checksum over what is before it.
+/// Checksum of the words before it.
 pub(crate) const HEADER_CHECK_AT: u64 = 32;
 
-// Words that change, each with a checksum in it (`store::sealed`):
-/// Bytes of the database, as SQLite knows it.
+// Words that change, each with its own checksum (`store::sealed`):
+/// Bytes of the database, as SQLite sees it.
 pub(crate) const SIZE_AT: u64 = 64;
-/// The number of the last commit that was begun.
+/// The number of the last commit that has begun.
 pub(crate) const BEGUN_AT: u64 = 72;
-/// The number of the last commit that is in place.
+/// The number of the last commit that has been applied.
 pub(crate) const APPLIED_AT: u64 = 80;
-/// The number of the last commit that is durable where it belongs: no slot with it, or with a smaller one,
-/// counts.
+/// The number of the last commit that is durable in place: no slot with this number or a smaller one counts.
 pub(crate) const CHECKPOINTED_AT: u64 = 88;
-/// The binary logarithms of a page's bytes, and above its 8 bits of the entries of the table; 0 if frames of
-/// pages mean nothing, or there is no entry.
+/// Binary logarithms: of a page's bytes in the lower 8 bits, of the table's entries above. 0 if commits are not
+/// page-wise, or there is no entry.
 pub(crate) const TABLE_AT: u64 = 96;
-/// The number of the last commit that was prepared, as a part of a transaction over several databases; 0 if there is
-/// none.
+/// The number of the last commit that was prepared for a transaction over several databases, or 0.
 pub(crate) const PREPARED_AT: u64 = 104;
-/// Bytes of the log of frames (`store::blocks`) that are committed.
+/// Committed bytes of NVWAL's log (`store::blocks`).
 pub(crate) const LOG_BYTES_AT: u64 = 112;
-/// Times that it was emptied.
+/// How often that log was emptied.
 pub(crate) const EMPTIED_AT: u64 = 120;
-/// Checksum, and the bytes of the name of its super-journal, which is behind this word.
+/// Checksum and length of the super-journal's name, which follows this word.
 pub(crate) const NAME_AT: u64 = 128;
-/// The most bytes of such a name.
+/// The longest name.
 pub(crate) const NAME_MAX: u64 = LOCKS_AT - NAME_AT - 8;
-/// The words of the locks of connections: the writer's, and one for each of them. They mean nothing when nobody
-/// has the database open.
+/// The lock words: the writer's, and one for each connection. They have no meaning while no connection is open.
 pub(crate) const LOCKS_AT: u64 = 4096;
-/// The number of these words.
+/// The number of lock words.
 pub(crate) const LOCK_WORDS: u64 = 256;
 /// How often the marker was cleared since the database was opened.
 pub(crate) const CLEARED_AT: u64 = LOCKS_AT + LOCK_WORDS * 8;
-/// The first of the two slots. Behind the second one is the table, and behind that room for a large commit.
+/// The first of the two slots. After them come the table, and room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 8192;
 
 // In a slot:
-/// Checksum, and above it flags and the bytes of what is logged; 0 if the slot is empty.
+/// Checksum, bytes of what is logged, and flags; 0 if the slot is empty.
 pub(crate) const MARK_AT: u64 = 0;
-/// The lower half of the number, and the checksum over what was stored directly.
+/// The lower half of the number, and the checksum of the direct stores.
 pub(crate) const NUMBER_AT: u64 = 8;
-/// First the words that the flags name, then what is logged: a small commit fits into one line or two.
+/// The words that the flags name, then what is logged. A small commit fits into one or two lines.
 pub(crate) const LOGGED_AT: u64 = 16;
 /// The most words that flags name.
 pub(crate) const WORDS_MAX: u64 = 2;
@@ -64,18 +61,17 @@ pub(crate) const GRANULE: u64 = 4096;
 // In page 1:
 pub(crate) const WRITE_VERSION: usize = 18;
 pub(crate) const READ_VERSION: usize = 19;
-/// The word that has the read version.
+/// The word that contains the read version.
 pub(crate) const VERSIONS_AT: u64 = 16;
-/// The read version of a database that only we can read: stock SQLite says that it is none.
+/// The read version of a database that only this VFS can read. To stock SQLite such a file is not a database.
 pub(crate) const MARKER: u8 = 80;
-/// The file change counter, and the number that it had when the size in the header was valid, with
-/// the version of SQLite that wrote it.
+/// The file change counter; and the counter for which the size in the header is valid, with SQLite's version.
 pub(crate) const COUNTERS: [std::ops::Range<usize>; 2] = [24..28, 92..100];
-/// Bytes that SQLite keeps for expansion, and has zero.
+/// Bytes reserved for expansion, which SQLite keeps zero.
 pub(crate) const DATABASE_TAG: std::ops::Range<usize> = 72..80;
 /// Bytes of the header of page 1.
 pub(crate) const HEADER_BYTES: u64 = 100;
-/// The first bytes of a database of SQLite.
+/// The first bytes of a SQLite database.
 pub(crate) const DATABASE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 const _: () = assert!(

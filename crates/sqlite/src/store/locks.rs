@@ -1,31 +1,28 @@
 //! Locks of a database, in words that all its connections share.
 //!
-//! Each connection has a slot, and with it a word of its own: whether it reads. One word more says
-//! who writes, and how far it has come. The levels are those of SQLite's rollback mode.
+//! Each connection owns a slot, and with it a word that says whether it reads. One more word says which connection
+//! writes and its phase. The levels are those of SQLite's rollback mode.
 //!
 //! Invariants:
-//! - A connection that is `Exclusive` is alone: no living one reads.
-//! - Behind a writer that dies while it is `Exclusive`, nobody reads before somebody has replayed.
-//! - From `Pending` on nobody begins to read, so that a writer's turn comes.
-//! - Whoever is alone for a while and writes nothing ([`Connection::lock_exclusive_if_idle`]) makes nobody busy: it looks before it
-//!   keeps others out, gives up if somebody reads, and those who come meanwhile wait.
-//! - Nobody counts as `Reserved` on the way from `Shared` to `Exclusive`: SQLite goes it for a hot journal, which another
-//!   one would take for a living writer's.
-//! - A dead connection stops nobody for longer than it takes to look.
+//! - No living connection reads while another is `Exclusive`.
+//! - After a writer dies while it is `Exclusive`, no connection reads before one has replayed.
+//! - From `Pending` on no new reader comes in, so that the writer gets its turn.
+//! - A brief exclusive lock without a write ([`Connection::lock_exclusive_if_idle`]) causes no `Busy`: its owner probes
+//!   before it excludes others and gives up if one reads; newcomers wait.
+//! - A connection on the way from `Shared` straight to `Exclusive` does not count as `Reserved`: SQLite takes this
+//!   way for a hot journal, which others would otherwise take for a living writer's.
+//! - A dead connection blocks others only until they check that it is alive.
 //!
-//! 1. To read: store the own word, then look at the writer's. A writer stores its word and then looks
-//!    at the readers'. All of these are in one order, so that one of the two sees the other.
-//! 2. Before a connection is told that it is busy, whoever is in its way is asked for: dead ones
-//!    leave nothing but words behind. What a dead reader has left is wiped away. The word of a dead
-//!    writer is taken over, by one only; if the writer was `Exclusive`, it is told to replay.
-//! 3. A word that is changed on behalf of another connection is changed only if it still is what was
-//!    looked at. Each turn of a writer has a number, and each owner of a slot another one, so that it
-//!    is not taken for an older one that looked the same.
+//! 1. To read, store the own word, then load the writer's. A writer stores its word, then loads the readers'. All of
+//!    these are in one total order, so one of the two sees the other.
+//! 2. Before returning `Busy`, check that the blocking owner is alive. A dead reader's word is cleared. A dead writer's
+//!    word is taken over, by one connection only, which replays if the writer was `Exclusive`.
+//! 3. Another connection's word is changed only by compare-and-swap. Each turn of a writer has a number, and so has
+//!    each owner of a slot, so that no word is taken for an older one.
 //!
-//! Whether one lives is asked through [`Liveness`], since process numbers are used again and mean nothing in
-//! another namespace.
+//! [`Liveness`] says whether an owner is alive: process numbers are reused and have no meaning in another namespace.
 
-/// The words that all connections see. All calls have one order, the same for all.
+/// The shared words. All calls have one total order.
 pub trait Words {
     /// Returns a word's value.
     fn load(&self, word: usize) -> u64;
@@ -33,48 +30,47 @@ pub trait Words {
     fn store(&self, word: usize, value: u64);
     /// Stores `new` if the value is `old`; returns whether it was.
     fn swap(&self, word: usize, old: u64, new: u64) -> bool;
-    /// Lets others go on, between two looks at a word that will not stay for long. `before` says how often it was called for
-    /// that word.
+    /// Yields between two loads of a word that will change soon. `before` counts the earlier calls for that word.
     fn pause(&self, before: u32);
 }
 
-/// Knowledge of who is alive.
+/// Liveness of slot owners.
 pub trait Liveness {
-    /// Returns whether a connection has the slot, and lives.
+    /// Returns whether a living connection owns the slot.
     fn is_alive(&self, slot: usize) -> bool;
 }
 
-/// The word that says who writes. The word of slot n is word n + 1.
+/// The writer's word. Slot n has word n + 1.
 const WRITER: usize = 0;
-/// The most slots there can be.
+/// The most slots.
 pub const SLOTS_MAX: usize = NO_OWNER as usize;
-/// The slot of a writer that has given its turn up in the middle: nobody has it, so it counts as dead.
+/// The slot in the word of an abandoned turn: it has no owner, so it counts as dead.
 const NO_OWNER: u64 = 0xfff;
-/// The most pauses of one who waits for another one that is alone for a while: behind them it is busy.
+/// The most pauses while another connection holds a brief lock, before `Busy`.
 pub const PAUSES_MAX: u32 = 5_000;
 
-/// The number of words that so many slots need.
+/// The number of words for so many slots.
 pub const fn words(slots: usize) -> usize {
     slots + 1
 }
 
-/// The lock that a connection has: the levels of SQLite's locks on a database file, lowest first.
+/// A lock level of SQLite's, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// None.
     None,
-    /// It reads, as others do.
+    /// Reads, along with others.
     Shared,
-    /// It will write; others read, and begin to.
+    /// Will write; others read, and begin to.
     Reserved,
-    /// It waits for the last readers; nobody begins to read.
+    /// Waits for the last readers; no new reader comes in.
     Pending,
-    /// It writes, alone.
+    /// Writes, alone.
     Exclusive,
 }
 
 impl Level {
-    /// The level of SQLite's number.
+    /// The level with SQLite's number.
     pub fn of(number: i32) -> Self {
         match number {
             ..=0 => Self::None,
@@ -91,38 +87,38 @@ impl Level {
     }
 }
 
-/// An answer to a connection that wants a lock.
+/// The answer to a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Answer {
-    /// The connection has it.
+    /// The connection has the lock.
     Got,
-    /// A living connection is in the way.
+    /// A living connection holds a conflicting lock.
     Busy,
-    /// A writer has died in the middle. The caller is alone now: it replays the log, says so with
+    /// A writer died halfway. The caller has exclusive access: it replays the log, calls
     /// [`Connection::end_replay`], and asks again.
     Replay,
 }
 
-/// How far a writer has come.
+/// The phase of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nobody writes.
+    /// No connection writes.
     Idle,
     Reserved,
     Pending,
     Exclusive,
-    /// It replays what a dead writer has left.
+    /// Replays what a dead writer left.
     Replaying,
-    /// As `Pending`, straight from the level `Shared`: it is not going to write unless it is alone.
+    /// `Pending` straight from `Shared`: it does not count as writing until it is `Exclusive`.
     PendingDirect,
-    /// It looks whether it is alone, and waits for nobody.
+    /// Checks for readers, and waits for none.
     Probing,
-    /// It is alone for a while, which ends by itself.
+    /// Holds the exclusive lock for a moment, without writing.
     ExclusiveBrief,
 }
 
-/// The writer's word: the number of the phase, a slot, and how far its connection has come.
+/// The writer's word: the number of the turn, a slot, and the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Writer {
     number: u64,
@@ -140,7 +136,7 @@ impl Writer {
             5 => Phase::PendingDirect,
             6 => Phase::Probing,
             7 => Phase::ExclusiveBrief,
-            // Any other value was written by nobody: replaying is right after anything.
+            // No connection writes any other value; replaying is always correct.
             _ => Phase::Replaying,
         };
         Self { number: word >> 16, slot: word >> 4 & 0xfff, phase }
@@ -150,22 +146,22 @@ impl Writer {
         self.number << 16 | self.slot << 4 | self.phase as u64
     }
 
-    /// The next phase.
+    /// The word of the next turn.
     fn next(self, slot: u64, phase: Phase) -> Self {
         Self { number: (self.number + 1) & (u64::MAX >> 16), slot, phase }
     }
 
-    /// Returns whether nobody may begin to read.
+    /// Returns whether new readers are kept out.
     fn keeps_readers_out(self) -> bool {
         !matches!(self.phase, Phase::Idle | Phase::Reserved)
     }
 
-    /// Returns whether a death may have left pages half written.
+    /// Returns whether its death may leave pages half written.
     fn may_leave_half_written(self) -> bool {
         matches!(self.phase, Phase::Exclusive | Phase::Replaying | Phase::ExclusiveBrief)
     }
 
-    /// Returns whether it is going to write.
+    /// Returns whether it counts as a writer.
     fn is_for_writing(self) -> bool {
         !matches!(
             self.phase,
@@ -173,32 +169,32 @@ impl Writer {
         )
     }
 
-    /// Returns whether it is worth waiting for.
+    /// Returns whether it ends soon by itself.
     fn is_brief(self) -> bool {
         matches!(self.phase, Phase::Probing | Phase::ExclusiveBrief)
     }
 }
 
-/// A connection's view of the locks.
+/// One connection's view of the locks.
 #[derive(Debug)]
 pub struct Connection<W, L> {
     words: W,
     liveness: L,
     slots: usize,
     slot: usize,
-    /// The word of the slot while it does not read; one more while it does.
+    /// The slot's word while it does not read. It is one larger while it does.
     idle_word: u64,
     level: Level,
-    /// The own phase, while there is one.
+    /// This connection's turn as a writer, while it has one.
     writer: Option<Writer>,
 }
 
 impl<W: Words, L: Liveness> Connection<W, L> {
-    /// Takes a slot that the caller alone has, as [`Liveness`] says already. The answer is `Got`, or
-    /// `Replay` if its last owner died as a writer.
+    /// Claims a slot that the caller owns according to [`Liveness`]. The answer is `Got`, or `Replay` if the slot's
+    /// last owner died as a writer.
     ///
     /// # Panics
-    /// If there are more slots than there can be, or the slot is none of them.
+    /// If there are too many slots, or the slot is out of range.
     pub fn claim(words: W, liveness: L, slots: usize, slot: usize) -> (Self, Answer) {
         assert!(slot < slots && slots <= SLOTS_MAX, "a slot that there is not");
         let idle_word = (words.load(slot + 1) | 1).wrapping_add(1);
@@ -210,7 +206,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             if found.phase == Phase::Idle || found.slot != slot as u64 {
                 break Answer::Got;
             }
-            // Others take this one for living now, so nobody else can do it.
+            // Others take this connection for the living writer, so only it can take over.
             if claimed.take_over(found) == Some(Answer::Replay) {
                 break Answer::Replay;
             }
@@ -218,7 +214,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         (claimed, answer)
     }
 
-    /// The lock that the connection has.
+    /// The connection's lock level.
     pub const fn level(&self) -> Level {
         self.level
     }
@@ -228,12 +224,11 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         self.slot
     }
 
-    /// Asks for a lock, as SQLite's xLock does: `Shared` without one, `Reserved` with `Shared`,
-    /// `Exclusive` with any. A busy connection keeps what it has; one that wanted `Exclusive` may be
-    /// `Pending` then.
+    /// Requests a lock, as SQLite's xLock does: `Shared` without one, `Reserved` with `Shared`, `Exclusive` with
+    /// any. A connection that gets `Busy` keeps its lock; one that requested `Exclusive` may be `Pending` then.
     ///
     /// # Panics
-    /// If the connection is to replay first.
+    /// If the connection has to replay first.
     pub fn lock(&mut self, wanted: Level) -> Answer {
         let replays = self.writer.is_some_and(|writer| writer.phase == Phase::Replaying);
         assert!(!replays, "a lock is asked for before the replay is done");
@@ -258,8 +253,9 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         Answer::Got
     }
 
-    /// Goes from `Shared` to `Exclusive` if nobody else reads, or is going to write; returns whether it did. Whoever comes
-    /// until [`Self::unlock`] waits, and is busy only if that takes long: the caller waits for no lock of theirs meanwhile.
+    /// Goes from `Shared` to `Exclusive` if no other connection reads or writes; returns whether it did. Newcomers
+    /// wait until [`Self::unlock`], and get `Busy` only after a long wait. The caller must not wait for their locks
+    /// meanwhile.
     pub fn lock_exclusive_if_idle(&mut self) -> bool {
         if self.level != Level::Shared || self.has_other_readers() {
             return false;
@@ -273,7 +269,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             return false;
         }
         self.writer = Some(next);
-        // Whoever has begun to read before it saw that does not wait, and may be waited for.
+        // A reader that began before it saw the probe does not wait; it would have to be waited for.
         if self.has_other_readers() {
             self.unlock(Level::Shared);
             return false;
@@ -283,7 +279,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         true
     }
 
-    /// Goes back to `Shared` or `None`, as SQLite's xUnlock does.
+    /// Lowers the lock to `Shared` or `None`, as SQLite's xUnlock does.
     pub fn unlock(&mut self, level: Level) {
         if let Some(writer) = self.writer.take() {
             self.words.store(WRITER, writer.next(0, Phase::Idle).word());
@@ -294,14 +290,13 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         self.level = self.level.min(level);
     }
 
-    /// Ends a replay: others may come in. The connection has no lock then.
+    /// Ends a replay. The connection holds no lock afterwards.
     pub fn end_replay(&mut self) {
         debug_assert!(self.writer.is_some_and(|writer| writer.phase == Phase::Replaying));
         self.unlock(Level::None);
     }
 
-    /// Gives a turn up in the middle, as one who dies: who comes next replays. The connection has no
-    /// lock then.
+    /// Abandons a turn halfway, as by dying: the next connection replays. This one holds no lock afterwards.
     pub fn abandon(&mut self) {
         if let Some(writer) = self.writer.take() {
             self.words.store(WRITER, writer.next(NO_OWNER, Phase::Replaying).word());
@@ -309,10 +304,10 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         self.unlock(Level::None);
     }
 
-    /// Returns whether a living connection, this one too, is `Reserved`, or has come farther from there.
+    /// Returns whether a living connection, this one included, counts as a writer.
     pub fn is_reserved(&self) -> bool {
         let writer = Writer::of(self.words.load(WRITER));
-        // Beside an `Exclusive` one nobody asks who reads.
+        // No reader asks next to an `Exclusive` writer.
         writer.is_for_writing() && self.is_alive(writer.slot)
     }
 
@@ -321,8 +316,8 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             || (slot < self.slots as u64 && self.liveness.is_alive(slot as usize))
     }
 
-    /// Takes the word of a dead writer, if it still is what was found. Returns `Replay` if the caller
-    /// has it now and has to replay, `None` if the caller is to look again.
+    /// Takes over a dead writer's word, if it is unchanged. Returns `Replay` if the caller has it now and has to
+    /// replay, `None` if the caller has to look again.
     fn take_over(&mut self, dead: Writer) -> Option<Answer> {
         let replay = dead.may_leave_half_written();
         let next = match replay {
@@ -336,8 +331,8 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         None
     }
 
-    /// Waits until a living one has gone on, if it goes on by itself. `pauses` are those before; returns false if the caller
-    /// is busy.
+    /// Waits if the other connection's lock is brief. `pauses` counts the earlier waits. Returns false if the
+    /// caller is `Busy`.
     fn waits_for(&self, other: Writer, pauses: &mut u32) -> bool {
         let waits = other.is_brief() && *pauses < PAUSES_MAX;
         if waits {
@@ -347,7 +342,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         waits
     }
 
-    /// Begins to read.
+    /// Takes the shared lock.
     fn lock_shared(&mut self) -> Answer {
         let mut pauses = 0;
         loop {
@@ -370,19 +365,19 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         }
     }
 
-    /// Begins a phase as a writer.
+    /// Takes the writer's word for a phase.
     fn take_writer_word(&mut self, phase: Phase, level: Level) -> Answer {
         let mut pauses = 0;
         loop {
             let found = Writer::of(self.words.load(WRITER));
             if found.phase != Phase::Idle && self.is_alive(found.slot) {
-                // It looks, and finds this one.
+                // It will find this reader, and give up.
                 if self.waits_for(found, &mut pauses) {
                     continue;
                 }
                 return Answer::Busy;
             }
-            // One who died while this one reads had not begun to write: only then nobody reads.
+            // A writer that died next to this reader had not begun to write.
             let next = found.next(self.slot as u64, phase);
             if self.words.swap(WRITER, found.word(), next.word()) {
                 self.writer = Some(next);
@@ -392,7 +387,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         }
     }
 
-    /// Waits for no reader: it is alone, or busy.
+    /// Takes the exclusive lock without waiting for readers.
     fn lock_exclusive(&mut self) -> Answer {
         match self.writer {
             None => {
@@ -414,7 +409,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         Answer::Got
     }
 
-    /// Returns whether another living one reads. The words of dead ones are wiped away.
+    /// Returns whether another living connection reads. Clears the words of dead ones.
     fn has_other_readers(&self) -> bool {
         for slot in (0..self.slots).filter(|slot| *slot != self.slot) {
             loop {
@@ -433,7 +428,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         false
     }
 
-    /// Says how far the own turn has come.
+    /// Stores the phase of the own turn.
     fn set_phase(&mut self, writer: Writer, phase: Phase) {
         if writer.phase != phase {
             let next = Writer { phase, ..writer };

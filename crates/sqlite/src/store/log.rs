@@ -1,4 +1,4 @@
-//! Steps 2 and 3 of a commit that goes by pages ([`crate::store::connection`]).
+//! Steps 2 and 3 of a page-wise commit ([`crate::store::connection`]).
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ impl<M: Memory> Store<M> {
         u64::from(self.side.table.page_bytes)
     }
 
-    /// Logs a plan, and puts it in place. If it `goes_on`, that is not the end: at no moment all that was begun
-    /// is in place.
+    /// Logs and applies a plan (steps 2 and 3). If it `goes_on`, a further commit follows, and the last begun
+    /// commit stays ahead of the last applied one throughout.
     pub(super) fn log_pages(&mut self, size: u64, plan: &Plan, goes_on: bool) -> Result<()> {
         let lines = self.record_pages(size, plan)?;
         let number = self.last + 1;
@@ -34,7 +34,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Step 2. Returns the lines that are to be noted further.
+    /// Logs a plan (step 2). Returns the lines to flush with the next commit.
     pub(super) fn record_pages(&mut self, size: u64, plan: &Plan) -> Result<Lines> {
         let number = self.last + 1;
         self.side.set_begun(number);
@@ -56,7 +56,7 @@ impl<M: Memory> Store<M> {
         Ok(lines)
     }
 
-    /// Step 3.
+    /// Applies a plan (step 3).
     pub(super) fn place_pages(
         &mut self,
         number: u64,
@@ -75,7 +75,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Stores what goes where nothing is; returns the checksum over it.
+    /// Makes the direct stores; returns their checksum.
     pub(super) fn put_direct(&mut self, plan: &Plan, flushed: &mut BTreeSet<FrameLine>) -> u32 {
         let mut check = 0;
         for (part, image) in plan.parts.iter().zip(&plan.images) {
@@ -87,7 +87,7 @@ impl<M: Memory> Store<M> {
         check
     }
 
-    /// Stores a run where nothing is.
+    /// Stores a run to unused space.
     pub(super) fn put_run(
         &mut self,
         frame: u32,
@@ -100,8 +100,8 @@ impl<M: Memory> Store<M> {
         self.stats.direct += run.bytes as u64;
     }
 
-    /// The parts that are logged: those of the plan, with what is deferred on of the commit before. What is
-    /// not deferred on is flushed.
+    /// The parts to log: those of the plan, and the earlier runs that they log again. Lines whose flush is not
+    /// deferred are flushed.
     fn defer_flushes(
         &mut self,
         plan: &Plan,
@@ -109,7 +109,8 @@ impl<M: Memory> Store<M> {
         flushed: &mut BTreeSet<FrameLine>,
     ) -> Vec<Part> {
         let mut parts = plan.parts.clone();
-        // A line that is flushed anyway needs nothing. In a frame that nobody had, an image is not all there is.
+        // A line that is flushed anyway needs no relogging. The image of an unused frame does not have all its
+        // bytes.
         let (direct, relogs) = (&*flushed, |frame| {
             parts.iter().any(|part| part.frame == frame && !part.logged.is_empty())
         });
@@ -126,20 +127,20 @@ impl<M: Memory> Store<M> {
         flushed.extend(taken.into_iter().chain(deferred.flush));
         for (frame, run) in deferred.relogged {
             let at = parts.iter().position(|part| part.frame == frame);
-            let at = at.expect("only what this commit stores to is deferred on");
+            let at = at.expect("only frames that this commit stores to are relogged");
             parts[at].logged.push(run);
             parts[at].bytes.extend_from_slice(run.of(&plan.images[at]));
         }
         parts
     }
 
-    /// Adds a line of a frame to `lines`.
+    /// Adds a frame's line to `lines`.
     pub(super) fn note_line(&self, line: FrameLine, lines: &mut LineSet) {
         let at = place_of(line.frame, self.page_bytes()) + line.line as u64 * LINE;
         self.data.note(lines, at, LINE);
     }
 
-    /// Makes stores of recovery, or of step 3. The lines of page 1 are added to `lines`.
+    /// Makes the stores of a recovery, or of step 3. Page 1's lines are added to `lines`.
     #[track_caller]
     pub(super) fn put_parts(&self, stores: &[Restored], lines: &mut LineSet) {
         for store in stores {
@@ -161,7 +162,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Adds the lines of all that is stored behind a commit to `lines`.
+    /// Adds the lines of the stores after a commit to `lines`.
     pub(super) fn note_stored_after_commit(&self, parts: &[Part], lines: &mut LineSet) {
         for (frame, run) in parts.iter().flat_map(stored_after_commit) {
             for line in lines_of(frame, run) {
@@ -170,7 +171,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Takes over what another connection has stored in step 3.
+    /// Takes note of another connection's step 3.
     pub(super) fn note_parts(&mut self, parts: &[Part]) {
         let stored: Vec<(u32, Span)> = parts.iter().flat_map(stored_after_commit).collect();
         let (first, others): (Vec<_>, Vec<_>) = stored.into_iter().partition(|run| run.0 == 1);
@@ -187,7 +188,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Adds the lines of all direct stores to `lines`.
+    /// Adds the lines of direct stores to `lines`.
     pub(super) fn note_direct(&self, parts: &[Part], lines: &mut Lines) {
         for part in parts {
             for line in part.direct.iter().flat_map(|run| lines_of(part.frame, *run)) {
@@ -196,7 +197,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// The checksum over what is where direct stores were made.
+    /// The checksum of the bytes where direct stores were made.
     ///
     /// # Errors
     /// The medium fails.
@@ -214,12 +215,12 @@ impl<M: Memory> Store<M> {
     }
 }
 
-/// The runs of a part that are stored behind the commit, with the frame.
+/// The runs of a part that are stored after the commit, with the frame.
 fn stored_after_commit(part: &Part) -> impl Iterator<Item = (u32, Span)> + '_ {
     part.logged.iter().chain(&part.erased).map(|run| (part.frame, *run))
 }
 
-/// The lines of a frame that a run is in.
+/// The lines of a frame that contain a run.
 fn lines_of(frame: u32, run: Span) -> impl Iterator<Item = FrameLine> {
     (run.at / LINE_BYTES..=(run.end() - 1) / LINE_BYTES).map(move |line| FrameLine { frame, line })
 }

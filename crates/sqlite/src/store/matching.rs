@@ -1,24 +1,22 @@
-//! Cells that a page of a b-tree has kept, and the frames in which a commit's pages share most.
+//! Cells that a page of a b-tree has kept, and the frames that share most with a commit's pages.
 //!
-//! Cells are compared by their bytes alone. What SQLite did to a page does not matter: a cell of the
-//! new image may stay wherever the frame holds the same bytes as a cell already.
+//! Cells are compared only by their bytes. How SQLite changed a page does not matter: a cell may stay wherever the
+//! frame already holds the same bytes as a cell.
 //!
-//! When SQLite balances, it hands out the numbers of the pages anew, in ascending order, and most
-//! often all contents change places (P3's note, part 5). So the pages of a commit may change frames
-//! among each other.
+//! When SQLite balances a tree it assigns the page numbers anew, in ascending order, and most contents change places
+//! (P3's note, part 5). So a commit's pages may exchange frames.
 
 use rustc_hash::FxHashMap;
 
 use crate::store::parse::Page;
 
-/// The bytes that a change of frames has to save. It costs a frame of the log, and a frame's way
-/// home later.
+/// The bytes that a move has to save: it costs an entry in the log, and later a move back.
 const WORTH_MOVING: usize = 128;
-/// The pages that may change frames have at least so many bytes in cells that are not in their own.
+/// The least bytes of cells that are not in a page's own frame, for the page to be considered.
 const WORTH_LOOKING: usize = 256;
 
-/// Returns for each cell of `new` the cell of `old` with the same bytes, if there is one; no cell of
-/// `old` stands for two.
+/// Returns for each cell of `new` a cell of `old` with the same bytes, if there is one. No cell of `old` is
+/// returned twice.
 pub fn survivors(old: &Page, new: &Page) -> Vec<Option<usize>> {
     let (olds, news) = (old.cells().len(), new.cells().len());
     let mut kept = vec![None; news];
@@ -37,7 +35,7 @@ pub fn survivors(old: &Page, new: &Page) -> Vec<Option<usize>> {
     if old_rest.is_empty() || new_rest.is_empty() {
         return kept;
     }
-    // The first of equal cells is taken first: they are put in from the last one on.
+    // Pushed in reverse, so that the first of equal cells is taken first.
     let mut places: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     for cell in old_rest.rev() {
         places.entry(old.cell(cell)).or_default().push(cell);
@@ -51,13 +49,13 @@ pub fn survivors(old: &Page, new: &Page) -> Vec<Option<usize>> {
 /// A page that a commit changes.
 #[derive(Debug)]
 pub struct Touched<'a> {
-    /// The page in its frame, if that is one of a b-tree.
+    /// The page in its frame, if it is one of a b-tree.
     pub old: Option<&'a Page<'a>>,
-    /// The page that it will be, if that is one of a b-tree.
+    /// The page after the commit, if it is one of a b-tree.
     pub new: Option<&'a Page<'a>>,
-    /// Whether it has to keep its frame, as page 1 has to.
+    /// The page keeps its frame, as page 1 does.
     pub stays: bool,
-    /// Whether nothing is in its frame, so that any page may have it.
+    /// The frame is unused, so that any page may take it.
     pub fresh: bool,
 }
 
@@ -73,12 +71,12 @@ impl Touched<'_> {
     }
 }
 
-/// Returns for each page the one whose frame it takes: most often its own. Each frame is taken once.
+/// Returns for each page the one whose frame it takes, usually its own. Each frame is taken once.
 pub fn assign(touched: &[Touched]) -> Vec<usize> {
     let mut frames: Vec<usize> = (0..touched.len()).collect();
     let mut movers = frames.clone();
     movers.retain(|page| touched[*page].may_move() && touched[*page].gives());
-    // Most commits change one page, which has nobody to change with: nothing is compared for that.
+    // Most commits change one page, which has no partner.
     if movers.len() > 1 {
         movers.retain(|page| is_worth_looking(&touched[*page]));
     }
@@ -93,7 +91,7 @@ pub fn assign(touched: &[Touched]) -> Vec<usize> {
             (*bytes + stays, *page, *frame)
         })
         .collect();
-    // Most bytes first, then the lowest page and frame: the same input, the same frames.
+    // Most bytes first, then the lowest page and frame, so that the result is deterministic.
     pairs.sort_unstable_by(|one, other| {
         other.0.cmp(&one.0).then_with(|| (one.1, one.2).cmp(&(other.1, other.2)))
     });
@@ -105,7 +103,7 @@ pub fn assign(touched: &[Touched]) -> Vec<usize> {
             taken.insert(frame, page);
         }
     }
-    // Who shares with nobody: the own frame if it is left, else the lowest that is.
+    // Pages without shared bytes take their own frame if it is left, else the lowest that is.
     let own: Vec<usize> =
         movers.iter().copied().filter(|page| !placed.contains_key(page)).collect();
     for page in &own {
@@ -126,7 +124,7 @@ pub fn assign(touched: &[Touched]) -> Vec<usize> {
     frames
 }
 
-/// Returns whether much of the page is not in its own frame.
+/// Returns whether much of the page is missing from its own frame.
 fn is_worth_looking(page: &Touched) -> bool {
     let Some(new) = page.new else { return false };
     let Some(old) = page.old else { return page.fresh };
@@ -139,7 +137,7 @@ fn is_worth_looking(page: &Touched) -> bool {
     missing >= WORTH_LOOKING
 }
 
-/// The bytes in cells that a page and a frame have in common, where there are any.
+/// The bytes of cells that a page and a frame share, for pairs that share any.
 fn shared_bytes(touched: &[Touched], movers: &[usize]) -> FxHashMap<(usize, usize), usize> {
     let mut holders: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
     for frame in movers {
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
     use crate::store::parse::Shape;
 
-    /// A leaf of a table with cells of 66 bytes, one for each key.
+    /// A leaf of a table with a cell of 66 bytes for each key.
     fn leaf(keys: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 1024];
         let content = 1024 - 66 * keys.len();
@@ -211,9 +209,9 @@ mod tests {
             all
         };
         assert_eq!(assign(&touched(9, 9)), [2, 0, 1]);
-        // A page that stays keeps its frame, and nobody else has it.
+        // A page that stays keeps its frame, and no other page gets it.
         assert_eq!(assign(&touched(0, 9)), [0, 2, 1]);
-        // Nothing is in a frame that is fresh.
+        // An unused frame shares nothing.
         assert_eq!(assign(&touched(9, 0)), [2, 0, 1]);
         assert_eq!(assign(&[]), Vec::<usize>::new());
     }

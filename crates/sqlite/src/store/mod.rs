@@ -1,20 +1,21 @@
 //! The store under a database. Safe, and generic over [`pm::Memory`].
 //!
-//! [`connection`] has the protocol, [`region`] what it runs on, [`page1`] the marker that keeps stock SQLite
-//! out. A commit stores less than the bytes that differ, above all with random keys, by these parts. Each is without
-//! a memory, and has its own tests:
+//! [`connection`] has the protocol, [`region`] the memory, [`page1`] the marker that keeps stock SQLite out. The
+//! parts below let a commit store fewer bytes than differ, above all with random keys. None has a memory, and each
+//! has its own tests:
 //!
 //! | module | its question |
 //! |---|---|
 //! | [`parse`] | is this a page of a b-tree, and where are its cells? |
-//! | [`matching`] | which cells has a page kept, and in which frame do most of them lie? |
+//! | [`matching`] | which cells has a page kept, and which frame holds most of them? |
 //! | [`place`] | where do the cells go, so that most bytes stay, or need no log? |
-//! | [`permutation`] | which frame is a page in, and how do all of them go home? |
-//! | [`record`], [`replay`] | what does the log have of such a commit, and what does recovery make of it? |
-//! | [`carry`] | which lines need not be flushed yet? |
+//! | [`permutation`] | which frame is a page in, and how do all pages return to their own? |
+//! | [`record`], [`replay`] | how is such a commit logged, and how does recovery replay it? |
+//! | [`deferred_flush`] | which lines need not be flushed yet? |
 //!
-//! `prepared` has commits that are parts of a transaction over several databases, `lend` pages that SQLite reads where
-//! they are, `look` what others have committed, [`locks`] who reads and who writes, in shared words, whoever dies.
+//! `prepared` has commits in transactions over several databases, `fetch` pages that SQLite reads in place,
+//! `refresh` the commits of other connections, [`locks`] readers and writers, in shared words that survive the
+//! death of any of them.
 
 mod blocks;
 mod bytes;

@@ -1,29 +1,29 @@
-//! How a connection commits: what of a changed page is logged, and in which order that becomes durable.
+//! Commit modes: what of a changed page is logged, and in which order it becomes durable.
 
-/// The way in which a connection commits. All leave the same files, and read and recover what any other one has
-/// committed.
+/// The way in which a connection commits. All modes share the file formats, and each reads and recovers the commits
+/// of the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// The runs of bytes that differ, with one fence a commit.
+    /// Logs the runs of bytes that differ, with one fence a commit.
     #[default]
     Fash1,
-    /// The same runs, in the order of P3 3.3: logged, marked, put in place, each with a fence.
+    /// Logs the same runs in the order of P3 3.3: log, mark, apply, each with a fence.
     Fash,
-    /// As `fash`; but where one word of a page's header says all, or one line does and the processor stores it whole,
+    /// As `fash`, but if only one word of a page's header changes, or one line that the processor can store whole,
     /// that is stored in place, with two fences (P3 3.2).
     Fast,
-    /// As NVWAL (P3 2.2): the runs that differ from the page as SQLite had it go to a log, two fences, and are put in place
-    /// after 1,000 of them.
+    /// As NVWAL (P3 2.2): logs the runs that differ from SQLite's previous page, with two fences; a checkpoint
+    /// applies them after 1,000.
     Nvwal,
-    /// All of it, with one fence.
+    /// Logs whole pages, with one fence.
     Full,
 }
 
 impl Mode {
-    /// All.
+    /// All modes.
     pub const ALL: [Self; 5] = [Self::Fash1, Self::Fash, Self::Fast, Self::Nvwal, Self::Full];
 
-    /// Its name.
+    /// The mode's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fash1 => "fash1",
@@ -34,7 +34,7 @@ impl Mode {
         }
     }
 
-    /// Returns whether what it logs becomes durable in the order of P3 3.3.
+    /// Returns whether the log becomes durable in the order of P3 3.3.
     pub const fn is_ordered(self) -> bool {
         matches!(self, Self::Fash | Self::Fast)
     }

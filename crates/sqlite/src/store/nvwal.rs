@@ -1,19 +1,20 @@
-//! NVWAL, which P3 compares its schemes with (P3 2.2): pages are changed in ordinary memory, and a commit logs the bytes
-//! that differ.
+//! NVWAL, which P3 compares its schemes with (P3 2.2): pages are changed in ordinary memory, and a commit logs the
+//! bytes that differ.
 //!
-//! 1. Compare each page with the one before; runs with less than 16 bytes between them are one. Make frames of them.
-//! 2. Take blocks for them, copy them behind what the log has; flush; **fence**.
-//! 3. Store how many bytes the log has: NVWAL's commit flag. Flush; **fence**. *Committed.*
-//! 4. Note in ordinary memory what the log has of which page ([`crate::store::cache`]): reads find it there.
+//! 1. Compare each page with its previous version; runs with less than 16 bytes between them are joined. Make log
+//!    frames of them.
+//! 2. Take blocks for the frames and append them to the log; flush; **fence**.
+//! 3. Store the log's length, which is NVWAL's commit flag; flush; **fence**. *Committed.*
+//! 4. Index the log's pages in ordinary memory ([`crate::store::cache`]), where reads find them.
 //!
-//! After 1,000 frames the pages' runs are put in place, each once; flush; **fence**; the log is emptied; flush;
-//! **fence**. So they are before a commit of another mode, and when the last connection closes. Slots do not count as long
-//! as the log has frames.
+//! A checkpoint after 1,000 frames stores the pages' runs in place, each byte once; flush; **fence**; it empties the
+//! log; flush; **fence**. The same happens before a commit in another mode, and when the last connection closes.
+//! While the log has frames no slot counts.
 //!
-//! *Other connections* read what the log has got when they lock. *Crash before 3 is durable:* nothing leads to the frames.
-//! *In a checkpoint:* the log has all of it, until it is in place.
+//! *Other connections* read new frames when they lock. *Crash before step 3 is durable:* nothing refers to the
+//! frames. *In a checkpoint:* the log has everything until it is in place.
 //!
-//! A commit has no number. Who dies at one leaves a commit that has begun, and whoever locks next empties the log.
+//! A commit has no number. One that is interrupted counts as begun, and the next connection that locks empties the log.
 
 use pm::Memory;
 
@@ -26,17 +27,17 @@ use crate::store::page1;
 use crate::store::plan::{Counters, place_of};
 use crate::store::stage::Granule;
 
-/// A transaction that stages more goes another way: the log would be as long.
+/// The most staged bytes. A larger transaction does not use this log, which would grow as long.
 const STAGED_MAX: u64 = 64 << 20;
 
 impl<M: Memory> Store<M> {
-    /// Returns whether what is staged fits into the log of frames. A database that is emptied, as SQLite does behind a
-    /// creation that was cut off, does not: the log names no such size.
+    /// Returns whether the staged bytes fit into the log. A database that SQLite empties, after an interrupted
+    /// creation, does not: the log cannot hold that size.
     pub(super) fn fits_into_frames(&self, size: u64) -> bool {
         size >= HEADER_BYTES && self.stage.granules.len() as u64 * GRANULE <= STAGED_MAX
     }
 
-    /// Steps 2 to 4.
+    /// Logs a commit (steps 2 to 4).
     pub(super) fn log_frames(
         &mut self,
         size: u64,
@@ -47,7 +48,7 @@ impl<M: Memory> Store<M> {
         let bytes = self.frame_log(emptied).write(frames, from);
         let mut all = Vec::new();
         Frames::each(&frames.bytes, |at, bytes| all.push((at, bytes)));
-        // Nobody would take over others.
+        // No connection accepts others.
         self.check_frames(&all)?;
         let to = from + bytes.len() as u64;
         self.side.write_log(from, &bytes, emptied, &mut lines.side);
@@ -68,7 +69,7 @@ impl<M: Memory> Store<M> {
         (self.cache.bytes, self.size) = (to, size);
         self.stats.frames += frames.count;
         self.stats.bytes += bytes.len() as u64;
-        // Once all that was begun is in place, nobody raises them.
+        // Once every begun commit is applied, no recovery raises the counters.
         self.put_counters(counters)?;
         self.data.memory().healthy()?;
         if self.cache.frames >= self.frames_per_checkpoint {
@@ -82,17 +83,17 @@ impl<M: Memory> Store<M> {
         Log { tag: self.side.tag, emptied }
     }
 
-    /// Takes frames over into the cache that the log has from `from` on.
+    /// Reads the log's frames at offset `from` into the cache.
     ///
     /// # Errors
-    /// One of them is damaged, and none is taken over.
+    /// A frame is damaged; none is taken.
     fn take_log(&mut self, log: &[u8], from: u64, emptied: u64) -> Result<()> {
         let frames = self.frame_log(emptied).read(log, from);
         let damaged = StoreError::SideDamaged("a frame of its log does not match its checksum");
         self.take_frames(&frames.ok_or(damaged)?)
     }
 
-    /// Returns an error if a frame lies outside of the file, or the size that one says.
+    /// Returns an error if a frame, or the size in one, lies outside of the file.
     fn check_frames(&self, frames: &[(u64, &[u8])]) -> Result<()> {
         // The file grows before a frame says so.
         let file = HEADER_BYTES..=self.data.len();
@@ -110,7 +111,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Takes frames over into the cache. One without bytes says how many the database has.
+    /// Takes frames into the cache. A frame without bytes carries the database's size.
     fn take_frames(&mut self, frames: &[(u64, &[u8])]) -> Result<()> {
         self.check_frames(frames)?;
         let mut size = None;
@@ -138,7 +139,7 @@ impl<M: Memory> Store<M> {
         Ok(granule)
     }
 
-    /// Copies bytes from `at` on over those in place, as the log has them.
+    /// Copies bytes from `at` on, with the log's on top of those in place.
     pub(super) fn over_frames(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < out.len() {
@@ -151,7 +152,7 @@ impl<M: Memory> Store<M> {
             }
             done += len;
         }
-        // The counters are where they always are.
+        // The counters are always in place.
         for range in COUNTERS {
             let (start, end) = (range.start as u64, range.end as u64);
             let (from, to) = (start.max(at), end.min(at + out.len() as u64));
@@ -162,8 +163,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Puts in place what the log of frames has, and empties it. The caller has the database to himself, and a commit has
-    /// begun.
+    /// Applies NVWAL's log and empties it. The caller has exclusive access, and a commit has begun.
     ///
     /// # Errors
     /// The medium fails.
@@ -176,7 +176,7 @@ impl<M: Memory> Store<M> {
         for (at, bytes) in self.cache.runs() {
             self.find_places(at, bytes, &mut places)?;
         }
-        // What a failed medium says of places is not stored there.
+        // Places read from a failed medium may be wrong.
         self.healthy()?;
         for (place, part) in places {
             for range in page1::all_but_counters(place, part.len()) {
@@ -190,7 +190,7 @@ impl<M: Memory> Store<M> {
         self.side.set_log_bytes(0, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
-        // A new log has it durable before it has frames. Who dies here leaves a commit that has begun.
+        // Made durable before a new log has frames. A process that dies here leaves a commit that has begun.
         self.cache.clear(self.cache.emptied + 1);
         self.side.set_emptied(self.cache.emptied);
         self.stats.checkpoints += 1;
@@ -198,7 +198,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// The places of bytes of the database: where its pages are.
+    /// The places of bytes of the database, by its pages' frames.
     fn find_places<'a>(
         &self,
         at: u64,
@@ -222,7 +222,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Reads what others have put into the log, or that they have emptied it. The caller has a lock.
+    /// Reads new log frames of other connections, or that they emptied the log. The caller holds a lock.
     ///
     /// # Errors
     /// The medium fails, or the log is damaged.
@@ -240,12 +240,12 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Lets checkpoints be made after so many frames, and not after 1,000.
+    /// Sets the number of frames after which a checkpoint is made, 1,000 by default.
     pub fn set_frames_per_checkpoint(&mut self, frames: usize) {
         self.frames_per_checkpoint = frames;
     }
 
-    /// Empties the log behind a crash. The words that say how long it is are durable.
+    /// Empties the log after a crash. The words that give its length are durable.
     ///
     /// # Errors
     /// The medium fails, or the log is damaged.
@@ -258,7 +258,7 @@ impl<M: Memory> Store<M> {
             self.take_log(&frames, 0, emptied)?;
             self.cache.bytes = bytes;
             self.check_file_bytes(self.cache.size.unwrap_or(self.size))?;
-            // Nothing goes into the database that a failed medium has said.
+            // Bytes read from a failed medium do not go into the database.
             self.healthy()?;
             return self.checkpoint_frames();
         }

@@ -1,13 +1,13 @@
-//! A commit in the order of P3 3.3: slot-header logging with a fence a step.
+//! A commit in the order of P3 3.3: slot-header logging with a fence for each step.
 //!
-//! 1. Store what goes where nothing is, directly, and write the rest into the slot, all but its mark. Flush that, and
-//!    what the commit before has left; **fence**.
+//! 1. Store directly to unused space, and write the rest into the slot, except its mark. Flush this, and the previous
+//!    commit's lines; **fence**.
 //! 2. Store the mark; flush; **fence**. *Committed.*
-//! 3. Store the rest where it belongs; flush; **fence**.
-//! 4. Empty the log: one store says that the commit is settled. The next commit flushes it with its step 1.
+//! 3. Store the rest in place; flush; **fence**.
+//! 4. Empty the log: one store says that the commit is checkpointed. The next commit's step 1 flushes it.
 //!
-//! *Crash before the mark is durable:* what was stored directly means nothing. *Before 4 is:* the slot counts, and is
-//! stored again. If a newer commit counts, too, all of 3 was durable when that one began.
+//! *Crash before the mark is durable:* the direct stores have no meaning. *Before step 4 is:* the slot counts and is
+//! replayed. If a newer commit counts as well, step 3 was durable when that one began.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::store::replay::replay;
 use crate::store::slot::Entry;
 
 impl<M: Memory> Store<M> {
-    /// Logs a plan, marks it, and puts it in place.
+    /// Logs, marks and applies a plan.
     pub(super) fn order_pages(&mut self, size: u64, plan: &Plan) -> Result<()> {
         let mut lines = self.take_unflushed();
         let mut flushed = BTreeSet::new();
@@ -42,7 +42,7 @@ impl<M: Memory> Store<M> {
         self.finish_ordered(size, &plan.counters, lines)
     }
 
-    /// Logs runs of bytes, marks that, and puts them in place.
+    /// Logs, marks and applies runs of bytes.
     pub(super) fn order_bytes(
         &mut self,
         size: u64,
@@ -56,7 +56,7 @@ impl<M: Memory> Store<M> {
         self.finish_ordered(size, counters, lines)
     }
 
-    /// Steps 1 and 2.
+    /// Logs and marks a commit (steps 1 and 2).
     fn mark_commit(
         &mut self,
         size: u64,
@@ -70,7 +70,7 @@ impl<M: Memory> Store<M> {
         let direct = crc32c::crc32c(bytes);
         let entry = Entry { number, size: sized, pages, bytes, direct, ordered: true };
         let mark = self.side.write(&entry, &mut lines.side);
-        // The last commit is settled, if it was an ordered one.
+        // An ordered previous commit is checkpointed.
         self.side.note_header(&mut lines.side);
         self.fence(lines);
         self.side.set_mark(number, mark, &mut lines.side);
@@ -79,7 +79,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// The end of step 3, and 4.
+    /// Ends step 3, and makes step 4.
     fn finish_ordered(
         &mut self,
         size: u64,
@@ -91,7 +91,7 @@ impl<M: Memory> Store<M> {
             self.side.set_size(size, &mut lines.side);
         }
         self.fence(&mut lines);
-        // Where that has failed, whoever comes next replays.
+        // If that has failed, the next connection replays.
         self.healthy()?;
         self.side.set_checkpointed(number, &mut lines.side);
         self.put_counters(counters)?;

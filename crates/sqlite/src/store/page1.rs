@@ -1,7 +1,7 @@
-//! Page 1: the marker that keeps stock SQLite out, and what SQLite is shown instead of it.
+//! Page 1: the marker that keeps stock SQLite out, and what SQLite is shown in its place.
 //!
-//! The read version of a file that only we can read is `MARKER`, and a word that SQLite keeps zero has the
-//! tag of the side file. SQLite, above us, never sees either.
+//! The read version of a file that only this VFS can read is `MARKER`, and a reserved word has the side file's tag.
+//! SQLite above this VFS sees neither.
 
 use std::ops::Range;
 
@@ -19,22 +19,22 @@ const VALID_FOR_AT: u64 = COUNTERS[1].start as u64;
 
 /// Returns whether the marker is set in a file that begins with these bytes.
 pub fn is_marked(header: &[u8]) -> bool {
-    // One that was to be created has nothing but the marker, or has got a part of what it begins with.
+    // A database that is being created has only the marker, or the beginning of the magic.
     let begins = |(found, magic): (&u8, &u8)| found == magic || *found == 0;
     header.len() > READ_VERSION
         && header.iter().zip(DATABASE_MAGIC).all(begins)
         && header[READ_VERSION] == MARKER
 }
 
-/// The first bytes of a file, as many as there are.
+/// The first bytes of a file, at most a header.
 pub fn header<M: Memory>(data: &Region<M>, size: u64) -> Result<Vec<u8>> {
     let mut header = vec![0; size.min(data.len()).min(HEADER_BYTES) as usize];
     data.read_into(0, &mut header)?;
     Ok(header)
 }
 
-/// Bytes of the database in a plain file of `size` bytes. One that has no byte but those of a tag is that of a new
-/// database whose first commit was cut off before the marker was set: it is empty.
+/// Bytes of the database in a plain file of `size` bytes. A file of zeros, apart from a tag, is a new database
+/// whose first commit was interrupted before the marker was set: it is empty.
 pub(crate) fn plain_size<M: Memory>(data: &Region<M>, size: u64) -> Result<u64> {
     let mut bytes = header(data, size)?;
     let tag = DATABASE_TAG.start.min(bytes.len())..DATABASE_TAG.end.min(bytes.len());
@@ -51,7 +51,7 @@ pub(crate) fn plain_size<M: Memory>(data: &Region<M>, size: u64) -> Result<u64> 
     Ok(size)
 }
 
-/// Puts in place of the marker what it stands for, in bytes from `at` on.
+/// Hides the marker and the tag in bytes from `at` on.
 pub(crate) fn show(at: u64, bytes: &mut [u8], write_version: u8) {
     let mut put = |place: usize, byte: u8| {
         let index = (place as u64).checked_sub(at).and_then(|index| usize::try_from(index).ok());
@@ -63,22 +63,21 @@ pub(crate) fn show(at: u64, bytes: &mut [u8], write_version: u8) {
     DATABASE_TAG.for_each(|place| put(place, 0));
 }
 
-/// Page 1 as it is stored while the marker is set.
+/// Puts the marker and the tag into a page 1.
 pub(crate) fn mark(page: &mut [u8], tag: u64) {
     page[READ_VERSION] = MARKER;
     page[DATABASE_TAG].copy_from_slice(&tag.to_le_bytes());
 }
 
-/// The write-ahead log of SQLite's is not for files of ours: a page 1 that asks for it, as a copy of
-/// another database has it, asks for a rollback journal instead.
+/// Replaces the WAL mode in page 1, as in a copied database, by rollback mode.
 pub(crate) fn refuse_wal(granule: &mut [u8; GRANULE as usize]) {
     if granule[WRITE_VERSION] == 2 {
         (granule[WRITE_VERSION], granule[READ_VERSION]) = (1, 1);
     }
 }
 
-/// Stores what goes before the marker: the tag, and a change counter that is one higher, so that who has read
-/// page 1 when it was stock SQLite's reads it again.
+/// Stores what precedes the marker: the tag, and a change counter that is one higher, so that stock SQLite reads
+/// page 1 again.
 pub(crate) fn announce<M: Memory>(
     data: &Region<M>,
     tag: u64,
@@ -103,14 +102,14 @@ pub(crate) fn set_marker<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Re
     store_read_version(data, MARKER, lines)
 }
 
-/// Stores the version that the marker stands for: the file is a plain one again once that is durable.
+/// Clears the marker. The file is plain once this is durable.
 pub(crate) fn clear_marker<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Result<()> {
     let mut version = [0];
     data.read_into(WRITE_VERSION as u64, &mut version)?;
     store_read_version(data, version[0], lines)
 }
 
-/// Clears the tag of a file that is plain otherwise.
+/// Clears the tag of a plain file.
 pub(crate) fn clear_tag<M: Memory>(data: &Region<M>, lines: &mut LineSet) {
     data.store(DATABASE_TAG.start as u64, 0);
     data.note(lines, DATABASE_TAG.start as u64, 8);
@@ -124,8 +123,8 @@ fn store_read_version<M: Memory>(data: &Region<M>, version: u8, lines: &mut Line
     Ok(())
 }
 
-/// Raises the change counter: what has been read before does not hold any more. The size in the header is valid,
-/// as behind every commit; the two counters may have become durable one without the other.
+/// Raises the change counter, which invalidates caches. The size in the header is valid, as after every commit; the
+/// two counters may have become durable separately.
 pub(crate) fn raise_counters<M: Memory>(data: &Region<M>, lines: &mut LineSet) -> Result<()> {
     let mut counter = [0; 4];
     data.read_into(COUNTER_AT, &mut counter)?;
@@ -137,7 +136,7 @@ pub(crate) fn raise_counters<M: Memory>(data: &Region<M>, lines: &mut LineSet) -
     Ok(())
 }
 
-/// The change counter that SQLite has written, or the next one of the file's if it is not behind that.
+/// The change counter that SQLite wrote, or the file's plus one if SQLite's is not later.
 pub(crate) fn later_counter<M: Memory>(data: &Region<M>, written: &[u8]) -> Result<[u8; 4]> {
     let (mut there, mut counter) = ([0; 4], [0; 4]);
     counter.copy_from_slice(written);
@@ -147,8 +146,8 @@ pub(crate) fn later_counter<M: Memory>(data: &Region<M>, written: &[u8]) -> Resu
     Ok(if is_later { counter } else { there.wrapping_add(1).to_be_bytes() })
 }
 
-/// The parts of `len` bytes from `at` on that are not counters. A frame may have old ones, between bytes that
-/// differ: replayed, they would make caches valid that are not.
+/// The parts of `len` bytes from `at` on that are not counters. Logged bytes may include old ones, whose replay
+/// would make stale caches valid.
 pub(crate) fn all_but_counters(at: u64, len: usize) -> impl Iterator<Item = Range<usize>> {
     let [first, second] = COUNTERS.map(|range| (range.start as u64, range.end as u64));
     let around = [(0, first.0), (first.1, second.0), (second.1, u64::MAX)];
@@ -157,7 +156,7 @@ pub(crate) fn all_but_counters(at: u64, len: usize) -> impl Iterator<Item = Rang
     parts.filter(|part| !part.is_empty())
 }
 
-/// Returns the tag that page 1 has.
+/// The tag in page 1.
 pub(crate) fn tag<M: Memory>(data: &Region<M>) -> Result<u64> {
     Ok(data.load(DATABASE_TAG.start as u64)?)
 }

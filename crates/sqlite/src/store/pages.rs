@@ -1,8 +1,8 @@
-//! The changes that a commit makes, page by page: a page is laid out for the frame that it will be in.
+//! The changes of a commit, page by page: each page is laid out for its frame.
 //!
-//! A page takes the frame that has most of it ([`crate::store::matching`]); cells that the frame has
-//! stay where they are, and new ones go where nothing is ([`crate::store::place`]). A page that is none of a B-tree
-//! is logged as SQLite wrote it, as far as its frame has other bytes.
+//! A page takes the frame that holds most of it ([`crate::store::matching`]). Cells that the frame has stay where
+//! they are, and new ones go to unused space ([`crate::store::place`]). A page that is not one of a B-tree is logged
+//! as SQLite wrote it, where it differs from its frame.
 
 use std::collections::BTreeSet;
 
@@ -20,24 +20,24 @@ use crate::store::plan::{Form, Plan, place_of};
 use crate::store::record::Part;
 use crate::store::span::{LINE_BYTES, Span};
 
-/// The bytes that one store changes.
+/// The bytes of one store.
 const WORD_BYTES: usize = 8;
-/// In a commit of more pages none takes another frame: most of it is new, or all of it is rewritten.
+/// The most pages of a commit that moves any: a larger one is mostly new, or rewrites everything.
 const MOVERS_MAX: usize = 256;
 
-/// A page that a transaction has written.
+/// A page that a transaction wrote.
 struct Written {
     page: u32,
     image: Vec<u8>,
-    /// The frame that the page is in, and its bytes.
+    /// The page's frame, and its bytes.
     frame: u32,
     held: Vec<u8>,
-    /// The database had no such page.
+    /// The page is new to the database.
     fresh: bool,
 }
 
 impl<M: Memory> Store<M> {
-    /// The changes that make pages what is staged.
+    /// The changes that commit what is staged.
     ///
     /// # Errors
     /// The medium fails.
@@ -59,7 +59,7 @@ impl<M: Memory> Store<M> {
             true => takes(&written, &parsed),
             false => (0..written.len()).collect(),
         };
-        // In place at most one page is committed. Page 1's header begins in the middle of a word.
+        // Only a commit of one page is made in place. Page 1's header begins within a word.
         let alone = match &written[..] {
             [page] => self.mode() == Mode::Fast && page.page > 1 && size == self.size,
             _ => false,
@@ -101,7 +101,7 @@ impl<M: Memory> Store<M> {
         Ok(plan)
     }
 
-    /// The form in which the header of a page can be stored in place, if nothing else is to be stored behind the commit.
+    /// How the header of a page can be stored in place, if nothing else is stored after the commit.
     fn form(&self, placed: &Placed) -> Option<Form> {
         let within = |bytes: usize| placed.logged.iter().all(|run| run.end() <= bytes);
         match placed.erased.is_empty() {
@@ -111,7 +111,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// The pages that are other ones than in their frames.
+    /// The pages that differ from their frames.
     fn written(&self, size: u64, shape: Shape, plan: &mut Plan) -> Result<Vec<Written>> {
         let bytes = shape.page_bytes() as u64;
         let staged = self.stage.granules.keys();
@@ -136,7 +136,7 @@ impl<M: Memory> Store<M> {
                     bytes
                 }));
             }
-            // Page 1 has counters that are stored by themselves: nothing of its header is stored directly.
+            // Page 1's counters are stored by themselves, so nothing of its header is stored directly.
             let fresh = page > 1 && at >= self.size;
             if fresh || image != held {
                 written.push(Written { page, image, frame, held, fresh });
@@ -145,8 +145,8 @@ impl<M: Memory> Store<M> {
         Ok(written)
     }
 
-    /// A page, which is `new` if it is one of a B-tree, in the form in which it will be in the frame of `from`, which
-    /// holds `old` if that is one.
+    /// Lays a page out for the frame of `from`. `new` and `old` are the page and the frame's content, if they are
+    /// pages of a B-tree.
     fn placed(
         &self,
         now: &Written,
@@ -173,7 +173,7 @@ impl<M: Memory> Store<M> {
     }
 }
 
-/// Returns for each page the one whose frame it takes, by their places in `written`.
+/// Returns for each page the index of the one whose frame it takes.
 fn takes(written: &[Written], parsed: &[Parsed]) -> Vec<usize> {
     let touched: Vec<Touched> = written
         .iter()
@@ -188,13 +188,13 @@ fn takes(written: &[Written], parsed: &[Parsed]) -> Vec<usize> {
     assign(&touched)
 }
 
-/// A page as SQLite wrote it, all of it in the log.
+/// A page as SQLite wrote it, logged whole.
 fn whole(now: &Written) -> Placed {
     let logged = vec![Span::new(0, now.image.len())];
     Placed { image: now.image.clone(), direct: Vec::new(), logged, erased: Vec::new() }
 }
 
-/// The pages of B-trees that a page will be, and that a frame holds.
+/// The pages of B-trees among a page and its frame's content.
 struct Parsed<'a> {
     new: Option<Page<'a>>,
     old: Option<Page<'a>>,
@@ -207,17 +207,17 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// How pages are told from each other.
+/// Rules for recognizing pages of B-trees.
 #[derive(Clone, Copy)]
 struct PageRules {
     shape: Shape,
-    /// Pages of B-trees may be laid out anew: extensions have no bytes of a page, and the database has so few
-    /// pages that no other one looks like one.
+    /// Such pages may be laid out anew: extensions reserve no bytes, and the database has few enough pages that no
+    /// other kind looks like one.
     free: bool,
 }
 
 impl PageRules {
-    /// The page of a B-tree that `image` is.
+    /// The page of a B-tree in `image`, if it is one.
     fn parse(self, page: u32, image: &[u8]) -> Option<Page<'_>> {
         let may_be = self.free && !self.shape.is_pointer_map(page);
         may_be.then(|| Page::parse(image, self.shape, page == 1)).flatten()

@@ -1,30 +1,29 @@
-//! Pages of a b-tree, as SQLite's file format has them (sqlite.org/fileformat2.html, 1.6).
+//! Pages of a b-tree in SQLite's file format (sqlite.org/fileformat2.html, 1.6).
 //!
 //! Invariants:
-//! - What is taken for a page of a b-tree is one: its cells and free blocks lie in the area of cells,
-//!   no two of them share a byte, and what is left of the area is as much as the header says.
-//! - No bytes make this panic.
+//! - What is accepted as a page of a b-tree is one: its cells and free blocks lie in the cell content area and do not
+//!   overlap, and the rest of the area is as large as the header says.
+//! - No bytes cause a panic.
 //!
-//! SQLite tells a page's kind by what leads to it; here only the bytes are known. A page of a chain
-//! (overflow, free list) begins with the number of the next one: with fewer than 2^25 pages its first
-//! byte is 0 or 1, and no page of a b-tree begins so. A page of the pointer map begins with a kind
-//! that may be a b-tree's, and is known by its number alone: [`Shape::is_pointer_map`].
+//! SQLite knows a page's kind from the reference to it; here only the bytes are known. A page of a chain (overflow,
+//! free list) begins with the next page's number: with fewer than 2^25 pages its first byte is 0 or 1, which no page
+//! of a b-tree has. A pointer-map page may look like one, and is known only by its number: [`Shape::is_pointer_map`].
 
 use crate::store::span::{Bytes, Span};
 
-/// The bytes at the beginning of page 1 that are the file's header.
+/// Bytes of the file's header, at the beginning of page 1.
 pub const FILE_HEADER_BYTES: usize = 100;
-/// The number of pages from which on a page of a chain may look like a page of a b-tree.
+/// The number of pages from which a page of a chain may look like a page of a b-tree.
 pub const PAGES_MAX: u32 = 1 << 25;
-/// The least space that a cell takes, so that it can become a free block.
+/// The least space of a cell, so that it can become a free block.
 pub const CELL_BYTES_MIN: usize = 4;
-/// The bytes at the beginning of a free block that say where the next one is, and its own length.
+/// Bytes at the beginning of a free block: the next block's offset and the own length.
 pub const FREE_BLOCK_HEADER_BYTES: usize = 4;
-/// The most bytes of a page that may lie in runs too short for a free block.
+/// The most bytes of a page in fragments, which are too short for a free block.
 pub const FRAGMENTS_MAX: usize = 60;
-/// The byte at which a page would hold the locks of SQLite's own VFS: that page is never used.
+/// The byte that SQLite's own VFS locks: its page is never used.
 const LOCK_BYTE: u64 = 1 << 30;
-/// The offset in the file's header of the largest root page, 0 without auto-vacuum.
+/// The offset in the file's header of the largest root page, which is 0 without auto-vacuum.
 const LARGEST_ROOT_AT: usize = 52;
 
 /// The kind of a page of a b-tree.
@@ -41,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind that the first byte of a page's header says.
+    /// The kind in the first byte of a page's header.
     pub const fn of(byte: u8) -> Option<Self> {
         match byte {
             2 => Some(Self::IndexInner),
@@ -52,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether cells lead to other pages.
+    /// Returns whether cells refer to other pages.
     pub const fn is_inner(self) -> bool {
         matches!(self, Self::IndexInner | Self::TableInner)
     }
@@ -63,7 +62,7 @@ impl Kind {
     }
 }
 
-/// The sizes that all pages of a database have in common, and whether it has a pointer map.
+/// The page size of a database, and whether it has a pointer map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     page_bytes: usize,
@@ -72,15 +71,15 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Pages of `page_bytes` bytes, of which extensions have `reserved` at the end. `None` if SQLite
-    /// has no such pages.
+    /// Pages of `page_bytes` bytes with `reserved` bytes for extensions at the end. `None` if SQLite has no such
+    /// pages.
     pub fn new(page_bytes: usize, reserved: u8, pointer_map: bool) -> Option<Self> {
         let usable = page_bytes.checked_sub(usize::from(reserved))?;
         let fits = page_bytes.is_power_of_two() && (512..=65_536).contains(&page_bytes);
         (fits && usable >= 480).then_some(Self { page_bytes, usable, pointer_map })
     }
 
-    /// The shape that the file's header, in the first bytes of page 1, says. `None` if it says none.
+    /// The shape in the file's header, the first bytes of page 1. `None` if there is none.
     pub fn of_file(page: &[u8]) -> Option<Self> {
         if page.len() < FILE_HEADER_BYTES {
             return None;
@@ -97,28 +96,28 @@ impl Shape {
         self.page_bytes
     }
 
-    /// The bytes of a page that are SQLite's own.
+    /// The bytes of a page that SQLite uses.
     pub const fn usable(self) -> usize {
         self.usable
     }
 
-    /// The page that is never used, because its bytes are the locks of SQLite's own VFS.
+    /// The page that is never used, because SQLite's own VFS locks its bytes.
     pub const fn lock_page(self) -> u32 {
         (LOCK_BYTE / self.page_bytes as u64) as u32 + 1
     }
 
-    /// Returns whether the page of this number is one of the pointer map.
+    /// Returns whether a page is in the pointer map.
     pub const fn is_pointer_map(self, page: u32) -> bool {
         if !self.pointer_map || page < 2 {
             return false;
         }
-        // Each has as many entries of five bytes as it has room for, and then the next one follows.
+        // Each is followed by the pages of its entries, of five bytes each.
         let pages = (self.usable / 5) as u32 + 1;
         let map = (page - 2) / pages * pages + 2;
         page == if map == self.lock_page() { map + 1 } else { map }
     }
 
-    /// The longest payload, and the shortest, that a page keeps of a payload too long for it.
+    /// The most and the least bytes of a payload on a page, if it overflows.
     const fn local(self, kind: Kind) -> (usize, usize) {
         let least = (self.usable - 12) * 32 / 255 - 23;
         match kind {
@@ -128,7 +127,7 @@ impl Shape {
     }
 }
 
-/// A page of a b-tree: what its bytes mean.
+/// A parsed page of a b-tree.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     image: &'a [u8],
@@ -142,8 +141,8 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The page that `image` is, or `None` if it is no page of a b-tree. `first` says that it is
-    /// page 1, where the file's header stands before the page's.
+    /// Parses a page; `None` if it is not one of a b-tree. `first` says that it is page 1, where the file's header
+    /// precedes the page's.
     pub fn parse(image: &'a [u8], shape: Shape, first: bool) -> Option<Self> {
         if image.len() != shape.page_bytes {
             return None;
@@ -202,7 +201,7 @@ impl<'a> Page<'a> {
         self.kind
     }
 
-    /// Returns whether the file's header stands before the page's.
+    /// Returns whether the file's header precedes the page's.
     pub const fn is_first(&self) -> bool {
         self.header != 0
     }
@@ -212,12 +211,12 @@ impl<'a> Page<'a> {
         self.header
     }
 
-    /// The offset at which the area of cells begins.
+    /// The offset of the cell content area.
     pub const fn content(&self) -> usize {
         self.content
     }
 
-    /// The cells, in the order of their keys.
+    /// The cells, in key order.
     pub fn cells(&self) -> &[Span] {
         &self.cells
     }
@@ -227,28 +226,28 @@ impl<'a> Page<'a> {
         self.cells[number].of(self.image)
     }
 
-    /// The free blocks, by their offsets.
+    /// The free blocks, by offset.
     pub fn free_blocks(&self) -> &[Span] {
         &self.free_blocks
     }
 
-    /// The bytes between cells and free blocks, in runs too short for a free block.
+    /// The bytes in fragments.
     pub const fn fragments(&self) -> usize {
         self.fragments
     }
 
-    /// The page behind the last cell, of an inner page.
+    /// The rightmost child of an inner page.
     pub fn right_child(&self) -> Option<u32> {
         self.kind.is_inner().then(|| be32(self.image, self.header + 8))
     }
 
-    /// The offset just past the pointers to cells.
+    /// The offset just past the cell pointers.
     pub fn pointers_end(&self) -> usize {
         self.header + self.kind.header_bytes() + 2 * self.cells.len()
     }
 
-    /// The bytes that mean something: headers, pointers, cells, what extensions have. All others
-    /// can be written to without a reader seeing a difference.
+    /// The live bytes: headers, pointers, cells, bytes of extensions. Stores to all others are invisible to
+    /// readers.
     pub fn live(&self) -> Bytes {
         let mut live = Bytes::none(self.shape.page_bytes);
         live.add(Span::between(0, self.pointers_end()));
@@ -263,8 +262,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Returns whether two images of a page say the same: of pages of a b-tree, the same cells in the
-/// same order, wherever they lie; of all others, the same bytes.
+/// Returns whether two images of a page are equivalent: pages of a b-tree have the same cells in the same order, at
+/// any offset; others have the same bytes.
 pub fn same(one: &[u8], other: &[u8], shape: Shape, first: bool) -> bool {
     let parsed = (Page::parse(one, shape, first), Page::parse(other, shape, first));
     let (Some(a), Some(b)) = parsed else { return one == other };
@@ -276,12 +275,12 @@ pub fn same(one: &[u8], other: &[u8], shape: Shape, first: bool) -> bool {
         && one[shape.usable..] == other[shape.usable..]
 }
 
-/// The space that a cell takes.
+/// The space of a cell.
 pub fn taken(cell: Span) -> Span {
     Span::new(cell.at, cell.bytes.max(CELL_BYTES_MIN))
 }
 
-/// The chain of free blocks, whose bytes go into `used`; `None` if it is not as it has to be.
+/// The free blocks, whose bytes are added to `used`; `None` if their chain is malformed.
 fn free_blocks(
     image: &[u8],
     shape: Shape,
@@ -291,7 +290,7 @@ fn free_blocks(
 ) -> Option<Vec<Span>> {
     let mut blocks = Vec::new();
     let mut at = be16(image, header + 1);
-    // No byte before it may belong to the next one: content of the page, then a gap of four bytes.
+    // Blocks are ascending, with at least four bytes between them.
     let mut least = content;
     while at != 0 {
         if at < least || at + FREE_BLOCK_HEADER_BYTES > shape.usable {
@@ -309,7 +308,7 @@ fn free_blocks(
     Some(blocks)
 }
 
-/// The length of the cell at `at`. `None` if it does not end within `page`.
+/// The length of the cell at `at`; `None` if it does not end within `page`.
 fn cell_bytes(page: &[u8], at: usize, shape: Shape, kind: Kind) -> Option<usize> {
     let mut next = at;
     if kind.is_inner() {
@@ -324,7 +323,7 @@ fn cell_bytes(page: &[u8], at: usize, shape: Shape, kind: Kind) -> Option<usize>
     if kind == Kind::TableLeaf {
         next = varint(page, next)?.1;
     }
-    // SQLite's longest row has fewer bytes.
+    // SQLite's longest row has fewer bytes than that.
     let payload = usize::try_from(payload).ok().filter(|bytes| *bytes < 1 << 31)?;
     let (most, least) = shape.local(kind);
     let end = if payload <= most {
@@ -336,7 +335,7 @@ fn cell_bytes(page: &[u8], at: usize, shape: Shape, kind: Kind) -> Option<usize>
     (end <= page.len()).then_some(end - at)
 }
 
-/// A number of one to nine bytes at `at`, and the offset behind it.
+/// A varint of one to nine bytes at `at`, and the offset after it.
 fn varint(page: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for byte in 0..8 {
@@ -349,7 +348,7 @@ fn varint(page: &[u8], at: usize) -> Option<(u64, usize)> {
     Some((value << 8 | u64::from(*page.get(at + 8)?), at + 9))
 }
 
-/// Two bytes as a number, the high one first.
+/// A big-endian number of two bytes.
 pub(crate) fn be16(page: &[u8], at: usize) -> usize {
     usize::from(page[at]) << 8 | usize::from(page[at + 1])
 }
@@ -384,7 +383,7 @@ mod tests {
             Shape::of_file(&header).map(Shape::page_bytes)
         };
         assert_eq!((of(0, 0), of(1, 0), of(2, 1)), (None, None, None));
-        // 65,536 does not fit into the two bytes and is told as 1.
+        // 65,536 does not fit into two bytes and is stored as 1.
         assert_eq!((of(2, 0), of(0, 1)), (Some(512), Some(65_536)));
     }
 }

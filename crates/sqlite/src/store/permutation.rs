@@ -1,32 +1,31 @@
-//! The frames in which pages live.
+//! The assignment of pages to frames.
 //!
-//! A page's frame has its number, until a commit lets pages change frames among each other. A table
-//! in the side file, four bytes a page, says where a page is; a move is an entry of it that the log
-//! has with all else of the commit.
+//! A page is in the frame with its number until a commit lets pages exchange frames. A table in the side file, four
+//! bytes a page, says where each page is. A move is an entry of it, logged with the rest of the commit.
 //!
 //! Invariants:
-//! - Each page has one frame, each frame one page: a page of the database, or one that it does not
-//!   have (any more), with which nothing is lost.
-//! - Only a frame of the latter kind is copied to on the way home. So a crash on the way finds every
-//!   page where the table says it is, and whoever opens the database next goes on from there.
+//! - Each page has one frame and each frame one page: a page of the database, or one past its end, whose content has no
+//!   value.
+//! - Pages are copied only to frames of the latter kind when the layout is restored. A crash then finds every page
+//!   where the table says it is, and the next connection that opens the database continues.
 //!
-//! The way home, at the last close, in [chunks](Permutation::chunk), each one commit:
-//! 1. Pages whose own frame holds nothing are copied there. Their moves count with the commit; the
-//!    frames they leave hold nothing from then on.
-//! 2. Where there is no such page, all that are away stand in each other's frames, in circles. The
-//!    page in the way of the lowest of each circle is copied behind the database's end.
+//! The last close restores the layout in [chunks](Permutation::chunk), each one commit:
+//! 1. Pages whose own frame has no value are copied there. Their moves count with the commit, and the frames they leave
+//!    have no value from then on.
+//! 2. If there is no such page, the displaced pages form cycles. For each cycle, the page in the frame of its lowest
+//!    page is copied past the database's end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The length of a page's entry in the table.
 pub const ENTRY_BYTES: usize = 4;
 
-/// A page that gets another frame.
+/// A page that moves to another frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Move {
-    /// The page's number, from 1 on.
+    /// The page's number, from 1.
     pub page: u32,
-    /// The frame that it is in from now on.
+    /// The new frame.
     pub frame: u32,
 }
 
@@ -36,35 +35,35 @@ impl Move {
         (self.page as u64 - 1) * ENTRY_BYTES as u64
     }
 
-    /// The entry: the frame's number, little-endian; 0 if the page is at home.
+    /// The entry: the frame's number, little-endian, or 0 if the page is in its own frame.
     pub const fn entry(self) -> [u8; ENTRY_BYTES] {
         if self.page == self.frame { [0; ENTRY_BYTES] } else { self.frame.to_le_bytes() }
     }
 }
 
-/// A whole page that is copied from one frame to another, where nothing is.
+/// A copy of a whole page to a frame without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCopy {
-    /// The frame that the page is in.
+    /// The page's frame.
     pub from: u32,
-    /// The frame that it will be in.
+    /// The new frame.
     pub to: u32,
 }
 
-/// A part of the way home.
+/// A step of restoring the layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// Copies, in any order; they are durable before the moves are.
+    /// Copies, in any order; durable before the moves.
     pub copies: Vec<PageCopy>,
-    /// Moves that count all at once.
+    /// Moves, which count all at once.
     pub moves: Vec<Move>,
 }
 
-/// Moves, or a table of them, that would put two pages in one frame.
+/// Moves, or a table, that put two pages into one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameConflict;
 
-/// The pages that are away from home.
+/// The displaced pages: those that are not in their own frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permutation {
     frames: BTreeMap<u32, u32>,
@@ -72,12 +71,12 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// All pages are at home.
+    /// No page is displaced.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The frames that a table says.
+    /// Reads a table.
     pub fn read(table: &[u8]) -> Result<Self, FrameConflict> {
         let mut found = Self::new();
         for (page, entry) in (1..).zip(table.chunks_exact(ENTRY_BYTES)) {
@@ -89,31 +88,31 @@ impl Permutation {
                 }
             }
         }
-        // A page in the frame of one that is at home: then that frame's number is not a key.
+        // Catches a page in the frame of one that is not displaced: that frame's number is not a key.
         if found.frames.keys().eq(found.pages.keys()) { Ok(found) } else { Err(FrameConflict) }
     }
 
-    /// The frame that a page is in.
+    /// The frame of a page.
     pub fn frame(&self, page: u32) -> u32 {
         self.frames.get(&page).copied().unwrap_or(page)
     }
 
-    /// The page that is in a frame.
+    /// The page in a frame.
     pub fn page(&self, frame: u32) -> u32 {
         self.pages.get(&frame).copied().unwrap_or(frame)
     }
 
-    /// Returns how many pages are away from home.
+    /// The number of displaced pages.
     pub fn displaced(&self) -> usize {
         self.frames.len()
     }
 
-    /// The pages that are away, and where.
+    /// The displaced pages and their frames.
     pub fn moved(&self) -> impl Iterator<Item = Move> + '_ {
         self.frames.iter().map(|(page, frame)| Move { page: *page, frame: *frame })
     }
 
-    /// Makes moves count, all at once. If two pages would be in one frame, none counts.
+    /// Applies moves, all at once. If two pages would share a frame, none is applied.
     pub fn apply(&mut self, moves: &[Move]) -> Result<(), FrameConflict> {
         let left: BTreeSet<u32> = moves.iter().map(|step| self.frame(step.page)).collect();
         let taken: BTreeSet<u32> = moves.iter().map(|step| step.frame).collect();
@@ -133,9 +132,8 @@ impl Permutation {
         Ok(())
     }
 
-    /// The next part of the way home of a database of so many pages: at most `most` copies. `None`
-    /// if all its pages are at home. No page is copied to the frame `unused`, that of the page which
-    /// SQLite does not use.
+    /// The next chunk for a database of so many pages, with at most `most` copies. `None` if no page is displaced.
+    /// No page is copied to the frame `unused`, that of the page that SQLite does not use.
     pub fn chunk(&self, pages: u32, unused: u32, most: usize) -> Option<Chunk> {
         let lives = |page: u32| page <= pages && page != unused;
         let displaced = || self.moved().filter(|step| lives(step.page));
@@ -164,8 +162,7 @@ impl Permutation {
 }
 
 impl Chunk {
-    /// Brings a page to a frame with nothing in it; what was there, if only by name, goes the other
-    /// way.
+    /// Moves a page to a frame without a value. The page that nominally was there goes the other way.
     fn move_page(&mut self, from: &Permutation, page: u32, frame: u32) {
         let left = from.frame(page);
         self.copies.push(PageCopy { from: left, to: frame });
@@ -181,7 +178,7 @@ mod tests {
     use rand::seq::SliceRandom;
     use rand::{Rng, SeedableRng};
 
-    /// Pages 1 to `count`, shuffled among each other in part.
+    /// Pages 1 to `count`, partly shuffled.
     fn shuffled(random: &mut SmallRng, count: u32) -> Permutation {
         let mut movers: Vec<u32> = (1..=count).filter(|_| random.random_bool(0.4)).collect();
         let frames = movers.clone();
@@ -237,15 +234,15 @@ mod tests {
         }
     }
 
-    /// Pages go home in chunks of each size; a crash before any of the commits, with each copy of
-    /// the chunk made in part, loses no page.
+    /// Restores layouts in chunks of each size. A crash before any commit, with the chunk's copies made in part,
+    /// loses no page.
     #[test]
     fn pages_return_in_chunks_and_a_crash_loses_none() {
         let mut random = SmallRng::seed_from_u64(2);
         for round in 0..400 {
             let count = random.random_range(1..60);
             let mut permutation = shuffled(&mut random, count);
-            // The database may have become shorter, or may hold the page that is never used.
+            // The database may have shrunk, or may contain the unused page.
             let pages = random.random_range(1..=count);
             let unused = if round % 3 == 0 { random.random_range(1..=count + 2) } else { u32::MAX };
             let lives = |page: u32| page <= pages && page != unused;
@@ -259,7 +256,7 @@ mod tests {
                 assert!(chunk.copies.len() <= most && chunks <= limit);
                 let before = frames.clone();
                 for copy in &chunk.copies {
-                    // A crash finds half a page there, and the table as it was.
+                    // A crash finds half a page there, and the old table.
                     frames.insert(copy.to, u32::MAX);
                     assert!(
                         (1..=pages)

@@ -1,69 +1,65 @@
-//! A page of a b-tree, laid out anew for the frame in which it will live.
+//! Lays a page of a b-tree out for its frame.
 //!
-//! SQLite writes whole images. What a commit has to make durable is less: cells that the frame
-//! holds already stay where they are, and new ones go where nothing is.
+//! SQLite writes whole images. A commit has to make fewer bytes durable: cells that the frame already holds stay where
+//! they are, and new ones go to unused space.
 //!
 //! Invariants:
-//! - The new image says the same as SQLite's, and is as strictly valid ([`Page::parse`]): free
-//!   blocks of four bytes at least, ascending and apart, sixty bytes in fragments at most.
-//! - A [direct](Placed::direct) byte means nothing in what the frame holds now. Storing it before
-//!   the commit changes nothing, whether the commit comes or not: the chain of free blocks stays
-//!   whole too.
-//! - A direct byte of a page of a b-tree means something in the new image. So the next commit stores
-//!   nothing there before it is one itself, and the checksum over direct bytes holds that long.
+//! - The new image is equivalent to SQLite's, and as strictly valid ([`Page::parse`]): free blocks have at least four
+//!   bytes and are ascending and apart; fragments have at most sixty bytes.
+//! - A [direct](Placed::direct) byte is not live in the frame's current content. Storing it before the commit changes
+//!   nothing, whether the commit comes or not; the chain of free blocks stays whole, too.
+//! - A direct byte of a page of a b-tree is live in the new image. So the next commit stores nothing there before it is
+//!   committed, and the checksum of direct bytes holds until then.
 //! - A [logged](Placed::logged) byte is stored after the commit, and again by recovery.
 //!
-//! 1. Match cells by content; a cell may take the place of one of its length, if little differs.
-//! 2. Survivors stay, except where the list of pointers has grown over them.
-//! 3. Each other cell, the longest first, goes where it costs the fewest lines: in the gap only the
-//!    page's header has to know, elsewhere free blocks change, and what this commit frees is stored
-//!    through the log.
-//! 4. If one fits nowhere, all cells lie as SQLite has them.
-//! 5. Header, pointers and free blocks are made anew; what differs is stored directly or logged.
+//! 1. Match cells by content. A cell may also replace one of its length that differs little.
+//! 2. Surviving cells stay, except where the cell pointers have grown over them.
+//! 3. The other cells, longest first, go where they cost the fewest lines. In the gap only the page's header changes;
+//!    elsewhere free blocks do, and space that this commit frees is stored through the log.
+//! 4. If a cell fits nowhere, all cells lie where SQLite has them.
+//! 5. Header, pointers and free blocks are made anew. Differences are stored directly or logged.
 
 use crate::store::matching::survivors;
 use crate::store::parse::{CELL_BYTES_MIN, FRAGMENTS_MAX, FREE_BLOCK_HEADER_BYTES, Page, taken};
 use crate::store::span::{Bytes, LINE_BYTES, Span};
 
-/// The most bytes in which a cell may differ from the one whose place it takes: they are logged, and
-/// a new place costs two lines and a free block.
+/// The most bytes in which a cell may differ from the one it replaces. They are logged; a new place costs two lines
+/// and a free block.
 const PATCHED_BYTES_MAX: usize = 24;
-/// The pairs of cells that are compared in search of such a place, at most.
+/// The most pairs of cells that are compared for such a replacement.
 const PATCHES_TRIED: usize = 64;
-/// Unchanged bytes between two changed ones that are logged with them: a run of its own costs more.
+/// Unchanged bytes between two changed ones that are logged with them, since a separate run costs more.
 const JOINED_BYTES: usize = 4;
-/// The price of a changed free block: a line, and a run of the log.
+/// The cost of a changed free block: a line, and a run of the log.
 const BLOCK_COST: usize = LINE_BYTES + 2 * FREE_BLOCK_HEADER_BYTES;
-/// The most bytes before the commit in a line that is stored behind it too, for which the line is
-/// not flushed twice but logged.
+/// The most direct bytes in a line with logged bytes for which they are logged as well, so that the line is not
+/// flushed twice.
 const SHARED_BYTES_MAX: usize = 48;
 
-/// A frame, before the commit.
+/// A frame before the commit.
 #[derive(Clone, Copy, Debug)]
 pub enum Frame<'a> {
-    /// Nobody reads it: its page is new.
+    /// No reader uses it: its page is new.
     Fresh,
     /// It holds this, and a crash may bring it back.
     Holds(&'a [u8]),
 }
 
-/// A page in the form in which it will be in its frame, and the way there.
+/// A page as it will be in its frame, and the stores that make it so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The frame's bytes behind the commit.
+    /// The frame's bytes after the commit.
     pub image: Vec<u8>,
     /// Runs that are stored before the commit.
     pub direct: Vec<Span>,
-    /// Runs that the log has, and that are stored behind the commit.
+    /// Runs that are logged, and stored after the commit.
     pub logged: Vec<Span>,
-    /// Runs that are zeroed behind the commit, before it is acknowledged. The log has them without
-    /// their bytes.
+    /// Runs that are zeroed after the commit, before it is acknowledged. The log has them without their bytes.
     pub erased: Vec<Span>,
 }
 
 impl Placed {
-    /// Logs what of a line would be stored before the commit, if the line is stored behind it anyway: else it would be
-    /// flushed twice.
+    /// Logs direct bytes in lines that have logged bytes, which would otherwise be flushed twice.
     pub fn share_lines(&mut self) {
         let mut skipped = Bytes::none(self.image.len());
         for span in &self.erased {
@@ -73,8 +69,8 @@ impl Placed {
     }
 }
 
-/// Lays `new` out for a frame. With `erase` no byte that nothing means is left other than zero, as
-/// SQLite's `secure_delete` wants it.
+/// Lays `new` out for a frame. With `erase` all bytes that are not live are zeroed, as SQLite's `secure_delete`
+/// asks.
 pub fn place(new: &Page, frame: Frame, erase: bool) -> Placed {
     match frame {
         Frame::Fresh => place_fresh(new, erase),
@@ -85,7 +81,7 @@ pub fn place(new: &Page, frame: Frame, erase: bool) -> Placed {
     }
 }
 
-/// Lays `new` out for a frame that nobody reads, as [`place`] does.
+/// Lays `new` out for an unused frame, as [`place`] does.
 pub fn place_fresh(new: &Page, erase: bool) -> Placed {
     let page_bytes = new.shape().page_bytes();
     let places = as_given(new);
@@ -95,8 +91,8 @@ pub fn place_fresh(new: &Page, erase: bool) -> Placed {
     Placed { direct: runs(&live, page_bytes), logged: Vec::new(), erased, image }
 }
 
-/// An image as SQLite wrote it, for a page that is none of a b-tree, or a frame that holds something
-/// else than one: what differs is logged.
+/// Places an image as SQLite wrote it and logs the differences: for a page that is not one of a b-tree, or a frame
+/// that does not hold one.
 pub fn exact(image: &[u8], frame: Frame) -> Placed {
     let nothing = Bytes::none(image.len());
     let mut placed = Placed {
@@ -112,14 +108,14 @@ pub fn exact(image: &[u8], frame: Frame) -> Placed {
     placed
 }
 
-/// Lays `new` out over a page of a b-tree that its frame holds, as [`place`] does.
+/// Lays `new` out over the frame's page of a b-tree, as [`place`] does.
 pub fn place_over(old: &Page, new: &Page, erase: bool) -> Placed {
     let mut placed = place_apart(old, new, erase);
     placed.share_lines();
     placed
 }
 
-/// The same, where all that may be is stored before the commit, also in lines that are stored behind it, too.
+/// The same, but stores directly as much as possible, also in lines with logged bytes.
 pub fn place_apart(old: &Page, new: &Page, erase: bool) -> Placed {
     let live_before = old.live();
     let found = Places::find(old, new, &live_before).map(|places| {
@@ -145,23 +141,23 @@ pub fn place_apart(old: &Page, new: &Page, erase: bool) -> Placed {
 /// The offsets of a page's cells.
 type Offsets = Vec<usize>;
 
-/// The search for the cells' offsets in a frame.
+/// A search for cell offsets in a frame.
 struct Places<'p, 'a> {
     old: &'p Page<'a>,
     new: &'p Page<'a>,
     at: Vec<Option<usize>>,
-    /// The bytes that the new image uses so far.
+    /// Bytes of the new image used so far.
     used: Bytes,
-    /// The bytes that mean something in the frame now, and can be stored behind the commit only.
+    /// Live bytes of the frame, which can be stored only after the commit.
     live: Bytes,
-    /// Lines, by their numbers, that are stored before the commit, as far as is known.
+    /// Numbers of lines that are stored before the commit, as far as known.
     lines_before: Bytes,
-    /// Lines that are stored behind it.
+    /// Numbers of lines that are stored after it.
     lines_after: Bytes,
 }
 
 impl<'p, 'a> Places<'p, 'a> {
-    /// The offsets of all cells of `new`, or `None` if one fits nowhere.
+    /// The offsets of all cells of `new`, or `None` if one does not fit.
     fn find(old: &'p Page<'a>, new: &'p Page<'a>, live: &Bytes) -> Option<Offsets> {
         let page_bytes = new.shape().page_bytes();
         let lines = Bytes::none(page_bytes / LINE_BYTES);
@@ -189,7 +185,7 @@ impl<'p, 'a> Places<'p, 'a> {
         places.at.into_iter().collect()
     }
 
-    /// Leaves cells where they are, and lets others take the place of one that is gone.
+    /// Keeps surviving cells in place, and lets others replace cells that are gone.
     fn keep(&mut self) {
         let kept = survivors(self.old, self.new);
         let mut gone = vec![true; self.old.cells().len()];
@@ -206,7 +202,7 @@ impl<'p, 'a> Places<'p, 'a> {
         self.patch(gone);
     }
 
-    /// Lets cells take the places of cells that are gone and differ little.
+    /// Lets cells replace cells that are gone and differ little.
     fn patch(&mut self, mut gone: Vec<usize>) {
         let new: Vec<usize> = (0..self.at.len()).filter(|cell| self.at[*cell].is_none()).collect();
         if new.len() * gone.len() > PATCHES_TRIED {
@@ -229,7 +225,7 @@ impl<'p, 'a> Places<'p, 'a> {
         }
     }
 
-    /// The offset at which a cell of so many bytes costs the least; the lowest of equal ones.
+    /// The offset where a cell of so many bytes costs least; the lowest of equal ones.
     fn cheapest(&self, bytes: usize) -> Option<usize> {
         let area = Span::between(self.new.pointers_end(), self.new.shape().usable());
         let mut before = None;
@@ -253,7 +249,7 @@ impl<'p, 'a> Places<'p, 'a> {
         best.map(|(_, at)| at)
     }
 
-    /// Puts a cell somewhere.
+    /// Places a cell.
     fn put(&mut self, cell: Span) {
         self.used.add(cell);
         for part in parts(cell) {
@@ -263,8 +259,8 @@ impl<'p, 'a> Places<'p, 'a> {
         }
     }
 
-    /// The bytes that storing a cell costs, where a line counts as its 64 bytes: a line that is stored
-    /// before the commit, or behind it and as bytes of the log.
+    /// The cost of storing a cell in bytes. A line that is stored before the commit counts as 64; so does one that
+    /// is stored after it, plus the logged bytes.
     fn cost_of_bytes(&self, cell: Span) -> usize {
         let cost = |part: Span| {
             let line = part.at / LINE_BYTES;
@@ -278,13 +274,13 @@ impl<'p, 'a> Places<'p, 'a> {
         parts(cell).map(cost).sum()
     }
 
-    /// The bytes that a change of a free block's first bytes costs.
+    /// The cost of changing a free block's header.
     fn cost_of_block(&self, at: usize) -> usize {
         BLOCK_COST - if self.lines_after.has(at / LINE_BYTES) { LINE_BYTES } else { 0 }
     }
 
-    /// The bytes that the free blocks around a cell cost, if it goes into this hole, beyond what they
-    /// cost if it does not. `before` is the free block before the hole.
+    /// The additional cost of the free blocks around a cell if it goes into this hole. `before` is the preceding
+    /// free block.
     fn cost_of_chain(&self, hole: Span, cell: Span, before: Option<Span>) -> usize {
         let is_gap = hole.at == self.new.pointers_end();
         let changes = |block: Span| {
@@ -297,14 +293,14 @@ impl<'p, 'a> Places<'p, 'a> {
         }
         let mut cost = changes(head) + changes(tail);
         if head.bytes.max(tail.bytes) < FREE_BLOCK_HEADER_BYTES {
-            // The block before it gets another successor.
+            // The preceding block gets another successor.
             let before = before.filter(|before| self.is_block(*before));
             cost += before.map_or(0, |before| self.cost_of_block(before.at));
         }
         (BLOCK_COST + cost).saturating_sub(changes(hole))
     }
 
-    /// Returns whether the frame has this free block already.
+    /// Returns whether the frame already has this free block.
     fn is_block(&self, block: Span) -> bool {
         self.old.free_blocks().binary_search(&block).is_ok()
     }
@@ -318,31 +314,31 @@ fn parts(run: Span) -> impl Iterator<Item = Span> {
     })
 }
 
-/// The lines that a run lies in, by their numbers.
+/// The numbers of the lines of a run.
 fn lines_of(run: Span) -> Span {
     Span::between(run.at / LINE_BYTES, (run.end() - 1) / LINE_BYTES + 1)
 }
 
-/// Returns in how many bytes two cells of one length differ.
+/// The number of bytes in which two cells of one length differ.
 fn differing(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).filter(|(one, other)| one != other).count()
 }
 
-/// The offsets that the cells have in SQLite's own image.
+/// The offsets of the cells in SQLite's image.
 fn as_given(new: &Page) -> Offsets {
     new.cells().iter().map(|cell| cell.at).collect()
 }
 
-/// The runs of the area of cells that no cell is in.
+/// The free runs of the cell content area.
 struct FreeRuns {
-    /// The end of the gap behind the pointers.
+    /// The end of the gap after the cell pointers.
     content: usize,
-    /// Those behind the gap.
+    /// The free runs after the gap.
     holes: Vec<Span>,
 }
 
 impl FreeRuns {
-    /// The runs between cells of `new` that lie at `places`.
+    /// The free runs between cells of `new` at `places`.
     fn between(new: &Page, places: &Offsets) -> Self {
         let area = Span::between(new.pointers_end(), new.shape().usable());
         let mut used = Bytes::none(new.shape().page_bytes());
@@ -358,19 +354,19 @@ impl FreeRuns {
         Self { content, holes }
     }
 
-    /// Returns whether they can all be told in free blocks and fragments.
+    /// Returns whether free blocks and fragments can describe all free runs.
     fn fits_header(&self) -> bool {
         fragments(&self.holes) <= FRAGMENTS_MAX
     }
 }
 
-/// The bytes in runs too short for a free block.
+/// The bytes in fragments.
 fn fragments(holes: &[Span]) -> usize {
     holes.iter().map(|hole| hole.bytes).filter(|bytes| *bytes < FREE_BLOCK_HEADER_BYTES).sum()
 }
 
-/// The image of `new` with its cells at `places` and these runs between them, over the bytes of `held`, and the bytes
-/// that mean something in it.
+/// The image of `new` with its cells at `places` and these free runs, on top of the bytes of `held`; and its live
+/// bytes.
 fn layout(new: &Page, held: &[u8], places: &Offsets, free: &FreeRuns) -> (Vec<u8>, Bytes) {
     let FreeRuns { content, holes } = free;
     let (header, given) = (new.header(), new.image());
@@ -404,7 +400,7 @@ fn layout(new: &Page, held: &[u8], places: &Offsets, free: &FreeRuns) -> (Vec<u8
     (image, live)
 }
 
-/// Zeroes all but what is `live` in the new image; returns the runs in which that changes the frame.
+/// Zeroes all but the `live` bytes of the new image; returns the runs in which this changes the frame.
 fn erase_dead(live: &Bytes, image: &mut [u8], held: &[u8]) -> Vec<Span> {
     let dead = live.holes(Span::new(0, image.len()));
     for hole in &dead {
@@ -420,8 +416,8 @@ fn erase_dead(live: &Bytes, image: &mut [u8], held: &[u8]) -> Vec<Span> {
         .collect()
 }
 
-/// The runs in which two images differ: those that lie in what meant nothing, and all others. Bytes
-/// of `skipped` are in neither; `live` means something in the new image.
+/// The runs in which two images differ: direct ones, which were not live, and logged ones. Neither contains bytes
+/// of `skipped`; `live` are the live bytes of the new image.
 fn changes(
     before: &[u8],
     after: &[u8],
@@ -434,7 +430,7 @@ fn changes(
     (direct, logged)
 }
 
-/// The same, where each byte that may be is stored before the commit.
+/// The same, with as many direct bytes as possible.
 fn split(
     before: &[u8],
     after: &[u8],
@@ -449,7 +445,7 @@ fn split(
             extend(runs, at);
         }
     }
-    // Bytes between two runs, unchanged, are stored with them if they mean nothing either, but will.
+    // Unchanged bytes between two direct runs are stored with them if they were not live and become so.
     join(&mut direct, |between| {
         let becomes_live =
             means_nothing.holes(between).is_empty() && live.holes(between).is_empty();
@@ -469,7 +465,7 @@ fn differences<'a>(before: &'a [u8], after: &'a [u8]) -> impl Iterator<Item = us
     })
 }
 
-/// Adds a byte behind all others.
+/// Adds a byte after all others.
 fn extend(runs: &mut Vec<Span>, at: usize) {
     match runs.last_mut() {
         Some(last) if last.end() == at => last.bytes += 1,
@@ -477,7 +473,7 @@ fn extend(runs: &mut Vec<Span>, at: usize) {
     }
 }
 
-/// Joins runs with few bytes between them, where those may be stored too.
+/// Joins runs that are close, if the bytes between them may be stored.
 fn join(runs: &mut Vec<Span>, may_store: impl Fn(Span) -> bool) {
     let mut joined: Vec<Span> = Vec::with_capacity(runs.len());
     for run in runs.drain(..) {
@@ -494,8 +490,8 @@ fn join(runs: &mut Vec<Span>, may_store: impl Fn(Span) -> bool) {
     *runs = joined;
 }
 
-/// Logs what of a line would be stored before the commit, if the line is stored behind it anyway:
-/// else it would be flushed twice. Joins logged runs, but for bytes of `skipped`.
+/// Logs direct bytes in lines that have logged bytes, which would otherwise be flushed twice. Joins logged runs,
+/// without bytes of `skipped`.
 fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>, skipped: &Bytes) {
     let after: Vec<usize> =
         logged.iter().flat_map(|run| parts(*run)).map(|part| part.at / LINE_BYTES).collect();
@@ -513,12 +509,12 @@ fn share_lines(direct: &mut Vec<Span>, logged: &mut Vec<Span>, skipped: &Bytes) 
     join(logged, |between| !skipped.has_any(between));
 }
 
-/// The longest runs of bytes in a set.
+/// The runs of bytes in a set.
 fn runs(set: &Bytes, len: usize) -> Vec<Span> {
     set.inverse().holes(Span::new(0, len))
 }
 
-/// Two bytes as a number, the high one first. 65,536 is told as 0.
+/// Stores a big-endian number of two bytes; 65,536 is stored as 0.
 fn put16(image: &mut [u8], at: usize, value: usize) {
     image[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
 }

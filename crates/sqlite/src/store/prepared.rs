@@ -1,20 +1,21 @@
-//! Transactions over several databases: a commit that is durable, and that counts once a file is gone.
+//! Transactions over several databases: commits that are durable, and count once a file is gone.
 //!
 //! SQLite writes the names of all journals into a *super-journal*, lets each database make its part durable, and
-//! removes that file: this commits. A part of ours is *prepared*:
+//! commits by removing that file. A part in this store is *prepared*:
 //!
-//! 1. Settle: no slot counts. The number that the commit will have, and the name of the super-journal, are stored
-//!    in the side file. Flush; **fence**.
-//! 2. Log the commit, as step 2 of any other one ([`crate::store::connection`]). *Prepared.* It is not put in its
-//!    place; another one has begun, so nobody else takes the database as it is.
-//! 3. With the super-journal gone: step 3, and settle. The slot does not count any more: a file that has the same
-//!    name some day says nothing about it.
-//! 4. If it is given up instead: its number is settled, and nothing of it is stored. **Fence.**
+//! 1. Checkpoint, so that no slot counts. Store the number of the coming commit and the super-journal's name in the
+//!    side file; flush; **fence**.
+//! 2. Log the commit, as step 2 of any other ([`crate::store::connection`]). *Prepared.* It is not applied, and the
+//!    next commit counts as begun, so no other connection uses the database as it is.
+//! 3. Once the super-journal is gone: step 3, and a checkpoint. The slot does not count any more, so a later file of
+//!    the same name has no effect.
+//! 4. To roll back instead: mark its number as checkpointed, and store nothing of it. **Fence.**
 //!
-//! In each mode ([`crate::store::mode`]) a part is logged and put in its place in this way.
+//! Parts are logged and applied in this way in each mode ([`crate::store::mode`]).
 //!
-//! Recovery finds a slot that counts and has the number of 1. While the super-journal is there it is as if the slot
-//! did not count, and its number is settled, so that no other commit has it. Without the file the slot counts.
+//! Recovery finds a slot that counts with the number of step 1. While the super-journal exists the slot is treated as
+//! if it did not count, and its number is marked as checkpointed, so that no other commit gets it. Without the file
+//! it counts.
 
 use pm::Memory;
 
@@ -25,11 +26,11 @@ use crate::store::plan::{PreparedCommit, Work};
 use crate::store::slot::Logged;
 
 impl<M: Memory> Store<M> {
-    /// Makes durable what is staged, without committing it: that is for [`Self::commit_prepared`], once the super-journal of
-    /// this name is gone. Until then it stays staged. The caller has the database to himself.
+    /// Makes the staged bytes durable without committing them; [`Self::commit_prepared`] does, once the
+    /// super-journal of this name is gone. Until then they stay staged. The caller has exclusive access.
     ///
     /// # Errors
-    /// There is no room, the name is too long, or the medium fails. Nothing is prepared then.
+    /// There is no room, the name is too long, or the medium fails. Nothing is prepared.
     pub fn prepare_for(&mut self, name: &[u8]) -> Result<()> {
         if self.prepared.is_some() {
             return Err(StoreError::Prepared);
@@ -47,7 +48,7 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
             self.healthy()?;
         }
-        // All that was stored is settled: nothing is left to be flushed behind these.
+        // All earlier stores are checkpointed, so nothing else is left to flush.
         match &work {
             Work::Counters(_) => {}
             Work::Pages(plan) => drop(self.record_pages(size, plan)?),
@@ -63,27 +64,27 @@ impl<M: Memory> Store<M> {
         self.prepared.is_some()
     }
 
-    /// The name of the super-journal of the commit that is prepared.
+    /// The name of the prepared commit's super-journal.
     pub fn prepared_for(&self) -> Option<&[u8]> {
         self.prepared.as_ref().map(|prepared| &prepared.name[..])
     }
 
-    /// Returns whether something was written since a commit was prepared.
+    /// Returns whether something was written after the commit was prepared.
     pub fn is_touched(&self) -> bool {
         self.prepared.as_ref().is_some_and(|prepared| prepared.touched)
     }
 
-    /// Something is written.
+    /// Notes a write.
     pub(super) fn touch(&mut self) {
         if let Some(prepared) = &mut self.prepared {
             prepared.touched = true;
         }
     }
 
-    /// Commits what is prepared: the super-journal is gone. What SQLite has cut off since stays staged.
+    /// Commits what is prepared: the super-journal is gone. A truncation since then stays staged.
     ///
     /// # Errors
-    /// The medium fails. Whoever locks the database next commits it.
+    /// The medium fails. The next connection that locks the database commits.
     pub fn commit_prepared(&mut self) -> Result<()> {
         let Some(PreparedCommit { number, size, work, .. }) = self.prepared.take() else {
             return Ok(());
@@ -100,7 +101,7 @@ impl<M: Memory> Store<M> {
         }
         if !matches!(work, Work::Counters(_)) {
             self.stats.commits += 1;
-            // Only then all that was begun is in place.
+            // Only now every begun commit is applied.
             self.checkpoint_slots()?;
         }
         self.side.set_begun(self.last);
@@ -110,10 +111,10 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Gives up what is prepared: the super-journal is there. It stays staged.
+    /// Rolls back what is prepared: the super-journal exists. The bytes stay staged.
     ///
     /// # Errors
-    /// The medium fails. Whoever locks the database next decides.
+    /// The medium fails. The next connection that locks the database decides.
     pub fn roll_back_prepared(&mut self) -> Result<()> {
         let Some(PreparedCommit { number, work, .. }) = self.prepared.take() else { return Ok(()) };
         self.healthy()?;
@@ -130,12 +131,12 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Forgets, without a store, that a commit is prepared: whoever locks the database next decides.
+    /// Forgets the prepared commit without a store: the next connection that locks the database decides.
     pub fn forget_prepared(&mut self) {
         self.prepared = None;
     }
 
-    /// The super-journal's name, if the newest of the commits that count is one that is prepared.
+    /// The super-journal's name, if the newest commit that counts is a prepared one.
     pub(super) fn undecided_name(&self, newest: Option<&Logged>) -> Result<Option<Vec<u8>>> {
         match newest {
             Some(newest) if newest.number == self.side.prepared()? => {

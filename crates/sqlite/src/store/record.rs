@@ -1,4 +1,4 @@
-//! A commit as the log has it, short: most commits of one insert fit into one line or two.
+//! The record of a commit in the log. It is short: most commits of one insert fit into one or two lines.
 //!
 //! ```text
 //! record  part ...
@@ -9,49 +9,48 @@
 //! run     at u16 | bytes - 1 u8
 //! ```
 //!
-//! All numbers are little-endian. Whoever writes a record puts its length and a checksum in front of it;
-//! the checksum goes on over the [direct](Part::direct) bytes of the frames, which the record does not
-//! have: then one fence is enough.
+//! All numbers are little-endian. The log stores a record with its length and a checksum, which also covers the
+//! [direct](Part::direct) bytes in the frames. The record does not contain those, and one fence is enough.
 
 use crate::store::span::Span;
 
-/// The bytes of a run that a record has besides the run's own.
+/// Bytes of a run in a record, besides its own.
 pub const RUN_BYTES: usize = 3;
-/// The bytes of a part without runs.
+/// Bytes of a part without runs.
 pub const PART_BYTES: usize = 8;
-/// The bytes more of a part whose page is new in the frame.
+/// Additional bytes of a part whose page moves.
 pub const MOVE_BYTES: usize = 4;
-/// The most bytes that one run has in a record; a longer one is several.
+/// The longest run in a record; longer ones are split.
 const RUN_MAX: usize = 256;
 /// The most runs of one kind in a part.
 const RUNS_MAX: usize = 255;
 
-/// The changes that a commit makes to one frame.
+/// The changes of a commit to one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The frame's number.
     pub frame: u32,
-    /// The page that is in the frame from now on, if it is another one than before.
+    /// The page that moves into the frame, if any.
     pub moved: Option<u32>,
-    /// Runs that were stored before the commit.
+    /// Runs stored before the commit.
     pub direct: Vec<Span>,
-    /// Runs that are stored behind it.
+    /// Runs stored after it.
     pub logged: Vec<Span>,
-    /// Runs that are zeroed behind it.
+    /// Runs zeroed after it.
     pub erased: Vec<Span>,
-    /// The bytes of the logged runs, one behind the other.
+    /// The bytes of the logged runs, in sequence.
     pub bytes: Vec<u8>,
 }
 
 impl Part {
-    /// Returns how many bytes a record has for this, at most: fewer if runs are split and fit together.
+    /// Returns the most bytes of this in a record; there are fewer if split runs fit together.
     pub fn record_bytes(&self) -> usize {
         let mut record = Vec::new();
         self.encode(&mut record);
         record.len()
     }
 
-    /// Adds this to a record.
+    /// Appends this to a record.
     pub fn encode(&self, record: &mut Vec<u8>) {
         let [direct, logged, erased] =
             [&self.direct, &self.logged, &self.erased].map(|runs| split(runs));
@@ -79,7 +78,7 @@ impl Part {
     }
 }
 
-/// The parts of a record, for frames of so many bytes; `None` if it is none.
+/// The parts of a record for frames of so many bytes; `None` if it is malformed.
 pub fn decode(record: &[u8], frame_bytes: usize) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut rest = record;
@@ -111,7 +110,7 @@ pub fn decode(record: &[u8], frame_bytes: usize) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// The first bytes of what is left.
+/// Takes the first bytes of the rest.
 fn take<'r>(rest: &mut &'r [u8], bytes: usize) -> Option<&'r [u8]> {
     let (first, after) = rest.split_at_checked(bytes)?;
     *rest = after;
@@ -122,7 +121,7 @@ fn length(runs: &[Span]) -> usize {
     runs.iter().map(|run| run.bytes).sum()
 }
 
-/// Runs that are no longer than a record has them.
+/// Splits runs to the length that a record allows.
 fn split(runs: &[Span]) -> Vec<Span> {
     let parts = |run: &Span| {
         let run = *run;
@@ -156,7 +155,7 @@ mod tests {
         Part { frame: random.random_range(1..u32::MAX), moved, direct, logged, erased, bytes }
     }
 
-    /// The bytes that parts are about, by their kind and in order, however runs are split.
+    /// The bytes of parts by kind and in order, regardless of how runs are split.
     fn meaning(parts: &[Part]) -> Vec<(u32, u8, usize, u8)> {
         let mut all = Vec::new();
         for part in parts {
@@ -169,7 +168,7 @@ mod tests {
             }
             all.extend(part.moved.map(|page| (part.frame, 3, page as usize, 0)));
         }
-        // Parts of one frame are one after the other: only the order within a kind means something.
+        // Only the order within a kind matters.
         all.sort_by_key(|(frame, kind, ..)| (*frame, *kind));
         all
     }

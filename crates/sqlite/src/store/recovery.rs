@@ -1,52 +1,49 @@
-//! Recovery: what the slots have is stored again, and nothing of it counts any more.
+//! Recovery: replays the commits in the slots and empties them.
 //!
-//! 0. Flush the number that is settled: a killed process may have stored it, and nothing of it be durable. Of two
-//!    settled slots only one could be emptied at a power cut, and the other one would count again. **Fence.**
-//!    If the log of frames has some (`store::nvwal`), no slot counts: they are put in place, and it is emptied.
-//! 1. The slot with the smaller number counts if its record is whole; the other one if what it has stored
-//!    directly is there, too. That the newer one was begun says that all of the older one was durable.
-//!    A commit that was in place, or behind which another one has begun, was durable: if it does not count and
-//!    is not checkpointed, that is damage and no commit that was cut off. Replaying without it would mix two states.
-//!    An ordered one counts if its mark is there. If the newer one counts as well, the older, ordered one is durable
-//!    where it belongs: it is left out.
-//! 2. Flush both, and what they have stored directly: a killed process may have stored all of it, and
-//!    nothing of it be durable. A commit that has begun and does not count may have stored directly, too,
-//!    nobody knows where: then the whole database is flushed. Else the next commit could leave out bytes that
-//!    are there already, and that no checksum would miss after a power cut. **Fence.**
-//! 3. Store the rest of the older one, but for the bytes that the newer one has stored directly, then that of the
-//!    newer one. **Fence.**
-//!    A commit that is prepared (`store::prepared`) and is given up counts for 1 alone.
-//! 4. Settle: both are durable where they belong. From now on others store where they have stored directly.
-//!    **Fence.**
+//! 0. Flush the number of the last checkpoint: a killed process may have stored it without making it durable. A power
+//!    cut could otherwise empty only one of two checkpointed slots, and the other would count again. **Fence.** If
+//!    NVWAL's log has frames (`store::nvwal`), no slot counts: apply and empty that log.
+//! 1. The slot with the smaller number counts if its record is whole. The other one also needs its direct stores.
+//!    That the newer commit began proves that the older one was durable.
+//!    - A commit that was applied, or after which another one began, was durable. If it does not count and is not
+//!      checkpointed, it is damaged and not interrupted: replaying without it would mix two states.
+//!    - An ordered commit counts if its mark is there. If a newer one counts as well, the ordered one is durable in
+//!      place and is left out.
+//! 2. Flush both slots and their direct stores: a killed process may have made all of these stores, and none be
+//!    durable. An interrupted commit may have made direct stores at unknown places: then flush the whole database.
+//!    Otherwise the next commit could skip bytes that are already there, and no checksum would miss them after a
+//!    power cut. **Fence.**
+//! 3. Store the rest of the older commit, except where the newer one stored directly, then the rest of the newer one.
+//!    **Fence.** A prepared commit (`store::prepared`) that is rolled back counts only in step 1.
+//! 4. Checkpoint: both are durable in place. From now on others may overwrite their direct stores. **Fence.**
 
 use pm::{LineSet, Memory};
 
 use crate::store::connection::{Lines, Store};
 use crate::store::deferred_flush::Unflushed;
-use crate::store::error::{IN_PLACE_AND_DAMAGED, Result, StoreError};
+use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::layout::HEADER_BYTES;
 use crate::store::page1;
 use crate::store::plan::{moves, place_of};
-
 use crate::store::record::Part;
 use crate::store::replay::replay;
 use crate::store::slot::{Body, Logged};
 use crate::store::verdict::{Decide, Verdict, undecided};
 
 impl<M: Memory> Store<M> {
-    /// Replays what is committed. The caller has the database to himself.
+    /// Recovers the committed state. The caller has exclusive access.
     ///
     /// # Errors
-    /// The medium fails, or the file is shorter than what is committed.
+    /// The medium fails, or the file is shorter than the committed database.
     pub fn recover(&mut self) -> Result<()> {
         self.recover_and_decide(&undecided)
     }
 
-    /// The same, where a commit may be prepared, and `decide` says whether it counts.
+    /// The same if a commit may be prepared; `decide` says whether it counts.
     ///
     /// # Errors
-    /// As [`Self::recover`], and those of `decide`; nothing has changed then.
+    /// As [`Self::recover`], and those of `decide`; nothing has changed.
     pub fn recover_and_decide(&mut self, decide: Decide<'_>) -> Result<()> {
         self.prepared = None;
         self.side.read_table_size()?;
@@ -59,33 +56,33 @@ impl<M: Memory> Store<M> {
         }
         self.fence(&mut lines);
         self.recover_frames()?;
-        let (found, given_up) = self.counting(decide, &mut lines)?;
+        let (found, rolled_back) = self.counting(decide, &mut lines)?;
         let ((begun, _), checkpointed) = (self.side.progress()?, self.side.checkpointed()?);
         if found.last().map_or(checkpointed, |newest| newest.number) < begun {
             self.flush_data();
         }
         self.fence(&mut lines);
-        // No slot is given up for what did not become durable.
+        // No slot is emptied for stores that did not become durable.
         self.healthy()?;
         let size = found.iter().rev().find_map(|logged| logged.size);
         let size = size.map_or_else(|| self.side.size(), Ok)?;
         self.check_file_bytes(size)?;
         self.replay(&found, &mut lines);
-        // Of a commit that is settled the two may have become durable one without the other.
+        // A checkpointed commit's two counters may have become durable separately.
         if size >= HEADER_BYTES {
             page1::raise_counters(&self.data, &mut lines.data)?;
         }
         self.side.set_size(size, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
-        // Numbers only grow: others remember the last one that they have seen.
+        // Numbers only grow: other connections remember the last one they saw.
         let last = found.last().map_or(begun.max(checkpointed), |logged| logged.number);
-        let last = last.max(given_up);
+        let last = last.max(rolled_back);
         self.side.set_checkpointed(last, &mut lines.side);
         self.fence(&mut lines);
         self.known_checkpointed = last;
         if self.side.prepared()? > 0 {
-            // The next commit may have the number of one that was to be prepared.
+            // The next commit may get the number of one that was to be prepared.
             self.side.clear_prepared(&mut lines.side);
             self.fence(&mut lines);
         }
@@ -107,19 +104,19 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// The commits that count, the older one first; the other slots are emptied.
-    /// Also returns the number of one that is given up, or 0.
+    /// The commits that count, oldest first; empties the other slots. Also returns the number of a commit that is
+    /// rolled back, or 0.
     fn counting(&self, decide: Decide<'_>, lines: &mut Lines) -> Result<(Vec<Logged>, u64)> {
-        let (mut found, mut given_up) = (self.judge()?, 0);
+        let (mut found, mut rolled_back) = (self.judge()?, 0);
         if let Some(name) = self.undecided_name(found.last())?
             && decide(&name)? == Verdict::Discard
         {
-            given_up = found.pop().map_or(0, |logged| logged.number);
+            rolled_back = found.pop().map_or(0, |logged| logged.number);
         }
         for number in 0..2 {
-            // One that is given up is checkpointed, and with it what was begun: before that it decides.
-            let given_up_here = given_up > 0 && given_up % 2 == number;
-            if found.iter().all(|logged| logged.number % 2 != number) && !given_up_here {
+            // A rolled-back commit is checkpointed together with the begun ones. Until then its slot decides.
+            let rolled_back_here = rolled_back > 0 && rolled_back % 2 == number;
+            if found.iter().all(|logged| logged.number % 2 != number) && !rolled_back_here {
                 self.side.empty(number, &mut lines.side);
             }
         }
@@ -129,10 +126,10 @@ impl<M: Memory> Store<M> {
                 self.note_direct(parts, lines);
             }
         }
-        Ok((found, given_up))
+        Ok((found, rolled_back))
     }
 
-    /// The commits that count, the older one first; nothing is changed.
+    /// The commits that count, oldest first. Changes nothing.
     fn judge(&self) -> Result<Vec<Logged>> {
         let mut found: Vec<Logged> = Vec::new();
         for number in 0..2 {
@@ -155,7 +152,7 @@ impl<M: Memory> Store<M> {
         let (begun, applied) = self.side.progress()?;
         let newest = found.last().map_or(0, |newest| newest.number).max(self.side.checkpointed()?);
         if applied.max(begun.saturating_sub(1)) > newest {
-            return Err(IN_PLACE_AND_DAMAGED);
+            return Err(APPLIED_COMMIT_DAMAGED);
         }
         if cut_off && found.last().is_some_and(|older| self.is_cut_off(older)) {
             let why = "a commit has lost what it stored directly";
@@ -174,7 +171,7 @@ impl<M: Memory> Store<M> {
         Ok(found)
     }
 
-    /// Returns whether the file is shorter than what a commit has stored, or the table.
+    /// Returns an error if the file or the table is shorter than what a commit stored.
     fn check_fits(&self, logged: &Logged) -> Result<()> {
         match &logged.body {
             Body::Pages(parts) => {
@@ -198,10 +195,10 @@ impl<M: Memory> Store<M> {
         if wanted > found { Err(StoreError::Cut { found, wanted }) } else { Ok(()) }
     }
 
-    /// Returns whether something is not there that the newest commit has stored directly.
+    /// Returns whether a direct store of the newest commit is missing.
     fn is_cut_off(&self, logged: &Logged) -> bool {
         match &logged.body {
-            // Where it cannot be read, nothing is.
+            // Bytes that cannot be read are missing.
             Body::Pages(parts) if !logged.ordered => {
                 self.check_direct(parts).ok() != Some(logged.direct)
             }
@@ -209,7 +206,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Step 3.
+    /// Replays commits (step 3).
     fn replay(&self, found: &[Logged], lines: &mut Lines) {
         let mut records: Vec<&[Part]> = Vec::new();
         for logged in found {
@@ -231,7 +228,7 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Stores frames where they belong.
+    /// Stores frames in place.
     #[track_caller]
     pub(super) fn put_frames(&self, frames: &[u8], lines: &mut LineSet) {
         let whole = Frames::each(frames, |at, bytes| {

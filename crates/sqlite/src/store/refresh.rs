@@ -1,4 +1,5 @@
-//! Looking at what others have committed: whoever locks does, and SQLite at the header before it locks.
+//! Refreshing the view of other connections' commits: when a connection locks, and without a lock for SQLite's
+//! first look at the header.
 
 use pm::Memory;
 
@@ -7,9 +8,9 @@ use crate::store::error::{Result, StoreError};
 use crate::store::page1;
 
 impl<M: Memory> Store<M> {
-    /// Looks at what others have committed. `file_bytes` says how long the file is: it grows before a commit says so, so
-    /// it is asked behind what may be committed meanwhile. Returns false if somebody died at a commit: then
-    /// [`Self::recover`] is to be called.
+    /// Refreshes the view. `file_bytes` returns the file's length. The file grows before a commit says so, so it is
+    /// asked after the commit's size was read. Returns false if a commit was interrupted: then call
+    /// [`Self::recover`].
     ///
     /// # Errors
     /// The medium fails.
@@ -23,7 +24,7 @@ impl<M: Memory> Store<M> {
             if !whole || !self.marked || self.size <= found {
                 return Ok(whole);
             }
-            // Who has no lock may have seen the size before a commit, and the file behind it, cut to a smaller one.
+            // Without a lock, the size may be from before a commit, and the file already cut to a smaller one.
             let seen = (self.cleared, self.side.progress().map_err(E::from)?, self.size, found);
             if before.replace(seen) == Some(seen) {
                 return Err(StoreError::Cut { found, wanted: self.size }.into());
@@ -32,8 +33,8 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Returns whether a commit was begun and is not in its place. The caller has a lock, and commits nothing: it was given
-    /// up in the middle.
+    /// Returns whether a commit has begun and is not applied. The caller holds a lock and does not commit, so that
+    /// commit was abandoned.
     ///
     /// # Errors
     /// The medium fails.
@@ -45,7 +46,7 @@ impl<M: Memory> Store<M> {
         Ok(begun != applied)
     }
 
-    /// The same without a lock: what it finds while somebody clears the marker does not count for who locks next.
+    /// The same without a lock: a refresh while the marker is being cleared does not count for the next lock.
     ///
     /// # Errors
     /// As [`Self::refresh`].
@@ -61,7 +62,7 @@ impl<M: Memory> Store<M> {
         whole
     }
 
-    /// Looks once. Also returns how long the file is.
+    /// Refreshes once. Also returns the file's length.
     fn refresh_once<E: From<StoreError>>(
         &mut self,
         file_bytes: &mut impl FnMut() -> std::result::Result<u64, E>,
@@ -69,7 +70,7 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         let cleared = Some(self.side.cleared()?);
         if cleared != self.cleared {
-            // Stock SQLite may have changed all of it since.
+            // Stock SQLite may have changed anything since.
             (self.cleared, self.marked, self.marker_is_durable) = (cleared, false, false);
             self.cache.clear(self.side.log_state()?.1);
             self.side.read_table_size()?;

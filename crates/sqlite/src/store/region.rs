@@ -1,7 +1,6 @@
 //! A part of a memory as a memory of its own: the database, or the side file.
 //!
-//! Natively each of them is a mapped file. In crash tests both lie in one recording, so that one trace has
-//! the order of all that is stored.
+//! Natively each is a mapped file. In crash tests both lie in one recording, so that one trace has all stores in order.
 
 use std::sync::atomic::Ordering;
 
@@ -16,13 +15,13 @@ pub struct Region<M> {
 }
 
 impl<M: Memory> Region<M> {
-    /// At most `limit` bytes from `base` on, which is a multiple of a line.
+    /// At most `limit` bytes from `base` on, which is aligned to a line.
     pub fn new(memory: M, base: u64, limit: u64) -> Self {
         assert!(base.is_multiple_of(pm::LINE_BYTES), "a region begins with a line");
         Self { memory, base, limit }
     }
 
-    /// All of a memory.
+    /// A whole memory.
     pub fn whole(memory: M) -> Self {
         Self::new(memory, 0, u64::MAX)
     }
@@ -32,12 +31,12 @@ impl<M: Memory> Region<M> {
         &self.memory
     }
 
-    /// Bytes that may be used now.
+    /// The usable bytes.
     pub fn len(&self) -> u64 {
         self.memory.len().saturating_sub(self.base).min(self.limit)
     }
 
-    /// Returns whether no byte may be used yet.
+    /// Returns whether no byte is usable yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -56,7 +55,7 @@ impl<M: Memory> Region<M> {
     /// Copies bytes from `at` on.
     ///
     /// # Errors
-    /// They do not lie within the region.
+    /// They are not within the region.
     pub fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Bad> {
         pm::checked_range(Range::new(at, out.len() as u64), self.len())?;
         self.memory.read_into(Off::new(self.base + at), out)
@@ -65,7 +64,7 @@ impl<M: Memory> Region<M> {
     /// The word at `at`.
     ///
     /// # Errors
-    /// It does not lie within the region.
+    /// It is not within the region.
     pub fn load(&self, at: u64) -> Result<u64, Bad> {
         pm::checked_range(Range::new(at, 8), self.len())?;
         self.memory.load(Off::new(self.base + at), Ordering::Acquire).map(u64::from_le)
@@ -83,20 +82,20 @@ impl<M: Memory> Region<M> {
         self.memory.copy(Off::new(self.base + at), bytes);
     }
 
-    /// Stores the whole line that begins at `at`: the next fence makes it durable. Only where the memory
-    /// [has that](pm::Memory::has_store_line).
+    /// Stores a whole line at `at`, which the next fence makes durable. Only for memories that
+    /// [can](pm::Memory::has_store_line).
     #[track_caller]
     pub fn store_line(&self, at: u64, bytes: &[u8; pm::LINE_BYTES as usize]) {
         self.memory.store_line(pm::Line::of(self.base + at), bytes);
     }
 
-    /// Flushes all that may be used now.
+    /// Flushes all usable bytes.
     #[track_caller]
     pub fn flush_all(&self) {
         self.memory.flush(Range::new(self.base, self.len()));
     }
 
-    /// Adds the lines of a part to a set, to be flushed.
+    /// Adds the lines of a range to a set of lines to flush.
     pub fn note(&self, lines: &mut LineSet, at: u64, len: u64) {
         lines.add(Range::new(self.base + at, len));
     }

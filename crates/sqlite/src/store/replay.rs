@@ -1,34 +1,31 @@
-//! Stores that recovery makes of the last two records of the log.
+//! The stores of a recovery from the last two records of the log.
 //!
-//! The stores of a commit are flushed by the next one, together with its record, under one fence. So
-//! the newest record may be whole while stores of the one before are lost: both are replayed, the
-//! older one first.
+//! A commit's stores are flushed by the next commit, together with its record, under one fence. The newest record may
+//! be whole while the previous commit's stores are lost, so both are replayed, the older one first.
 //!
-//! But space that the older one freed, and wrote the head of a free block to, may have become a cell
-//! of the newer one, which was stored directly and is in no record. So what the newer one stored
-//! directly is left out of the older one. Without a whole newer record its direct stores mean nothing,
-//! and nothing is left out.
+//! But space that the older commit freed, storing the header of a free block, may hold a cell of the newer one, which
+//! was stored directly and is in no record. So the replay of the older one skips the direct runs of the newer one.
+//! Without a whole newer record its direct stores have no meaning, and nothing is skipped.
 
 use std::collections::BTreeMap;
 
 use crate::store::record::Part;
 use crate::store::span::{Bytes, Span};
 
-/// A run that recovery stores to a frame.
+/// A run that a recovery stores into a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored<'r> {
     /// The frame's number.
     pub frame: u32,
     /// The offset in the frame.
     pub at: usize,
-    /// The bytes; zeros if there are none.
+    /// The bytes; `None` stands for zeros.
     pub bytes: Option<&'r [u8]>,
-    /// Their number.
+    /// The number of bytes.
     pub len: usize,
 }
 
-/// Returns the stores of two records, or of one, in the order in which they are made. The frames have
-/// `frame_bytes` bytes.
+/// The stores of one or two records, in order. Frames have `frame_bytes` bytes.
 pub fn replay<'r>(
     older: &'r [Part],
     newer: Option<&'r [Part]>,
@@ -52,7 +49,7 @@ pub fn replay<'r>(
     stores
 }
 
-/// Adds the stores of a part, but for those to bytes of `without`.
+/// Adds the stores of a part, except for the bytes in `without`.
 fn add<'r>(part: &'r Part, without: Option<&Bytes>, stores: &mut Vec<Restored<'r>>) {
     let mut store = |run: Span, bytes: Option<&'r [u8]>| {
         let rest = without.map_or_else(|| vec![run], |without| without.holes(run));

@@ -1,8 +1,8 @@
-//! The way home: all pages are taken to their own frames, so that the file is one of SQLite's.
+//! Restoring the layout: all pages return to their own frames, so that the file is plain.
 //!
-//! It goes in chunks, each one commit, so a crash on the way loses nothing, and whoever opens the database
-//! next goes on ([`crate::store::permutation`]). A page is copied directly, to a frame in which nothing is. Where
-//! the medium has no room for such a frame, two pages change places through the log.
+//! This goes in chunks, each one commit. A crash in between loses nothing, and the next connection that opens the
+//! database continues ([`crate::store::permutation`]). A page is copied directly to an unused frame. If the medium
+//! has no room for one, two pages change places through the log.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ use crate::store::record::Part;
 use crate::store::side::Table;
 use crate::store::span::Span;
 
-/// The least entries of a table.
+/// The fewest entries of a table.
 const ENTRIES_MIN: u64 = 64;
 /// The most pages that a chunk copies.
 const COPIES_MAX: u64 = 256;
-/// The bytes of a record that a copied page has at most for 256 of its own, and for itself.
+/// The most bytes of a record for 256 bytes of a copied page, and for the page itself.
 const RECORD_BYTES: [u64; 2] = [4, 48];
 
 impl<M: Memory> Store<M> {
-    /// Takes all pages home, and settles that. Then no page is permutation, not even one that the database does not
-    /// have any more: the file may be cut. The caller has the database to himself.
+    /// Returns all pages to their own frames, and checkpoints that. No page is displaced then, not even one past
+    /// the database's end, so the file may be cut. The caller has exclusive access.
     ///
     /// # Errors
-    /// The medium fails: the next one goes on.
+    /// The medium fails: the next connection continues.
     pub fn restore_layout(&mut self) -> Result<()> {
         if self.is_prepared() {
             return Err(StoreError::Prepared);
@@ -46,13 +46,13 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Returns whether no page that is lent may lie in another frame than its own.
+    /// Returns whether no fetched page can be displaced.
     pub fn can_restore_layout(&self) -> bool {
         self.fetched == 0 || self.side.table.entries == 0
     }
 
-    /// Takes the database's pages home. Until that is settled, a commit has begun that is not in place: some of
-    /// what was stored directly means nothing, and another commit would store there.
+    /// Returns the database's pages to their own frames. Until the checkpoint a commit counts as begun: bytes of
+    /// direct stores may not be live, and another commit would overwrite them.
     fn move_pages_back(&mut self) -> Result<()> {
         self.load_last_commit()?;
         let mut permutation = self.side.permutation()?;
@@ -63,7 +63,7 @@ impl<M: Memory> Store<M> {
         let shape = Shape::new(page_bytes as usize, 0, false);
         let shape = shape.ok_or(StoreError::SideDamaged("its table is of no pages"))?;
         let pages = (self.size / page_bytes) as u32;
-        // Frames behind the end, as many as are needed at most, and one that is never used.
+        // Frames past the end, as many as may be needed, and one that is never used.
         let mut has_room =
             match self.widen_table(pages.saturating_add(permutation.displaced() as u32 + 2)) {
                 Err(StoreError::Full(_)) => false,
@@ -94,7 +94,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// The changes that a chunk makes.
+    /// The plan of a chunk.
     fn chunk_plan(&self, chunk: &Chunk, page_bytes: u64) -> Result<Plan> {
         let from: BTreeMap<u32, u32> =
             chunk.copies.iter().map(|copy| (copy.to, copy.from)).collect();
@@ -114,7 +114,7 @@ impl<M: Memory> Store<M> {
         Ok(plan)
     }
 
-    /// The changes that take a page home, and the one in its place to where it was.
+    /// The plan that returns a page to its own frame, and moves the page there to the other frame.
     fn swap(
         &self,
         permutation: &Permutation,
@@ -123,7 +123,7 @@ impl<M: Memory> Store<M> {
         page_bytes: u64,
     ) -> Result<(Plan, Vec<Move>)> {
         let mut all = permutation.moved().filter(|step| step.page <= pages && step.page != unused);
-        let there = all.next().expect("a page is not at home");
+        let there = all.next().expect("a page is displaced");
         let (page, frame) = (there.page, there.frame);
         let moves = vec![Move { page, frame: page }, Move { page: permutation.page(page), frame }];
         let mut plan = Plan::default();
@@ -143,13 +143,13 @@ impl<M: Memory> Store<M> {
         Ok(bytes)
     }
 
-    /// Clears the marker of a database that is settled and whose file has its size: it is a plain file again.
-    /// The caller has the database to himself, and nobody opens it meanwhile.
+    /// Clears the marker of a checkpointed database whose file has its size: the file is plain. The caller has
+    /// exclusive access, and no connection opens the database meanwhile.
     ///
     /// # Errors
     /// The medium fails.
     pub fn make_plain(&mut self) -> Result<()> {
-        // First: whoever finds it cleared does not take it for set.
+        // Stored first: a connection that finds it does not trust a marker that it saw.
         let cleared = self.side.cleared()?.wrapping_add(1);
         self.side.set_cleared(cleared);
         self.cleared = Some(cleared);
@@ -164,7 +164,7 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Lets all pages be in their own frames from now on, of so many bytes.
+    /// Puts all pages into their own frames, of so many bytes from now on.
     pub(super) fn change_page_size(&mut self, page_bytes: u32) -> Result<()> {
         self.checkpoint_frames()?;
         self.move_pages_back()?;
@@ -175,7 +175,7 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Makes the table so long that it has entries up to that of a page.
+    /// Extends the table to the entry of a page.
     pub(super) fn widen_table(&mut self, page: u32) -> Result<()> {
         let Table { entries, page_bytes } = self.side.table;
         let page = u64::from(page);
@@ -184,7 +184,7 @@ impl<M: Memory> Store<M> {
         }
         let entries = page.next_power_of_two().max(ENTRIES_MIN);
         let table = Table { entries, page_bytes };
-        // What is behind the table may count until then.
+        // A commit logged after the table may count until then.
         self.checkpoint_slots()?;
         let mut lines = Lines::default();
         self.side.clear_table(table, &mut lines.side)?;

@@ -1,13 +1,13 @@
-//! Words of the side file that change, each with a checksum in it: one store changes both.
+//! Words of the side file that change, each with its own checksum, so that one store changes both.
 //!
-//! A word has 48 bits of value, and above them a checksum over the side file's tag, the word's place and
-//! the value. So damage to a word is noticed, and so is a word of another side file or place: always if it is one
-//! or two bits, else but for one time in 65,536.
+//! The lower 48 bits are the value, the upper ones a checksum of the side file's tag, the word's offset and the
+//! value. It detects damage, and words from another side file or offset: always if one or two bits differ, otherwise
+//! with one miss in 65,536.
 
 /// The bits of a value.
 const VALUE_BITS: u32 = 48;
 
-/// The word at `at` that has a value.
+/// The word at `at` with a value.
 pub(crate) fn seal(tag: u64, at: u64, value: u64) -> u64 {
     assert!(value >> VALUE_BITS == 0, "{value} is more than a word has");
     u64::from(checksum(tag, at, value)) << VALUE_BITS | value
@@ -34,7 +34,7 @@ mod tests {
 
     const TAG: u64 = 0x1234_5678_9abc_def1;
 
-    /// The checksum is linear: what one value shows all do.
+    /// The checksum is linear, so one value stands for all.
     #[test]
     fn damage_to_one_or_two_bits_is_noticed() {
         let word = seal(TAG, SIZE_AT, 0x1234_5678_9abc);

@@ -1,4 +1,4 @@
-//! The side file: its header, and the table that says in which frames pages are. `slot.rs` has the log.
+//! The side file: its header, and the table of the pages' frames. `slot.rs` has the log.
 
 use pm::{LineSet, Memory};
 
@@ -18,24 +18,23 @@ const ENTRY: u64 = ENTRY_BYTES as u64;
 /// The most entries of a table: more than SQLite has pages.
 const ENTRIES_MAX: u64 = 1 << u32::BITS;
 
-/// The table of frames: how many entries it has, and the bytes of the pages that it is about. Both are powers of
-/// two, or 0.
+/// The size of the table, and the page size. Both are powers of two, or 0.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
-    /// Pages from 1 on that have an entry; all others are in their own frames.
+    /// Pages with an entry, from 1. All others are in their own frames.
     pub(crate) entries: u64,
-    /// 0 if commits do not go by pages.
+    /// 0 if commits are not page-wise.
     pub(crate) page_bytes: u32,
 }
 
 impl Table {
-    /// Both powers' exponents, a byte each.
+    /// Both binary logarithms, a byte each.
     fn value(self) -> u64 {
         let exponent = |number: u64| u64::from(number.checked_ilog2().unwrap_or(0));
         exponent(self.entries) << 8 | exponent(self.page_bytes.into())
     }
 
-    /// The table that a value says, if SQLite has such pages.
+    /// The table with a value, if SQLite has such pages.
     fn of(value: u64) -> Option<Self> {
         let power = |exponent: u64| match exponent & 0xff {
             0 => Some(0),
@@ -63,7 +62,7 @@ pub(crate) struct Side<M> {
     pub(crate) table: Table,
 }
 
-/// The checksum over words and bytes.
+/// The checksum of words and bytes.
 pub(crate) fn check(words: &[u64], bytes: &[u8]) -> u32 {
     let first =
         words.iter().fold(0, |check, word| crc32c::crc32c_append(check, &word.to_le_bytes()));
@@ -71,7 +70,7 @@ pub(crate) fn check(words: &[u64], bytes: &[u8]) -> u32 {
 }
 
 impl<M: Memory> Side<M> {
-    /// Makes an empty side file, not durably yet. What a slot has from before does not match another tag.
+    /// Creates an empty side file, not durably. Earlier contents of slots do not match the new tag.
     ///
     /// # Errors
     /// There is no room.
@@ -93,13 +92,13 @@ impl<M: Memory> Side<M> {
         Ok(side)
     }
 
-    /// Stores a word that changes.
+    /// Stores a changing word.
     #[track_caller]
     pub(super) fn put(&self, at: u64, value: u64) {
         self.region.store(at, seal(self.tag, at, value));
     }
 
-    /// The value of a word that changes.
+    /// The value of a changing word.
     ///
     /// # Errors
     /// The medium fails, or the word is damaged.
@@ -116,7 +115,7 @@ impl<M: Memory> Side<M> {
     /// Reads the header.
     ///
     /// # Errors
-    /// It is that of no side file, or damaged.
+    /// It is not a side file's header, or damaged.
     pub(crate) fn open(region: Region<M>) -> Result<Self> {
         let damaged = StoreError::SideDamaged;
         if region.len() < SLOTS_AT {
@@ -148,17 +147,17 @@ impl<M: Memory> Side<M> {
         Ok(side)
     }
 
-    /// Looks at how large the table is.
+    /// Reads the size of the table.
     ///
     /// # Errors
-    /// The medium fails, the word is damaged, or there are no such pages.
+    /// The medium fails, the word is damaged, or SQLite has no such pages.
     pub(crate) fn read_table_size(&mut self) -> Result<()> {
         let table = Table::of(self.get(TABLE_AT)?);
         self.table = table.ok_or(StoreError::SideDamaged("its table is of no pages"))?;
         Ok(())
     }
 
-    /// Returns an error if the table is not all there. Who has not seen how long the file is may not ask.
+    /// Returns an error if the table is incomplete. The file must be mapped to its full length.
     ///
     /// # Errors
     /// As it says.
@@ -169,17 +168,17 @@ impl<M: Memory> Side<M> {
         Ok(())
     }
 
-    /// The place behind both slots.
+    /// The offset of the table, after both slots.
     fn table_at(&self) -> u64 {
         SLOTS_AT + 2 * self.slot_bytes
     }
 
-    /// The place behind the table, for a commit that fits into no slot.
+    /// The offset after the table, for a commit too large for a slot.
     pub(crate) fn table_end(&self) -> u64 {
         self.table_at() + self.table.bytes()
     }
 
-    /// The frame that a page is in.
+    /// The frame of a page.
     ///
     /// # Errors
     /// The medium fails.
@@ -195,7 +194,7 @@ impl<M: Memory> Side<M> {
         })
     }
 
-    /// All pages that are not in their own frames.
+    /// The pages that are not in their own frames.
     ///
     /// # Errors
     /// The medium fails, or two pages are in one frame.
@@ -207,7 +206,7 @@ impl<M: Memory> Side<M> {
             .map_err(|_| StoreError::SideDamaged("its table has two pages in one frame"))
     }
 
-    /// Stores where a page is.
+    /// Stores a page's entry.
     #[track_caller]
     pub(crate) fn put_page(&self, step: Move, lines: &mut LineSet) {
         let at = self.table_at() + step.at();
@@ -220,7 +219,7 @@ impl<M: Memory> Side<M> {
         self.region.note(lines, self.table_at() + step.at(), ENTRY);
     }
 
-    /// Stores zeros where the table will have entries more than now: nothing else is there.
+    /// Zeroes the additional entries of a larger table; nothing else is there.
     ///
     /// # Errors
     /// There is no room.
@@ -232,7 +231,7 @@ impl<M: Memory> Side<M> {
         Ok(())
     }
 
-    /// Stores how large the table is, of pages of so many bytes.
+    /// Stores the size of the table, and the page size.
     #[track_caller]
     pub(crate) fn set_table(&mut self, table: Table, lines: &mut LineSet) {
         self.put(TABLE_AT, table.value());
@@ -255,8 +254,8 @@ impl<M: Memory> Side<M> {
         self.get(SIZE_AT)
     }
 
-    /// The last commits that were begun, and that are in place. Not durable: a new boot finds them out
-    /// from the slots.
+    /// The numbers of the last commits that have begun and have been applied. They are not durable: recovery finds
+    /// them from the slots.
     ///
     /// # Errors
     /// The medium fails, or a word is damaged.
@@ -264,15 +263,14 @@ impl<M: Memory> Side<M> {
         Ok((self.get(BEGUN_AT)?, self.get(APPLIED_AT)?))
     }
 
-    /// Stores the number of the last commit that is durable where it belongs: one store empties both slots.
+    /// Stores the number of the last commit that is durable in place: one store empties both slots.
     #[track_caller]
     pub(crate) fn set_checkpointed(&self, number: u64, lines: &mut LineSet) {
         self.put(CHECKPOINTED_AT, number);
         self.region.note(lines, CHECKPOINTED_AT, 8);
     }
 
-    /// How often the marker was cleared since the database was opened: a number that means nothing but that another
-    /// one has.
+    /// How often the marker was cleared since the database was opened. Only a change of this number has a meaning.
     ///
     /// # Errors
     /// The medium fails.
@@ -280,13 +278,13 @@ impl<M: Memory> Side<M> {
         Ok(self.region.load(CLEARED_AT)?)
     }
 
-    /// Says that the marker is about to be cleared, to connections that go on.
+    /// Announces to live connections that the marker is about to be cleared.
     #[track_caller]
     pub(crate) fn set_cleared(&self, cleared: u64) {
         self.region.store(CLEARED_AT, cleared);
     }
 
-    /// The number of the last commit that is durable where it belongs.
+    /// The number of the last commit that is durable in place.
     ///
     /// # Errors
     /// The medium fails, or the word is damaged.
@@ -294,7 +292,7 @@ impl<M: Memory> Side<M> {
         self.get(CHECKPOINTED_AT)
     }
 
-    /// Returns an error if a name is too long, or none.
+    /// Returns an error if a name is too long, or empty.
     ///
     /// # Errors
     /// As it says.
@@ -303,8 +301,7 @@ impl<M: Memory> Side<M> {
         if fits { Ok(()) } else { Err(StoreError::LongName(name.len())) }
     }
 
-    /// Stores that the commit of a number, which is not logged yet, is going to be prepared, and for which
-    /// super-journal.
+    /// Stores the number of a commit that will be prepared, before it is logged, and the name of its super-journal.
     #[track_caller]
     pub(crate) fn set_prepared(&self, number: u64, name: &[u8], lines: &mut LineSet) {
         self.region.store(NAME_AT, self.name_word(number, name));
@@ -325,7 +322,7 @@ impl<M: Memory> Side<M> {
         self.region.note(lines, PREPARED_AT, 8);
     }
 
-    /// The number of the last commit that was prepared, if it is settled or not; 0 if there is none.
+    /// The number of the last prepared commit, checkpointed or not; 0 if there is none.
     ///
     /// # Errors
     /// The medium fails, or the word is damaged.
@@ -333,7 +330,7 @@ impl<M: Memory> Side<M> {
         self.get(PREPARED_AT)
     }
 
-    /// The name of the super-journal of the commit of a number, which is prepared.
+    /// The name of the super-journal of the prepared commit with a number.
     ///
     /// # Errors
     /// The medium fails, or the name is damaged.
@@ -354,13 +351,13 @@ impl<M: Memory> Side<M> {
         Ok(())
     }
 
-    /// Says that a commit begins.
+    /// Stores the number of the last commit that has begun.
     #[track_caller]
     pub(crate) fn set_begun(&self, number: u64) {
         self.put(BEGUN_AT, number);
     }
 
-    /// Says that a commit is in place.
+    /// Stores the number of the last commit that has been applied.
     #[track_caller]
     pub(crate) fn set_applied(&self, number: u64) {
         self.put(APPLIED_AT, number);

@@ -1,13 +1,13 @@
-//! The log: the two slots of a side file, in which commits are logged by turns.
+//! The log: the two slots of a side file, used in turns.
 //!
-//! A commit is there if its slot matches its checksum, and what it has stored directly another one: all
-//! of that becomes durable with one fence, in whatever order its lines do.
+//! A commit exists if its slot matches its checksum, and its direct stores match another one. All of this becomes
+//! durable with one fence, in any order of lines.
 //!
-//! One that is *ordered* (P3 3.3) is there if its mark is, which becomes durable behind all the rest. The next
-//! commit begins when it is durable where it belongs.
+//! An *ordered* commit (P3 3.3) exists if its mark does, which becomes durable after all the rest. The next commit
+//! begins when it is durable in place.
 //!
-//! A commit logs [pages](Body::Pages), a record for frames of pages, or, where there are no
-//! such, [bytes](Body::Bytes) of the database. Two slots that count have the same of the two.
+//! A commit logs [pages](Body::Pages), as a record of changes to frames, or [bytes](Body::Bytes) of the database. If
+//! two slots count they are of the same kind.
 
 use pm::{LineSet, Memory};
 
@@ -17,59 +17,59 @@ use crate::store::layout::{LOGGED_AT, MARK_AT, NUMBER_AT, SLOTS_AT, WORDS_MAX};
 use crate::store::record::{Part, decode};
 use crate::store::side::{Side, check};
 
-/// The slot is not empty.
+/// The slot is in use.
 const OCCUPIED: u32 = 1;
-/// A word has the new size of the database.
+/// A word has the database's new size.
 const SIZED: u32 = 2;
-/// A word has the bytes of what is logged, which is behind the table.
+/// A word has the length of what is logged, which is stored after the table.
 const OVERFLOW: u32 = 4;
-/// Marks a log that is a record of pages.
+/// The log is a record of pages.
 const PAGES: u32 = 8;
-/// The mark has become durable behind all the rest: its checksum is over the words before what is logged.
+/// The mark became durable after all the rest; its checksum covers only the words before what is logged.
 const ORDERED: u32 = 16;
-/// The bits of the flags; above them are the bytes of what the slot has.
+/// The bits of the flags. Above them is the number of bytes in the slot.
 const FLAG_BITS: u32 = 5;
 
-/// A commit as it is logged.
+/// A commit to log.
 #[derive(Debug)]
 pub(crate) struct Entry<'e> {
     pub(crate) number: u64,
-    /// The size of the database, if it is another one than before.
+    /// The database's size, if it changes.
     pub(crate) size: Option<u64>,
-    /// Marks a log that is a record of pages.
+    /// The log is a record of pages.
     pub(crate) pages: bool,
     pub(crate) bytes: &'e [u8],
-    /// The checksum over what was stored directly; over what is logged, if it is ordered.
+    /// The checksum of the direct stores; of an ordered commit, that of what is logged.
     pub(crate) direct: u32,
-    /// The mark becomes durable behind all the rest.
+    /// The mark becomes durable after all the rest.
     pub(crate) ordered: bool,
 }
 
-/// The log of a slot.
+/// The content of a slot.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// Changes of frames.
+    /// Changes to frames.
     Pages(Vec<Part>),
     /// Runs of bytes of the database.
     Bytes(Vec<u8>),
 }
 
-/// A commit that a slot has.
+/// A commit in a slot.
 #[derive(Debug)]
 pub(crate) struct Logged {
     pub(crate) number: u64,
-    /// The size of the database, if it is another one than before.
+    /// The database's size, if it changes.
     pub(crate) size: Option<u64>,
     pub(crate) body: Body,
-    /// The checksum over what was stored directly; over what is logged, if it is ordered.
+    /// The checksum of the direct stores; of an ordered commit, that of what is logged.
     pub(crate) direct: u32,
-    /// The mark has become durable behind all the rest.
+    /// The mark became durable after all the rest.
     pub(crate) ordered: bool,
-    /// It is ordered, and what it has logged is not there.
+    /// The commit is ordered, and what it logged is missing.
     pub(crate) torn: bool,
-    /// The bytes of the slot that are used.
+    /// Bytes of the slot in use.
     used: u64,
-    /// The bytes of what is logged behind the table.
+    /// Bytes logged after the table.
     overflow: u64,
 }
 
@@ -83,10 +83,10 @@ impl<M: Memory> Side<M> {
         bytes <= self.slot_bytes - LOGGED_AT - 8 * WORDS_MAX && bytes < 1 << (u32::BITS - FLAG_BITS)
     }
 
-    /// Makes room for what does not fit into a slot.
+    /// Makes room for a commit too large for a slot.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no room.
     pub(crate) fn grow(&self, bytes: u64) -> Result<()> {
         Ok(self.region.grow(self.table_end() + bytes)?)
     }
@@ -105,7 +105,7 @@ impl<M: Memory> Side<M> {
         self.set_mark(entry.number, mark, lines);
     }
 
-    /// Stores the mark of a commit that was written.
+    /// Stores the mark of a written commit.
     #[track_caller]
     pub(crate) fn set_mark(&self, number: u64, mark: u64, lines: &mut LineSet) {
         let at = self.slot(number) + MARK_AT;
@@ -113,7 +113,7 @@ impl<M: Memory> Side<M> {
         self.region.note(lines, at, 8);
     }
 
-    /// Writes a commit into its slot, but for the mark, which is returned.
+    /// Writes a commit into its slot, except for the mark, which is returned.
     #[track_caller]
     pub(crate) fn write(&self, entry: &Entry, lines: &mut LineSet) -> u64 {
         let (slot, bytes) = (self.slot(entry.number), entry.bytes.len() as u64);
@@ -159,23 +159,23 @@ impl<M: Memory> Side<M> {
         u64::from(check(&all, bytes)) << 32 | u64::from(flags)
     }
 
-    /// Adds the lines of a commit that was logged to `lines`.
+    /// Adds the lines of a logged commit to `lines`.
     pub(crate) fn note(&self, logged: &Logged, lines: &mut LineSet) {
         self.region.note(lines, self.slot(logged.number), logged.used);
         self.region.note(lines, self.table_end(), logged.overflow);
     }
 
-    /// The commit in the slot of a number, if it matches its checksum and is not settled. What it has
-    /// stored directly is another question.
+    /// The commit in the slot of a number, if it matches its checksum and is not checkpointed. Its direct stores
+    /// are not checked.
     ///
     /// # Errors
-    /// The medium fails, or the slot has another size of pages than the table.
+    /// The medium fails, or the slot is of another page size than the table.
     pub(crate) fn read(&self, number: u64) -> Result<Option<Logged>> {
         let slot = self.slot(number);
         let (mark, word) = (self.region.load(slot + MARK_AT)?, self.region.load(slot + NUMBER_AT)?);
         let (flags, direct) = (mark as u32, (word >> 32) as u32);
         let checkpointed = self.checkpointed()?;
-        // A slot that counts is one of the last two, and they are not overflow behind what is settled.
+        // A slot that counts is one of the last two, which are not far from the last checkpoint.
         let ahead = (word as u32).wrapping_sub(checkpointed as u32).cast_signed();
         if flags & OCCUPIED == 0 || ahead <= 0 {
             return Ok(None);
@@ -208,7 +208,7 @@ impl<M: Memory> Side<M> {
         }
         let size = if flags & SIZED == 0 { None } else { Some(words[0]) };
         let pages = flags & PAGES != 0;
-        // It is what was logged: so the size of pages is not.
+        // The checksum matches what was logged, so the page size is wrong.
         let damaged = StoreError::SideDamaged("its table is of pages that a slot does not have");
         let body = self.body(pages, logged).ok_or(damaged)?;
         let used = words_end + if flags & OVERFLOW == 0 { bytes } else { 0 };

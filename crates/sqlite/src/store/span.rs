@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-/// Bytes in a cache line. Frames begin at one.
+/// Bytes of a cache line. Frames are aligned to lines.
 pub(crate) const LINE_BYTES: usize = pm::LINE_BYTES as usize;
 
 /// A run of bytes in a page.
@@ -20,7 +20,7 @@ impl Span {
         Self { at, bytes }
     }
 
-    /// The bytes from `at` up to `end`, which is not one of them.
+    /// The bytes from `at` up to but excluding `end`.
     pub const fn between(at: usize, end: usize) -> Self {
         Self { at, bytes: end - at }
     }
@@ -30,7 +30,7 @@ impl Span {
         self.at + self.bytes
     }
 
-    /// Returns how many cache lines of a frame the bytes lie in.
+    /// Returns the number of cache lines that the bytes lie in.
     pub const fn lines(self) -> usize {
         if self.bytes == 0 { 0 } else { (self.end() - 1) / LINE_BYTES - self.at / LINE_BYTES + 1 }
     }
@@ -44,7 +44,7 @@ impl Span {
     }
 }
 
-/// A set of the bytes of a page. That of a page of up to 4 KB takes no allocation.
+/// A set of bytes of a page. Up to pages of 4 KB it needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes {
     words: SmallVec<[u64; 64]>,
@@ -52,7 +52,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// An empty set of bytes of a page with `len` bytes.
+    /// An empty set for a page of `len` bytes.
     pub fn none(len: usize) -> Self {
         Self { words: SmallVec::from_elem(0, len.div_ceil(64)), len }
     }
@@ -68,7 +68,7 @@ impl Bytes {
         inverse
     }
 
-    /// Adds a run. Returns whether none of it was in the set before.
+    /// Adds a run; returns whether none of it was in the set.
     ///
     /// # Panics
     /// If the run does not lie in the page.
@@ -82,7 +82,7 @@ impl Bytes {
         new
     }
 
-    /// Takes a run out.
+    /// Removes a run.
     ///
     /// # Panics
     /// If the run does not lie in the page.
@@ -108,7 +108,7 @@ impl Bytes {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The longest runs of bytes of `within` that are not in the set, by their offsets.
+    /// The maximal runs within `within` that are not in the set, by offset.
     pub fn holes(&self, within: Span) -> Vec<Span> {
         let mut holes = Vec::new();
         let mut at = within.at;
@@ -120,7 +120,7 @@ impl Bytes {
         holes
     }
 
-    /// The first offset from `at` on, before `end`, whose byte is in the set, or is not.
+    /// The first offset in `at..end` whose byte is in the set, or is not.
     fn next(&self, at: usize, end: usize, in_it: bool) -> Option<usize> {
         let mut at = at;
         while at < end {
@@ -136,7 +136,7 @@ impl Bytes {
     }
 }
 
-/// The words that a run has bits in, and those bits.
+/// The words of a run, with its bits in each.
 fn masks(span: Span) -> impl Iterator<Item = (usize, u64)> {
     let words = if span.bytes == 0 { 0..0 } else { span.at / 64..(span.end() - 1) / 64 + 1 };
     words.map(move |word| {

@@ -1,20 +1,20 @@
-//! The bytes that SQLite has written and not committed yet.
+//! Bytes that SQLite has written and not committed.
 
 use std::collections::BTreeMap;
 
 use crate::store::layout::GRANULE;
 
-/// Bytes that are staged together.
+/// The unit of staging.
 pub(crate) type Granule = Box<[u8; GRANULE as usize]>;
-/// At most so many buffers are kept for the next transaction.
+/// The most buffers that are kept for the next transaction.
 const MOST_SPARE: usize = 64;
 
-/// Written granules by their number, and the size of the database if it is another one than before.
+/// Written granules by number, and the database's size if it has changed.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) granules: BTreeMap<u64, Granule>,
     pub(crate) size: Option<u64>,
-    /// The committed bytes behind it have been cut off.
+    /// Committed bytes from this offset on have been truncated.
     pub(crate) floor: u64,
     spare: Vec<Granule>,
 }
@@ -41,7 +41,7 @@ impl Stage {
         (self.size, self.floor) = (None, u64::MAX);
     }
 
-    /// A buffer of zeros; `None` if there is no memory.
+    /// A zeroed buffer; `None` if there is no memory.
     pub(crate) fn buffer(&mut self) -> Option<Granule> {
         if let Some(mut spare) = self.spare.pop() {
             spare.fill(0);
@@ -53,7 +53,7 @@ impl Stage {
         bytes.into_boxed_slice().try_into().ok()
     }
 
-    /// Cuts what is staged off at `to`.
+    /// Truncates the staged bytes at `to`.
     pub(crate) fn cut(&mut self, to: u64) {
         drop(self.granules.split_off(&to.div_ceil(GRANULE)));
         let within = (to % GRANULE) as usize;

@@ -1,5 +1,4 @@
-//! Bytes that SQLite has written and not committed, over those that are committed, page by page where its pages
-//! are.
+//! Staged bytes on top of the committed ones, which are read page by page from their frames.
 
 use pm::Memory;
 
@@ -11,17 +10,17 @@ use crate::store::plan::place_of;
 use crate::store::stage::Granule;
 
 impl<M: Memory> Store<M> {
-    /// Bytes of the database as SQLite, above this connection, sees it.
+    /// Bytes of the database as SQLite sees it through this connection.
     pub fn size(&self) -> u64 {
         self.stage.size.unwrap_or(self.size)
     }
 
-    /// Bytes of what is committed that this transaction has not cut off.
+    /// Committed bytes that this transaction has not truncated.
     pub(super) fn kept(&self) -> u64 {
         self.size.min(self.stage.floor)
     }
 
-    /// Copies bytes from `at` on, and returns how many there are; the rest of `out` is zero.
+    /// Copies bytes from `at` on and returns how many there are; the rest of `out` is zeroed.
     ///
     /// # Errors
     /// The medium fails.
@@ -44,7 +43,7 @@ impl<M: Memory> Store<M> {
         Ok(there)
     }
 
-    /// Copies bytes as committed, and zeros behind their end.
+    /// Copies committed bytes, and zeros past their end.
     fn committed(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let there = self.kept().saturating_sub(at).min(out.len() as u64) as usize;
         let (wanted, rest) = out.split_at_mut(there);
@@ -52,12 +51,12 @@ impl<M: Memory> Store<M> {
         if wanted.is_empty() { Ok(()) } else { self.in_place(at, wanted) }
     }
 
-    /// Copies bytes from `at` on out of the frames that they are in, committed or not.
+    /// Copies bytes from `at` on from their frames, and from NVWAL's log.
     pub(crate) fn in_place(&self, at: u64, out: &mut [u8]) -> Result<()> {
         if self.cache.is_empty() { self.in_frames(at, out) } else { self.over_frames(at, out) }
     }
 
-    /// The same, without what the log of frames has.
+    /// The same without NVWAL's log.
     pub(super) fn in_frames(&self, at: u64, out: &mut [u8]) -> Result<()> {
         if self.side.table.entries == 0 {
             return Ok(self.data.read_into(at, out)?);
@@ -76,14 +75,14 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Copies bytes from `at` on as they will be behind the commit.
+    /// Copies bytes from `at` on as they will be after the commit.
     pub(crate) fn staged(&self, at: u64, out: &mut [u8]) -> Result<()> {
         self.committed(at, out)?;
         self.overlay(at, out);
         Ok(())
     }
 
-    /// Puts what is staged over bytes from `at` on.
+    /// Copies staged bytes over bytes from `at` on.
     fn overlay(&self, at: u64, out: &mut [u8]) {
         let mut done = 0;
         while done < out.len() {
@@ -121,8 +120,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// The staged granule of a number; one that is not staged yet has what is committed, if not all of it is
-    /// to be written.
+    /// The staged granule of a number. A new one gets the committed bytes, unless it is to be written whole.
     pub(crate) fn granule(&mut self, number: u64, written: usize) -> Result<&mut Granule> {
         if !self.stage.granules.contains_key(&number) {
             let mut granule = self.stage.buffer().ok_or(StoreError::Memory)?;
@@ -138,7 +136,7 @@ impl<M: Memory> Store<M> {
         Ok(self.stage.granules.get_mut(&number).expect("it was just put there"))
     }
 
-    /// Stages another size: cuts the database off, or lets it end with zeros.
+    /// Stages another size: truncates the database, or extends it with zeros.
     pub fn truncate(&mut self, to: u64) {
         self.touch();
         let size = self.size();
@@ -149,22 +147,22 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Forgets what is staged.
+    /// Discards what is staged.
     pub fn discard(&mut self) {
         self.stage.clear();
     }
 
-    /// Returns whether something was written and not committed.
+    /// Returns whether something is staged.
     pub fn has_changes(&self) -> bool {
         !self.stage.is_empty()
     }
 
-    /// Returns whether all that is staged is another size.
+    /// Returns whether only another size is staged.
     pub fn has_size_only(&self) -> bool {
         self.stage.granules.is_empty() && self.stage.size.is_some_and(|size| size != self.size)
     }
 
-    /// Stages zeros where the database grows and nothing was written, and the file has other bytes.
+    /// Stages zeros where the database grows without a write and the file has other bytes.
     pub(crate) fn zero_gaps(&mut self, size: u64) -> Result<()> {
         let kept = self.kept();
         let mut there = Box::new([0; GRANULE as usize]);

@@ -1,48 +1,48 @@
-//! Counts of what a connection has done, as `PRAGMA perdura_stats` shows them.
+//! Counters of a connection, as `PRAGMA perdura_stats` shows them.
 
-/// Counts.
+/// The counters.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Transactions that changed something.
     pub commits: u64,
-    /// Lines that were flushed.
+    /// Flushed lines.
     pub lines: u64,
     /// Fences.
     pub fences: u64,
-    /// Changes of frames, or runs of bytes, that were logged.
+    /// Logged changes of frames, or logged runs of bytes.
     pub frames: u64,
-    /// Bytes that were logged.
+    /// Logged bytes.
     pub bytes: u64,
-    /// Times that the logs were replayed.
+    /// Recoveries.
     pub recoveries: u64,
-    /// Bytes that were stored before the commit, and not logged.
+    /// Bytes stored directly, before the commit, and not logged.
     pub direct: u64,
-    /// Pages of B-trees that were laid out for their frames.
+    /// Pages of B-trees laid out for their frames.
     pub placed: u64,
-    /// Pages that were logged as SQLite wrote them: those that are none of a B-tree, and all in mode `full`.
+    /// Pages logged as SQLite wrote them: those that are not of a B-tree, and all in mode `full`.
     pub exact: u64,
-    /// Commits that went by bytes and not by pages.
+    /// Byte-wise commits.
     pub bytewise: u64,
-    /// Pages that took another frame.
+    /// Pages that moved to another frame.
     pub moved: u64,
-    /// Pages that were taken home.
+    /// Pages that returned to their own frames.
     pub restored: u64,
-    /// Commits that recoveries stored again.
+    /// Commits that recoveries replayed.
     pub replayed: u64,
     /// Commits that stored a page's header in place.
     pub in_place: u64,
-    /// Times that the log of frames was put in place.
+    /// Checkpoints of NVWAL's log.
     pub checkpoints: u64,
-    /// Lines of those that were flushed for that.
+    /// Lines flushed for those checkpoints.
     pub checkpoint_lines: u64,
-    /// Times that SQLite was given a copy of bytes of the database.
+    /// Reads that SQLite got as copies.
     pub copied: u64,
-    /// Times that SQLite was lent a page where it is.
+    /// Pages that SQLite fetched in place.
     pub fetched: u64,
 }
 
 impl Stats {
-    /// The counts as a line of JSON.
+    /// The counters as a line of JSON.
     pub fn json(&self) -> String {
         let counts = [
             ("commits", self.commits),

@@ -22,7 +22,7 @@ pub(crate) fn attach(connection: &Connection, path: &Path, name: &str, vfs: &str
     connection.execute_batch(&attach).unwrap();
 }
 
-/// A connection with databases attached that are called by these names, each with a table.
+/// A connection to a database and to attached ones of these names, each with a table.
 fn with_attached(directory: &Path, names: &[&str]) -> (Connection, Vec<PathBuf>) {
     let paths: Vec<PathBuf> = [ONE].iter().chain(names).map(|name| directory.join(name)).collect();
     let connection = open(&paths[0]).unwrap();
@@ -40,7 +40,7 @@ pub(crate) fn keys(connection: &Connection, name: &str) -> Vec<i64> {
     select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// The files in a directory that are neither a database nor a side file.
+/// The journals and super-journals left in a directory.
 pub(crate) fn litter(directory: &Path) -> Vec<String> {
     let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
@@ -67,7 +67,7 @@ fn multi_database_commit_skips_an_unchanged_one() {
         connection
             .execute_batch(&insert(&["main", "three"], key).replace(
                 "BEGIN;",
-                // It has the lock, and writes nothing.
+                // It takes the lock and writes nothing.
                 "BEGIN; DELETE FROM two.t WHERE a = -1;",
             ))
             .unwrap();
@@ -111,7 +111,7 @@ fn databases_of_the_ordinary_vfs_take_part() {
 
 #[test]
 fn part_is_rolled_back_if_another_cannot_be_prepared() {
-    // The one that fails comes last, first, and between two others.
+    // The failing one comes last, first, or between two others.
     for fails in ["three", "main", "two"] {
         let folder = folder();
         let (connection, paths) = with_attached(folder.path(), &["two", "three"]);
@@ -124,12 +124,12 @@ fn part_is_rolled_back_if_another_cannot_be_prepared() {
                 connection.execute_batch(&insert(&all, 2)).unwrap();
             }
             let before = keys(&connection, "main");
-            // A reader of the same connection: the locks are not given up.
+            // A reader of the same connection keeps the locks.
             let mut select = connection.prepare("SELECT a FROM main.t").unwrap();
             let mut reading = select.query([]).unwrap();
             reading.next().unwrap().unwrap();
             connection.execute_batch(&insert(&all, 9).replace("COMMIT", "")).unwrap();
-            // One that SQLite would roll back: there can be no stub.
+            // SQLite would roll this journal back, so there can be no placeholder.
             std::fs::write(journal_of(path), "in the way").unwrap();
             let error = connection.execute_batch("COMMIT").unwrap_err();
             assert_eq!(error.sqlite_error_code(), Some(ErrorCode::SystemIoFailure), "{fails}");
@@ -145,7 +145,7 @@ fn part_is_rolled_back_if_another_cannot_be_prepared() {
             assert!(left.len() == usize::from(fails == "main"), "{fails}: {left:?}");
             left.iter().for_each(|name| std::fs::remove_file(folder.path().join(name)).unwrap());
         }
-        // It goes on: each alone, and all together.
+        // Later transactions succeed, in one database and in all.
         connection.execute_batch("INSERT INTO two.t VALUES(3, 'alone')").unwrap();
         connection.execute_batch(&insert(&all, 4)).unwrap();
         drop(connection);
@@ -205,7 +205,7 @@ fn truncated_and_oversized_parts_commit() {
     }
 }
 
-/// A database of ours whose part of a transaction, a second row, is prepared; nobody has it open.
+/// A closed database of this VFS with a prepared part, a second row.
 fn prepared(directory: &Path, name: &str, super_journal: &Path) -> PathBuf {
     preparing(directory, name, super_journal).0
 }
@@ -253,7 +253,7 @@ fn prepared_part_counts_once_super_journal_is_gone() {
         let files = litter(folder.path());
         assert_eq!(files.len(), 3, "{files:?}");
         paths.iter().for_each(|path| refused_by_stock(path));
-        // A database of stock SQLite that rolls back leaves the super-journal to those that are prepared.
+        // A database of stock SQLite that rolls back leaves the super-journal to the prepared ones.
         let theirs = hot(folder.path(), &super_journal, &paths);
         assert_eq!(rows(&Connection::open(theirs).unwrap()).len(), 1);
         assert_eq!(litter(folder.path()).len(), 3);
@@ -265,7 +265,7 @@ fn prepared_part_counts_once_super_journal_is_gone() {
             let found = rows(&connection).len();
             assert_eq!(found, if gone { 2 } else { 1 });
             assert_eq!(litter(folder.path()).len(), if gone { left / 2 } else { left });
-            // The next one has the number that was prepared, or that behind it.
+            // The next commit gets the prepared number, or the one after it.
             connection.execute_batch("INSERT INTO t VALUES(3, 'z')").unwrap();
             drop(connection);
             assert_eq!(rows(&stock(path)).len(), found + 1);
@@ -274,7 +274,7 @@ fn prepared_part_counts_once_super_journal_is_gone() {
     }
 }
 
-/// A database of stock SQLite with a hot journal that names a super-journal, which names it, too.
+/// A database of stock SQLite with a hot journal, which names a super-journal and is named by it.
 fn hot(directory: &Path, super_journal: &Path, others: &[PathBuf]) -> PathBuf {
     let (live, path) = (directory.join("live"), directory.join("theirs"));
     let connection = Connection::open(&live).unwrap();
@@ -284,10 +284,10 @@ fn hot(directory: &Path, super_journal: &Path, others: &[PathBuf]) -> PathBuf {
         .unwrap();
     std::fs::copy(&live, &path).unwrap();
     let mut journal = std::fs::read(journal_of(&live)).unwrap();
-    // Spilled pages have a header that counts them.
+    // Spilled pages have a header with their number.
     assert_eq!(&journal[..4], &[0xd9, 0xd5, 0x05, 0xf9]);
-    let stub = std::fs::read(journal_of(&others[0])).unwrap();
-    journal.extend(&stub);
+    let placeholder = std::fs::read(journal_of(&others[0])).unwrap();
+    journal.extend(&placeholder);
     std::fs::write(journal_of(&path), journal).unwrap();
     drop(connection);
     std::fs::remove_file(live).unwrap();
@@ -309,7 +309,7 @@ fn others_wait_for_a_prepared_part_or_decide_it() {
             let error = other.execute_batch(sql).unwrap_err();
             assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
         }
-        // As long as the super-journal is there nothing counts.
+        // Nothing counts while the super-journal exists.
         assert!(mapped.end_transaction().is_err());
         mapped.sync().unwrap();
         if dies {
@@ -336,7 +336,7 @@ fn undecidable_part_waits_until_it_can_be_decided() {
     let (path, mut mapped) = preparing(folder.path(), "one", &super_journal);
     let other = open(&path).unwrap();
     let list = std::fs::read(&super_journal).unwrap();
-    // A link to itself: the kernel does not say whether there is a file.
+    // A link to itself: the kernel does not say whether the file exists.
     std::fs::remove_file(&super_journal).unwrap();
     std::os::unix::fs::symlink(&super_journal, &super_journal).unwrap();
     assert!(mapped.end_transaction().is_err());
@@ -349,7 +349,7 @@ fn undecidable_part_waits_until_it_can_be_decided() {
     assert_eq!(litter(folder.path()).len(), 2);
     std::fs::remove_file(&super_journal).unwrap();
     std::fs::write(&super_journal, list).unwrap();
-    // The one that has prepared it takes it as the others do.
+    // The connection that prepared it decides as any other.
     mapped.lock(Level::Shared).unwrap();
     mapped.unlock(Level::None).unwrap();
     assert_eq!(rows(&other).len(), 1);
@@ -374,7 +374,7 @@ fn undecidable_part_is_not_overwritten_by_its_reader() {
         assert_eq!(mapped.lock(Level::Exclusive), Err(Failure::Busy));
     }
     mapped.unlock(Level::None).unwrap();
-    // Whoever begins to read finds that it counts.
+    // The next reader finds that it counts.
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
         mapped.lock(level).unwrap();
     }
@@ -463,20 +463,20 @@ fn placeholder_left_before_prepare_is_removed() {
     let folder = folder();
     let super_journal = folder.path().join("one-mj012345678");
     let path = prepared(folder.path(), "one", &super_journal);
-    let stub = std::fs::read(journal_of(&path)).unwrap();
+    let placeholder = std::fs::read(journal_of(&path)).unwrap();
     drop(open(&path).unwrap());
-    // A plain one, one of ours, and one that stock SQLite is writing.
+    // A plain database, a live one, and one that stock SQLite is writing.
     for (mode, left) in [("plain", 0), ("live", 1), ("stock", 2)] {
         std::fs::write(&super_journal, [journal_of(&path).as_os_str().as_bytes(), b"\0"].concat())
             .unwrap();
-        std::fs::write(journal_of(&path), &stub).unwrap();
+        std::fs::write(journal_of(&path), &placeholder).unwrap();
         let others = match mode {
             "live" => {
-                // Another one has it open: it is not looked for.
+                // While another connection has it open, no placeholder is searched for.
                 std::fs::remove_file(journal_of(&path)).unwrap();
                 let live = open(&path).unwrap();
                 live.execute_batch("INSERT INTO t VALUES(9, 'live')").unwrap();
-                std::fs::write(journal_of(&path), &stub).unwrap();
+                std::fs::write(journal_of(&path), &placeholder).unwrap();
                 Some(live)
             }
             "stock" => {

@@ -1,4 +1,4 @@
-//! Bad inputs: each is an error of SQLite's, and nothing is lost.
+//! Bad inputs: each is reported as an error of SQLite's, and nothing is lost.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::register::{in_forked_child, open};
 use crate::sql::{check, folder, rows, side_of, stock};
 
-/// Copies of a database that a kill has left, and of its side file, under another name.
+/// Copies of an unclosed database and its side file under another name, as a kill leaves them.
 fn killed(directory: &Path, name: &str, number: i64) -> PathBuf {
     let live = directory.join(format!("{name}-live"));
     let connection = open(&live).unwrap();
@@ -34,10 +34,10 @@ fn write_ahead_log_next_to_our_database_is_refused() {
     let live = open(&path).unwrap();
     live.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
     let log = directory.path().join("db-wal");
-    // SQLite takes an empty one for none.
+    // SQLite ignores an empty one.
     std::fs::write(&log, "a log").unwrap();
     refused(&path);
-    // Alone with it, SQLite would need no shared memory.
+    // In exclusive mode SQLite would need no shared memory.
     let alone = open(&path).unwrap();
     alone.execute_batch("PRAGMA locking_mode = EXCLUSIVE").unwrap();
     let error = alone.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap_err();
@@ -68,7 +68,7 @@ fn missing_foreign_or_damaged_side_file_is_refused() {
         refused(&one);
     }
     assert_eq!(std::fs::read(&one).unwrap(), data, "nothing has been changed");
-    // With its own, all is there.
+    // With its own side file, everything is there.
     std::fs::write(side_of(&one), side).unwrap();
     let connection = open(&one).unwrap();
     assert_eq!(rows(&connection), [(1, Some("one".into()))]);
@@ -85,13 +85,13 @@ fn side_file_bytes_match_the_format_and_version() {
     assert_eq!((&side[..8], word(8), word(24)), (&b"PerduraS"[..], 10, 256 << 10));
     assert_eq!(word(32), u64::from(crc32c::crc32c(&side[..32])));
     assert_eq!((data[19], &data[72..80]), (80, &side[16..24]));
-    // Two pages; two commits, both in place, none settled; pages of 2^12 bytes, none of which has moved; none prepared.
+    // Two pages; two commits, both applied, none checkpointed; pages of 2^12 bytes, none moved; none prepared.
     for (at, value) in [(64, 8192), (72, 2), (80, 2), (88, 0), (96, 12), (104, 0)] {
         let bytes = [word(16), at as u64, value].map(u64::to_le_bytes).concat();
         assert_eq!(word(at), u64::from(crc32c::crc32c(&bytes) as u16) << 48 | value, "at {at}");
     }
     let (first, second) = (8192 + (256 << 10), 8192);
-    // There, with a size, by pages; and without one.
+    // Occupied, with a size, page-wise; then the same without a size.
     assert_eq!((word(first) & 31, word(first + 16), word(second) & 31), (11, 8192, 9));
     let (low, number) = (word(second) & 0xffff_ffff, word(second + 8));
     let record = &side[second + 16..second + 16 + (low >> 5) as usize];
@@ -104,8 +104,8 @@ fn side_file_bytes_match_the_format_and_version() {
         side[32..40].copy_from_slice(&check.to_le_bytes());
         std::fs::write(side_of(&path), &side).unwrap();
         refused(&path);
-        let how = perdura_sqlite::database::OpenOptions::default();
-        let refused = perdura_sqlite::database::Mapped::open(&path, &how).unwrap_err();
+        let options = perdura_sqlite::database::OpenOptions::default();
+        let refused = perdura_sqlite::database::Mapped::open(&path, &options).unwrap_err();
         let text = format!("{refused:?}");
         assert!(text.contains(&format!("has the format {version}, and")), "{text}");
     }
@@ -116,7 +116,7 @@ fn side_file_bytes_match_the_format_and_version() {
 fn non_database_is_refused_unchanged() {
     let directory = folder();
     let path = directory.path().join("text");
-    // Its byte 19 is that of the marker.
+    // Its byte 19 equals the marker.
     let text = "This is no database P".repeat(100);
     let text = &text[..2000];
     std::fs::write(&path, text).unwrap();
@@ -142,7 +142,7 @@ fn interrupted_first_commit_leaves_an_empty_database() {
     let directory = folder();
     let path = directory.path().join("db");
     std::fs::write(&path, [0; 8192]).unwrap();
-    // To all: one that opens it while another has it open, too.
+    // The same for a connection that opens it while another has it open.
     let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
     for connection in [&one, &other] {
         check(connection);
@@ -171,7 +171,7 @@ fn file_truncated_under_the_mapping_is_an_error() {
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
     let error = connection.execute_batch("SELECT * FROM t").unwrap_err();
     assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt));
-    // Within a transaction nobody looks at the size: the access itself fails.
+    // Within a transaction the size is not checked: the access itself fails.
     let path = directory.path().join("other");
     let connection = open(&path).unwrap();
     connection.execute_batch("CREATE TABLE t(a, b); BEGIN; INSERT INTO t VALUES(1, 1)").unwrap();
@@ -184,7 +184,7 @@ fn file_truncated_under_the_mapping_is_an_error() {
 fn forked_child_is_refused_and_parent_keeps_its_locks() {
     let directory = folder();
     let path = directory.path().join("db");
-    // A process with one thread: what others hold when it forks would stay held in the child.
+    // A process with one thread: locks of other threads at the fork would stay held in the child.
     let ended = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "bad_input::forker", "--ignored", "--test-threads=1"])
         .env("PERDURA_TEST_PATH", &path)
@@ -206,7 +206,7 @@ fn forker() {
     });
     assert!(refused);
     connection.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
-    // What it holds stays its own, whatever the child does.
+    // The parent's lock survives whatever the child does.
     let other = open(Path::new(&path)).unwrap();
     other.busy_timeout(std::time::Duration::ZERO).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES(4, 'four')").unwrap();
@@ -230,7 +230,7 @@ fn forker() {
 fn full_medium_is_an_error_and_loses_nothing() {
     let directory = folder();
     let path = directory.path().join("db");
-    // A process whose files may have 2 MiB.
+    // A process whose files are limited to 2 MiB.
     let ended = Command::new("sh")
         .args(["-c", "ulimit -f 4096; exec \"$0\" --exact bad_input::filler --ignored"])
         .arg(std::env::current_exe().unwrap())
@@ -260,13 +260,13 @@ fn filler() {
     check(&connection);
     let there: i64 = connection.query_row("SELECT max(a) FROM t", [], |row| row.get(0)).unwrap();
     assert_eq!(there, number - 1);
-    // With room again it goes on.
+    // It continues once there is room.
     connection.execute("DELETE FROM t WHERE a > ?1", [number - 5]).unwrap();
     insert(number - 4).unwrap();
     connection.close().unwrap();
 }
 
-/// Databases that stock SQLite has open in its WAL mode are its own; looking at them costs no descriptor each time.
+/// Opening a database that stock SQLite has in WAL mode leaks no descriptor.
 #[test]
 fn reopening_a_stock_wal_database_leaks_no_descriptors() {
     let directory = folder();
@@ -283,7 +283,7 @@ fn reopening_a_stock_wal_database_leaks_no_descriptors() {
     }
     let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let of_it = all.filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == path));
-    // One more for each time that another test has forked meanwhile.
+    // One more for each fork by another test meanwhile.
     assert!(of_it.count() < 100);
     stocks.execute_batch("INSERT INTO t VALUES(2)").unwrap();
 }

@@ -1,4 +1,4 @@
-//! Lines and fences of transactions that insert one row of 64 bytes, pages of 4 KiB, through SQLite.
+//! Lines and fences of transactions that insert one row of 64 bytes, through SQLite, in pages of 4 KiB.
 
 use perdura_sqlite::store::mode::Mode;
 use rand::rngs::SmallRng;
@@ -10,7 +10,7 @@ use crate::sql::folder;
 const BEFORE: i64 = 4000;
 const COUNTED: i64 = 1000;
 
-/// Hundredths of a line, but for those of checkpoints, and hundredths of a fence, that one transaction takes.
+/// Hundredths of a line, without checkpoints, and hundredths of a fence per transaction.
 fn cost(mode: Mode, key: impl Fn(&mut SmallRng, i64) -> i64) -> (u64, u64) {
     let directory = folder();
     let connection = open(&directory.path().join("db")).unwrap();
@@ -21,7 +21,7 @@ fn cost(mode: Mode, key: impl Fn(&mut SmallRng, i64) -> i64) -> (u64, u64) {
     let mut random = SmallRng::seed_from_u64(7);
     let mut insert = connection.prepare("INSERT OR IGNORE INTO t VALUES(?1, ?2)").unwrap();
     let mut insert = |number| {
-        // Rows with bytes in common could take each other's places.
+        // Rows with bytes in common could replace each other in place.
         let (key, mut row) = (key(&mut random, number), [0u8; 64]);
         random.fill(&mut row[..]);
         insert.execute((key, row)).unwrap()
@@ -61,7 +61,7 @@ fn an_insert_in_the_order_of_the_paper_takes_three_fences() {
 fn append_is_committed_in_place_with_two_fences() {
     let (lines, fences) = cost(Mode::Fast, |_, number| number);
     println!("ascending: {lines} hundredths of a line, {fences} of a fence");
-    // Behind a page that was filled goes a new one, by the log.
+    // A new page after a full one is logged.
     assert!(lines <= 450 && (200..=206).contains(&fences), "ascending: {lines}, {fences}");
 }
 

@@ -1,5 +1,5 @@
-//! Threads with connections of ours and of stock SQLite that count in one database, read it, and open and close it, all at
-//! once: no step is lost, no half of one is read, and nobody gets an error that he would not get from stock SQLite.
+//! Threads with connections of this VFS and of stock SQLite that count in one database, read it, open it and close
+//! it. No step is lost, no half of one is read, and there are no errors that stock SQLite would not give.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use rusqlite::{Connection, ErrorCode};
 use crate::register::open;
 use crate::sql::{check, folder, stock};
 
-/// Rows that each step changes, on many pages.
+/// Rows changed in each step, on many pages.
 const ROWS: i64 = 60;
 const STEPS: usize = 25;
 
-/// Participant of those in the crowd.
+/// A kind of connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Participant {
     Stock,
-    /// Ours, in a mode, beside stock SQLite.
+    /// A connection of this VFS in a mode, sharing with stock SQLite.
     Shares(&'static str),
-    /// Ours, in a mode, beside others of ours.
+    /// A connection of this VFS in a mode, not sharing with stock SQLite.
     Alone(&'static str),
 }
 
@@ -37,12 +37,12 @@ impl Participant {
             Self::Alone(mode) => open(&uri(mode, "perdura"))?,
         };
         connection.busy_timeout(Duration::from_secs(60))?;
-        // So few that pages are written before the commit, where the journal counts.
+        // A small cache, so that pages are written before the commit, where the journal matters.
         connection.execute_batch("PRAGMA cache_size = 5")?;
         Ok(connection)
     }
 
-    /// Runs `work` until it is not refused as a database of ours alone.
+    /// Runs `work`, again while stock SQLite is refused because of an unshared connection.
     fn run<T>(self, alone: bool, mut work: impl FnMut() -> rusqlite::Result<T>) -> T {
         for _ in 0..20_000 {
             match work() {
@@ -69,7 +69,7 @@ fn step(connection: &Connection) -> rusqlite::Result<()> {
         })
 }
 
-/// The number of steps, of which all rows have to know.
+/// The number of steps, on which all rows have to agree.
 fn steps(connection: &Connection) -> rusqlite::Result<i64> {
     let (least, most, rows): (i64, i64, i64) =
         connection.query_row("SELECT min(n), max(n), count(*) FROM t", [], |row| {
@@ -79,7 +79,7 @@ fn steps(connection: &Connection) -> rusqlite::Result<i64> {
     Ok(most)
 }
 
-/// Participant of those who count: when it ends, or fails, the others do not wait for it.
+/// Counts a running writer down when it ends or fails.
 struct Counts<'a>(&'a AtomicUsize);
 
 impl Drop for Counts<'_> {
@@ -88,7 +88,7 @@ impl Drop for Counts<'_> {
     }
 }
 
-/// Lets `writers` count, each with one connection or with one for each step, beside `readers`.
+/// Runs writers and readers, which keep or reopen their connections.
 fn crowd(writers: &[Participant], readers: &[Participant]) {
     let directory = folder();
     let path = &directory.path().join("db");
@@ -119,7 +119,7 @@ fn crowd(writers: &[Participant], readers: &[Participant]) {
                         }
                     }
                     drop(counts);
-                    // Each commit lets stock SQLite in that one of ours alone has kept out.
+                    // A shared commit readmits stock SQLite after an unshared one.
                     let lets_in = alone && matches!(one, Participant::Shares(_));
                     while lets_in && counting.load(Ordering::Relaxed) > 0 {
                         one.run(alone, || connection.execute_batch("PRAGMA user_version = 1"));
@@ -146,7 +146,7 @@ fn crowd(writers: &[Participant], readers: &[Participant]) {
                 }
             });
         }
-        // Also behind one that has failed.
+        // All are joined, even after a failure.
         let results: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
         ended.store(true, Ordering::Relaxed);
         results.into_iter().for_each(|result| result.unwrap());

@@ -1,5 +1,4 @@
-//! Damage to what a kill has left in the slots, and to what commits have stored directly: a side file is refused
-//! unless what it gives is right.
+//! Damage to slots and to direct stores after a kill: a side file is refused unless it yields a correct state.
 
 use perdura_sqlite::store::connection::Store;
 use sim::{Event, Recording};
@@ -10,7 +9,7 @@ use crate::store_kills::{commit, files_of_inserts, image, new, open, trace, whol
 /// The first slot.
 const SLOTS: usize = 8192;
 
-/// The database in an image; or why it is refused.
+/// The database recovered from an image, or the refusal.
 fn recovered(image: &[u8]) -> Result<Vec<u8>, String> {
     let memory = Recording::from_image(image, SIDE + DATA).unwrap();
     let bytes = media(&memory).data.len();
@@ -18,7 +17,7 @@ fn recovered(image: &[u8]) -> Result<Vec<u8>, String> {
     Ok(whole(&store))
 }
 
-/// Returns how often damage to one bit of a byte has been refused. Otherwise the database is `right`.
+/// Returns how often damage to one bit was refused. Otherwise the database has to be `right`.
 fn refusals(
     killed: &[u8],
     places: impl Iterator<Item = usize>,
@@ -40,7 +39,7 @@ fn refusals(
         .count()
 }
 
-/// The bytes of the database that are stored before the first fence of a record: directly.
+/// The bytes of the database stored before the first fence of a record, which are the direct ones.
 fn direct_bytes(events: &[sim::RecordedEvent]) -> Vec<usize> {
     let before = events.iter().map(|one| &one.event).take_while(|one| !matches!(one, Event::Fence));
     let runs = before.filter_map(|event| match event {
@@ -55,7 +54,7 @@ fn damage_to_an_applied_commit_is_refused() {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
-    // An even number of commits that are not settled, and an odd one: each slot is the newer one once.
+    // An even and an odd number of commits without a checkpoint: each slot is the newer one once.
     for commits in [40, 41] {
         let done = if commits == 40 { 0 } else { 40 };
         files[done..commits - 1].iter().for_each(|file| commit(&mut one, file));

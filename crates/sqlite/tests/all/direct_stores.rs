@@ -1,4 +1,4 @@
-//! Bytes that commits store directly, and which of two slots counts by them.
+//! Direct stores, and the choice between two slots that depends on them.
 
 use sim::{Recording, Replay};
 
@@ -7,7 +7,7 @@ use crate::store_kills::{commit, files_of, new, open, trace};
 
 #[test]
 fn repeated_recovery_keeps_the_older_commit() {
-    // The last one changes bytes that the one before has stored directly, and not that page's header.
+    // The last commit changes bytes that the previous one stored directly, and not that page's header.
     let statements = (1..=5).map(|number| format!("INSERT INTO t VALUES({number}, 'text')"));
     let update = "UPDATE t SET b = 'test' WHERE a = 5".to_owned();
     let files = files_of(statements.chain([update]));
@@ -37,9 +37,9 @@ fn insert(key: usize, text: &str, len: usize) -> String {
     format!("INSERT INTO t VALUES({key}, '{}')", text.repeat(len))
 }
 
-/// The files of a table whose one page has 29 rows, one of them deleted: then two more rows, of which one goes
-/// into the gap behind the pointers and leaves three bytes of it, and the other one where the deleted one was.
-/// Both have their pointers in the page's second line, which nothing else changes.
+/// Files of a table whose only page has 29 rows, one of them deleted. Then two rows are added: one goes into the
+/// gap after the cell pointers and leaves three bytes of it, the other replaces the deleted row. Both pointers are
+/// in the page's second line, which nothing else changes.
 fn files_of_a_full_page() -> Vec<Vec<u8>> {
     let mut statements: Vec<_> = (1..=29).map(|key| insert(key, "a", 9)).collect();
     statements.push("DELETE FROM t WHERE a = 5".into());
@@ -47,8 +47,8 @@ fn files_of_a_full_page() -> Vec<Vec<u8>> {
     files_of(statements.into_iter())
 }
 
-/// Commits all but the last two files, then those under the eyes of the explorer: no state lacks a commit that was
-/// acknowledged. Returns the bytes that the second last one has stored directly.
+/// Commits all files, exploring the crashes of the last two commits: no state lacks an acknowledged one. Returns
+/// the bytes that the second last commit stored directly.
 fn last_two(files: &[Vec<u8>], erases: bool) -> u64 {
     let (before, last) = files.split_at(files.len() - 2);
     let memory = new();
@@ -62,7 +62,7 @@ fn last_two(files: &[Vec<u8>], erases: bool) -> u64 {
             memory.note(number);
             direct.push(one.stats().direct);
         }
-        // Behind its last fence there is a point only if something follows.
+        // A crash point after the last fence needs another event.
         media(&memory).side.store(SIDE - 8, 1);
     });
     let mut reader = Reader::new();
@@ -81,19 +81,19 @@ fn last_two(files: &[Vec<u8>], erases: bool) -> u64 {
 
 #[test]
 fn unused_bytes_between_direct_runs_are_not_stored() {
-    // The pointer's lower byte, and the cell; the gap between them is the next one's.
+    // The pointer's lower byte and the cell. The gap between them belongs to the next commit.
     assert_eq!(last_two(&files_of_a_full_page(), false), 1 + 37);
 }
 
 #[test]
 fn bytes_are_zeroed_after_the_commit() {
     let mut statements: Vec<_> = (1..=4).map(|key| insert(key, "a", 60)).collect();
-    // The bytes of deleted rows stay where they are, without meaning.
+    // Bytes of deleted rows stay on the page.
     statements.extend([
         "DELETE FROM t WHERE a > 1".into(),
         insert(5, "b", 30),
         insert(6, "c", 120),
     ]);
-    // The cell.
+    // Only the cell.
     assert_eq!(last_two(&files_of(statements.into_iter()), true), 35);
 }

@@ -1,4 +1,4 @@
-//! A database in emulated memory, of which each line is counted.
+//! A database in emulated memory that counts lines.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ fn emulated(meter: &Meter) -> Connection {
     register();
     let memory = || Emulated::new(Arena::new(1 << 20, 1 << 30).unwrap(), meter);
     let (data, side) = (Region::whole(memory()), Region::whole(memory()));
-    // Tests that run at the same time take turns.
+    // Concurrent tests take turns.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap();
     *NEXT.lock().unwrap() = Some(Media { data, side, separate_fences: false });
@@ -69,12 +69,11 @@ fn emulated_lines_and_fences_match_the_modes_steps() {
     let [fast, fash, nvwal] = all;
     assert!(fast.0 < fash.0 && nvwal.0 < fash.0, "{all:?}");
     assert!((400..420).contains(&fast.1) && fash.1 == 600 && (400..420).contains(&nvwal.1));
-    // What NVWAL reads is in ordinary memory.
+    // NVWAL reads from ordinary memory.
     assert!(nvwal.2 < fash.2, "{all:?}");
 }
 
-/// Transactions that insert a row each in random places of pages with few rows, in the mode `fast`, and those of them
-/// that were committed in place.
+/// Inserts rows in random order in the mode `fast`. Returns the number of commits, and of those made in place.
 fn random_inserts(connection: &Connection) -> [u64; 2] {
     connection
         .execute_batch("PRAGMA perdura_mode = fast; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
@@ -93,7 +92,7 @@ fn header_line_is_stored_whole_in_files_if_possible() {
     let by_lines = random_inserts(&emulated(&meter));
     let in_file = random_inserts(&crate::register::open(&path).unwrap());
     assert_eq!((by_lines[0], in_file[0]), (301, 301));
-    // Most go between others, so that pointers move.
+    // Most go between others, which moves pointers.
     assert!(by_lines[1] > 40, "{by_lines:?}");
     let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
     let file = pm::Plain::open(&directory.path().join("other"), &options).unwrap();

@@ -1,5 +1,4 @@
-//! SQLite itself above, a recording below: every crash state is recovered with our store, made plain, and
-//! read by stock SQLite.
+//! SQLite on top of a recording: every crash state is recovered, made plain, and read by stock SQLite.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,20 +15,20 @@ use sim::{Recording, Replay, Trace};
 
 use crate::register::open_recording;
 
-/// Bytes of a slot: the larger transactions do not fit.
+/// Bytes of a slot, too few for the larger transactions.
 pub(crate) const SLOT: u64 = 4 << 10;
-/// Bytes of the side file's part of the recording.
+/// Bytes of the side file in the recording.
 pub(crate) const SIDE: u64 = 192 << 10;
 pub(crate) const DATA: u64 = 256 << 10;
 
 pub(crate) type Rows = Vec<(i64, Option<String>)>;
 
-/// Stands for the rows of a database that has no table.
+/// Stands for a database without a table.
 pub(crate) fn no_table() -> Rows {
     vec![(-1, None)]
 }
 
-/// Recordings by the names of databases.
+/// Recordings by database name.
 static MEMORIES: Mutex<Vec<(String, Recording)>> = Mutex::new(Vec::new());
 
 pub(crate) fn media(memory: &Recording) -> Media<Recording> {
@@ -62,15 +61,15 @@ impl Opener for RecordingOpener {
     }
 }
 
-/// A database in a recording, of one connection.
+/// A database in a recording with one connection.
 #[derive(Debug)]
 pub(crate) struct Alone {
     pub(crate) store: Store<Recording>,
     level: Level,
     data: Region<Recording>,
-    /// Copies of the pages that are lent, with their places.
+    /// Copies of fetched pages, with their places.
     fetched: Vec<(Range, Box<[u8]>)>,
-    /// A page has changed while it was lent.
+    /// A page changed while it was fetched.
     changed: bool,
 }
 
@@ -101,7 +100,7 @@ impl MainFile for Alone {
     fn unfetch(&mut self, _: u64, page: *const u8) {
         let at = self.fetched.iter().position(|(_, copy)| copy.as_ptr() == page).unwrap();
         let (range, page) = self.fetched.swap_remove(at);
-        // SQLite hears of no error here: it does when it locks next.
+        // SQLite takes no error here; its next lock fails.
         self.changed |= self.bytes(range) != page;
         self.store.unfetch();
     }
@@ -155,7 +154,7 @@ impl MainFile for Alone {
     fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {
         let mode = Mode::of(value.filter(|_| name == "perdura_mode")?)?;
         self.store.set_mode(mode);
-        // So few that some are made.
+        // Few, so that some checkpoints are made.
         self.store.set_frames_per_checkpoint(40);
         Some(Ok(mode.name().into()))
     }
@@ -164,7 +163,7 @@ impl MainFile for Alone {
     }
 }
 
-/// The statements, each a transaction.
+/// Statements, each a transaction.
 fn statements() -> Vec<String> {
     let texts = |from: usize, to: usize, len: usize| {
         (from..to).map(move |key| format!("INSERT INTO t VALUES({key}, hex(zeroblob({len})))"))
@@ -179,17 +178,17 @@ fn statements() -> Vec<String> {
     all.push("BEGIN; UPDATE t SET b = 'x' WHERE a = 1; SAVEPOINT s; DELETE FROM t; ROLLBACK TO s; COMMIT".into());
     all.push("VACUUM".into());
     all.extend(texts(30, 34, 700));
-    // Two that fit into no slot, one behind the other.
+    // Two consecutive ones that are too large for a slot.
     all.push("UPDATE t SET b = hex(zeroblob(900))".into());
     all.push("UPDATE t SET b = replace(b, '00', '12')".into());
-    // The same size of the database, behind one that fits.
+    // The same size of the database, after one that fits.
     all.push("UPDATE t SET b = '9' || substr(b, 2) WHERE a = 30".into());
     all.push("UPDATE t SET b = replace(b, '12', '34')".into());
     all.push("UPDATE t SET b = replace(b, '34', '56')".into());
     all.push("DELETE FROM t WHERE a > 20".into());
     all.push("PRAGMA incremental_vacuum".into());
     all.extend(texts(40, 44, 10));
-    // Pages change places, and go home.
+    // Pages move, and later return.
     all.extend((0..40).map(|number| {
         let key = 100 + number * 37 % 101;
         format!("INSERT INTO t VALUES({key}, hex(zeroblob({})))", 40 + number % 9)
@@ -199,7 +198,7 @@ fn statements() -> Vec<String> {
     all
 }
 
-/// Statements of which most change one page, and some are those of another mode's connection.
+/// Statements of which most change one page, some in another mode.
 fn statements_of_one_page() -> Vec<String> {
     let insert =
         |key: usize, len: usize| format!("INSERT INTO t VALUES({key}, hex(zeroblob({len})))");
@@ -213,7 +212,7 @@ fn statements_of_one_page() -> Vec<String> {
         all.push(format!("PRAGMA perdura_mode = fast; {}", insert(401 + 3 * number, 20)));
         all.push(insert(402 + 3 * number, 20));
     }
-    // A new page, whose header was stored directly; a deletion stores nothing before it.
+    // A new page, whose header is stored directly; a deletion then stores only a header.
     let (one, two) = (insert(450, 400), insert(451, 20));
     all.push(format!("PRAGMA perdura_mode = fash1; BEGIN; {one}; {two}; COMMIT"));
     all.push("PRAGMA perdura_mode = fast; DELETE FROM t WHERE a = 451".into());
@@ -225,13 +224,13 @@ fn statements_of_one_page() -> Vec<String> {
     all
 }
 
-/// The record of the mode's fixed story, and the rows behind each statement.
+/// The trace of a mode's fixed scenario, and the rows after each statement.
 fn recorded(name: &str, mode: Mode, page_bytes: u32, vacuum: &str) -> (Trace, Vec<Rows>) {
     let statements = if mode == Mode::Fast { statements_of_one_page() } else { statements() };
     recorded_with(name, mode, page_bytes, vacuum, &statements)
 }
 
-/// The record of statements, each a transaction, and the rows behind each.
+/// The trace of statements, each a transaction, and the rows after each.
 pub(crate) fn recorded_with(
     name: &str,
     mode: Mode,
@@ -241,7 +240,7 @@ pub(crate) fn recorded_with(
 ) -> (Trace, Vec<Rows>) {
     let memory = Recording::new(SIDE + DATA).unwrap();
     memory.grow(SIDE + 4096).unwrap();
-    // A side file that means nothing is there already.
+    // A stale side file is already there.
     media(&memory).side.copy(0, &[0xa5; SIDE as usize]);
     MEMORIES.lock().unwrap().push((name.into(), memory.clone()));
     memory.start();
@@ -300,7 +299,7 @@ fn read(path: &Path) -> rusqlite::Result<Result<Rows, String>> {
     Ok(Ok(if tables == 0 { no_table() } else { crate::sql::rows(&connection) }))
 }
 
-/// Recovers a state, and returns the plain file.
+/// Recovers a state and returns the plain file.
 pub(crate) fn recover(memory: &Recording) -> Result<Vec<u8>, String> {
     recover_and_count(memory).map(|(plain, _)| plain)
 }
@@ -321,25 +320,25 @@ fn recover_and_count(memory: &Recording) -> Result<(Vec<u8>, Stats), String> {
 
 fn compare(rows: &Rows, models: &[Rows], noted: u64) -> Result<(), String> {
     let noted = noted as usize;
-    // The transaction that was under way may have committed.
+    // The transaction under way may have committed.
     if [noted, noted + 1].iter().any(|number| models.get(*number) == Some(rows)) {
         return Ok(());
     }
     Err(format!("after statement {noted} the rows are those of none: {rows:?}"))
 }
 
-/// Explores a trace, and crashes of the recoveries of one state in `again`.
+/// Explores a trace, and the crashes of one recovery in `again`.
 fn explore(trace: &Trace, models: &[Rows], bound: u64, again: u64) -> sim::Explored {
     explore_and_count(trace, models, bound, again).0
 }
 
-/// States by what their recoveries did.
+/// States by the work of their recoveries.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Recovered {
-    /// Two commits were stored again.
+    /// Two commits were replayed.
     pub(crate) both: u64,
-    /// Pages were taken home.
-    pub(crate) home: u64,
+    /// Displaced pages were returned.
+    pub(crate) restored: u64,
 }
 
 pub(crate) fn explore_and_count(
@@ -359,7 +358,7 @@ pub(crate) fn explore_and_count(
         }
         let (plain, stats) = recover_and_count(&memory)?;
         recovered.both += u64::from(stats.replayed == 2);
-        recovered.home += u64::from(stats.restored > 0);
+        recovered.restored += u64::from(stats.restored > 0);
         let rows = reader.read(plain)?;
         compare(&rows, models, noted)?;
         if twice {
@@ -393,12 +392,12 @@ fn every_crash_state_has_whole_transactions() {
         assert_eq!(explored.failed, None, "{name}");
         println!("{name}: {} points, {} states, {recovered:?}", explored.points, explored.states);
         assert!(explored.states > 3_000, "{name}: {explored:?}");
-        // Behind an ordered one nothing is stored again but the next one; pages go home in the other order.
+        // After an ordered commit only the next one is replayed; the layout is restored by unordered commits.
         let by_turns = [Mode::Fash1, Mode::Full].contains(&mode);
         let both = if by_turns { 301..=u64::MAX } else { 0..=300 };
         assert!(both.contains(&recovered.both), "{name}: {recovered:?}");
         assert!(
-            [Mode::Full, Mode::Fast, Mode::Nvwal].contains(&mode) || recovered.home > 100,
+            [Mode::Full, Mode::Fast, Mode::Nvwal].contains(&mode) || recovered.restored > 100,
             "{recovered:?}"
         );
     }
@@ -425,7 +424,8 @@ fn every_kill(name: &str, mode: Mode) {
     }
     let (mut reader, mut states) = (Reader::new(), 0);
     trace.process_states(|events, image| {
-        // All stores of each commit, and of long copies the first ones: the rest differs in the log alone.
+        // One state in nine covers all stores of commits and the first ones of long copies; the rest differs only
+        // in the log.
         states += 1;
         if states % 9 != 0 {
             return;
@@ -437,7 +437,7 @@ fn every_kill(name: &str, mode: Mode) {
     assert!(states > 500, "{states}");
 }
 
-/// The places of the source that have a text, for instructions that need not be noticed.
+/// The source lines that contain a text, for instructions whose absence need not be noticed.
 pub(crate) fn lines_of((file, source, text): (&str, &str, &str)) -> Vec<String> {
     let found = source.lines().zip(1..).filter(|(line, _)| line.contains(text));
     let found: Vec<String> = found.map(|(_, number)| format!("{file}:{number}")).collect();
@@ -445,7 +445,7 @@ pub(crate) fn lines_of((file, source, text): (&str, &str, &str)) -> Vec<String> 
     found
 }
 
-/// The place in the source right behind a text.
+/// The source line after a text.
 pub(crate) fn line_after(source: &str, text: &str) -> String {
     let line = source.lines().position(|line| line.contains(text)).expect(text) + 2;
     format!(":{line}")
@@ -471,11 +471,11 @@ fn missing_instruction_in_mode_nvwal_is_noticed() {
     assert_eq!(unnoticed("left-out-nvwal", Mode::Nvwal), Vec::<String>::new());
 }
 
-/// The instructions without which no state is wrong.
+/// The instructions whose absence goes unnoticed.
 fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
-    // Without that, a new database is one commit, and the first note comes right behind it.
+    // Without auto-vacuum a new database is one commit, and the first note follows it directly.
     let (trace, models) = recorded(name, mode, 1024, "none");
-    // For live connections alone: never flushed, or not before something else sets it.
+    // For live connections only: never flushed, or set again before it matters.
     let connection = include_str!("../../src/store/connection.rs");
     let live = [
         ("side.rs", include_str!("../../src/store/side.rs"), "put(BEGUN_AT, 0)"),
@@ -488,23 +488,23 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
         ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_applied("),
         ("in_place.rs", include_str!("../../src/store/in_place.rs"), "self.side.set_begun("),
         ("nvwal.rs", include_str!("../../src/store/nvwal.rs"), "self.side.set_begun("),
-        // A block that is pending is free to who recovers, and the log's age is for who has read it.
+        // Recovery treats a pending block as free, and the log's age matters to its readers only.
         ("blocks.rs", include_str!("../../src/store/blocks.rs"), "self.put_block(block, PENDING"),
         ("side.rs", include_str!("../../src/store/side.rs"), "put(EMPTIED_AT, 0)"),
-        // For the number's upper half: the next commit's mark says so, too.
+        // For the number's upper half, which the next commit's mark also shows.
         ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_checkpointed("),
     ];
     let mut live: Vec<String> = live.into_iter().flat_map(lines_of).collect();
-    // The fence of the next log covers the marker, too, before anything is put in place.
+    // The next log's fence covers the marker as well, before anything is applied.
     live.push(format!("connection.rs{}", line_after(connection, "page1::set_marker(&self.data")));
-    // That one is needed behind a commit that has failed: `killed.rs` has the story.
+    // Needed after a failed commit: `store_kills.rs` has that case.
     let home = include_str!("../../src/store/restore_layout.rs");
     live.push(format!("restore_layout.rs{}", line_after(home, "set_table(Table { entries: 0")));
     assert_eq!(explore(&trace, &models, 16, u64::MAX).failed, None, "with all of them");
     if mode == Mode::Fast {
         let names: Vec<String> = trace.instructions().iter().map(ToString::to_string).collect();
         let stores = |name: &&String| name.starts_with("store") && name.contains("in_place.rs");
-        // A word, a line, and that nothing is begun any more.
+        // A word, a line, and the end of the commit.
         assert_eq!(names.iter().filter(stores).count(), 3, "{names:?}");
     }
     let acknowledged = lines_of(("connection.rs", connection, "self.fence(lines);"));
@@ -522,7 +522,7 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
         if !is_its_own || live.iter().any(|line| name.ends_with(line)) {
             continue;
         }
-        // Few states of each point show most of them.
+        // Few states of each crash point show most of them.
         let noticed = |bound| explore(&without, &models, bound, u64::MAX).failed.is_some();
         if !noticed(4) && !noticed(150) && !noticed(600) {
             unnoticed.push(name);

@@ -1,4 +1,4 @@
-//! Pages that SQLite reads where they are: how many, and that they stay as they are as long as it does.
+//! Pages that SQLite reads in place: how many there are, and that they do not change while it does.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -21,13 +21,12 @@ use crate::register::{open, register, stats};
 use crate::sql::{check, folder, stock};
 use crate::store_kills;
 
-/// Pages that SQLite has given back; those that were not as they were lent then; connections that ended to read with
-/// a page.
+/// Pages that SQLite released; those that had changed by then; pages still held by connections that ended a read.
 static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 static KEPT: AtomicU64 = AtomicU64::new(0);
 
-/// Opens databases of ours, and looks at the pages that are lent.
+/// Opens databases of this VFS and watches the fetched pages.
 #[derive(Debug)]
 pub(crate) struct WatchedOpener;
 
@@ -45,7 +44,7 @@ impl Opener for WatchedOpener {
 #[derive(Debug)]
 struct Watched {
     file: Box<dyn MainFile>,
-    /// Copies of the pages that are lent, by a number: one may be lent twice.
+    /// Copies of fetched pages by a number, since a page may be fetched twice.
     fetched: HashMap<u64, (usize, Vec<u8>)>,
     next: u64,
 }
@@ -53,7 +52,7 @@ struct Watched {
 impl MainFile for Watched {
     fn fetch(&mut self, at: u64, len: u64) -> Result<Option<*const u8>, Failure> {
         let Some(page) = self.file.fetch(at, len)? else { return Ok(None) };
-        // SAFETY: so many bytes are lent.
+        // SAFETY: that many bytes were fetched.
         let bytes = unsafe { std::slice::from_raw_parts(page, len as usize) }.to_vec();
         self.fetched.insert(self.next, (page as usize, bytes));
         self.next += 1;
@@ -63,7 +62,7 @@ impl MainFile for Watched {
         let same = |(_, (address, _)): &(&u64, &(usize, Vec<u8>))| *address == page as usize;
         let number = *self.fetched.iter().find(same).expect("it was fetched").0;
         let (_, before) = self.fetched.remove(&number).expect("it was found");
-        // SAFETY: it is lent until the call below.
+        // SAFETY: the page is valid until the call below.
         let now = unsafe { std::slice::from_raw_parts(page, before.len()) };
         CHANGED.fetch_add(u64::from(now != before), Ordering::Relaxed);
         GIVEN_BACK.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +118,7 @@ impl MainFile for Watched {
     }
 }
 
-/// Opens a database whose pages are watched, and read where they are.
+/// Opens a database whose pages are watched, and read in place.
 fn open_watched(path: &Path) -> Connection {
     register();
     let connection =
@@ -129,7 +128,7 @@ fn open_watched(path: &Path) -> Connection {
     connection
 }
 
-/// Nothing has changed that was lent, and all was given back in time.
+/// Asserts that no fetched page changed, and all were released in time.
 fn all_stayed() {
     let [changed, kept] = [&CHANGED, &KEPT].map(|count| count.load(Ordering::Relaxed));
     assert_eq!((changed, kept), (0, 0));
@@ -141,7 +140,7 @@ fn number(connection: &Connection, sql: &str) -> i64 {
 
 const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
 
-/// A table of so many rows, in the order of random keys: most pages take other frames.
+/// Fills a table in random key order, so that most pages move.
 fn fill(connection: &Connection, rows: u64, len: usize) {
     let text = "x".repeat(len);
     connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b INTEGER, c TEXT)").unwrap();
@@ -171,7 +170,7 @@ fn select_fetches_pages_without_copies() {
     for size in [1 << 40, 65_536] {
         assert_eq!(number(&connection, &format!("PRAGMA mmap_size = {size}")), size);
     }
-    // The first 16 pages, of which it may give page 1 alone as a copy.
+    // The first 16 pages, except for page 1.
     let [fetched, copied] = select(counts());
     assert!(
         (1..16).contains(&fetched) && copied >= pages - 16,
@@ -179,9 +178,9 @@ fn select_fetches_pages_without_copies() {
     );
     connection.execute_batch("PRAGMA mmap_size = 1000000000").unwrap();
     let [fetched, copied] = select(counts());
-    // Page 1, and the bytes of it by which SQLite knows whether its cache holds.
+    // Page 1, and the part of it by which SQLite validates its cache.
     assert!(fetched >= pages - 2 && copied <= 3, "{fetched}, {copied}, {pages} pages");
-    // It stays while a page is lent.
+    // The limit cannot change while a page is fetched.
     let mut all = connection.prepare("SELECT a FROM t").unwrap();
     let mut rows = all.query([]).unwrap();
     assert!(rows.next().unwrap().is_some());
@@ -203,7 +202,7 @@ fn last_page_of_a_plain_file_is_copied() {
     };
     let pages = number(&connection, "PRAGMA page_count").cast_unsigned();
     let plain = select();
-    // Page 1 and the last one are not; in a file that has grown the last one is.
+    // Page 1 and the last page are copied. In a file that has grown the last page is fetched, too.
     assert_eq!(plain, pages - 2);
     connection.execute_batch("UPDATE t SET b = 1 WHERE a = 50").unwrap();
     let before = stats(&connection, "lent");
@@ -214,7 +213,7 @@ fn file_is_longer(path: &Path, pages: u64) -> bool {
     std::fs::metadata(path).unwrap().len() > pages * 4096
 }
 
-/// One connection changes all rows in each transaction, and others, and itself, read them one by one: each of them
+/// One connection changes all rows in each transaction. Others, and the same one, read them one by one, and each
 /// finds the rows of one transaction.
 #[test]
 fn fetched_rows_belong_to_one_snapshot() {
@@ -240,7 +239,7 @@ fn fetched_rows_belong_to_one_snapshot() {
             }
             let mut random = SmallRng::seed_from_u64(seed as u64);
             for step in 0..60 {
-                // The last one leaves nothing in the log of frames, of which no page is lent.
+                // The last one leaves nothing in NVWAL's log, whose pages are copied.
                 let mode =
                     if step == 59 { "fash1" } else { MODES[random.random_range(0..MODES.len())] };
                 writer.execute_batch(&format!("PRAGMA perdura_mode = {mode}")).unwrap();
@@ -257,7 +256,7 @@ fn fetched_rows_belong_to_one_snapshot() {
     assert!(GIVEN_BACK.load(Ordering::Relaxed) > 1_000);
 }
 
-/// All rows in one order, and all of one transaction.
+/// Asserts that all rows are in order and of one transaction.
 fn one_moment(connection: &Connection) {
     let mut select = connection.prepare_cached("SELECT a, b, length(c) FROM t ORDER BY a").unwrap();
     let mut rows = select.query([]).unwrap();
@@ -273,7 +272,7 @@ fn one_moment(connection: &Connection) {
     assert!(last > 0);
 }
 
-/// A transaction that changes all rows, beside a statement of the same connection that reads some of them.
+/// A transaction that changes all rows, while a statement of the same connection reads some.
 fn change(writer: &Connection, random: &mut SmallRng, step: i64) {
     let (key, len) = (random.random_range(1..150), random.random_range(90..300));
     let mut select = writer.prepare_cached("SELECT a, b FROM t WHERE a >= ?1").unwrap();
@@ -291,16 +290,16 @@ fn change(writer: &Connection, random: &mut SmallRng, step: i64) {
         ))
         .unwrap();
     while open && step % 2 == 0 && rows.next().unwrap().is_some() {}
-    // Others may read on: then it waits.
+    // It waits for other readers.
     writer.execute_batch("COMMIT").unwrap();
-    // What it finds behind that SQLite leaves open, but it finds rows.
+    // SQLite does not define what the statement finds afterwards, but it finds rows.
     while open && rows.next().unwrap().is_some_and(|row| row.get::<_, i64>(1).is_ok()) {}
 }
 
 const PATH: &str = "PERDURA_TEST_PATH";
 const MODE: &str = "PERDURA_TEST_MODE";
 
-/// Runs a process that changes all rows, and returns whether it could commit.
+/// Runs a process that changes all rows; returns whether it could commit.
 fn another_one_writes(path: &Path, mode: &str) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "fetched::writing", "--ignored", "--nocapture", "--test-threads=1"])
@@ -358,7 +357,7 @@ fn no_other_process_commits_while_a_page_is_fetched() {
             drop(rows);
             assert!(another_one_writes(&path, mode), "{mode}");
         }
-        // What lies in the log of frames is read as a copy.
+        // Pages in NVWAL's log are copied.
         assert!(stats(&reader, "lent") > 10, "{mode}");
         drop(reader);
         check(&stock(&path));
@@ -381,7 +380,7 @@ fn logged_or_written_pages_are_copied() {
     assert!(all > 5, "{all}");
     connection.execute_batch("UPDATE t SET c = c || 'x' WHERE a % 2 = 0").unwrap();
     assert!(select() <= 1, "all of its leaves are in the log");
-    // Another mode puts them in place.
+    // Another mode applies the log.
     connection
         .execute_batch("PRAGMA perdura_mode = fash1; UPDATE t SET b = 7 WHERE a = 1")
         .unwrap();
@@ -407,7 +406,7 @@ fn pages_do_not_move_while_one_is_fetched() {
     files.iter().for_each(|file| store_kills::commit(&mut one, file));
     assert!(one.stats().moved > 0);
     let place = one.fetch(512, 512, Ok).unwrap().unwrap();
-    // Page 1 says that its pages have another size.
+    // Page 1 gets another page size.
     let mut other = files[files.len() - 1].clone();
     other[16..18].copy_from_slice(&1024_u16.to_be_bytes());
     one.write(0, &other).unwrap();
@@ -457,7 +456,7 @@ fn fetching_a_truncated_page_is_an_error() {
             Err(error) => break error,
         }
     };
-    // Of the page that it reads it may find out itself.
+    // SQLite itself may notice the page.
     let errors = [ErrorCode::SystemIoFailure, ErrorCode::DatabaseCorrupt];
     assert!(error.sqlite_error_code().is_some_and(|code| errors.contains(&code)), "{error}");
     drop(rows);
@@ -479,7 +478,7 @@ fn main_database_is_mapped_from_the_start() {
     assert!(stats(&connection, "lent") > 20);
     connection.execute_batch("PRAGMA mmap_size = 0").unwrap();
     assert_eq!(size("main"), 0);
-    // Not those of others.
+    // Connections of other VFSs keep theirs.
     let stock = Connection::open(path.with_file_name("stock")).unwrap();
     stock.execute_batch("CREATE TABLE t(a)").unwrap();
     assert_eq!(number(&stock, "PRAGMA mmap_size"), 0);

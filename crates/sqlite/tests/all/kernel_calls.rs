@@ -1,7 +1,6 @@
-//! The calls to the kernel that a transaction makes: each costs as much as several lines of the database. Some can be made
-//! to fail.
+//! The system calls of a transaction, each as expensive as several lines of the database. Some can be made to fail.
 //!
-//! The functions below stand before those of the C library in this program.
+//! The functions below override those of the C library in this program.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
@@ -10,9 +9,9 @@ use crate::register::open;
 use crate::sql::folder;
 
 thread_local! {
-    /// Locks taken, given up or asked for, and names removed, by this thread.
+    /// Lock calls and removed names of this thread.
     static CALLS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
-    /// Calls that fail in this thread: those that cut a file, and those that sync one.
+    /// Calls of this thread that fail: truncation and sync.
     static REFUSED: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
 }
 
@@ -38,7 +37,7 @@ unsafe extern "C" fn unlink(name: *const c_char) -> c_int {
 
 fn call(refused: usize, work: impl FnOnce() -> c_int) -> c_int {
     if REFUSED.get()[refused] {
-        // SAFETY: the thread's own place for the error.
+        // SAFETY: the thread's own error number.
         unsafe { *libc::__errno_location() = libc::EIO };
         return -1;
     }
@@ -69,7 +68,7 @@ pub(crate) fn refusing<T>(cuts: bool, syncs: bool, work: impl FnOnce() -> T) -> 
     done
 }
 
-/// The calls within `work`.
+/// The calls made by `work`.
 fn calls(work: impl FnOnce()) -> (u32, u32) {
     CALLS.set((0, 0));
     work();
@@ -82,11 +81,11 @@ fn transaction_makes_no_lock_or_unlink_calls() {
     let one = open(&folder.path().join("db")).unwrap();
     let run = |sql: &str| one.execute_batch(sql).unwrap();
     run("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(1, 'one')");
-    // Locks are words in the side file; the kernel knows of none of them.
+    // Locks are words in the side file, without system calls.
     assert_eq!(calls(|| run("INSERT INTO t VALUES(2, 'two')")), (0, 0));
     assert_eq!(calls(|| run("BEGIN; INSERT INTO t VALUES(3, 'three'); ROLLBACK")), (0, 0));
     assert_eq!(calls(|| run("SELECT * FROM t")), (0, 0));
-    // Only whether somebody in the way lives is asked.
+    // One call checks whether the blocking owner is alive.
     let other = open(&folder.path().join("db")).unwrap();
     other.busy_timeout(std::time::Duration::ZERO).unwrap();
     run("BEGIN IMMEDIATE");

@@ -14,18 +14,18 @@ use crate::register::open;
 use crate::sql::{check, folder, rows, stock};
 
 const PATHS: &str = "PERDURA_TEST_PATHS";
-/// The VFS, where stock SQLite shares both databases.
+/// The VFS, with both databases shared with stock SQLite.
 const SHARED: &str = "perdura&perdura_share=stock";
 
-/// Opens a database of ours, for stock SQLite too if that is the VFS.
+/// Opens a database with this VFS, shared with stock SQLite if `vfs` says so.
 fn open_by(vfs: &str, path: &Path) -> Connection {
     let uri = format!("file:{}?vfs={SHARED}", path.display());
     open(if vfs == SHARED { Path::new(&uri) } else { path }).unwrap()
 }
 
-/// Kills a process at each of its calls to the kernel while it commits to two databases, the second one by `vfs`. If
-/// there are `live` connections, those go on; else the next ones. Returns how many had the transaction, and how many
-/// had not.
+/// Kills a process at each of its system calls while it commits to two databases, the second one by `vfs`. With
+/// `live`, open connections continue afterwards, else new ones. Returns how often the transaction was missing, and
+/// how often it was there.
 fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
     let folder = folder();
     let paths = ["one", "two"].map(|name| folder.path().join(name));
@@ -88,8 +88,7 @@ fn kill_at_every_call(vfs: &str, live: bool) -> [usize; 2] {
         assert!(is_right, "call {number} of {vfs}, {live}: {stocks:?}, {both:?}");
         drop(lives);
         let litter = litter(folder.path());
-        // SQLite leaves a super-journal that no journal names yet.
-        // And it leaves a journal of its own that it has not synced, whatever that names.
+        // SQLite leaves a super-journal that no journal names yet, and an unsynced journal of its own.
         let unsynced = vfs == "unix" && litter.iter().any(|name| name == "two-journal");
         let may_be = |name: &String| {
             name.contains("-mj") && (!named || unsynced) || unsynced && name == "two-journal"
@@ -127,7 +126,7 @@ fn pair_writer() {
     attach(&connection, Path::new(two), "two", "perdura");
     let first: i64 = std::env::var("PERDURA_TEST_KEY").unwrap().parse().unwrap();
     for key in first.. {
-        // Every third one is alone, and every fifth one is rolled back.
+        // Every third one is in one database only, and every fifth is rolled back.
         let names = if key % 3 == 0 { &["main"][..] } else { &["main", "two"] };
         let both = insert(names, key).replace("BEGIN", "BEGIN IMMEDIATE");
         let end = if key % 5 == 0 { "ROLLBACK" } else { "COMMIT" };
@@ -138,7 +137,7 @@ fn pair_writer() {
 
 #[test]
 fn killed_process_next_to_a_live_one_keeps_databases_alike() {
-    const TOLD: usize = 40;
+    const ACKNOWLEDGED: usize = 40;
     let folder = folder();
     let paths = ["one", "two"].map(|name| folder.path().join(name));
     for path in &paths {
@@ -163,11 +162,11 @@ fn killed_process_next_to_a_live_one_keeps_databases_alike() {
                 .unwrap()
         });
         let mut reported = children.each_mut().map(listen);
-        let last = reported[0].by_ref().nth(TOLD + round as usize).unwrap();
+        let last = reported[0].by_ref().nth(ACKNOWLEDGED + round as usize).unwrap();
         children[0].kill().unwrap();
         let last = reported[0].by_ref().last().unwrap_or(last);
-        // The other one goes on.
-        let then = reported[1].by_ref().nth(TOLD).unwrap();
+        // The other process continues.
+        let then = reported[1].by_ref().nth(ACKNOWLEDGED).unwrap();
         children[1].kill().unwrap();
         let then = reported[1].by_ref().last().unwrap_or(then);
         for child in &mut children {
@@ -187,7 +186,7 @@ fn killed_process_next_to_a_live_one_keeps_databases_alike() {
                 keys.iter().copied().filter(|key| range.contains(key)).collect()
             };
             let pair = found.each_ref().map(|keys| of(keys));
-            // The one that was under way may be there, in both.
+            // The transaction under way may be there, in both.
             let right = [last, last + 1].map(|last| [wanted(true, last), wanted(false, last)]);
             assert!(right.contains(&pair), "round {round}: acknowledged {last}, {pair:?}");
         }

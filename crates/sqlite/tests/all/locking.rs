@@ -1,4 +1,4 @@
-//! Locks in the words of the side file: who is in whose way, and what the dead leave.
+//! Locks in the words of the side file: conflicts, and what dead processes leave.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use perdura_sqlite::database::{MappedOpener, OpenOptions, Opened, Opener as _, SIDE_SUFFIX};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::register::{beside_a_forked_child, fork_a_child_that_lives_on, open};
+use crate::register::{fork_a_child_that_lives_on, next_to_a_forked_child, open};
 use crate::sql::{check, folder, stock};
 
 const PATH: &str = "PERDURA_TEST_PATH";
 const SQL: &str = "PERDURA_TEST_SQL";
-/// Stands among a holder's statements where it forks a child.
+/// A statement of a holder at which it forks a child.
 const FORK: &str = "FORK";
 
-/// A process that has run these statements, and does nothing from then on.
+/// A process that has run these statements and then idles.
 fn holder(path: &Path, sql: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "locking::holding", "--ignored", "--nocapture", "--test-threads=1"])
@@ -43,11 +43,11 @@ fn holding() {
             fork_a_child_that_lives_on();
             continue;
         }
-        // A busy one keeps what it has.
+        // A busy connection keeps its locks.
         let _ = connection.execute_batch(statement);
     }
     println!("=holds");
-    // Until it is killed, or its parent has ended.
+    // Until it is killed, or its parent ends.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
@@ -59,8 +59,7 @@ fn rows(connection: &Connection) -> i64 {
     connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
 }
 
-/// Each lock that a process can die with: whether others can read and write until then, and that they can
-/// afterwards.
+/// For each lock that a process can die with: whether others can read and write until then. Afterwards they can.
 #[test]
 fn lock_of_a_dead_process_stops_no_other() {
     for (sql, reads, writes) in [
@@ -94,7 +93,7 @@ fn lock_of_a_dead_process_stops_no_other() {
     }
 }
 
-/// A reader that died is wiped away by the writer that waits for it, one that lives is waited for.
+/// A waiting writer clears a dead reader's word, and waits for a living reader.
 #[test]
 fn a_writer_waits_for_living_readers_only() {
     let directory = folder();
@@ -137,7 +136,7 @@ fn concurrent_increments_lose_no_step() {
     assert_eq!(found, 4 * STEPS);
 }
 
-/// As many as there are words; those of connections that are closed are used again.
+/// There are as many connections as words. Those of closed connections are reused.
 #[test]
 fn excess_connection_is_refused_until_another_closes() {
     let directory = folder();
@@ -146,15 +145,14 @@ fn excess_connection_is_refused_until_another_closes() {
     first.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
     let mut more: Vec<Connection> = (1..255).map(|_| open(&path).unwrap()).collect();
     assert_eq!(rows(&more[253]), 1, "the last one");
-    let how = perdura_sqlite::database::OpenOptions::default();
-    let refused = perdura_sqlite::database::Mapped::open(&path, &how).unwrap_err();
+    let options = perdura_sqlite::database::OpenOptions::default();
+    let refused = perdura_sqlite::database::Mapped::open(&path, &options).unwrap_err();
     assert!(format!("{refused:?}").contains("255 connections already"), "{refused:?}");
     more.pop();
     assert_eq!(rows(&open(&path).unwrap()), 1);
 }
 
-/// A child that does nothing has the files that its parent had open, and with them their locks, as long as those are
-/// not given up.
+/// An idle child has its parent's open files, and with them the locks that the parent does not release.
 #[test]
 fn child_keeps_no_lock_of_a_closed_connection() {
     let directory = folder();
@@ -164,7 +162,7 @@ fn child_keeps_no_lock_of_a_closed_connection() {
     let (done, ends) = std::sync::mpsc::channel();
     let path = &path;
     thread::scope(|scope| {
-        let ended = beside_a_forked_child(|| {
+        let ended = next_to_a_forked_child(|| {
             scope.spawn(move || {
                 one.close().unwrap();
                 open(path).unwrap().execute_batch("INSERT INTO t VALUES(2)").unwrap();
@@ -177,14 +175,14 @@ fn child_keeps_no_lock_of_a_closed_connection() {
     assert_eq!(rows(&other), 2);
 }
 
-/// The last connection that closes leaves a plain file, also beside a child that lives on.
+/// The last connection to close leaves a plain file, also while a child lives on.
 #[test]
 fn child_does_not_block_a_database_its_parent_closed() {
     let directory = folder();
     let path = directory.path().join("db");
     let one = open(&path).unwrap();
     one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
-    beside_a_forked_child(|| {
+    next_to_a_forked_child(|| {
         one.close().unwrap();
         let stock = stock(&path);
         stock.busy_timeout(Duration::ZERO).unwrap();
@@ -198,7 +196,7 @@ fn child_does_not_block_a_database_its_parent_closed() {
     });
 }
 
-/// Kills a process and leaves the child that it has forked, which ends when it is told.
+/// Kills a process but not its child, which ends on input.
 fn kill_all_but_its_child(mut holder: Child) -> std::process::ChildStdin {
     let child = holder.stdin.take().unwrap();
     holder.kill().unwrap();
@@ -206,8 +204,8 @@ fn kill_all_but_its_child(mut holder: Child) -> std::process::ChildStdin {
     child
 }
 
-/// The kernel gives locks up with the last copy of their file: until the child ends, a writer that was killed seems to
-/// live. Nothing that was acknowledged is lost behind that.
+/// The kernel releases locks with the last copy of the file: until the child ends, a killed writer seems alive. No
+/// acknowledged transaction is lost.
 #[test]
 fn child_keeps_the_locks_of_a_killed_writer() {
     let directory = folder();
@@ -232,7 +230,7 @@ fn child_keeps_the_locks_of_a_killed_writer() {
     assert_eq!(found, "1,2,7");
 }
 
-/// The same of a process that is killed while it does nothing: nobody is the last one who closes until the child ends.
+/// The same for a process killed while idle: until the child ends, no connection is the last to close.
 #[test]
 fn database_stays_live_while_a_killed_process_has_a_child() {
     let directory = folder();
@@ -249,7 +247,7 @@ fn database_stays_live_while_a_killed_process_has_a_child() {
     };
     assert!(is_refused());
     child.write_all(b"\n").unwrap();
-    // Nobody can wait for a child of another process.
+    // A child of another process cannot be waited for.
     let started = std::time::Instant::now();
     while is_refused() {
         assert!(started.elapsed() < Duration::from_secs(60), "the child has ended");
@@ -260,8 +258,7 @@ fn database_stays_live_while_a_killed_process_has_a_child() {
     assert_eq!(rows(&stock(&path)), 3);
 }
 
-/// SQLite looks at the header of a database that it opens before it has a lock: meanwhile others commit what the side file
-/// grows by.
+/// SQLite reads the header before it has a lock, while commits of others may grow the side file.
 #[test]
 fn unlocked_refresh_sees_a_grown_side_file() {
     for mode in ["fash1", "fast", "fash", "nvwal", "full"] {

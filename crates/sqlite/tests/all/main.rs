@@ -1,4 +1,4 @@
-//! Real SQL, by SQLite's own library, over the VFS.
+//! SQL through SQLite's own library, on the VFS.
 
 mod attached;
 mod bad_input;

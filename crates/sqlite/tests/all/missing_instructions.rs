@@ -1,5 +1,5 @@
-//! Flushes, fences and stores that are left out in turn beside stock SQLite, with `perdura_share=stock`, and lines of the log
-//! of `nvwal`: each is noticed, or one that is not needed, with the reason.
+//! Flushes, fences and stores left out in turn, with `perdura_share=stock`, and lines of NVWAL's log: each absence
+//! is noticed, or there is a reason why the instruction is not needed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::explore::{DATA, SIDE, SLOT, line_after, lines_of, media};
 use crate::stock_crashes::{Actor, Shared, explore, recorded};
 use crate::store_kills;
 
-/// The transactions of a fixed story, in a mode.
+/// The transactions of a fixed scenario, in a mode.
 fn statements(mode: Mode) -> Vec<(Actor, String)> {
     let mut all = vec![(Actor::One, "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)".to_owned())];
     let mut add = |by, sql: &str| all.push((by, sql.to_owned()));
@@ -38,7 +38,7 @@ fn statements(mode: Mode) -> Vec<(Actor, String)> {
     all
 }
 
-/// The instructions of a mode without which no state is wrong, of those that `has` chooses.
+/// The instructions of a mode whose absence goes unnoticed, of those that `has` selects.
 fn unnoticed(mode: Mode, has: impl Fn(&str) -> bool) -> Vec<String> {
     let name = format!("shared-without-{}", mode.name());
     let (trace, models) = recorded(&name, "PRAGMA page_size = 1024", &statements(mode));
@@ -57,8 +57,8 @@ fn unnoticed(mode: Mode, has: impl Fn(&str) -> bool) -> Vec<String> {
     unnoticed
 }
 
-/// Instructions that a mode can do without beside stock SQLite. The marker is cleared behind each commit, and before it is set
-/// again the header of the side file becomes durable, and all of the commit is durable where it belongs.
+/// Instructions that a mode does not need while it shares with stock SQLite. The marker is cleared after each
+/// commit. Before it is set again the side file's header becomes durable, and the whole commit in place.
 fn not_needed(mode: Mode) -> Vec<String> {
     let side = include_str!("../../src/store/side.rs");
     let connection = include_str!("../../src/store/connection.rs");
@@ -67,7 +67,7 @@ fn not_needed(mode: Mode) -> Vec<String> {
     let ordered = include_str!("../../src/store/ordered.rs");
     let in_place = include_str!("../../src/store/in_place.rs");
     let mut all: Vec<String> = [
-        // For live connections alone: never flushed, or not before something else sets it.
+        // For live connections only: never flushed, or set again before it matters.
         ("side.rs", side, "put(BEGUN_AT, 0)"),
         ("side.rs", side, "put(TABLE_AT, 0)"),
         ("connection.rs", connection, "self.side.set_begun("),
@@ -79,16 +79,16 @@ fn not_needed(mode: Mode) -> Vec<String> {
         ("in_place.rs", in_place, "self.side.set_begun("),
         ("nvwal.rs", nvwal, "self.side.set_begun("),
         ("blocks.rs", include_str!("../../src/store/blocks.rs"), "self.put_block(block, PENDING"),
-        // The test below shows what it is for.
+        // Covered by the test below.
         ("restore_layout.rs", home, "self.side.set_cleared("),
-        // The same table as before, but in a database that has other pages since.
+        // The same table as before, unless the page size has changed.
         ("restore_layout.rs", home, "set_table(Table { entries: 0"),
     ]
     .into_iter()
     .flat_map(lines_of)
     .collect();
-    // What is settled, that the log of frames is empty, and of what size pages are: a slot, and that log, count for nobody
-    // until the marker is set again.
+    // The last checkpoint, the log's length and the page size: slots and the log do not count until the marker is
+    // set again.
     let mut after = |file: &str, source: &str, text: &str| {
         all.push(format!("{file}{}", line_after(source, text)));
     };
@@ -97,7 +97,8 @@ fn not_needed(mode: Mode) -> Vec<String> {
     after("nvwal.rs", nvwal, "self.side.set_log_bytes(0");
     let settled = "self.side.set_checkpointed(";
     if [Mode::Fash, Mode::Fast, Mode::Nvwal].contains(&mode) {
-        // All that they have stored is durable before. That they are settled they say themselves, and so does the way home.
+        // All their stores are durable before. These modes store their own checkpoint, as restoring the layout
+        // does.
         let at = |text| connection.lines().position(|line| line.contains(text)).unwrap();
         let before = at("self.side.set_checkpointed(self.last") - 1;
         assert!(connection.lines().nth(before - 1).unwrap().contains("self.fence("));
@@ -106,16 +107,16 @@ fn not_needed(mode: Mode) -> Vec<String> {
         all.extend(lines_of(("ordered.rs", ordered, settled)));
     }
     if mode == Mode::Fast {
-        // The way home makes it durable before stock SQLite, or the program, is told of it.
+        // Restoring the layout makes it durable before stock SQLite, or the program, sees it.
         let fences = lines_of(("in_place.rs", in_place, "self.fence(&mut lines);"));
         all.extend(fences.last().cloned());
     }
     if mode == Mode::Nvwal {
-        // Its frames lie where they lie in the file.
+        // Its log frames hold places in the file, so the page size does not matter.
         all.extend(lines_of(("connection.rs", connection, "self.side.set_table(")));
     }
     if [Mode::Nvwal, Mode::Full].contains(&mode) {
-        // They store nothing into the database before a fence that is behind the marker, too.
+        // These modes make no store to the database before a fence that also covers the marker.
         let set = "page1::set_marker(&self.data";
         all.push(format!("connection.rs{}", line_after(connection, set)));
     }
@@ -139,8 +140,8 @@ fn kills(trace: &Trace) -> Vec<Vec<u8>> {
     images
 }
 
-/// Looks at a state without a lock, as SQLite does when it opens a database, and behind that with one at a state that comes
-/// later. `None` if that is right.
+/// Refreshes without a lock at one state, as SQLite does when it opens a database, then with a lock at a later
+/// state. Returns an error, or `None`.
 fn look_twice(first: &[u8], then: &[u8]) -> Option<String> {
     let memory = Recording::from_image(first, SIDE + DATA).unwrap();
     let bytes = || Ok::<_, StoreError>(store_kills::PAGE as u64);
@@ -156,7 +157,7 @@ fn look_twice(first: &[u8], then: &[u8]) -> Option<String> {
         store.catch_up().unwrap();
         let (mut found, mut now) = (vec![0; store_kills::PAGE], data.to_vec());
         store.read(0, &mut found).unwrap();
-        // While the marker is set SQLite sees neither that nor the tag.
+        // While the marker is set, SQLite sees neither the marker nor the tag.
         now[19] = found[19];
         now[72..80].copy_from_slice(&found[72..80]);
         if found != now {
@@ -197,14 +198,14 @@ fn clearing_the_marker_is_announced_first() {
     let mut without = trace.clone();
     let said = without.events.remove(at);
     assert!(wrong(&without).is_some(), "it is not said at all");
-    // Behind the marker.
+    // After the marker.
     let marker = |recorded: &sim::RecordedEvent| matches!(recorded.event, sim::Event::Store { .. });
     let next = at + without.events[at..].iter().position(marker).unwrap();
     without.events.insert(next + 1, said);
     assert!(wrong(&without).is_some(), "it is said too late");
 }
 
-/// The same trace with a flush of its own for each line.
+/// The same trace with a separate flush for each line.
 fn by_lines(trace: &Trace) -> Trace {
     let mut events = Vec::new();
     for recorded in &trace.events {
@@ -223,7 +224,7 @@ fn by_lines(trace: &Trace) -> Trace {
     Trace { image: trace.image.clone(), events }
 }
 
-/// A line of the log of frames that is not flushed: checksums, and what they are over, lie in it.
+/// Leaves one line of NVWAL's log unflushed: it contains checksums and bytes that they cover.
 #[test]
 fn checksum_detects_an_unflushed_nvwal_line() {
     let memory = store_kills::new();

@@ -1,4 +1,4 @@
-//! Modes that follow each other in one database, in each order, large transactions among them.
+//! Modes that follow each other in one database, in each order, with large transactions.
 
 use perdura_sqlite::store::mode::Mode;
 
@@ -6,13 +6,13 @@ use crate::explore::{explore_and_count, recorded_with};
 
 const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
 
-/// A transaction that is too large for a slot, and two small ones, of each mode behind each other one.
+/// For each pair of modes, a transaction too large for a slot and two small ones.
 fn statements() -> Vec<String> {
     let mut all = vec!["CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)".to_owned()];
     let mut number = 0;
     let mut add = |mode: &str, bytes: usize| {
         number += 1;
-        // Of other letters than before, so that pages of a long one differ in all bytes.
+        // A different letter each time, so that long rows differ in all bytes.
         let letter = char::from(b'a' + (number % 26) as u8);
         let text = format!("{mode}{}", letter.to_string().repeat(bytes));
         all.push(format!(

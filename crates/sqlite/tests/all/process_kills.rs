@@ -13,13 +13,13 @@ use crate::sql::{check, folder, side_of, stock};
 
 const PATH: &str = "PERDURA_TEST_PATH";
 const FIRST: &str = "PERDURA_TEST_FIRST";
-/// The numbers that a process inserts before it waits: one that is quick would fill the database while another
-/// one waits for the lock.
+/// The numbers that a process inserts before it waits. A fast one would otherwise fill the database while another
+/// waits for the lock.
 const SHARE: usize = 25;
-/// Those that it inserts each time when it is told to go on.
+/// The numbers that it inserts after each input.
 const MORE: usize = 3;
 
-/// The connections of a database: their modes in turn, and who may use it beside them.
+/// The connections of a database: their modes in turn, and the value of `perdura_share`.
 #[derive(Clone, Copy)]
 struct Kind {
     modes: &'static [&'static str],
@@ -30,14 +30,14 @@ const MODES: [&str; 5] = ["fash1", "fast", "fash", "nvwal", "full"];
 const FASH1: Kind = Kind { modes: &["fash1"], share: "perdura" };
 
 impl Kind {
-    /// The URI of a database for the connection of a number.
+    /// The database's URI for a connection.
     fn uri(self, path: &Path, number: usize) -> PathBuf {
         let (mode, share) = (self.modes[number % self.modes.len()], self.share);
         format!("file:{}?perdura_mode={mode}&perdura_share={share}", path.display()).into()
     }
 }
 
-/// A process of the test `writer` below, which inserts numbers from `first` on and tells each.
+/// A process of the test `writer` below, which inserts and prints numbers from `first` on.
 fn start(path: &Path, first: i64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "process_kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
@@ -61,7 +61,7 @@ fn writer() {
     let mut left = SHARE;
     for number in first.. {
         if left == 0 {
-            // With its connection open, and no lock.
+            // With an open connection and no lock.
             if std::io::stdin().read_line(&mut String::new()).unwrap() == 0 {
                 return;
             }
@@ -82,7 +82,7 @@ fn writer() {
     }
 }
 
-/// Tells a process to go on, and waits until it does: then its next numbers are to be read.
+/// Lets a process continue, and waits until it does. Its next numbers are still to be read.
 fn go_on(
     child: &mut Child,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
@@ -92,10 +92,10 @@ fn go_on(
     listen(&mut before.by_ref().map(Ok), usize::MAX)
 }
 
-/// Reads what a process tells, up to `most` numbers; returns the last one.
+/// Reads up to `most` numbers that a process prints; returns the last one.
 fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize) -> Option<i64> {
     let reported = lines.map_while(Result::ok).filter_map(|line| {
-        // The test's own first line may stand before it.
+        // The test's own first line may precede it.
         line.split("=done ").nth(1).and_then(|number| number.trim().parse().ok())
     });
     reported.take(most).last()
@@ -107,7 +107,7 @@ fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
     select.query_map([first], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// Kills one of `writers` processes in each of `rounds`, and then the others; nothing that was told is lost.
+/// In each round, kills one of `writers` processes, then the others. No acknowledged number is lost.
 fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
     let directory = folder();
     let path = directory.path().join("db");
@@ -129,7 +129,7 @@ fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
         let mut reported = vec![None; outs.len()];
         reported[victim] = listen(&mut outs[victim], most);
         children[victim].kill().unwrap();
-        // The others go on: locks, and what is half done, were the dead one's alone.
+        // The others continue: the dead process held the locks and the unfinished commit.
         for other in (0..outs.len()).filter(|other| *other != victim) {
             let before = go_on(&mut children[other], &mut outs[other]);
             let then = listen(&mut outs[other], MORE);
@@ -182,8 +182,8 @@ fn kills_lose_no_acknowledged_row() {
     kill_in_rounds(Kind { modes: &MODES, share: "stock" }, MODES.len() as i64, 1, 4);
 }
 
-/// All modes of the VFS, and with stock SQLite beside it, and connections of all modes together. Environment: the number of
-/// rounds.
+/// Each mode, with and without stock SQLite, and all modes together. `PERDURA_TEST_ROUNDS` in the environment is
+/// the number of rounds.
 #[test]
 #[ignore = "takes minutes"]
 fn long_kills_in_each_mode_lose_no_acknowledged_row() {

@@ -1,44 +1,44 @@
-//! Processes that are killed at a call to the kernel, or whose calls fail.
+//! Processes that are killed at a system call, or whose system calls fail.
 
 use std::process::Child;
 
-/// A call to the kernel that marks a place, and that no kernel has: whoever traces a thread leaves it there.
+/// A system call that no kernel has. A tracer detaches from the thread there.
 const MARK: i64 = 1_000_000;
 
-/// Says to whoever traces this thread that it goes on alone.
+/// Lets a tracer detach from this thread.
 pub(crate) fn mark() {
-    // SAFETY: the kernel has no such call, and says so.
+    // SAFETY: the kernel rejects the unknown call.
     unsafe { libc::syscall(MARK) };
 }
 
-/// The end of a thread that was traced.
+/// The end of tracing a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// Its process was killed.
     Killed,
-    /// The process ended by itself before.
+    /// The process ended by itself.
     Exited,
-    /// It goes on alone from its [mark] on.
+    /// The tracer has detached at the [mark].
     Left,
 }
 
-/// A call that a thread is about to make.
+/// A system call that a thread is about to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) number: i64,
     arguments: [u64; 6],
 }
 
-/// The fate of a call.
+/// What happens to a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
     Made,
-    /// It is not made, and returns this error.
+    /// It is skipped, and returns this error.
     Fails(i32),
     Killed,
 }
 
-/// The call that a stopped thread is about to make; `None` if it has made it.
+/// The call that a stopped thread is about to make; `None` after the call.
 ///
 /// # Safety
 /// It is stopped at a call.
@@ -54,7 +54,7 @@ unsafe fn begun(thread: i32) -> Option<Call> {
     begins.then_some(Call { number: info[3].cast_signed(), arguments })
 }
 
-/// Has a stopped thread not make the call that it is about to make, or has what it did not make return an error.
+/// Skips the call that a stopped thread is about to make, or sets the error that a skipped call returns.
 ///
 /// # Safety
 /// It is stopped at a call.
@@ -62,7 +62,7 @@ unsafe fn begun(thread: i32) -> Option<Call> {
 unsafe fn set(thread: i32, error: Option<i32>) {
     let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the caller's contract; the registers are read into a place for them, and written as the kernel gave them
-    // but for the number of the call, or what it returns.
+    // but for the number of the call, or its result.
     unsafe {
         let mut registers: libc::user_regs_struct = std::mem::zeroed();
         assert_eq!(libc::ptrace(libc::PTRACE_GETREGS, thread, none, &raw mut registers), 0);
@@ -74,13 +74,13 @@ unsafe fn set(thread: i32, error: Option<i32>) {
     }
 }
 
-/// The tests that want it are left out here.
+/// Tests that need it are ignored here.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn set(_: i32, _: Option<i32>) {
     panic!("calls can be made fail on x86_64 alone");
 }
 
-/// Stops a thread of a child, lets `go` tell it to go on, and asks at each of its calls what is to become of it.
+/// Attaches to a thread of a child, lets it continue by `go`, and asks `at` about each of its calls.
 fn trace(
     child: &mut Child,
     thread: i32,
@@ -89,8 +89,7 @@ fn trace(
 ) -> End {
     let none = std::ptr::null_mut::<libc::c_void>();
     let mut status = 0;
-    // SAFETY: a thread of a child of ours, which is stopped where it is asked for anything else, and a place for its
-    // status.
+    // SAFETY: a thread of our child, stopped where it is asked for anything else, and a place for its status.
     unsafe {
         let options = libc::PTRACE_O_TRACESYSGOOD as usize as *mut libc::c_void;
         assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, thread, none, options), 0, "it can be traced");
@@ -135,8 +134,8 @@ fn trace(
     }
 }
 
-/// Kills a child where a thread of it is about to make its call of this number, of those that count; the first one
-/// is 1.
+/// Kills a child as a thread of it is about to make a call: the one with this number, from 1, among those that
+/// count.
 pub(crate) fn kill_at(
     child: &mut Child,
     thread: i32,
@@ -151,7 +150,7 @@ pub(crate) fn kill_at(
     })
 }
 
-/// The same, of all its calls.
+/// The same among all calls.
 pub(crate) fn kill_at_call(
     child: &mut Child,
     thread: i32,
@@ -161,7 +160,7 @@ pub(crate) fn kill_at_call(
     kill_at(child, thread, number, |_| true, go)
 }
 
-/// Calls that make, change or remove files.
+/// Calls that create, change or remove files.
 const CHANGE: &[i64] = &[
     libc::SYS_pwrite64,
     libc::SYS_fallocate,
@@ -175,7 +174,7 @@ const CHANGE: &[i64] = &[
     libc::SYS_unlink,
 ];
 
-/// Calls that look at files, and take locks on them.
+/// Calls that read files or their properties, or lock them.
 const LOOK: &[i64] = &[
     libc::SYS_pread64,
     libc::SYS_lseek,
@@ -200,7 +199,7 @@ const LOOK: &[i64] = &[
 ];
 
 impl Call {
-    /// Returns whether it makes, changes or removes a file; what a process tells does not count.
+    /// Returns whether it creates, changes or removes a file. Output of the process does not count.
     pub(crate) fn changes_files(self) -> bool {
         match self.number {
             libc::SYS_write => self.arguments[0] > 2,
@@ -209,7 +208,7 @@ impl Call {
         }
     }
 
-    /// Returns whether it is about a file, also one that is mapped; what a process tells and is told does not count.
+    /// Returns whether it is about a file, mapped ones included. Input and output of the process do not count.
     pub(crate) fn is_of_files(self) -> bool {
         match self.number {
             libc::SYS_read => self.arguments[0] > 2,
@@ -227,7 +226,7 @@ impl Call {
         self.number == libc::SYS_unlinkat
     }
 
-    /// The call's number, and what tells its kinds apart.
+    /// The call's number, and what distinguishes its kinds.
     fn kind(self) -> (i64, u64) {
         match self.number {
             libc::SYS_fcntl => (self.number, self.arguments[1]),
@@ -237,20 +236,20 @@ impl Call {
     }
 }
 
-/// The calls of a process that fail.
+/// Which calls of a process fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// One call about a file.
     Once,
-    /// One, and the process is killed at so many behind it.
+    /// One, and the process is killed so many calls later.
     Killed(usize),
-    /// From one on all of its kind.
+    /// One, and all later ones of its kind.
     Alike,
-    /// All that change a file, from one on.
+    /// One that changes a file, and all later ones that do.
     Changes,
 }
 
-/// Lets calls of a thread of a child fail, from the one of this number on, and lets it go on. Returns how many failed.
+/// Makes calls of a child's thread fail, from the one with this number on. Returns how many failed.
 pub(crate) fn fail(
     child: &mut Child,
     thread: i32,

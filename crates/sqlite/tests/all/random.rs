@@ -1,5 +1,5 @@
-//! Random SQL above, a recording below: every crash state is recovered with our store and read by stock SQLite.
-//! A seed chooses the statements, the pages and the mode.
+//! Random SQL on top of a recording: every crash state is recovered and read by stock SQLite. A seed chooses the
+//! statements, the page size and the mode.
 
 use perdura_sqlite::store::mode::Mode;
 use rand::rngs::SmallRng;
@@ -7,11 +7,11 @@ use rand::{Rng, SeedableRng};
 
 use crate::explore::{Recovered, explore_and_count, recorded_with};
 
-/// The statements of a story.
+/// The statements of a scenario.
 const STATEMENTS: usize = 40;
 const PAGE_BYTES: [u32; 4] = [512, 512, 1024, 4096];
 
-/// `None`: each statement in a mode of its own, as if other connections made them.
+/// `None` gives each statement its own mode, as if other connections made them.
 const MODES: [Option<Mode>; 8] = {
     let usual = Some(Mode::Fash1);
     [
@@ -26,7 +26,7 @@ const MODES: [Option<Mode>; 8] = {
     ]
 };
 
-/// A statement, so small that a database of them fits into a recording.
+/// A statement, small enough that a database of them fits into a recording.
 pub(crate) fn statement(random: &mut SmallRng) -> String {
     let (key, many) = (random.random_range(0..90), random.random_range(1..60));
     match random.random_range(0..24) {
@@ -58,8 +58,8 @@ pub(crate) fn statement(random: &mut SmallRng) -> String {
     }
 }
 
-/// Explores the story of a seed: at most `bound` states of each crash point, and crashes in the recovery of
-/// one in fifty.
+/// Explores the scenario of a seed: at most `bound` states of each crash point, and the crashes of one recovery in
+/// fifty.
 fn explore(seed: u64, bound: u64) -> (u64, Recovered) {
     let mut random = SmallRng::seed_from_u64(seed);
     let page_bytes = PAGE_BYTES[random.random_range(0..PAGE_BYTES.len())];
@@ -84,7 +84,7 @@ fn explore(seed: u64, bound: u64) -> (u64, Recovered) {
     (explored.states, recovered)
 }
 
-/// Explores stories from a seed on, until so many states were looked at.
+/// Explores scenarios from a seed on, until `wanted` states have been visited.
 fn explore_states(first: u64, wanted: u64, bound: u64) {
     let (mut states, mut both, mut home, mut stories) = (0, 0, 0, 0);
     while states < wanted {
@@ -92,7 +92,7 @@ fn explore_states(first: u64, wanted: u64, bound: u64) {
         stories += 1;
         states += found;
         both += recovered.both;
-        home += recovered.home;
+        home += recovered.restored;
     }
     println!(
         "{stories} stories, {states} states, of which {both} had two commits in the log and {home} pages away"

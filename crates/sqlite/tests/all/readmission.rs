@@ -1,5 +1,5 @@
-//! Connections that share a database with stock SQLite and end to read under the marker: they make the file a plain one
-//! again, and nobody is refused because of that.
+//! Connections that share with stock SQLite and end a read under the marker make the file plain again, and no other
+//! is refused because of that.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::register::open;
 use crate::shared::{open_shared, open_stock};
 use crate::sql::{check, folder, rows, stock};
 
-/// The version of a file that only ours reads.
+/// The read version of a file that only this VFS reads.
 const MARKER: u8 = 80;
 
 fn version(path: &Path) -> u8 {
@@ -109,14 +109,14 @@ fn readers_wait_for_readmission_and_are_never_busy() {
     check(&stock(path));
 }
 
-/// As the manual says: nobody waits for readers that are there.
+/// As documented, no connection waits for readers.
 #[test]
 fn overlapping_readers_keep_stock_out_only_while_they_overlap() {
     let directory = folder();
     let path = &directory.path().join("db");
     new_database(path);
     let [one, other] = [hasty(path), hasty(path)];
-    // Reading the schema is a read, too.
+    // Reading the schema is a read as well.
     assert_eq!((rows(&one).len(), rows(&other).len()), (1, 1));
     open(path).unwrap().execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
     let begin = |reader: &Connection| reader.execute_batch("BEGIN; SELECT * FROM t").unwrap();
@@ -134,7 +134,7 @@ fn overlapping_readers_keep_stock_out_only_while_they_overlap() {
     assert_eq!(rows(&open_stock(path)).len(), 2);
 }
 
-/// A connection with a commit that makes the database smaller, still locked.
+/// A connection with a commit that shrinks the database, still locked.
 fn committed(path: &Path, domain: Option<&str>) -> Mapped {
     new_database(path);
     open_stock(path).execute_batch("INSERT INTO t VALUES(2, hex(zeroblob(100000)))").unwrap();
@@ -142,12 +142,12 @@ fn committed(path: &Path, domain: Option<&str>) -> Mapped {
     std::fs::copy(path, &small).unwrap();
     open_stock(&small).execute_batch("UPDATE t SET b = 'two' WHERE a = 2; VACUUM").unwrap();
     let small = std::fs::read(&small).unwrap();
-    let how = OpenOptions {
+    let options = OpenOptions {
         share: Some("stock".into()),
         domain: domain.map(Into::into),
         ..OpenOptions::default()
     };
-    let mut ours = Mapped::open(path, &how).unwrap().unwrap();
+    let mut ours = Mapped::open(path, &options).unwrap().unwrap();
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
         ours.lock(level).unwrap();
     }
@@ -174,7 +174,7 @@ fn refused_truncation_is_retried_with_backoff() {
         let mut tries = Vec::new();
         for number in 1..=64 {
             read(&mut ours);
-            // Only a try flushes something.
+            // Only a try flushes lines.
             let now = ours.pragma("perdura_stats", None);
             if now != counts {
                 tries.push(number);
@@ -184,9 +184,9 @@ fn refused_truncation_is_retried_with_backoff() {
         tries
     });
     assert_eq!((tries, version(path)), (vec![1, 4, 11, 26, 57], MARKER));
-    // Another one of ours has not been refused yet.
-    let how = OpenOptions { share: Some("stock".into()), ..OpenOptions::default() };
-    let mut other = Mapped::open(path, &how).unwrap().unwrap();
+    // Another connection has not been refused yet.
+    let options = OpenOptions { share: Some("stock".into()), ..OpenOptions::default() };
+    let mut other = Mapped::open(path, &options).unwrap().unwrap();
     read(&mut other);
     assert_eq!(version(path), 1);
     assert_eq!(rows(&open_stock(path)).len(), 2);
@@ -195,7 +195,7 @@ fn refused_truncation_is_retried_with_backoff() {
     check(&stock(path));
 }
 
-/// Also if it is another one that tries it again: the length is right by then, and nobody knows whether that is durable.
+/// Also if another connection retries: the length is right by then, but may not be durable.
 #[test]
 fn stock_is_readmitted_only_after_the_cut_is_synced() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -207,19 +207,20 @@ fn stock_is_readmitted_only_after_the_cut_is_synced() {
     }
     let mut ours = committed(path, Some("disk"));
     let cut = std::fs::metadata(path.with_file_name("small")).unwrap().len();
-    let how = OpenOptions {
+    let options = OpenOptions {
         share: Some("stock".into()),
         domain: Some("disk".into()),
         ..OpenOptions::default()
     };
-    let mut others: Vec<_> = (0..2).map(|_| Mapped::open(path, &how).unwrap().unwrap()).collect();
+    let mut others: Vec<_> =
+        (0..2).map(|_| Mapped::open(path, &options).unwrap().unwrap()).collect();
     refusing(false, true, || ours.unlock(Level::None).unwrap());
     assert_eq!((version(path), std::fs::metadata(path).unwrap().len()), (MARKER, cut));
     for one in [&mut ours].into_iter().chain(&mut others) {
         refusing(false, true, || (0..2).for_each(|_| read(one)));
         assert_eq!(version(path), MARKER);
     }
-    let (mut read_until, mut next) = (0, Mapped::open(path, &how).unwrap().unwrap());
+    let (mut read_until, mut next) = (0, Mapped::open(path, &options).unwrap().unwrap());
     while version(path) == MARKER {
         read(if read_until % 2 == 0 { &mut ours } else { &mut next });
         read_until += 1;

@@ -1,4 +1,4 @@
-//! Registers the VFS with the SQLite that is linked into the tests, as an extension is loaded.
+//! Registers the VFS with the SQLite linked into the tests, as an extension is loaded.
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::Once;
 use perdura_sqlite::ffi::entry::{perdura_register, register_opener};
 use rusqlite::{Connection, OpenFlags};
 
-/// The function that SQLite calls with its own when a connection is opened.
+/// The extension function that SQLite calls when a connection is opened.
 unsafe extern "C" fn begin(
     _: *mut libsqlite3_sys::sqlite3,
     _: *mut *mut c_char,
@@ -28,7 +28,7 @@ unsafe extern "C" fn begin(
     }
 }
 
-/// Opens the database of a name in its recording.
+/// Opens a database in its recording.
 pub(crate) fn open_recording(name: &str) -> rusqlite::Result<Connection> {
     register();
     Connection::open_with_flags_and_vfs(name, OpenFlags::default(), "perdura-recording")
@@ -40,7 +40,7 @@ pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags_and_vfs(path, OpenFlags::default(), "perdura")
 }
 
-/// One of the counts of a connection.
+/// One of a connection's counters.
 pub(crate) fn stats(connection: &Connection, name: &str) -> u64 {
     let json: String =
         connection.query_row("PRAGMA perdura_stats", [], |row| row.get(0)).expect("it is ours");
@@ -49,9 +49,9 @@ pub(crate) fn stats(connection: &Connection, name: &str) -> u64 {
     digits.parse().expect("a number")
 }
 
-/// Runs `work` in a forked child, and returns what it returned.
+/// Runs `work` in a forked child; returns its result.
 pub(crate) fn in_forked_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs the work alone and ends at once; nothing of the parent's is dropped in it.
+    // SAFETY: the child runs only the work and then ends; none of the parent's values is dropped in it.
     unsafe {
         match libc::fork() {
             0 => {
@@ -67,9 +67,9 @@ pub(crate) fn in_forked_child(work: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// Runs `work` beside a forked child that does nothing, and ends the child.
-pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: the child only waits, until it is killed.
+/// Runs `work` while an idle forked child lives, and then kills the child.
+pub(crate) fn next_to_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: the child only waits until it is killed.
     let child = unsafe {
         match libc::fork() {
             0 => loop {
@@ -81,7 +81,7 @@ pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     assert!(child > 0, "no child");
     let result = work();
     let mut status = 0;
-    // SAFETY: the child is ours, and has not been waited for.
+    // SAFETY: the child is ours and has not been waited for.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
@@ -89,9 +89,9 @@ pub(crate) fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Forks a child that ends with the first byte that its standard input has, or when nobody can write one any more.
+/// Forks a child that ends at the first byte of its standard input, or when all writers have closed it.
 pub(crate) fn fork_a_child_that_lives_on() {
-    // SAFETY: the child only reads a byte, and ends.
+    // SAFETY: the child only reads a byte and ends.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -106,7 +106,7 @@ pub(crate) fn fork_a_child_that_lives_on() {
 pub(crate) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: an extension's function, as SQLite wants it.
+        // SAFETY: an extension function as SQLite expects it.
         assert_eq!(unsafe { libsqlite3_sys::sqlite3_auto_extension(Some(begin)) }, 0);
         // Opening any database calls it.
         drop(Connection::open_in_memory().expect("a database in memory"));
@@ -115,11 +115,11 @@ pub(crate) fn register() {
     });
 }
 
-/// As SQLite's own `fuzzcheck` does it.
+/// As SQLite's own `fuzzcheck` does.
 #[test]
 fn another_vfs_may_borrow_functions_not_about_files() {
     register();
-    // SAFETY: the VFS stays, and each function is given what it is to fill.
+    // SAFETY: the VFS is never freed, and each function gets what it has to fill.
     unsafe {
         let ours = *libsqlite3_sys::sqlite3_vfs_find(c"perdura".as_ptr());
         let mut other = libsqlite3_sys::sqlite3_vfs {
@@ -134,15 +134,15 @@ fn another_vfs_may_borrow_functions_not_about_files() {
         assert_eq!(ours.xCurrentTimeInt64.unwrap()(&raw mut other, &raw mut milliseconds), 0);
         assert_eq!(ours.xRandomness.unwrap()(&raw mut other, 32, bytes.as_mut_ptr()), 32);
         ours.xSleep.unwrap()(&raw mut other, 0);
-        // Of this millennium, and not zero.
+        // A date of this millennium, and not zeros.
         assert!(day > 2_451_545.0 && milliseconds > 211_813_488_000_000 && bytes != [0; 32]);
     }
 }
 
-/// The number by which SQLite tells the lock of the main database.
+/// SQLite's number for the lock of the main database.
 fn lock_state(connection: &Connection) -> c_int {
     let mut level = -1;
-    // SAFETY: it is open, and the operation writes a number.
+    // SAFETY: the connection is open, and the operation writes a number.
     let code = unsafe {
         libsqlite3_sys::sqlite3_file_control(
             connection.handle(),
@@ -161,7 +161,7 @@ fn waiting_writer_reports_the_pending_lock() {
     let (writer, reader) =
         (open(&folder.path().join("db")).unwrap(), open(&folder.path().join("db")).unwrap());
     writer.busy_timeout(std::time::Duration::ZERO).unwrap();
-    // A new database, of which stock SQLite may read, and then one of ours alone.
+    // A new database, which stock SQLite may read, and then a live one.
     for statement in ["CREATE TABLE t(a, b)", "INSERT INTO t VALUES(1, 2)"] {
         reader.execute_batch("BEGIN; SELECT * FROM sqlite_schema").unwrap();
         writer.execute_batch("BEGIN").unwrap();

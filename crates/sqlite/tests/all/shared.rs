@@ -1,4 +1,4 @@
-//! Databases that stock SQLite uses at the same time, `perdura_share=stock`.
+//! Databases that stock SQLite uses at the same time, with `perdura_share=stock`.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write as _};
@@ -23,7 +23,7 @@ use crate::store_kills;
 
 const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
 
-/// Opens a database that stock SQLite shares.
+/// Opens a database that is shared with stock SQLite.
 pub(crate) fn open_shared(path: &Path, mode: &str) -> Connection {
     let uri = format!("file:{}?perdura_share=stock&perdura_mode={mode}", path.display());
     let connection = open(Path::new(&uri)).unwrap();
@@ -109,12 +109,12 @@ fn each_waits_for_the_others_locks_and_reads_one_moment() {
         reader.execute_batch("COMMIT").unwrap();
         writer.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
         assert_eq!(rows(reader).len(), before.len() + 1);
-        // And a writer with its transaction open.
+        // The same with a writer's open transaction.
         reader.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES(3, 'three')").unwrap();
         assert!(is_busy(writer.execute_batch("BEGIN IMMEDIATE")));
         reader.execute_batch("ROLLBACK").unwrap();
     }
-    // Our own statement reads on behind our commit: stock SQLite waits for it.
+    // The connection's own statement reads on after its commit, and stock SQLite waits for it.
     let mut select = ours.prepare("SELECT a FROM t").unwrap();
     let mut reads = select.query([]).unwrap();
     assert!(reads.next().unwrap().is_some());
@@ -131,7 +131,7 @@ fn unshared_commit_keeps_stock_out_until_a_shared_one() {
     let path = directory.path().join("db");
     let (ours, alone) = (open_shared(&path, "fash1"), open(&path).unwrap());
     ours.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b)").unwrap();
-    // Its pages take other frames.
+    // Its pages move to other frames.
     for key in 0..400 {
         let row = (key * 7_919 % 400, "x".repeat(90));
         alone.execute("INSERT INTO t VALUES(?1, ?2)", row).unwrap();
@@ -171,13 +171,13 @@ fn commit_with_an_open_statement_succeeds_and_defers_stock() {
     let mut reads = select.query([]).unwrap();
     assert!(reads.next().unwrap().is_some());
     assert!(stats(&ours, "lent") > before);
-    // No page that is lent moves: stock SQLite waits for the end of the statement.
+    // No fetched page moves: stock SQLite waits for the end of the statement.
     let version = || std::fs::read(&path).unwrap()[19];
     ours.execute_batch("INSERT INTO u VALUES(1)").unwrap();
     assert_eq!(version(), 80);
     drop(reads);
     assert_eq!(version(), 1);
-    // Or for the end of the next one, if it is just looking at page 1.
+    // Or for the end of the next one, if it is reading page 1.
     let looks = Plain::open(&path, &PlainOptions::default()).unwrap();
     ours.execute_batch("INSERT INTO u VALUES(2)").unwrap();
     let shared = Range::new(0x4000_0002, 510);
@@ -196,7 +196,7 @@ fn commit_with_an_open_statement_succeeds_and_defers_stock() {
     assert_eq!((rows(&stocks).len(), sum), (400, 7));
 }
 
-/// A kill of stock SQLite in the transaction that creates a database: all that it leaves is rolled back.
+/// Stock SQLite is killed in the transaction that creates a database: everything is rolled back.
 #[test]
 fn interrupted_stock_creation_is_rolled_back_in_each_mode() {
     let directory = folder();
@@ -235,8 +235,8 @@ fn zeros_of_an_interrupted_first_commit_are_cut_for_stock() {
     assert_eq!(rows(&ours).len(), 1);
 }
 
-/// A transaction that is given up, or finds no room, behind the marker: stock SQLite may have read the old content with the
-/// counter that was announced.
+/// A transaction is rolled back, or finds no room, after the marker was set: stock SQLite may have read the old
+/// content with the announced counter.
 #[test]
 fn change_counter_is_issued_once() {
     for fails in [false, true] {
@@ -272,7 +272,7 @@ fn change_counter_is_issued_once() {
             }
             one.discard();
             assert_eq!(plain(&mut one), [6; 2], "{mode:?}");
-            // SQLite has kept its lock, and counts on from 5.
+            // SQLite has kept its lock and counts on from 5.
             store_kills::commit(&mut one, &store_kills::page(6, 10));
             let then = plain(&mut one);
             assert!(then[0] == then[1] && then[0] > 6, "{mode:?}, {then:?}");
@@ -282,7 +282,7 @@ fn change_counter_is_issued_once() {
     }
 }
 
-/// A connection that looks without a lock, as SQLite does when it opens a database, while another one clears the marker.
+/// A connection refreshes without a lock, as SQLite does when it opens a database, while another clears the marker.
 #[test]
 fn marker_seen_while_being_cleared_is_not_trusted() {
     let memory = store_kills::new();
@@ -304,7 +304,7 @@ fn marker_seen_while_being_cleared_is_not_trusted() {
     assert_eq!(found, plain);
 }
 
-/// It looks while another one commits a smaller database and cuts the file.
+/// It refreshes while another connection commits a smaller database and cuts the file.
 #[test]
 fn file_truncated_during_refresh_is_read_again() {
     let memory = store_kills::new();
@@ -353,7 +353,7 @@ fn stock_reads_both_databases_after_a_joint_transaction() {
     assert_eq!(stats(&ours, "commits"), 4);
 }
 
-/// A database of one table, and copies of it with one row more each.
+/// A database of one table, and successive copies with one more row each.
 fn versions(folder: &Path, count: usize) -> (Connection, Vec<Vec<u8>>) {
     let [path, copy] = ["db", "copy"].map(|name| folder.join(name));
     let stocks = open_stock(&path);
@@ -366,7 +366,7 @@ fn versions(folder: &Path, count: usize) -> (Connection, Vec<Vec<u8>>) {
     (stocks, (0..count).map(next).collect())
 }
 
-/// Begins to commit a whole file, over several databases or not.
+/// Begins to commit a whole file, optionally over several databases.
 fn begin_commit(ours: &mut Mapped, file: &[u8], super_journal: Option<&Path>) {
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
         ours.lock(level).unwrap();
@@ -375,37 +375,37 @@ fn begin_commit(ours: &mut Mapped, file: &[u8], super_journal: Option<&Path>) {
     ours.commit(super_journal.map(|path| path.to_str().unwrap().as_bytes())).unwrap();
 }
 
-/// A connection whose stub the kernel did not let go, behind its transaction, and the bytes of that stub. A folder is in its
-/// place.
-fn with_a_stub_that_stayed(folder: &Path, file: &[u8]) -> (Mapped, Vec<u8>) {
+/// A connection whose placeholder could not be removed after its transaction, and the placeholder's bytes. A folder
+/// is in its place.
+fn with_leftover_placeholder(folder: &Path, file: &[u8]) -> (Mapped, Vec<u8>) {
     let [path, super_journal, journal] =
         ["db", "db-mj01", "db-journal"].map(|name| folder.join(name));
     std::fs::write(&super_journal, format!("{}\0", journal.display())).unwrap();
-    let how = OpenOptions { share: Some("stock".into()), ..OpenOptions::default() };
-    let mut ours = Mapped::open(&path, &how).unwrap().unwrap();
+    let options = OpenOptions { share: Some("stock".into()), ..OpenOptions::default() };
+    let mut ours = Mapped::open(&path, &options).unwrap().unwrap();
     begin_commit(&mut ours, file, Some(&super_journal));
-    let stub = std::fs::read(&journal).unwrap();
+    let placeholder = std::fs::read(&journal).unwrap();
     std::fs::remove_file(&super_journal).unwrap();
-    // Nobody removes a folder.
+    // Removing a folder as a file fails.
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
     ours.end_transaction().unwrap();
     ours.unlock(Level::None).unwrap();
-    (ours, stub)
+    (ours, placeholder)
 }
 
-/// A stub that the kernel did not let go, which stock SQLite has opened as its journal, and not written to yet.
+/// A leftover placeholder that stock SQLite has opened as its journal, and not written to yet.
 #[test]
 fn stock_journal_in_place_of_a_placeholder_stays() {
     let directory = folder();
     let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 1);
-    let (mut ours, stub) = with_a_stub_that_stayed(directory.path(), &files[0]);
+    let (mut ours, placeholder) = with_leftover_placeholder(directory.path(), &files[0]);
     std::fs::remove_dir(&journal).unwrap();
     assert_eq!(rows(&stocks).len(), 2);
     for begins in ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"] {
         stocks.execute_batch(begins).unwrap();
-        std::fs::write(&journal, &stub).unwrap();
+        std::fs::write(&journal, &placeholder).unwrap();
         for level in [Level::Shared, Level::Reserved] {
             let _ = ours.lock(level);
         }
@@ -413,7 +413,7 @@ fn stock_journal_in_place_of_a_placeholder_stays() {
         assert!(journal.exists(), "{begins}");
         stocks.execute_batch("INSERT INTO t VALUES(3, 'three'); ROLLBACK").unwrap();
     }
-    std::fs::write(&journal, &stub).unwrap();
+    std::fs::write(&journal, &placeholder).unwrap();
     ours.lock(Level::Shared).unwrap();
     ours.lock(Level::Reserved).unwrap();
     ours.unlock(Level::None).unwrap();
@@ -422,25 +422,25 @@ fn stock_journal_in_place_of_a_placeholder_stays() {
     check(&stock(&path));
 }
 
-/// One that only reads, or closes the database while others have it open, does not know whether another one of ours is
-/// just making its own in that place.
+/// A connection that only reads, or closes a database that others have open, does not know whether another one is
+/// creating its own placeholder.
 #[test]
 fn leftover_placeholder_is_removed_by_writer_or_last_close() {
     let directory = folder();
     let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 3);
-    let how = OpenOptions { share: Some("perdura".into()), ..OpenOptions::default() };
+    let options = OpenOptions { share: Some("perdura".into()), ..OpenOptions::default() };
     for marked in [false, true] {
-        let (mut ours, stub) = with_a_stub_that_stayed(directory.path(), &files[0]);
+        let (mut ours, placeholder) = with_leftover_placeholder(directory.path(), &files[0]);
         std::fs::remove_dir(&journal).unwrap();
-        let mut other = Mapped::open(&path, &how).unwrap().unwrap();
+        let mut other = Mapped::open(&path, &options).unwrap().unwrap();
         if marked {
             begin_commit(&mut other, &files[1], None);
             other.unlock(Level::None).unwrap();
             other.lock(Level::Shared).unwrap();
         }
-        // The beginning of another one's, and one that looks like the own.
-        for bytes in [&stub[..9], &stub] {
+        // The beginning of another connection's, and one that looks like its own.
+        for bytes in [&placeholder[..9], &placeholder] {
             std::fs::write(&journal, bytes).unwrap();
             ours.lock(Level::Shared).unwrap();
             ours.unlock(Level::None).unwrap();
@@ -454,7 +454,7 @@ fn leftover_placeholder_is_removed_by_writer_or_last_close() {
             Box::new(ours).close().unwrap();
         } else {
             Box::new(ours).close().unwrap();
-            assert_eq!(std::fs::read(&journal).unwrap(), stub);
+            assert_eq!(std::fs::read(&journal).unwrap(), placeholder);
         }
         Box::new(other).close().unwrap();
         assert!(!journal.exists(), "{marked}");
@@ -463,18 +463,18 @@ fn leftover_placeholder_is_removed_by_writer_or_last_close() {
     check(&stocks);
 }
 
-/// One that stayed is tried again at the next commit.
+/// The next commit tries again to remove a leftover placeholder.
 #[test]
 fn stock_waits_for_a_commit_after_a_leftover_placeholder() {
     let directory = folder();
     let [path, journal] = ["db", "db-journal"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 3);
     stocks.busy_timeout(Duration::ZERO).unwrap();
-    let (mut ours, stub) = with_a_stub_that_stayed(directory.path(), &files[0]);
+    let (mut ours, placeholder) = with_leftover_placeholder(directory.path(), &files[0]);
     for (file, goes) in files[1..].iter().zip([false, true]) {
         std::fs::remove_dir(&journal).unwrap();
         if goes {
-            std::fs::write(&journal, &stub).unwrap();
+            std::fs::write(&journal, &placeholder).unwrap();
         } else {
             std::fs::create_dir(&journal).unwrap();
         }
@@ -492,26 +492,26 @@ fn stock_waits_for_a_commit_after_a_leftover_placeholder() {
     check(&stock(&path));
 }
 
-/// Its own stub is long gone, and nobody knows without a lock that the other one's transaction waits.
+/// Its own placeholder is long gone, and without a lock it cannot know that the other transaction is prepared.
 #[test]
 fn leftover_placeholder_does_not_remove_anothers() {
     let directory = folder();
     let [path, journal, super_journal] =
         ["db", "db-journal", "db-mj02"].map(|name| directory.path().join(name));
     let (stocks, files) = versions(directory.path(), 3);
-    let (mut ours, _) = with_a_stub_that_stayed(directory.path(), &files[0]);
+    let (mut ours, _) = with_leftover_placeholder(directory.path(), &files[0]);
     std::fs::remove_dir(&journal).unwrap();
-    let how = OpenOptions { share: Some("perdura".into()), ..OpenOptions::default() };
-    let mut other = Mapped::open(&path, &how).unwrap().unwrap();
+    let options = OpenOptions { share: Some("perdura".into()), ..OpenOptions::default() };
+    let mut other = Mapped::open(&path, &options).unwrap().unwrap();
     begin_commit(&mut other, &files[1], None);
     other.unlock(Level::None).unwrap();
-    // It has the marker, and no lock of stock SQLite's.
+    // It has set the marker, and holds no lock of stock SQLite's.
     std::fs::write(&super_journal, format!("{}\0", journal.display())).unwrap();
     begin_commit(&mut other, &files[2], Some(&super_journal));
-    let stub = std::fs::read(&journal).unwrap();
+    let placeholder = std::fs::read(&journal).unwrap();
     ours.unlock(Level::None).unwrap();
     Box::new(ours).close().unwrap();
-    assert_eq!(std::fs::read(&journal).unwrap(), stub);
+    assert_eq!(std::fs::read(&journal).unwrap(), placeholder);
     std::fs::remove_file(&super_journal).unwrap();
     other.end_transaction().unwrap();
     other.unlock(Level::None).unwrap();
@@ -552,7 +552,7 @@ fn ours_is_refused_while_stock_uses_wal_mode() {
     assert_eq!(mode("delete"), "delete");
     ours.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
     assert_eq!((rows(&ours).len(), rows(&stocks).len()), (3, 3));
-    // Closed while it is in that mode, it stays what stock SQLite has made of it.
+    // Closed in that mode, it stays as stock SQLite made it.
     assert_eq!(mode("wal"), "wal");
     stocks.execute_batch("INSERT INTO t VALUES(4, 'four')").unwrap();
     drop(ours);
@@ -577,10 +577,10 @@ fn shared_commit_takes_seven_more_fences() {
 const PATH: &str = "PERDURA_TEST_PATH";
 const FIRST: &str = "PERDURA_TEST_FIRST";
 const WAY: &str = "PERDURA_TEST_WAY";
-/// The way of one that shares the database with ours alone.
+/// A connection that does not share with stock SQLite.
 const ALONE: &str = "alone";
 
-/// A process that inserts numbers from `first` on and tells each.
+/// A process that inserts and prints numbers from `first` on.
 fn start(path: &Path, way: &str, first: i64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "shared::writer", "--ignored", "--nocapture", "--test-threads=1"])
@@ -619,7 +619,7 @@ fn writer() {
             ));
             match done {
                 Ok(()) => break,
-                // Until one of ours has recovered behind a kill.
+                // Until a connection of this VFS has recovered after a kill.
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
                     let _ = connection.execute_batch("ROLLBACK");
                     refused += 1;
@@ -632,13 +632,13 @@ fn writer() {
         writeln!(out, "=done {number}").unwrap();
         out.flush().unwrap();
     }
-    // It may have done all before stock SQLite has begun: who shares with ours alone keeps that out.
+    // It may have finished before stock SQLite began, which an unshared connection keeps out.
     if way == ALONE {
         connection.execute_batch("PRAGMA perdura_share=stock; PRAGMA user_version = 1").unwrap();
     }
 }
 
-/// Kills a process of ours, one of stock SQLite, and `others`, after each few commits.
+/// Kills a process of this VFS, one of stock SQLite, and `others`, after a few commits each.
 fn kills(rounds: i64, others: &[&str]) {
     let directory = folder();
     let path = directory.path().join("db");
@@ -684,7 +684,7 @@ fn kills(rounds: i64, others: &[&str]) {
         assert!(reported.iter().all(|number| found.contains(number)), "round {round}");
         assert!(found.len() <= reported.len() + ways.len() * (round as usize + 1), "round {round}");
         check(&watcher);
-        // Who reads behind a kill lets stock SQLite in again; behind a commit for ours alone, who commits.
+        // A sharing reader readmits stock SQLite after a kill. After an unshared commit it takes a commit.
         if ways.contains(&ALONE) {
             watcher.execute_batch(&format!("PRAGMA user_version = {round}")).unwrap();
         }
@@ -710,7 +710,7 @@ fn long_kills_of_stock_or_ours_lose_no_acknowledged_row() {
     kills(300, &[ALONE, "nvwal"]);
 }
 
-/// Page 1 as stock SQLite stores it, durably, while nobody else has a lock.
+/// Stores page 1 durably, as stock SQLite does while no other has a lock.
 fn store_as_stock(memory: &Recording, page: &[u8]) {
     let (region, mut lines) = (media(memory).data, LineSet::new());
     region.copy(0, page);
@@ -719,7 +719,8 @@ fn store_as_stock(memory: &Recording, page: &[u8]) {
     memory.fence();
 }
 
-/// Commits of ours and of stock SQLite in turn: each crash state is one of them, whole, to whoever may read it.
+/// Commits of this VFS and of stock SQLite in turn: each crash state is one of them, whole, to all that may read
+/// it.
 #[test]
 fn every_crash_state_is_plain_and_whole_or_recoverable() {
     for mode in Mode::ALL {
@@ -755,7 +756,7 @@ fn every_crash_state_is_plain_and_whole_or_recoverable() {
                 image[SIDE as usize..][..store_kills::PAGE].to_vec()
             };
             let fill = found[100];
-            // Stock SQLite's own store is not atomic, and its journal is not here.
+            // Stock SQLite's own store is not atomic, and its journal is not in the recording.
             let stocks = noted % 2 == 1 && image[SIDE as usize + 19] != 80;
             let whole = found[100..].iter().all(|byte| *byte == fill);
             let now = |fill: &u8| u64::from(*fill) == noted || u64::from(*fill) == noted + 1;

@@ -1,4 +1,4 @@
-//! SQL of all kinds, over the VFS and over stock SQLite: they agree, and what is left is a plain file.
+//! SQL of all kinds on the VFS and on stock SQLite: the results agree, and a plain file is left.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub(crate) fn stock(path: &Path) -> Connection {
     connection
 }
 
-/// One statement of a random workload. Both databases are given the same.
+/// A statement of a random workload, which both databases get.
 fn statement(random: &mut SmallRng) -> String {
     let (key, many) = (random.random_range(0..400), random.random_range(1..900));
     match random.random_range(0..14) {
@@ -137,7 +137,7 @@ fn code_of(error: &Error) -> Option<ErrorCode> {
 fn stock_sqlite_is_refused_while_a_database_is_live() {
     let directory = folder();
     let path = directory.path().join("db");
-    // One that has it open, and has read it, before the first commit of ours.
+    // It has opened and read the database before this VFS's first commit.
     let before = Connection::open(&path).unwrap();
     before.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
     let connection = open(&path).unwrap();
@@ -170,7 +170,7 @@ fn stock_reader_delays_the_first_commit() {
     };
     busy("INSERT INTO t VALUES(2, 'two')");
     connection.execute_batch("BEGIN; INSERT INTO t VALUES(2, 'two')").unwrap();
-    // However often it tries.
+    // The same at each try.
     (0..3).for_each(|_| busy("COMMIT"));
     assert_eq!(rows(&reader).len(), 1);
     reader.execute_batch("COMMIT").unwrap();
@@ -200,7 +200,7 @@ fn connections_exclude_each_other_as_in_rollback_mode() {
     other.execute_batch("COMMIT").unwrap();
     one.execute_batch("COMMIT").unwrap();
     assert_eq!((rows(&other).len(), rows(&third).len()), (1, 1));
-    // The last one to close makes it plain, whoever has written.
+    // The last connection to close makes it plain, whichever wrote.
     one.close().unwrap();
     assert!(side_of(&path).exists());
     other.close().unwrap();
@@ -220,7 +220,7 @@ fn hot_stock_journal_is_rolled_back_at_first_open() {
              INSERT INTO t SELECT i, hex(zeroblob(100)) FROM n; UPDATE t SET b = 'lost'",
         )
         .unwrap();
-    // As a kill leaves them: pages have been spilled, the journal is there.
+    // As a kill leaves them: pages have been spilled, and the journal exists.
     std::fs::copy(&path, &copy).unwrap();
     std::fs::copy(directory.path().join("db-journal"), directory.path().join("copy-journal"))
         .unwrap();
@@ -240,7 +240,7 @@ fn other_databases_go_to_the_underlying_vfs() {
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t(a, b)").unwrap();
     drop(connection);
-    // A database with a write-ahead log of SQLite's, and one without a name.
+    // A database in SQLite's WAL mode, and one without a name.
     let connection = open(&path).unwrap();
     connection.execute_batch("INSERT INTO t VALUES(1, 'one')").unwrap();
     assert!(directory.path().join("wal-wal").exists() && !side_of(&path).exists());
@@ -277,7 +277,7 @@ fn next_commit_flushes_the_previous_ones_stores() {
     let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
     one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(0, 'x')").unwrap();
     other.execute_batch("INSERT INTO t VALUES(1, 'y')").unwrap();
-    // More than a slot has room for, in pages that there are already.
+    // More than fits into a slot, in existing pages.
     one.execute_batch("INSERT INTO t VALUES(2, hex(randomblob(400000)))").unwrap();
     one.execute_batch("UPDATE t SET b = hex(randomblob(400000)) WHERE a = 2").unwrap();
     let before = stats(&other, "lines");
@@ -379,7 +379,7 @@ fn secure_delete_zeroes_deleted_bytes() {
     }
 }
 
-/// The mode that a connection is in behind a pragma.
+/// The answer to a pragma about the mode.
 fn mode_of(connection: &Connection, pragma: &str) -> rusqlite::Result<String> {
     connection.query_row(pragma, [], |row| row.get(0))
 }
@@ -396,7 +396,7 @@ fn connections_in_different_modes_work_on_one_database() {
         assert_eq!(chosen.as_deref(), Ok(mode.name()));
     }
     for number in 0..300_i64 {
-        // Each follows each other one.
+        // Each mode follows each other one.
         let one = (number % 3 + number / 3 % 7 * number) as usize % connections.len();
         let text = "text".repeat(number as usize % 40);
         let values = (number * 37 % 300, text);

@@ -1,5 +1,5 @@
-//! Two VFSs above ours, as SQLite's own `multiplex` and crash tests have them: both keep what SQLite writes until
-//! SQLite syncs, and one makes the names that it passes on itself.
+//! Two VFSs on top of ours, like SQLite's own `multiplex` and crash tests: both hold writes back until SQLite
+//! syncs, and one creates the names that it passes on.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -11,18 +11,18 @@ use rusqlite::{Connection, OpenFlags};
 use crate::register::{open, register, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
 
-/// A file of the VFS above: the first member is SQLite's.
+/// A file of the upper VFS. The first member is SQLite's.
 #[repr(C)]
 struct Above {
     base: ffi::sqlite3_file,
     kept: *mut Kept,
 }
 
-/// The file of ours below it, its name, and what was written to it.
+/// Our file underneath, its name, and the writes held back.
 struct Kept {
     below: Vec<u64>,
     name: ffi::sqlite3_filename,
-    /// It is a main database, of which writes wait.
+    /// It is a main database, whose writes are held back.
     late: bool,
     waiting: Vec<(i64, Vec<u8>)>,
 }
@@ -34,7 +34,7 @@ impl Kept {
 }
 
 fn ours() -> *mut ffi::sqlite3_vfs {
-    // SAFETY: it is registered, and stays.
+    // SAFETY: it is registered and never freed.
     unsafe { ffi::sqlite3_vfs_find(c"perdura".as_ptr()) }
 }
 
@@ -45,7 +45,7 @@ unsafe fn kept<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Kept {
     unsafe { &mut *(*file.cast::<Above>()).kept }
 }
 
-/// Methods that the file below does.
+/// Methods that forward to the file underneath.
 macro_rules! forward {
     ($($name:ident: $method:ident($($argument:ident: $type:ty),*);)*) => {$(
         unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file, $($argument: $type),*) -> c_int {
@@ -105,7 +105,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: SQLite closes once what it has opened.
+    // SAFETY: SQLite closes an open file once.
     unsafe {
         let mut kept = Box::from_raw((*file.cast::<Above>()).kept);
         let below = kept.below();
@@ -173,7 +173,7 @@ unsafe extern "C" fn open_above(
     }
 }
 
-/// Functions that ours does.
+/// Functions that forward to our VFS.
 macro_rules! forward_vfs {
     ($($name:ident: $method:ident($($argument:ident: $type:ty),*);)*) => {$(
         unsafe extern "C" fn $name(_: *mut ffi::sqlite3_vfs, $($argument: $type),*) -> c_int {
@@ -196,7 +196,7 @@ fn above(path: &Path, name: &CStr) -> Connection {
     static ONCE: Once = Once::new();
     register();
     ONCE.call_once(|| {
-        // SAFETY: what is registered stays.
+        // SAFETY: registered VFSs are never freed.
         unsafe {
             for name in [MAKES_NAMES, PASSES_NAMES] {
                 let vfs = Box::leak(Box::new(ffi::sqlite3_vfs {
@@ -233,7 +233,7 @@ fn writes_passed_on_at_sync_by_a_vfs_above_are_committed() {
         check(&other);
         assert_eq!(rows(&other), rows(&one));
         assert_eq!(rows(&other).len(), 200);
-        // Each sees what the other one has committed.
+        // Each sees the other's commits.
         other.execute("DELETE FROM t WHERE a % 2 = 0", []).unwrap();
         assert_eq!(rows(&one).len(), 100);
         drop((one, other));

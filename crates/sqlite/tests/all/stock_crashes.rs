@@ -1,10 +1,10 @@
-//! Real SQL of two connections of ours and of stock SQLite in turn, over a recording, with `perdura_share=stock`. Every
-//! crash state is a plain database, which stock SQLite may read and write before anybody else, or one that it refuses.
-//! Then ours recovers it, and stock SQLite reads what is left. The same with the two connections alone, in modes that change,
-//! each of which goes on from what the other one has left.
+//! SQL of two connections of this VFS and of stock SQLite in turn, over a recording, with `perdura_share=stock`.
+//! Every crash state is either a plain database, which stock SQLite may read and write first, or one that it refuses.
+//! Then this VFS recovers it, and stock SQLite reads the result. The same with the two connections only, in changing
+//! modes.
 //!
-//! Stock SQLite works on a file, and what it has made of it is stored into the recording: a crash within that is for its own
-//! journal, and is not looked at. The notes of the record say how long the file is, since a recording is never cut.
+//! Stock SQLite works on a file, whose new content is then stored into the recording. A crash within that is up to
+//! its own journal and is not explored. Notes in the trace give the file's length, since a recording is never cut.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,16 +25,17 @@ use crate::explore::{Alone, DATA, Reader, Rows, SIDE, SLOT, media, no_table};
 use crate::register::open_recording;
 use crate::sql::{folder, rows};
 
-/// A note: the number of transactions that were acknowledged, how long the file is and the recording of it, and one of these.
+/// The bits of a note: the number of acknowledged transactions, the file's length, the recording's, and one of
+/// these.
 const LENGTH: u32 = 16;
 const RECORDED: u32 = 36;
 const LENGTH_MAX: u64 = (1 << 20) - 1;
 /// Stock SQLite is writing.
 const STOCK: u64 = 1 << 60;
-/// Nobody is.
+/// No connection is writing.
 const QUIET: u64 = 1 << 61;
 
-/// A database in a recording that stock SQLite shares.
+/// A database in a recording that is shared with stock SQLite.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) memory: Recording,
@@ -45,10 +46,10 @@ pub(crate) struct Shared {
     pub(crate) alone: bool,
 }
 
-/// Those that are open, by name.
+/// The open databases, by name.
 static OPEN: Mutex<Vec<(String, Shared)>> = Mutex::new(Vec::new());
 
-/// The database of a name that stock SQLite shares, for one of the two connections.
+/// The shared database of a name, for one of the two connections.
 pub(crate) fn part(path: &Path) -> Option<Part> {
     let (name, number) = path.file_name()?.to_str()?.rsplit_once("-by-")?;
     let open = OPEN.lock().unwrap();
@@ -84,7 +85,7 @@ impl Shared {
         self.memory.note(acknowledged | bytes << LENGTH | recorded << RECORDED | flags);
     }
 
-    /// Stores other bytes, durably; those of the file that they are not have no more meaning.
+    /// Stores a new content durably. Bytes past it have no meaning.
     pub(crate) fn put(&self, new: &[u8]) {
         let region = media(&self.memory).data;
         region.grow(new.len() as u64).unwrap();
@@ -108,11 +109,11 @@ impl Shared {
         self.note(0);
     }
 
-    /// Says that a transaction was acknowledged, and that nobody writes until the next one begins.
+    /// Acknowledges a transaction. No connection writes until the next one begins.
     pub(crate) fn acknowledge(&self) {
         self.acknowledged.fetch_add(1, Ordering::Relaxed);
         self.note(QUIET);
-        // There is a crash point only where something is fenced.
+        // A crash point needs a fence.
         let (side, mut lines) = (media(&self.memory).side, LineSet::new());
         side.store(SIDE - 8, self.acknowledged.load(Ordering::Relaxed));
         side.note(&mut lines, SIDE - 8, 8);
@@ -122,7 +123,7 @@ impl Shared {
     }
 }
 
-/// One connection's database, as `database::stock_sharing` has it in a file.
+/// One connection's database, shared as `database::stock_sharing` shares a file.
 #[derive(Debug)]
 pub(crate) struct Part {
     alone: Alone,
@@ -214,7 +215,7 @@ impl MainFile for Part {
     }
 }
 
-/// A connection that makes a transaction.
+/// The connection that makes a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Actor {
     One,
@@ -222,7 +223,7 @@ pub(crate) enum Actor {
     Stock,
 }
 
-/// Stock SQLite, which stays open, and its file.
+/// An open connection of stock SQLite, and its file.
 struct Stocks {
     directory: tempfile::TempDir,
     connection: Connection,
@@ -235,7 +236,7 @@ impl Stocks {
         Self { directory, connection }
     }
 
-    /// Runs `work` over a file of these bytes, and returns those that it has then.
+    /// Runs `work` on a file of these bytes; returns its new bytes.
     fn over(&self, bytes: &[u8], work: impl FnOnce(&Connection)) -> Vec<u8> {
         let path = self.directory.path().join("db");
         std::fs::write(&path, bytes).unwrap();
@@ -244,7 +245,7 @@ impl Stocks {
     }
 }
 
-/// The record of transactions, and the rows behind each.
+/// The trace of transactions, and the rows after each.
 pub(crate) fn recorded(
     name: &str,
     set: &str,
@@ -253,7 +254,7 @@ pub(crate) fn recorded(
     recorded_as(name, set, statements, false)
 }
 
-/// The same, where stock SQLite may be kept out, and makes none of them.
+/// The same; with `alone` stock SQLite is kept out and makes none of them.
 fn recorded_as(
     name: &str,
     set: &str,
@@ -262,7 +263,7 @@ fn recorded_as(
 ) -> (Trace, Vec<Rows>) {
     let memory = Recording::new(SIDE + DATA).unwrap();
     memory.grow(SIDE).unwrap();
-    // A side file that means nothing is there already.
+    // A stale side file is already there.
     media(&memory).side.copy(0, &[0xa5; SIDE as usize]);
     let shared = Shared { memory, bytes: Arc::default(), acknowledged: Arc::default(), alone };
     OPEN.lock().unwrap().push((name.into(), shared.clone()));
@@ -307,7 +308,7 @@ fn recorded_as(
     (shared.memory.stop(), models)
 }
 
-/// Recovers a state whose file has so many bytes if it is plain, and returns the plain file.
+/// Recovers a state and returns the plain file. `bytes` is the file's length if it is plain.
 fn recover(memory: &Recording, bytes: u64) -> Result<Vec<u8>, String> {
     let text = |error: StoreError| error.to_string();
     let data = media(memory).data;
@@ -323,23 +324,23 @@ fn recover(memory: &Recording, bytes: u64) -> Result<Vec<u8>, String> {
     Ok(plain)
 }
 
-/// The length of a database as its header says it.
+/// The length of a database in its header.
 fn bytes_in_header(plain: &[u8]) -> Option<usize> {
     let page_bytes = usize::from(u16::from_be_bytes(*plain.get(16..)?.first_chunk()?));
     let pages = u32::from_be_bytes(*plain.get(28..)?.first_chunk()?) as usize;
     Some(pages * page_bytes)
 }
 
-/// States of each kind.
+/// Numbers of states by kind.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Found {
     plain: u64,
     refused: u64,
-    /// Plain ones that stock SQLite has written to before ours opened them.
+    /// Plain states to which stock SQLite wrote before this VFS opened them.
     written: u64,
 }
 
-/// Looks at crash states.
+/// Checks crash states.
 struct Watcher<'m> {
     models: &'m [Rows],
     reader: Reader,
@@ -352,7 +353,7 @@ impl<'m> Watcher<'m> {
         Self { models, reader: Reader::new(), found: Found::default(), alone }
     }
 
-    /// Reads a state as stock SQLite finds it: `None` if it refuses it.
+    /// Reads a state with stock SQLite; `None` if that refuses it.
     fn stock_first(&mut self, image: &[u8], bytes: u64) -> Result<Option<Rows>, String> {
         let data = &image[SIDE as usize..];
         if !is_marked(&data[..100.min(data.len())]) {
@@ -376,7 +377,7 @@ impl<'m> Watcher<'m> {
         Ok(None)
     }
 
-    /// Looks at a state, `deep`: also at crashes of its recovery, and at what stock SQLite writes before that.
+    /// Checks a state; with `deep` also the crashes of its recovery, and writes of stock SQLite before that.
     fn look(&mut self, image: &[u8], noted: u64, deep: bool) -> Result<(), String> {
         if noted & STOCK > 0 {
             return Ok(());
@@ -384,7 +385,7 @@ impl<'m> Watcher<'m> {
         let acknowledged = noted as usize & 0xffff;
         let [bytes, recorded] = [LENGTH, RECORDED].map(|at| noted >> at & LENGTH_MAX);
         let there = image.len() as u64 - SIDE;
-        // It has grown since.
+        // It has grown since the note.
         let bytes = if there > recorded { there } else { bytes };
         let quiet = noted & QUIET > 0;
         let stocks = self.stock_first(image, bytes)?;
@@ -397,7 +398,7 @@ impl<'m> Watcher<'m> {
             memory.start();
         }
         let plain = recover(&memory, bytes)?;
-        // SQLite cuts it behind its commit.
+        // SQLite truncates it after its commit.
         if bytes_in_header(&plain)
             .is_some_and(|bytes| bytes > plain.len() || quiet && bytes < plain.len())
         {
@@ -407,7 +408,7 @@ impl<'m> Watcher<'m> {
             ));
         }
         let rows = self.reader.read(plain.clone())?;
-        // The transaction that was under way may have committed.
+        // The transaction under way may have committed.
         let may_be =
             if quiet { acknowledged..=acknowledged } else { acknowledged..=acknowledged + 1 };
         if !may_be.clone().any(|number| self.models.get(number) == Some(&rows)) {
@@ -439,13 +440,13 @@ impl<'m> Watcher<'m> {
         Ok(())
     }
 
-    /// Lets stock SQLite write to a plain state, and ours open that.
+    /// Lets stock SQLite write to a plain state before this VFS opens it.
     fn written_by_stock(&mut self, image: &[u8], bytes: u64) -> Result<(), String> {
         self.found.written += 1;
         let file = &image[SIDE as usize..];
         let file = &file[..file.len().min(bytes as usize)];
         let mut written = Err(String::new());
-        // One that has seen no other state.
+        // A connection that has seen no other state.
         let then = Stocks::new().over(file, |stocks| {
             let insert = "CREATE TABLE IF NOT EXISTS t(a INTEGER PRIMARY KEY, b TEXT);
                           INSERT OR REPLACE INTO t VALUES(1000, 'stock')";
@@ -459,7 +460,7 @@ impl<'m> Watcher<'m> {
     }
 }
 
-/// Explores a record: at most `bound` states of each crash point, one of `again` deeply.
+/// Explores a trace: at most `bound` states of each crash point, one in `again` deeply.
 pub(crate) fn explore(
     trace: &Trace,
     models: &[Rows],
@@ -483,7 +484,7 @@ fn explore_with(
     (explored, watcher.found)
 }
 
-/// The story of a seed.
+/// Explores the scenario of a seed.
 fn explore_seed(seed: u64, bound: u64, alone: bool) -> (u64, Found) {
     const STATEMENTS: usize = 24;
     let mut random = SmallRng::seed_from_u64(seed);
@@ -499,7 +500,7 @@ fn explore_seed(seed: u64, bound: u64, alone: bool) -> (u64, Found) {
     } else {
         [Actor::One, Actor::One, Actor::Two, Actor::Stock]
     };
-    // Each statement has a mode of its own, or each connection.
+    // The mode changes with each statement, or stays for each connection.
     let stays = random.random_bool(0.5);
     let mut modes =
         [Mode::default(); 2].map(|_| Mode::ALL[random.random_range(0..Mode::ALL.len())]);
@@ -525,7 +526,7 @@ fn explore_seed(seed: u64, bound: u64, alone: bool) -> (u64, Found) {
     (explored.states, found)
 }
 
-/// Explores stories from a seed on, until so many states were looked at.
+/// Explores scenarios from a seed on, until `wanted` states have been visited.
 fn explore_states(first: u64, wanted: u64, bound: u64, alone: bool) {
     let (mut states, mut all, mut stories) = (0, Found::default(), 0);
     while states < wanted {

@@ -1,4 +1,4 @@
-//! A connection that is killed behind any store, and what the others find: those that live, and the next one.
+//! A connection that is killed after any store, and what live and later connections find.
 
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::error::StoreError;
@@ -10,10 +10,10 @@ use sim::{Recording, Replay, Trace};
 use crate::explore::{DATA, Reader, SIDE, SLOT, line_after, media, recover};
 
 pub(crate) const PAGE: usize = 1024;
-/// The bytes that SQLite compares before it uses what it has read before.
+/// The bytes that SQLite compares to validate its cache.
 const COMPARED: std::ops::Range<usize> = 24..40;
 
-/// A page 1 whose contents are `fill`.
+/// A page 1 filled with a byte.
 pub(crate) fn page(counter: u32, fill: u8) -> Vec<u8> {
     let mut page = vec![fill; PAGE];
     page[..100].fill(0);
@@ -30,7 +30,7 @@ pub(crate) fn file_bytes(memory: &Recording) -> u64 {
     media(memory).data.len()
 }
 
-/// A new file, as the kernel has made it.
+/// A new file, as the kernel creates it.
 pub(crate) fn new() -> Recording {
     let memory = Recording::new(SIDE + DATA).unwrap();
     memory.grow(SIDE + 4096).unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn open(memory: &Recording, tag: u64) -> Store<Recording> {
     Store::open(media(memory), file_bytes(memory), tag, SLOT).unwrap()
 }
 
-/// A connection that was there when another one was killed, and locks.
+/// A connection that was live when another was killed, and then locks.
 fn live(memory: &Recording) -> Store<Recording> {
     let mut store = Store::attach(media(memory), file_bytes(memory)).unwrap();
     if !refresh(&mut store, || file_bytes(memory)) {
@@ -51,8 +51,8 @@ fn live(memory: &Recording) -> Store<Recording> {
     store
 }
 
-/// Power is cut behind what the next process does after each kill in `trace`: `next` notes what it is reported.
-/// `check` is given page 1, if there is one, and the last note.
+/// Cuts power during and after the next process's work, for each kill in `trace`. `next` notes what it
+/// acknowledges. `check` gets page 1, if there is one, and the last note.
 fn cut_power_after_kills(
     trace: &Trace,
     next: impl Fn(&Recording),
@@ -92,7 +92,7 @@ fn read(store: &Store<Recording>) -> Vec<u8> {
     page
 }
 
-/// The record of what `work` does to a memory.
+/// The trace of what `work` does to a memory.
 pub(crate) fn trace(memory: &Recording, work: impl FnOnce()) -> Trace {
     memory.start();
     work();
@@ -154,7 +154,7 @@ fn frame_log_with_an_impossible_size_is_refused() {
         for at in &frames {
             let mut image = before.clone();
             image[*at..*at + 8].copy_from_slice(&(size << 13).to_le_bytes());
-            // With the checksum of a log that was never emptied: the frame itself is refused.
+            // With the checksum of a log that was never emptied, so that the frame itself is refused.
             let place = *at as u64 - LOG;
             let words = [1, 0, place, size << 13].map(u64::to_le_bytes).concat();
             image[*at + 8..*at + 12].copy_from_slice(&crc32c::crc32c(&words).to_le_bytes());
@@ -165,7 +165,7 @@ fn frame_log_with_an_impossible_size_is_refused() {
     }
 }
 
-/// The first frame of a log: behind the slots, since there is no table yet, and the words of its block.
+/// The offset of a log's first frame: after the slots, since there is no table, and after the block's word.
 const LOG: u64 = 8192 + 2 * SLOT + 64;
 
 #[test]
@@ -189,7 +189,7 @@ fn damaged_frame_is_refused_and_changes_nothing() {
         assert!(why.contains("does not match its checksum"), "{at}: {why}");
         assert_eq!(image(&memory), damaged, "{at}");
         refused += 1;
-        // One that lives, and has read the first commit's frames, believes no other that is damaged.
+        // A live connection that has read the first commit's frames accepts no damaged one either.
         let mut other = Store::attach(media(&memory), file_bytes(&memory)).unwrap();
         assert!(refresh(&mut other, || file_bytes(&memory)) && other.catch_up().is_err());
     }
@@ -215,7 +215,7 @@ fn frames_without_room_are_not_checkpointed() {
     assert_eq!((read(&one)[500], one.stats().checkpoints), (7, 0));
     one.restore_layout().unwrap();
     assert_eq!((read(&one)[500], one.stats().checkpoints), (7, 1));
-    // The next log is another one to who has read this.
+    // The next log is a new one to connections that have read this one.
     let mut other = live(&memory);
     commit(&mut one, &page(3, 9));
     assert!(refresh(&mut other, || file_bytes(&memory)));
@@ -233,7 +233,7 @@ fn damaged_log_block_is_refused_and_changes_nothing() {
     let mut one = open(&memory, 1);
     one.set_mode(Mode::Nvwal);
     commit(&mut one, &page(1, 7));
-    // There is no table yet: the log begins behind the slots.
+    // There is no table yet, so the log follows the slots.
     let block = 8192 + 2 * SLOT;
     media(&memory).side.store(block, 0x1234);
     let image = memory.contents();
@@ -286,7 +286,7 @@ fn found_marker_is_durable_before_the_next_commit() {
     let next = |memory: &Recording| {
         commit(&mut live(memory), &page(5, 9));
         memory.note(1);
-        // Behind its last fence there is a point only if something follows.
+        // A crash point after the last fence needs another event.
         media(memory).side.store(SIDE - 8, 1);
     };
     let check = |found, noted| match found {
@@ -332,7 +332,7 @@ fn process_killed_while_growing_has_begun_a_commit() {
         let memory = Recording::from_image(image, SIDE + DATA).unwrap();
         let mut other = Store::attach(media(&memory), file_bytes(&memory)).unwrap();
         let whole = refresh(&mut other, || file_bytes(&memory));
-        // Nobody would make its length durable before it counts on it.
+        // Otherwise no process would make its length durable before relying on it.
         if file_bytes(&memory) > before && whole {
             assert_eq!(other.size(), 31 * PAGE as u64, "after event {events}");
         } else if file_bytes(&memory) > before {
@@ -342,7 +342,7 @@ fn process_killed_while_growing_has_begun_a_commit() {
     assert!(grown > 3, "{grown}");
 }
 
-/// The files that stock SQLite makes of statements, one behind each.
+/// The files that stock SQLite makes, one after each statement.
 pub(crate) fn files_of(statements: impl Iterator<Item = String>) -> Vec<Vec<u8>> {
     let directory = crate::sql::folder();
     let path = directory.path().join("db");
@@ -392,8 +392,8 @@ fn applied_stores_are_durable_with_the_next_commit() {
     assert!(explored.states > 900, "{explored:?}");
 }
 
-/// Power is cut behind what the next process does after each kill in `trace`: `next` returns how many rows it
-/// promises. Some may be missing as long as nothing is promised.
+/// Cuts power during and after the next process's work, for each kill in `trace`. `next` returns how many rows it
+/// promises. Before that `missing` rows may be missing.
 fn cut_power_after_commits(
     trace: &Trace,
     missing: u64,
@@ -405,7 +405,7 @@ fn cut_power_after_commits(
         memory.start();
         let reported = next(&memory, &mut reader);
         memory.note(reported);
-        // Behind its last fence there is a point only if something follows.
+        // A crash point after the last fence needs another event.
         media(&memory).side.store(SIDE - 8, 1);
         let then = memory.stop();
         let explored = killed.replay(&then).explore(12, 1, |image, noted| {
@@ -421,7 +421,7 @@ fn cut_power_after_commits(
     states
 }
 
-/// The database as it is committed.
+/// The committed database.
 pub(crate) fn whole(store: &Store<Recording>) -> Vec<u8> {
     let mut bytes = vec![0; store.size() as usize];
     store.read(0, &mut bytes).unwrap();
@@ -459,7 +459,7 @@ fn repeating_a_killed_commit_is_durable() {
     assert!(states > 500, "{states}");
 }
 
-/// Databases that stock SQLite makes of one, with other pages: the same rows, and those with some more.
+/// Databases that stock SQLite makes with another page size: with the same rows, and with some more.
 fn with_larger_pages(file: &[u8], more: usize) -> [Vec<u8>; 2] {
     let directory = crate::sql::folder();
     let path = directory.path().join("db");
@@ -487,7 +487,7 @@ fn kill_during_layout_restore_is_noticed() {
         one.truncate(larger.len() as u64);
         commit(&mut one, &larger);
     });
-    // A chunk has one fence.
+    // Each chunk has a fence.
     assert!(one.stats().restored > 1 && one.stats().fences - settled > 5, "{:?}", one.stats());
     let mut finished = Vec::new();
     trace.process_states(|_, image| {
@@ -499,7 +499,7 @@ fn kill_during_layout_restore_is_noticed() {
             finished.push(applied);
         }
     });
-    // Nothing of it, or all.
+    // None of it, or all.
     finished.retain(|applied| *applied != ROWS as u64);
     finished.dedup();
     assert_eq!(finished.len(), 1, "{finished:?}");
@@ -519,7 +519,7 @@ fn checkpointed_lines_are_not_flushed_in_another_page_size() {
     let memory = new();
     let limited = Media { side: Region::new(memory.clone(), 0, 8192 + 4 * SLOT), ..media(&memory) };
     let mut one = Store::open(limited.clone(), file_bytes(&memory), 1, SLOT).unwrap();
-    // Few bytes of each page, so that there is room for them in the log.
+    // Few bytes of each page change, so that the log has room.
     let mut small = [page(1, 7), vec![0; (PAGES - 1) * PAGE]].concat();
     commit(&mut one, &small);
     *small.last_mut().unwrap() = 1;
@@ -584,7 +584,7 @@ fn damaged_or_short_side_file_is_an_error() {
             );
         }
     }
-    // Whose checksum is right, but of no pages, or of more than there are.
+    // With a right checksum, but impossible page sizes or numbers of entries.
     for table in [8, 17, 255, 1 << 8, 63 << 8 | 9, 33 << 8 | 9, 1 << 16 | 9, 32 << 8 | 9] {
         let bytes = [1, 96, table].map(u64::to_le_bytes).concat();
         let sealed = u64::from(crc32c::crc32c(&bytes) as u16) << 48 | table;
@@ -646,7 +646,7 @@ fn page_size_is_durable_before_a_commit_by_pages() {
     let mut one = Store::open(limited, file_bytes(&memory), 1, SLOT).unwrap();
     commit(&mut one, &[page(1, 7), vec![8; 3 * PAGE]].concat());
     let trace = trace(&memory, || {
-        // Pages twice as large; there is no room for it in the log.
+        // Pages twice as large, which the log has no room for.
         let mut larger = [page(2, 7), vec![9; 11 * PAGE]].concat();
         larger[16] = 8;
         one.write(0, &larger).unwrap();

@@ -1,8 +1,8 @@
-//! Two databases in one recording, and SQLite above both: every crash state has each transaction in both, or in
-//! neither.
+//! Two databases in one recording, under one SQLite: every crash state has each transaction in both or in neither.
 //!
-//! A word of the recording stands for the super-journal, which SQLite makes and removes durably, and one for each
-//! stub. A database that gives up its part removes the super-journal, as SQLite does, if no stub names it.
+//! One word of the recording stands for the super-journal, which SQLite creates and removes durably, and one for each
+//! placeholder journal. As in SQLite, a database that rolls its part back removes the super-journal if no placeholder
+//! names it.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -27,25 +27,25 @@ use crate::{explore, store_kills};
 const SIDE: u64 = 48 << 10;
 const DATA: u64 = 64 << 10;
 const BOTH: u64 = SIDE + DATA;
-/// The words behind both databases: the super-journal, and each one's stub, a line each.
+/// The words after both databases: the super-journal and each placeholder, a line each.
 const WORDS: u64 = 2 * BOTH;
 const LINES: u64 = 4096;
 const TAG: u64 = 0x1234_5678_9abc_def1;
 
-/// The ways in which a database minds the others.
+/// How a database treats the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Policy {
     Right,
-    /// A part that is prepared counts, whatever became of the others: fault 31.
+    /// A prepared part always counts: fault 31.
     AppliesAlone,
-    /// Nobody sees that the second one's part is prepared: fault 32.
-    NoStub,
+    /// The second database has no placeholder: fault 32.
+    NoPlaceholder,
 }
 
-/// The databases that are open in recordings.
+/// The open databases.
 static OPEN: Mutex<Vec<(String, Recording, u64, Policy)>> = Mutex::new(Vec::new());
 
-/// The database of a name that is recorded together with another one.
+/// The database of a name that is recorded together with another.
 pub(crate) fn part(path: &Path) -> Option<Part> {
     let open = OPEN.lock().unwrap();
     let name = path.file_name()?.to_str()?;
@@ -55,9 +55,10 @@ pub(crate) fn part(path: &Path) -> Option<Part> {
     let store = Store::open(media, 0, TAG + 2 * number, SLOT).unwrap();
     let words = Words(memory.clone());
     let file = path.with_file_name(format!("{name}-journal"));
-    let stub = Arc::new(Stub { words: words.clone(), file, number: *number, policy: *policy });
+    let placeholder =
+        Arc::new(Placeholder { words: words.clone(), file, number: *number, policy: *policy });
     let alone = Alone::new(store, data);
-    Some(Part { alone, words, stub, with: None, fails: false })
+    Some(Part { alone, words, placeholder, with: None, fails: false })
 }
 
 fn media(memory: &Recording, number: u64) -> Media<Recording> {
@@ -73,7 +74,7 @@ fn number_of(name: &[u8]) -> u64 {
     u64::from(crc32c::crc32c(name)) + 1
 }
 
-/// The words behind both databases.
+/// The words after both databases.
 #[derive(Clone, Debug)]
 struct Words(Recording);
 
@@ -82,7 +83,7 @@ impl Words {
         Region::new(self.0.clone(), WORDS, LINES)
     }
 
-    /// Makes or removes a file, durably: 0 is the super-journal.
+    /// Creates or removes a file durably; 0 is the super-journal.
     fn set(&self, file: u64, name: u64) {
         if self.get(file) != name {
             let mut lines = LineSet::new();
@@ -101,8 +102,8 @@ impl Words {
         if self.get(0) == number_of(name) { Verdict::Discard } else { Verdict::Apply }
     }
 
-    /// Removes the stub of a database, and the super-journal, if no other stub names it.
-    fn remove_stub(&self, number: u64) {
+    /// Removes a placeholder, and the super-journal if no other placeholder names it.
+    fn remove_placeholder(&self, number: u64) {
         let name = self.get(1 + number);
         self.set(1 + number, 0);
         if name > 0 && self.get(0) == name && self.get(2 - number) != name {
@@ -112,18 +113,18 @@ impl Words {
 }
 
 #[derive(Debug)]
-struct Stub {
+struct Placeholder {
     words: Words,
-    /// Where SQLite looks for it, as long as nothing crashes.
+    /// The file that SQLite finds while nothing crashes.
     file: PathBuf,
     number: u64,
     policy: Policy,
 }
 
-impl SuperJournalNotice for Stub {
+impl SuperJournalNotice for Placeholder {
     fn publish(&self, super_journal: &[u8]) -> Result<(), Failure> {
         self.words.set(0, number_of(super_journal));
-        if self.policy != Policy::NoStub || self.number == 0 {
+        if self.policy != Policy::NoPlaceholder || self.number == 0 {
             self.words.set(1 + self.number, number_of(super_journal));
         }
         let check: u32 = super_journal.iter().map(|byte| u32::from(*byte)).sum();
@@ -135,19 +136,19 @@ impl SuperJournalNotice for Stub {
     fn clear(&self) {}
 }
 
-impl Stub {
+impl Placeholder {
     fn remove(&self) {
         self.words.set(1 + self.number, 0);
         std::fs::remove_file(&self.file).unwrap();
     }
 }
 
-/// A database in a recording that has another one, too.
+/// A database that is recorded together with another.
 #[derive(Debug)]
 pub(crate) struct Part {
     alone: Alone,
     words: Words,
-    stub: Arc<Stub>,
+    placeholder: Arc<Placeholder>,
     with: Option<Vec<u8>>,
     fails: bool,
 }
@@ -184,7 +185,7 @@ impl MainFile for Part {
                 if std::mem::take(&mut self.fails) {
                     return Err(Failure::Full("a test wants it".into()));
                 }
-                self.stub.publish(name)?;
+                self.placeholder.publish(name)?;
                 Ok(self.store().prepare_for(name)?)
             }
             None => {
@@ -192,13 +193,13 @@ impl MainFile for Part {
                 assert!(Path::new(std::str::from_utf8(&name).unwrap()).exists());
                 self.store().roll_back_prepared()?;
                 self.store().discard();
-                self.stub.remove();
+                self.placeholder.remove();
                 Ok(())
             }
         }
     }
     fn super_journal_notice(&self) -> Option<Arc<dyn SuperJournalNotice>> {
-        Some(Arc::clone(&self.stub) as Arc<dyn SuperJournalNotice>)
+        Some(Arc::clone(&self.placeholder) as Arc<dyn SuperJournalNotice>)
     }
     fn sync(&mut self) -> Result<(), Failure> {
         assert!(self.with.is_some() || !self.store().has_changes());
@@ -209,7 +210,7 @@ impl MainFile for Part {
             assert!(!Path::new(std::str::from_utf8(&name).unwrap()).exists());
             self.words.set(0, 0);
             self.store().commit_prepared()?;
-            self.stub.remove();
+            self.placeholder.remove();
         }
         self.alone.end_transaction()
     }
@@ -243,7 +244,7 @@ impl MainFile for Part {
 
 const FAILS: &str = "PRAGMA other.the_next_part_fails";
 
-/// The statements, most of them transactions over both.
+/// The statements, most of them transactions over both databases.
 fn statements() -> Vec<String> {
     let both = |one: &str, other: &str| format!("BEGIN; {one}; {other}; COMMIT");
     let insert = |table: &str, key: i64, len: i64| {
@@ -257,15 +258,15 @@ fn statements() -> Vec<String> {
         all.push(both(&insert("t", key * 37 % 41, 60), &insert("other.t", key * 11 % 17, 50)));
         all.push(insert(if key % 2 == 0 { "other.t" } else { "t" }, 100 + key, 30));
     }
-    // One is rolled back behind the other one's part.
+    // One part is rolled back after the other was prepared.
     all.push(FAILS.into());
     all.push(both(&insert("t", 51, 10), &insert("other.t", 51, 10)));
     all.push(insert("t", 52, 10));
     all.push(both(&insert("t", 53, 10), &insert("other.t", 53, 10)));
-    // One that fits into no slot, and one that changes nothing.
+    // A part too large for a slot, and one that changes nothing.
     all.push(both("UPDATE t SET b = hex(zeroblob(600))", &insert("other.t", 60, 10)));
     all.push(both("UPDATE t SET b = b WHERE a = 0", &insert("other.t", 61, 10)));
-    // The first is cut behind its part.
+    // The first part is truncated after it was prepared.
     all.push(both(
         "DELETE FROM t WHERE a > 10; PRAGMA incremental_vacuum",
         "DELETE FROM other.t WHERE a > 60",
@@ -278,7 +279,7 @@ fn statements() -> Vec<String> {
 
 type Pair = [Rows; 2];
 
-/// The record of the story, and the rows behind each statement.
+/// The trace of the scenario, and the rows after each statement.
 fn recorded(name: &str, policy: Policy, modes: [Mode; 2]) -> (Trace, Vec<Pair>) {
     let memory = Recording::new(WORDS + LINES).unwrap();
     memory.grow(WORDS + LINES).unwrap();
@@ -287,7 +288,7 @@ fn recorded(name: &str, policy: Policy, modes: [Mode; 2]) -> (Trace, Vec<Pair>) 
         OPEN.lock().unwrap().push((name, memory.clone(), number, policy));
     }
     memory.start();
-    // SQLite makes and removes the super-journal there.
+    // SQLite creates and removes the super-journal there.
     let folder = folder();
     let path = |number| folder.path().join(format!("{name}-{number}"));
     let connection = open_recording(path(0).to_str().unwrap()).unwrap();
@@ -332,25 +333,25 @@ fn rows_of_other(connection: &Connection) -> Rows {
     rows.map(Result::unwrap).collect()
 }
 
-/// Recovers one of both databases, and returns the plain file, and whether it has decided about a part.
+/// Recovers one database. Returns the plain file, and whether it decided about a part.
 fn recover(memory: &Recording, number: u64, policy: Policy) -> Result<(Vec<u8>, bool), String> {
     let text = |error: StoreError| error.to_string();
     let (words, media) = (Words(memory.clone()), media(memory, number));
-    let (decided, no_stub) = (Cell::new(false), Cell::new(false));
+    let (decided, no_placeholder) = (Cell::new(false), Cell::new(false));
     let decide = |name: &[u8]| {
         decided.set(true);
         let verdict = words.verdict(name);
-        // Once it is gone, nobody looks for a stub any more.
-        no_stub.set(verdict == Verdict::Discard && words.get(1 + number) != number_of(name));
+        // Once the super-journal is gone, the placeholder does not matter.
+        no_placeholder.set(verdict == Verdict::Discard && words.get(1 + number) != number_of(name));
         Ok(if policy == Policy::AppliesAlone { Verdict::Apply } else { verdict })
     };
     let bytes = media.data.len();
     let mut store =
         Store::open_and_decide(media.clone(), bytes, TAG, SLOT, &decide).map_err(text)?;
-    if no_stub.get() && policy == Policy::Right {
-        return Err("a part is prepared, and no stub says so".into());
+    if no_placeholder.get() && policy == Policy::Right {
+        return Err("a part is prepared, and no placeholder says so".into());
     }
-    words.remove_stub(number);
+    words.remove_placeholder(number);
     if store.is_marked() {
         store.restore_layout().map_err(text)?;
         store.checkpoint_slots().map_err(text)?;
@@ -361,7 +362,7 @@ fn recover(memory: &Recording, number: u64, policy: Policy) -> Result<(Vec<u8>, 
     Ok((plain, decided.get()))
 }
 
-/// Recovers both, one behind the other; returns their rows, and how many have decided about a part.
+/// Recovers both in order. Returns their rows, and how many decided about a part.
 fn recover_both(
     memory: &Recording,
     first: u64,
@@ -377,15 +378,14 @@ fn recover_both(
     let words = Words(memory.clone());
     match [0, 1, 2].map(|file| words.get(file)) {
         [0, 0, 0] => Ok((found, decided)),
-        // It was made, and no journal named it yet; nobody finds that one.
+        // A super-journal that no journal names yet stays.
         [_, 0, 0] if decided == 0 => Ok((found, decided)),
         _ if policy != Policy::Right => Ok((found, decided)),
         left => Err(format!("files are left: {left:?}")),
     }
 }
 
-/// Explores a trace, and crashes of the recoveries of one state in `again`. Returns how many states had a part that was
-/// prepared.
+/// Explores a trace, and the crashes of one recovery in `again`. Returns how many states had a prepared part.
 fn explore(
     trace: &Trace,
     models: &[Pair],
@@ -405,7 +405,7 @@ fn explore(
         let (found, decided) = recover_both(&memory, number % 2, policy, &mut reader)?;
         prepared += u64::from(decided > 0);
         let noted = noted as usize;
-        // The transaction that was under way may have committed, in both.
+        // The transaction under way may have committed, in both.
         if [noted, noted + 1].iter().all(|number| models.get(*number) != Some(&found)) {
             return Err(format!("after statement {noted}: {found:?}"));
         }
@@ -442,7 +442,7 @@ fn every_crash_state_keeps_two_databases_alike() {
 
 #[test]
 fn parts_that_ignore_each_other_are_noticed() {
-    for policy in [Policy::AppliesAlone, Policy::NoStub] {
+    for policy in [Policy::AppliesAlone, Policy::NoPlaceholder] {
         let (trace, models) = recorded(&format!("{policy:?}"), policy, [Mode::Fash1; 2]);
         let (explored, _) = explore(&trace, &models, policy, 24, u64::MAX);
         let why = explored.failed.expect("it is noticed");
@@ -456,7 +456,7 @@ fn missing_prepare_instruction_is_noticed() {
     let mut unnoticed = Vec::new();
     let mut instructions = trace.instructions();
     instructions.retain(|one| one.to_string().contains("prepared.rs"));
-    // For live connections alone.
+    // For live connections only.
     let source = include_str!("../../src/store/prepared.rs");
     let live = ["self.side.set_begun(", "self.side.set_applied("]
         .map(|text| lines_of(("prepared.rs", source, text)));
@@ -476,7 +476,7 @@ fn missing_prepare_instruction_is_noticed() {
 
 const SUPER: &[u8] = b"/there/one-mj012345678";
 
-/// The database of a file, and one row more, by stock SQLite.
+/// A database with one more row, made by stock SQLite.
 fn with_another_row(file: &[u8]) -> Vec<u8> {
     let folder = folder();
     let path = folder.path().join("db");
@@ -498,7 +498,7 @@ fn decision_about_a_killed_part_survives_power_cuts() {
         let mut one = store_kills::open(&memory, 1);
         files[..ROWS].iter().for_each(|file| store_kills::commit(&mut one, file));
         one.write(0, &files[ROWS]).unwrap();
-        // Once the super-journal is gone, the part is prepared.
+        // Once the super-journal is gone, the part is already prepared.
         let trace = if verdict == Verdict::Discard {
             store_kills::trace(&memory, || one.prepare_for(SUPER).unwrap())
         } else {
@@ -524,7 +524,7 @@ fn decision_about_a_killed_part_survives_power_cuts() {
             next.write(0, &then).unwrap();
             next.commit().unwrap();
             memory.note(1);
-            // Behind its last fence there is a point only if something follows.
+            // A crash point after the last fence needs another event.
             explore::media(&memory).side.store(explore::SIDE - 8, 1);
             let after = memory.stop();
             let explored = killed.replay(&after).explore(12, 1, |image, noted| {

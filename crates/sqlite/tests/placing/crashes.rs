@@ -1,8 +1,8 @@
-//! Power cuts at every step of a commit: what recovery makes of the medium says what SQLite wrote last,
-//! or what it is about to write, whole.
+//! Power cuts at every step of a commit: recovery finds either SQLite's last state or the one it is about to write,
+//! whole.
 //!
-//! A line that was stored to and not fenced is on the medium or not, by itself. A record is whole or
-//! counts for nothing; it is whole only with its direct bytes.
+//! A line that was stored and not fenced is on the medium or not, independently of others. A record counts only if it
+//! is whole and its direct bytes are there.
 
 use std::collections::BTreeSet;
 
@@ -15,43 +15,43 @@ use rand::rngs::SmallRng;
 
 const LINE_BYTES: usize = 64;
 
-/// The wrong things that a store would do.
+/// Faults to seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Nothing,
     /// The older record is replayed over direct stores of the newer one.
     ReplaysOverDirect,
-    /// Bytes that are carried on are in no record.
+    /// Relogged bytes are in no record.
     CarriesNothing,
     /// The newer record counts without its direct bytes.
     SkipsDirect,
 }
 
-/// The frames on the medium, and the commits that may have to be replayed.
+/// The frames on the medium, and the commits that recovery may have to replay.
 pub(crate) struct Medium {
     frames: Vec<Vec<u8>>,
-    /// The frames as all stores have made them.
+    /// The frames with all stores.
     stored: Vec<Vec<u8>>,
-    /// The frame of each page, from page 1 on, behind the last commit.
+    /// The frame of each page, from page 1, after the last commit.
     table: Vec<u32>,
     record: Vec<Part>,
-    /// Lines that the last commit stored to behind its mark, or left unflushed.
+    /// Lines that the last commit stored after its mark, or left unflushed.
     unflushed: BTreeSet<(u32, usize)>,
     pub(crate) newer_lost: usize,
     pub(crate) newer_found: usize,
     pub(crate) wrong: Wrong,
 }
 
-/// A commit, for the medium: its record has the runs that are carried on, too.
+/// A commit on the medium. Its record includes relogged runs.
 pub(crate) struct Step<'s> {
     pub(crate) record: Vec<Part>,
-    /// The frames behind the commit.
+    /// The frames after the commit.
     pub(crate) frames: &'s [Vec<u8>],
-    /// Lines of the commit before that are flushed with this one.
+    /// Lines of the previous commit that this one flushes.
     pub(crate) flushed: Vec<(u32, usize)>,
-    /// The frame of each page behind the commit, and of those that the database had once.
+    /// The frame of each page after the commit, including pages that the database once had.
     pub(crate) table: Vec<u32>,
-    /// The pages before, and behind it.
+    /// The pages before and after the commit.
     pub(crate) pages: [&'s [Vec<u8>]; 2],
 }
 
@@ -85,14 +85,14 @@ impl Medium {
         }
     }
 
-    /// Lives through a commit, with crashes at its steps.
+    /// Runs a commit with crashes at its steps.
     pub(crate) fn commit(&mut self, step: Step, shape: Shape, random: &mut SmallRng) {
         let len = step.frames.len().max(self.frames.len());
         for frames in [&mut self.frames, &mut self.stored] {
             frames.resize(len, vec![0; shape.page_bytes()]);
         }
         let before = self.stored.clone();
-        // 1. Direct stores, and the record, under one fence with what the last commit left.
+        // 1. Direct stores and the record, under one fence with the last commit's lines.
         for part in &step.record {
             let image = &step.frames[part.frame as usize - 1];
             for run in &part.direct {
@@ -109,12 +109,12 @@ impl Medium {
                 if !random.random_bool(odds) {
                     continue;
                 }
-                // A line that was written back between the stores has only the first of them.
+                // A line written back between the stores has only the first of them.
                 let from = if random.random() { &before } else { &self.stored };
                 copy_line(&mut found, from, *line);
             }
             self.recovers(found, None, &step, shape);
-            // The record is whole, and its direct bytes are there; the rest came or did not.
+            // The record is whole, and its direct bytes are there; other lines arrived or not.
             let mut found = self.frames.clone();
             let odds = [0.1, 0.5, 0.9][random.random_range(0..3)];
             let needed = |line| direct.contains(line) && self.wrong != Wrong::SkipsDirect;
@@ -123,14 +123,14 @@ impl Medium {
             self.recovers(found, Some(&step.record), &step, shape);
         }
         // 2. The fence.
-        // Page 1 is not carried on.
+        // Page 1 is not relogged.
         let first = self.unflushed.iter().filter(|(frame, _)| *frame == 1);
         let flushed = direct.iter().chain(&step.flushed).chain(first).filter(|line| line.0 != 0);
         for line in flushed.copied().collect::<Vec<_>>() {
             copy_line(&mut self.frames, &self.stored, line);
             self.unflushed.remove(&line);
         }
-        // 3. The stores behind it.
+        // 3. The stores after it.
         for store in replay(&[], Some(&step.record), shape.page_bytes()) {
             let bytes = store.bytes.map_or_else(|| vec![0; store.len], <[u8]>::to_vec);
             self.stored[store.frame as usize - 1][store.at..store.at + store.len]
@@ -147,7 +147,7 @@ impl Medium {
         (self.record, self.table) = (step.record, step.table);
     }
 
-    /// Recovers, and compares; recovery that is cut off and begun again leads to the same.
+    /// Recovers and compares. A recovery that is interrupted and repeated has the same result.
     fn recovers(
         &mut self,
         mut found: Vec<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! Random SQL: what the frames say is what SQLite said, and stock SQLite finds nothing wrong with it.
-//! Power is cut in each commit.
+//! Random SQL: the frames hold what SQLite wrote, and stock SQLite finds no error in them. Power is cut in each
+//! commit.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use crate::crashes::Wrong;
 use crate::mirror::Mirror;
 
-/// A folder in memory where there is one.
+/// A folder in memory, if there is one.
 pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
@@ -55,7 +55,7 @@ fn value(random: &mut SmallRng, page_bytes: usize) -> Vec<u8> {
     value
 }
 
-/// A transaction of some changes; now and then a `VACUUM`.
+/// A transaction of some changes, or sometimes a `VACUUM`.
 fn change(db: &Connection, random: &mut SmallRng, scenario: Scenario) {
     if random.random_ratio(1, 60) {
         return db.execute_batch("vacuum").unwrap();
@@ -135,8 +135,8 @@ fn run(scenario: Scenario) {
     parsed_as_sqlite_does(&db, &std::fs::read(&path).unwrap());
 }
 
-/// Each page of a b-tree is parsed, and has as many cells and as much space as SQLite says; no other
-/// page is taken for one.
+/// Each page of a b-tree is parsed with SQLite's numbers of cells and free bytes, and no other page is taken for
+/// one.
 fn parsed_as_sqlite_does(db: &Connection, file: &[u8]) {
     let shape = Shape::of_file(file).unwrap();
     let mut statement =
@@ -189,7 +189,7 @@ fn long_stock_sqlite_reads_what_was_placed() {
     }
 }
 
-/// The test notices stores that are wrong.
+/// The test notices seeded faults.
 #[test]
 fn wrong_stores_are_noticed() {
     for wrong in [Wrong::ReplaysOverDirect, Wrong::CarriesNothing, Wrong::SkipsDirect] {
@@ -202,8 +202,8 @@ fn wrong_stores_are_noticed() {
     }
 }
 
-/// Bytes of real pages, changed at random: what is still taken for a page of a b-tree is one by the
-/// rules, told here by counting each byte.
+/// Randomly changed bytes of real pages: what is still parsed as a page of a b-tree obeys the rules, checked byte
+/// by byte.
 #[test]
 fn damaged_pages_are_parsed_without_harm() {
     let folder = folder();

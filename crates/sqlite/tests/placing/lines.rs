@@ -1,4 +1,4 @@
-//! Lines that an insert writes back: a count, the same in every run.
+//! Lines that an insert writes back: a deterministic count.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -10,8 +10,7 @@ use crate::mirror::{Cost, Mirror};
 const LOADED: i64 = 4_000;
 const COUNTED: i64 = 1_500;
 
-/// Single inserts of 64 bytes into a table that has rows, in ascending order or in random order.
-/// Returns lines an insert.
+/// Makes single inserts of 64 bytes into a table with rows, in ascending or random order. Returns lines per insert.
 fn lines_an_insert(ascending: bool) -> f64 {
     let folder = folder();
 

@@ -1,5 +1,5 @@
-//! Databases that SQLite writes, kept in frames as a store would keep them: pages are laid out anew
-//! for the frames they live in, and stock SQLite reads what comes of it.
+//! Databases that SQLite writes, kept in frames as the store keeps them: pages are laid out for their frames, and
+//! stock SQLite reads the result.
 
 mod crashes;
 mod databases;

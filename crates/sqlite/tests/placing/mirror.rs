@@ -1,4 +1,4 @@
-//! The frames of a database, brought from one commit of SQLite to the next.
+//! The frames of a database, updated from one commit of SQLite to the next.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use rand::rngs::SmallRng;
 
 use crate::crashes::{Medium, Step, Wrong};
 
-/// The bytes before a commit's record: its number, its length, a checksum.
+/// Bytes before a commit's record: number, length, checksum.
 const LOG_COMMIT_BYTES: usize = 16;
 const LINE_BYTES: usize = 64;
 
-/// The lines that a commit writes back, page 1 excepted.
+/// The lines that a commit writes back, except for page 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) direct_lines: usize,
@@ -46,7 +46,7 @@ impl Cost {
     }
 }
 
-/// The frames, and what SQLite wrote last.
+/// The frames, and SQLite's last state.
 pub(crate) struct Mirror {
     shape: Shape,
     frames: Vec<Vec<u8>>,
@@ -54,7 +54,7 @@ pub(crate) struct Mirror {
     permutation: Permutation,
     unflushed: Unflushed,
     erase: bool,
-    /// The medium on which power is cut, and the choice of when.
+    /// The medium on which power is cut, and the random source of when.
     pub(crate) medium: Option<(Medium, SmallRng)>,
 }
 
@@ -63,7 +63,7 @@ fn pages(file: &[u8], shape: Shape) -> Vec<Vec<u8>> {
 }
 
 impl Mirror {
-    /// A file in which all pages are at home.
+    /// A file without displaced pages.
     pub(crate) fn new(file: &[u8], erase: bool) -> Self {
         let shape = Shape::of_file(file).expect("a database");
         let frames = pages(file, shape);
@@ -78,19 +78,19 @@ impl Mirror {
         }
     }
 
-    /// Power is cut in each commit from now on.
+    /// Cuts power in each commit from now on.
     pub(crate) fn cut_power(&mut self, seed: u64, wrong: Wrong) {
         let mut medium = Medium::new(&self.frames);
         medium.wrong = wrong;
         self.medium = Some((medium, SmallRng::seed_from_u64(seed)));
     }
 
-    /// The pages that are away from home.
+    /// The number of displaced pages.
     pub(crate) fn displaced(&self) -> usize {
         self.permutation.displaced()
     }
 
-    /// Takes what SQLite has written over.
+    /// Commits SQLite's file.
     pub(crate) fn commit(&mut self, file: &[u8]) -> Cost {
         self.shape = Shape::of_file(file).expect("a database");
         let pages = pages(file, self.shape);
@@ -124,7 +124,7 @@ impl Mirror {
         cost.moved = moves.len();
         cost.log_bytes += LOG_COMMIT_BYTES;
         applied.extend(moves.iter().map(|step| (0, Span::new(step.at() as usize, ENTRY_BYTES))));
-        // Most often the log's last line has room for what need not be flushed then.
+        // The log's last line usually has room for deferred bytes.
         let room = cost.log_bytes.next_multiple_of(LINE_BYTES) - cost.log_bytes;
         let deferred = self.unflushed.commit(&applied, room, RUN_BYTES);
         cost.log_bytes +=
@@ -136,7 +136,7 @@ impl Mirror {
         cost
     }
 
-    /// Lives through power cuts in this commit.
+    /// Cuts power in this commit.
     fn crash(&mut self, mut record: Vec<Part>, deferred: &FlushPlan, pages: &[Vec<u8>]) {
         let Some((medium, random)) = &mut self.medium else { return };
         let carries = medium.wrong != Wrong::CarriesNothing;
@@ -167,7 +167,7 @@ impl Mirror {
         tree.then(|| Page::parse(image, self.shape, page == 1)).flatten()
     }
 
-    /// For each page the one whose frame it takes.
+    /// For each page, the one whose frame it takes.
     fn takes(&self, touched: &[u32], pages: &[Vec<u8>]) -> Vec<u32> {
         let parsed: Vec<[Option<Page>; 2]> = touched
             .iter()
@@ -190,7 +190,7 @@ impl Mirror {
         assign(&candidates).into_iter().map(|from| touched[from]).collect()
     }
 
-    /// The part of a page in the record, and the frame behind the commit.
+    /// The part of a page in the record, and the frame after the commit.
     fn part(&self, page: u32, image: &[u8], frame: u32, fresh: bool) -> (Part, Vec<u8>) {
         let held = &self.frames[frame as usize - 1];
         let before = if fresh { Frame::Fresh } else { Frame::Holds(held) };
@@ -205,8 +205,8 @@ impl Mirror {
         (Part { frame, moved, direct, logged, erased, bytes }, stored)
     }
 
-    /// The frame behind the commit. A direct store changes nothing that the frame says; all stores
-    /// together make the new image, which says what SQLite's does.
+    /// The frame after the commit. Direct stores change nothing in the frame's old content; all stores together
+    /// make the new image, which is equivalent to SQLite's.
     fn stored(
         &self,
         page: u32,
@@ -245,12 +245,12 @@ impl Mirror {
         frame
     }
 
-    /// SQLite goes on from the frames' bytes, not from its own.
+    /// Lets SQLite continue from the frames' bytes instead of its own.
     pub(crate) fn read_again(&mut self) {
         self.written = pages(&self.file(), self.shape);
     }
 
-    /// The file with all pages at home.
+    /// The file with all pages in their own frames.
     pub(crate) fn file(&self) -> Vec<u8> {
         let frames = (1..=self.written.len() as u32)
             .map(|page| self.frames[self.permutation.frame(page) as usize - 1].as_slice());

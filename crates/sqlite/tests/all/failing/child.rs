@@ -1,4 +1,4 @@
-//! The process whose calls fail, or that is killed: what it does with one or two databases, and what it tells.
+//! The process whose calls fail, or that is killed: its work on one or two databases, and its output.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,8 +17,7 @@ const HELD_LOCKS: &str = "PERDURA_TEST_HELD_LOCKS";
 
 /// The databases of a connection.
 pub(crate) const NAMES: [&str; 2] = ["main", "two"];
-/// Numbers that are added to the key in a transaction of one database alone, in one behind it of both, and in one when nothing
-/// fails any more.
+/// Added to the key in later transactions: one of a single database, one of both, and one after the failures end.
 pub(crate) const ALONE: i64 = 1_000_000;
 pub(crate) const AGAIN: i64 = 2_000_000;
 pub(crate) const THEN: i64 = 3_000_000;
@@ -26,42 +25,42 @@ pub(crate) const THEN: i64 = 3_000_000;
 /// The longest wait of a connection that is not locked out.
 pub(crate) const LONG: Duration = Duration::from_secs(10);
 
-/// The lines that tell it to go on, with which it closes what it opens then, or does not.
+/// Input lines that let it continue, and close what it opens then, or keep it open.
 pub(crate) const CLOSE: &str = "close\n";
 pub(crate) const KEEP: &str = "keep\n";
 
-/// The work while calls fail.
+/// What the process does while calls fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
-    /// It commits.
+    /// Commits.
     Commit,
-    /// It commits, goes on with other transactions, and closes nothing.
+    /// Commits, runs other transactions, and closes nothing.
     Commits,
-    /// It commits, goes on, and closes.
+    /// Commits, runs other transactions, and closes.
     Life,
     Close,
-    /// It opens, reads, and closes.
+    /// Opens, reads, and closes.
     Open,
 }
 
-/// The locks that the connection keeps behind a transaction.
+/// The locks that a connection keeps after a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HeldLocks {
     /// None.
     Normal,
     /// All.
     Exclusive,
-    /// Those of a statement that reads on.
+    /// Those of a statement that is still reading.
     Reading,
 }
 
-/// The change of a file's length that a transaction makes.
+/// How a transaction changes the file's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Size {
     Stays,
-    /// The file grows with it.
+    /// The file grows.
     Grows,
-    /// It cuts the file.
+    /// The file shrinks.
     Cuts,
 }
 
@@ -75,15 +74,15 @@ impl Size {
     }
 }
 
-/// The SQL of a transaction over all of some databases, without its end. A lock on all that are attached would make it
-/// one over all of them.
+/// The SQL of a transaction over some databases, without its end. It must not lock all attached databases, which
+/// would make it a transaction over all of them.
 pub(crate) fn transaction(names: &[&str], key: i64, size: Size) -> String {
     let each = format!("INSERT INTO {{}}.t VALUES({key}, 'x'); {}", size.sql());
     let all = names.iter().map(|name| each.replace("{}", name));
     format!("BEGIN; {}", all.collect::<String>())
 }
 
-/// A connection that waits for others no longer than that.
+/// A connection that waits for locks at most that long.
 pub(crate) fn connect(uris: &[String], wait: Duration) -> rusqlite::Result<Connection> {
     let connection = open(Path::new(&uris[0]))?;
     connection.busy_timeout(wait)?;
@@ -93,7 +92,7 @@ pub(crate) fn connect(uris: &[String], wait: Duration) -> rusqlite::Result<Conne
     Ok(connection)
 }
 
-/// The keys of each of some databases.
+/// The keys in each database.
 pub(crate) fn keys_of(connection: &Connection, names: &[&str]) -> rusqlite::Result<Vec<Vec<i64>>> {
     let keys = |name: &&str| {
         let mut select = connection.prepare(&format!("SELECT a FROM {name}.t ORDER BY a"))?;
@@ -113,7 +112,7 @@ fn ready() {
     wait();
 }
 
-/// Waits for a line.
+/// Reads a line.
 fn wait() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
@@ -135,7 +134,7 @@ fn committer() {
     let held_locks = named(held_locks, HELD_LOCKS);
     let begun = transaction(names, key, size);
     let mut connection = None;
-    // Where the kernel does not say who has a lock, nobody is waited for.
+    // If the kernel does not say who holds a lock, no connection is waited for.
     let short = Duration::from_millis(20);
     let new = |wait| connect(&uris, wait);
     if work == Work::Open {
@@ -192,11 +191,11 @@ fn committer() {
         println!("=then {then:?}");
         wait();
     }
-    // Without closing what is open.
+    // Open connections are not closed.
     std::process::exit(0);
 }
 
-/// Ends a transaction whatever became of it, and commits others.
+/// Ends the first transaction in any case, and commits others.
 fn go_on(connection: &Connection, names: &[&str], key: i64) {
     let commit = |sql: String| {
         let result = connection.execute_batch(&format!("{sql} COMMIT"));
@@ -215,7 +214,7 @@ fn go_on(connection: &Connection, names: &[&str], key: i64) {
     println!("=again {:?}", commit(transaction(names, AGAIN + key, Size::Stays)));
 }
 
-/// A process that has begun, and waits until it is told to go on.
+/// A started process, which waits for input.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) child: Child,
@@ -249,7 +248,7 @@ impl Process {
         Self { child, thread, stdin, out }
     }
 
-    /// Returns its lines up to a line that has a word in it, or to its end.
+    /// Returns its output up to a line with a word, or to the end.
     pub(crate) fn output_until(&mut self, word: &str) -> String {
         output_until(&mut self.out, word)
     }
@@ -265,7 +264,7 @@ fn output_until(out: &mut impl BufRead, word: &str) -> String {
     output
 }
 
-/// Returns whether a process has told success, or an error, of what it calls so.
+/// Returns whether a process reported success or an error of a step.
 pub(crate) fn outcome(output: &str, what: &str) -> Option<bool> {
     let line = output.split(&format!("={what} ")).nth(1)?;
     Some(line.starts_with("Ok"))

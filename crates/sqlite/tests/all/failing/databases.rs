@@ -1,4 +1,4 @@
-//! One or two databases on which calls to the kernel fail, and a model of what they have to have.
+//! One or two databases on which system calls fail, and a model of their contents.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,24 +15,24 @@ use crate::ptrace::{Call, End, Fault, fail, kill_at};
 use crate::register::open;
 use crate::sql::{check, folder, stock};
 
-/// The fate of a process.
+/// What happens to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// Its calls fail.
     Fails(Fault),
-    /// It is killed at a call of any kind.
+    /// It is killed at a system call.
     Killed,
 }
 
-/// Counts of processes.
+/// Counters of processes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Counts {
-    /// Those behind which the transaction was there, and those behind which it was not.
+    /// Processes after which the transaction was there, and was not.
     pub(crate) with: u32,
     pub(crate) without: u32,
     /// Times that stock SQLite was refused at first.
     pub(crate) refused: u32,
-    /// Processes that were told of an error by what failed first.
+    /// Processes whose first failure was reported as an error.
     pub(crate) errors: u32,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct Databases {
     folder: tempfile::TempDir,
     paths: Vec<PathBuf>,
     way: &'static str,
-    /// The keys of each.
+    /// The keys of each database.
     model: Vec<BTreeSet<i64>>,
     pub(crate) counts: Counts,
 }
 
-/// Files that a kill has left.
+/// Files after a kill.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
     files: Vec<(PathBuf, Vec<u8>)>,
@@ -82,8 +82,7 @@ impl Databases {
         self.way.contains("perdura_share=stock")
     }
 
-    /// Returns whether a commit of which an error is told may be done: a sync that fails says nothing of what it has
-    /// written.
+    /// Returns whether a commit that reported an error may have happened: a failed sync does not say what it wrote.
     fn may_have_committed(&self) -> bool {
         self.way.contains("perdura_domain=disk")
     }
@@ -94,7 +93,7 @@ impl Databases {
         connection
     }
 
-    /// Lets the next transaction be of a size: one cuts what another one has made grow.
+    /// Prepares the next transaction's change of size: a file has to grow before it can shrink.
     fn prepare(&mut self, size: Size) {
         let is_large = self.model[0].contains(&0);
         let wanted = match size {
@@ -115,8 +114,8 @@ impl Databases {
         }
     }
 
-    /// Runs a process, beside another connection or not, and looks at what is left: while it lives, if it has closed
-    /// the databases. Returns whether anything has become of it.
+    /// Runs a process, optionally next to another connection, and checks what it leaves; while it lives, if it has
+    /// closed the databases. Returns whether any call failed or killed it.
     pub(crate) fn run(
         &mut self,
         (work, size, held_locks): (Work, Size, HeldLocks),
@@ -161,7 +160,7 @@ impl Databases {
             output.push_str(&process.output_until("=then"));
             assert!(output.contains("=then Ok"), "{about}: {output}");
         };
-        // A lock that the kernel does not let go goes when the process opens the next file.
+        // A lock that the kernel did not release goes when the process opens the next file.
         let first = lives && fate == Fate::Fails(Fault::Alike);
         if first {
             then(&mut process, &mut output, CLOSE);
@@ -173,7 +172,7 @@ impl Databases {
         locked.unwrap_or_else(|error| panic!("no lock: {error}, {about}: {output}"));
         drop(one);
         if lives && !first {
-            // Every second time the next one opens what is left.
+            // Every other time the next connection opens what is left.
             then(&mut process, &mut output, if key % 2 == 0 { CLOSE } else { KEEP });
             self.insert(THEN + key, Size::Stays);
         }
@@ -191,7 +190,7 @@ impl Databases {
         }
     }
 
-    /// Finds what was output, and nothing else.
+    /// Checks that exactly the reported contents are there.
     fn look(
         &mut self,
         (work, size): (Work, Size),
@@ -250,7 +249,7 @@ impl Databases {
         }
         assert_eq!(found, self.lists(), "{output}");
         for name in litter(self.folder.path()) {
-            // SQLite leaves a super-journal that no journal names yet, or that the kernel does not let go.
+            // SQLite leaves a super-journal that no journal names yet, or that the kernel does not remove.
             assert!(name.contains("-mj"), "{name}: {output}");
             std::fs::remove_file(self.folder.path().join(name)).unwrap();
         }
@@ -260,7 +259,7 @@ impl Databases {
         self.model.iter().map(|model| model.iter().copied().collect()).collect()
     }
 
-    /// Takes a transaction over all into the model if it is there: in each, or in none; as was output, if it was.
+    /// Checks that a transaction is in all databases or in none, as reported, and adds it to the model.
     fn record_outcome(
         &mut self,
         key: i64,
@@ -271,7 +270,7 @@ impl Databases {
     ) -> bool {
         let has: Vec<bool> = found.iter().map(|keys| keys.contains(&key)).collect();
         assert!(has.iter().all(|one| *one == has[0]), "{key} in {has:?}: {output}");
-        // What SQLite has decided for several may be done although an error is output.
+        // A transaction over several databases may have committed although an error was reported.
         let is_right = match outcome {
             Some(true) => has[0],
             Some(false) => !has[0] || has.len() > 1 || self.may_have_committed(),
@@ -284,7 +283,8 @@ impl Databases {
         has[0]
     }
 
-    /// Returns what stock SQLite finds, if it is not refused, and then ours, which have to be alike.
+    /// Returns what stock SQLite finds, unless it is refused, and then a connection of this VFS; both have to
+    /// agree.
     fn found(&mut self, at: usize, output: &str) -> Vec<i64> {
         let keys = |one: &Connection| {
             keys_of(one, &["main"]).map(|mut all| all.pop().expect("one database"))
@@ -310,14 +310,14 @@ impl Databases {
         if !self.is_shared() {
             ours.close().unwrap();
         }
-        // Whoever opens it lets stock SQLite in again, or whoever closes it.
+        // The next connection that opens or closes it readmits stock SQLite.
         let then = keys(&stocks).unwrap_or_else(|error| panic!("stock SQLite: {error}, {output}"));
         assert_eq!(then, found, "{output}");
         found
     }
 
-    /// Kills a process that commits to two databases where it is about to remove the super-journal, which is gone then,
-    /// or is not; keeps what is left.
+    /// Kills a process that commits to two databases as it is about to remove the super-journal, then removes that
+    /// if `gone`. Returns the files.
     pub(crate) fn cut_off(&mut self, key: i64, gone: bool) -> Left {
         let mut process =
             Process::start(&self.uris(), (Work::Commit, Size::Stays, HeldLocks::Normal), key);
@@ -325,7 +325,7 @@ impl Databases {
         let end = kill_at(&mut process.child, process.thread, 1, Call::removes, go);
         assert_eq!(end, End::Killed);
         let names = litter(self.folder.path());
-        assert_eq!(names.len(), 3, "a stub each, and the super-journal: {names:?}");
+        assert_eq!(names.len(), 3, "a placeholder each, and the super-journal: {names:?}");
         if gone {
             let name = names.iter().find(|name| name.contains("-mj")).unwrap();
             std::fs::remove_file(self.folder.path().join(name)).unwrap();
@@ -339,7 +339,7 @@ impl Databases {
         Left { files: files.collect(), model: self.model.clone() }
     }
 
-    /// Puts what a kill has left where it was.
+    /// Restores the files of a kill.
     pub(crate) fn put_back(&mut self, left: &Left) {
         for entry in std::fs::read_dir(self.folder.path()).unwrap() {
             std::fs::remove_file(entry.unwrap().path()).unwrap();
@@ -348,7 +348,7 @@ impl Databases {
         self.model.clone_from(&left.model);
     }
 
-    /// Closes what is left, which has to be plain then.
+    /// Closes the databases, which have to be plain then.
     pub(crate) fn end(&self) {
         for path in &self.paths {
             drop(self.open(path));

@@ -1,5 +1,5 @@
-//! Calls to the kernel that fail, once or from one on, or at which the process is killed: in commits, openings and
-//! closings of one database and of two that are attached, in each mode, also beside stock SQLite.
+//! System calls that fail, once or from one on, or at which the process is killed: in commits, openings and
+//! closings of one database and of two attached ones, in each mode, with and without stock SQLite.
 
 pub(crate) mod child;
 mod databases;
@@ -9,7 +9,8 @@ use databases::{Counts, Databases, Fate};
 
 use crate::ptrace::Fault;
 
-/// How a database is opened: beside stock SQLite or not, in each mode, and as on a disk, where a fence is a call.
+/// How a database is opened: shared with stock SQLite or not, in each mode, and as on a disk, where a fence is a
+/// system call.
 const WAYS: [&str; 14] = [
     "perdura_share=stock&perdura_mode=fash1",
     "perdura_share=perdura&perdura_mode=fash1",
@@ -27,13 +28,13 @@ const WAYS: [&str; 14] = [
     "perdura_share=stock&perdura_mode=fash&perdura_domain=disk",
 ];
 
-/// Processes that have one fate at one call after the other.
+/// Processes with the same fate at successive calls.
 #[derive(Clone, Copy, Debug)]
 struct Scenario {
     databases: usize,
     work: Work,
     fate: Fate,
-    /// One call in so many.
+    /// Every how many calls.
     step: usize,
     with_other: bool,
     held_locks: HeldLocks,
@@ -44,22 +45,23 @@ impl Scenario {
         Self { databases, work, fate, step: 1, with_other: false, held_locks: HeldLocks::Normal }
     }
 
-    /// Takes one call in so many.
+    /// Takes one of so many calls.
     fn step(self, step: usize) -> Self {
         Self { step, ..self }
     }
 
-    /// Beside another connection.
+    /// With another connection.
     fn with_other(self) -> Self {
         Self { with_other: true, ..self }
     }
 
-    /// With locks that stay behind a transaction.
+    /// With locks that outlast a transaction.
     fn held_locks(self, held_locks: HeldLocks) -> Self {
         Self { held_locks, ..self }
     }
 
-    /// Runs a process for each call, in one way: in a transaction with which the file grows, and in one that cuts it.
+    /// Runs a process for each call, in one way: with a transaction that grows the file, and with one that shrinks
+    /// it.
     fn run(self, way: &'static str) -> Counts {
         let mut all = Databases::new(self.databases, way);
         let (mut number, mut key) = (1, 0);
@@ -83,8 +85,8 @@ impl Scenario {
         all.counts
     }
 
-    /// Runs a process for each call while it opens databases as a kill has left them: one of a part of a transaction,
-    /// which counts or does not.
+    /// Runs a process for each call while it opens databases after a kill, with a prepared part that counts or does
+    /// not.
     fn open_what_is_left(self, way: &'static str) -> Counts {
         let mut all = Databases::new(self.databases, way);
         let mut key = 0;
@@ -132,7 +134,7 @@ fn kill_at_any_call_leaves_a_commit_whole_or_absent() {
     }
 }
 
-/// Behind a kill, or rather an end without closing anything, and behind a clean close.
+/// After an end without a close, and after a clean close.
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
 fn failed_call_in_open_or_close_loses_nothing() {
@@ -181,8 +183,8 @@ fn persistent_failures_lose_nothing_and_free_all_locks() {
     }
 }
 
-/// Each call, in all held_locks. Environment: `PERDURA_TEST_WAY` and `PERDURA_TEST_FATE`, parts of the ways and fates that
-/// are run.
+/// Each call, with all kinds of held locks. `PERDURA_TEST_WAY` and `PERDURA_TEST_FATE` in the environment select
+/// ways and fates by a part of their names.
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
 #[ignore = "takes minutes"]

@@ -1,4 +1,4 @@
-//! Making the VFS the default one of a SQLite.
+//! Makes the VFS the default one of a SQLite.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::Write;
@@ -11,15 +11,15 @@ use perdura_sqlite::ffi::entry::perdura_register;
 use perdura_sqlite::ffi::vfs::NAME;
 
 use crate::Connection;
-use crate::found::{Sqlite, function};
+use crate::callers_sqlite::{Sqlite, function};
 
-/// The default VFS of a SQLite that nobody has changed.
+/// SQLite's own default VFS.
 const OWN: &CStr = c"unix";
 
-/// Makes the VFS the default one, unless it is. It is looked at each time: SQLite forgets it when it is shut down.
+/// Makes the VFS the default one, unless it is. Checked at each call, since SQLite forgets it when it is shut down.
 ///
 /// # Errors
-/// The program has chosen another default VFS, or SQLite does not take this one.
+/// The program has chosen another default VFS, or SQLite rejects this one.
 pub(crate) fn make_default(sqlite: &Sqlite) -> Result<(), String> {
     // SAFETY: SQLite declares the functions so; a VFS that is registered has a name, and stays.
     unsafe {
@@ -48,24 +48,24 @@ pub(crate) fn make_default(sqlite: &Sqlite) -> Result<(), String> {
     }
 }
 
-/// Two connections that are opened at the same time would both find no VFS yet.
+/// Held while registering: two connections opened at the same time would both find no VFS.
 static REGISTERING: Mutex<()> = Mutex::new(());
 
-/// The function that SQLite calls with its own when a connection is opened.
+/// The extension function that SQLite calls when a connection is opened.
 unsafe extern "C" fn begin(_: Connection, _: *mut *mut c_char, routines: *const Routines) -> c_int {
     let _alone = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: it is SQLite's table.
     unsafe { perdura_register(routines, 0) }
 }
 
-/// Registers the VFS. No lock is held while SQLite opens a connection: the program's own automatic extensions may
-/// open others.
+/// Registers the VFS. No lock is held while SQLite opens a connection, since the program's own automatic extensions
+/// may open others.
 fn register(sqlite: &Sqlite) -> Result<(), String> {
     type Extension = unsafe extern "C" fn(Connection, *mut *mut c_char, *const Routines) -> c_int;
     /// SQLITE_OPEN_READWRITE, SQLITE_OPEN_CREATE and SQLITE_OPEN_MEMORY.
     const IN_MEMORY: c_int = 0x2 | 0x4 | 0x80;
-    // SAFETY: SQLite declares the functions so, and calls an extension as `begin` is declared. It is there as long as
-    // this library, which stays.
+    // SAFETY: SQLite declares the functions so, and calls an extension as `begin` is declared. `begin` stays loaded
+    // with this library, which is never unloaded.
     unsafe {
         let add = function!(sqlite, "sqlite3_auto_extension": (Extension) -> c_int);
         let cancel = function!(sqlite, "sqlite3_cancel_auto_extension": (Extension) -> c_int);
@@ -82,7 +82,7 @@ fn register(sqlite: &Sqlite) -> Result<(), String> {
             close(connection);
             cancel(begin);
         }
-        // Another thread may have taken the extension away, but then it has registered the VFS itself.
+        // Another thread may have cancelled the extension, but only after it registered the VFS itself.
         if find(NAME.as_ptr()).is_null() {
             let version = CStr::from_ptr(version()).to_string_lossy();
             return Err(format!(
@@ -93,11 +93,11 @@ fn register(sqlite: &Sqlite) -> Result<(), String> {
     }
 }
 
-/// Says once in a process, on standard error, why something is not as it was asked for.
-pub(crate) fn tell(what: &str) {
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if !TOLD.swap(true, Ordering::Relaxed) {
-        // Where there is no standard error nobody can be told.
-        let _ = writeln!(std::io::stderr(), "libperdura_preload.so: {what}");
+/// Prints a warning to standard error, once in a process.
+pub(crate) fn warn_once(why: &str) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Ordering::Relaxed) {
+        // Without standard error there is no one to warn.
+        let _ = writeln!(std::io::stderr(), "libperdura_preload.so: {why}");
     }
 }
