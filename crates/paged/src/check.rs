@@ -11,7 +11,7 @@ use crate::overflow::read_stub;
 use crate::page::{Page, PageKind};
 use crate::pool::Pool;
 use crate::space::{FIRST_MAP, map_of};
-use crate::tree::{Bound, Direction, Tree};
+use crate::tree::{BATCH_ROWS, Bound, Direction, Permitted, Scan, Tree};
 use crate::{PagedError, Result};
 
 /// The things that were counted on the way.
@@ -47,10 +47,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let (mut checked, mut seen) = (Checked::default(), HashSet::new());
         self.catalog().check(&mut checked, &mut seen)?;
         let mut trees = Vec::new();
-        let mut scan = self.catalog().scan(Direction::Forward, Bound::Unbounded);
+        let mut scan = Scan::new(Direction::Forward, Bound::Unbounded);
         let mut batch = crate::tree::Batch::default();
         loop {
-            scan.next(&mut batch, &mut |_| true)?;
+            self.catalog().next(&mut scan, &mut batch, BATCH_ROWS, &mut |_| Permitted::Yes)?;
             if batch.rows.is_empty() {
                 break;
             }

@@ -69,6 +69,8 @@ pub(super) struct Head {
     pub(super) written: Lsn,
     /// The newest commit of one who may have written rows of the table.
     pub(super) rows_written: Lsn,
+    /// The space that its row holds back is given up when the last lock of it goes.
+    pub(super) watched: bool,
 }
 
 /// The number of kept grants that were taken while one was looked for.

@@ -37,15 +37,18 @@ pub struct Locks<T: Threads> {
     kept: Vec<Kept>,
     depends: Lsn,
     doomed: Option<Conflict>,
-    /// The longest time that the transaction waits for a lock.
+    /// The longest time that an operation of the transaction waits for locks, in all.
     timeout: Duration,
+    /// The rest of it, for the operation that is under way.
+    left: Duration,
 }
 
 impl<T: Threads> Locks<T> {
     pub(super) fn new(table: Arc<LockTable<T>>, party: Arc<Party>) -> Self {
         let (held, kept) = (BTreeMap::new(), Vec::new());
         let timeout = table.options.timeout;
-        Self { table, party, held, kept, depends: Lsn::NONE, doomed: None, timeout }
+        let (depends, doomed, left) = (Lsn::NONE, None, timeout);
+        Self { table, party, held, kept, depends, doomed, timeout, left }
     }
 
     /// Returns whether the transaction has so many locks that it had better lock a table than more of its
@@ -62,7 +65,7 @@ impl<T: Threads> Locks<T> {
         assert!(self.held.is_empty(), "the transaction before holds locks");
         self.party.age.store(age, Ordering::Relaxed);
         (self.depends, self.doomed) = (Lsn::NONE, None);
-        self.timeout = self.table.options.timeout;
+        self.wait_at_most(self.table.options.timeout);
     }
 
     /// The session, as the holder of locks.
@@ -70,9 +73,16 @@ impl<T: Threads> Locks<T> {
         Arc::clone(&self.party)
     }
 
-    /// Sets the longest time that the transaction waits for a lock, instead of the table's.
+    /// Sets the longest time that an operation of the transaction waits for locks, instead of the
+    /// table's.
     pub fn wait_at_most(&mut self, time: Duration) {
-        self.timeout = time;
+        (self.timeout, self.left) = (time, time);
+    }
+
+    /// An operation of the transaction begins. However many locks it has to wait for, it waits no longer
+    /// than [`Self::wait_at_most`] says.
+    pub fn begin_operation(&mut self) {
+        self.left = self.timeout;
     }
 
     /// The number of requests of all transactions that had to wait so far.
@@ -201,7 +211,10 @@ impl<T: Threads> Locks<T> {
         head.enqueue(Request { party: Arc::clone(&self.party), number, mode, upgrade });
         drop(shard);
         table.counters.waits.fetch_add(1, Ordering::Relaxed);
-        let (conflict, counter) = match table.wait(&self.party, name, number, self.timeout) {
+        let start = table.threads.now();
+        let outcome = table.wait(&self.party, name, number, self.left);
+        self.left = self.left.saturating_sub(table.threads.now().saturating_sub(start));
+        let (conflict, counter) = match outcome {
             Some(Outcome::Granted(depends)) => {
                 self.got(name, mode, depends);
                 return Ok(true);
@@ -243,6 +256,11 @@ impl<T: Threads> Locks<T> {
         } else {
             self.kept.swap_remove(place);
         }
+    }
+
+    /// The transaction depends on a commit, of which it may have seen what no lock stands for.
+    pub fn depend_on(&mut self, at: Lsn) {
+        self.depends = self.depends.max(at);
     }
 
     /// Lets go of a name that the transaction has only read, before it ends.

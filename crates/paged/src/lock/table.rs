@@ -1,5 +1,6 @@
 //! The table of locks: heads by name, in shards.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -97,15 +98,42 @@ impl Shard {
         self.heads.get_mut(&name)
     }
 
-    /// Drops a head that nobody needs. Tables keep theirs.
-    pub(super) fn tidy(&mut self, name: Name, bits: u64) {
+    /// Drops a head that nobody needs; returns whether it was watched. Tables keep theirs.
+    fn tidy(&mut self, name: Name, bits: u64) -> bool {
         if matches!(name, Name::Table(_)) || !self.heads.get(&name).is_some_and(Head::is_idle) {
-            return;
+            return false;
         }
-        if let Some(head) = self.heads.remove(&name) {
-            let remembered = &mut self.remembered[bits as usize % REMEMBERED];
-            *remembered = head.written.max(*remembered);
+        let Some(head) = self.heads.remove(&name) else { return false };
+        let remembered = &mut self.remembered[bits as usize % REMEMBERED];
+        *remembered = head.written.max(*remembered);
+        head.watched
+    }
+}
+
+/// Watched names whose last lock has gone. Its mutex comes after that of a shard.
+#[derive(Debug, Default)]
+struct Freed {
+    names: Mutex<VecDeque<Name>>,
+    /// The number of names, for a look without the mutex.
+    count: AtomicUsize,
+}
+
+impl Freed {
+    fn put(&self, freed: impl IntoIterator<Item = Name>) {
+        let mut names = self.names.lock();
+        names.extend(freed);
+        self.count.store(names.len(), Ordering::Release);
+    }
+
+    fn take(&self, most: usize) -> Vec<Name> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
         }
+        let mut names = self.names.lock();
+        let count = most.min(names.len());
+        let taken = names.drain(..count).collect();
+        self.count.store(names.len(), Ordering::Release);
+        taken
     }
 }
 
@@ -120,6 +148,7 @@ pub struct LockTable<T: Threads> {
     parties: AtomicU64,
     /// The newest commit of one whose ghosts have gone from a table.
     gone: [AtomicU64; GONE],
+    freed: Freed,
     pub(super) counters: Counters,
 }
 
@@ -141,6 +170,7 @@ impl<T: Threads> LockTable<T> {
             numbers: AtomicU64::new(1),
             parties: AtomicU64::new(1),
             gone: [const { AtomicU64::new(Lsn::NONE.0) }; GONE],
+            freed: Freed::default(),
             counters: Counters::default(),
         })
     }
@@ -156,6 +186,31 @@ impl<T: Threads> LockTable<T> {
     pub fn is_free(&self, name: Name) -> bool {
         let mut shard = self.shard(name.bits());
         shard.existing(name).is_none_or(|head| head.is_idle())
+    }
+
+    /// Watches a name that somebody has locked or waits for: when its last lock goes the name is among
+    /// those that [`Self::take_freed`] returns, once. Returns false, and does nothing, if the name is
+    /// free.
+    pub fn watch(&self, name: Name) -> bool {
+        let mut shard = self.shard(name.bits());
+        match shard.existing(name) {
+            Some(head) if !head.is_idle() => {
+                head.watched = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes some of the watched names that have become free, those first that have been so for longest.
+    /// Each may be locked again by now.
+    pub fn take_freed(&self, most: usize) -> Vec<Name> {
+        self.freed.take(most)
+    }
+
+    /// Puts names back that [`Self::take_freed`] has returned.
+    pub fn put_back(&self, freed: impl IntoIterator<Item = Name>) {
+        self.freed.put(freed);
     }
 
     /// The ghost of a key goes, which nobody has locked. Called before, with its page latched: who scans
@@ -198,7 +253,9 @@ impl<T: Threads> LockTable<T> {
             head.serve(&mut evicted, |party, outcome| self.finish(party, outcome));
         }
         self.held.fetch_sub(evicted.0, Ordering::Relaxed);
-        shard.tidy(name, bits);
+        if shard.tidy(name, bits) {
+            self.freed.put([name]);
+        }
     }
 
     pub(super) fn finish(&self, party: &Party, outcome: Outcome) {

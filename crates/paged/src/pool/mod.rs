@@ -250,7 +250,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let _ = self.cleaner.set(cleaner);
     }
 
-    fn wake_cleaner(&self) {
+    pub(crate) fn wake_cleaner(&self) {
         if let Some(cleaner) = self.cleaner.get() {
             cleaner.wake();
         }

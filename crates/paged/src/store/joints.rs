@@ -1,5 +1,7 @@
 //! The joints between pages, recovery and locks, none of which knows the others.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pm::Files;
@@ -48,6 +50,38 @@ impl<F: Files, T: Latching> Target for Pool<F, T> {
 
     fn undo(&self, record: &Logged, undoing: &mut Undoing<'_>) -> Result<()> {
         Self::undo(self, undoing, record)
+    }
+}
+
+/// The pages, where a transaction is undone: the keys are noted whose rows it had changed, since what
+/// was inserted leaves a ghost.
+pub(super) struct Undone<'a, F: Files, T: Latching> {
+    pool: &'a Pool<F, T>,
+    keys: RefCell<BTreeSet<(TreeNo, Vec<u8>)>>,
+}
+
+impl<'a, F: Files, T: Latching> Undone<'a, F, T> {
+    pub(super) fn of(pool: &'a Pool<F, T>) -> Self {
+        Self { pool, keys: RefCell::default() }
+    }
+
+    pub(super) fn into_keys(self) -> BTreeSet<(TreeNo, Vec<u8>)> {
+        self.keys.into_inner()
+    }
+}
+
+impl<F: Files, T: Latching> Target for Undone<'_, F, T> {
+    fn redo(&self, record: &Logged) -> Result<bool> {
+        Target::redo(self.pool, record)
+    }
+
+    fn undo(&self, record: &Logged, undoing: &mut Undoing<'_>) -> Result<()> {
+        let body = body_of(record)?;
+        let mut keys = self.keys.borrow_mut();
+        body.change.keys(&mut |key| {
+            keys.insert((body.tree, key.to_vec()));
+        });
+        Target::undo(self.pool, record, undoing)
     }
 }
 

@@ -6,7 +6,7 @@
 //!   the lock of the table before that. Keys of secondary trees are locked as rows of theirs.
 //! - A lock is waited for with nothing latched. Under a latch it is only tried.
 //! - Space that a row gives up is given away when nobody has or wants the row's lock: see
-//!   [`crate::tree::Tree::settle`].
+//!   [`crate::tree::Tree::settle`] and `settling`.
 //! - What is done beside transactions, such as checkpoints, is done by a thread (`background`), or by
 //!   transactions, a part each between two operations. Both do what `upkeep` says.
 //! - A writer waits for a checkpoint only where the log is full.
@@ -16,9 +16,13 @@
 //! behind it. Who inserts a key has the intention to insert on the next one.
 
 mod background;
+mod ends;
 mod joints;
+mod range;
 mod room;
+mod scan;
 mod session;
+mod settling;
 mod upkeep;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,10 +44,11 @@ use crate::threads::Host;
 use crate::tree::{Leaves, Tree};
 use crate::{PagedError, Result};
 
-pub use session::{RowBound, RowRange, Session, Visit};
+pub use range::{RowBound, RowRange};
+pub use scan::{RowLock, RowScan, Rows, Visit};
+pub use session::{Session, Tried};
 
 use background::Worker;
-use joints::FreeRows;
 use room::Claims;
 use upkeep::{Upkeep, is_of_the_moment};
 
@@ -173,8 +178,8 @@ impl<F: Files> Store<F> {
         let pool = Pool::open(files, prefix, options.frames, Arc::clone(&log))?;
         let transactions = Transactions::new();
         let restarted = recovery::restart_past_damage(&*log, &transactions, &pool);
-        let (upkeep, next) = (Upkeep::new(pool, log, transactions), restarted.greatest.0 + 1);
-        Ok(Self::over(Arc::default(), upkeep, options, TxNo(next)))
+        let next = TxNo(restarted.greatest.0 + 1);
+        Ok(Self::over(Arc::default(), (pool, log, transactions), options, next))
     }
 }
 
@@ -195,8 +200,7 @@ impl<F: Files, T: Latched> Store<F, T> {
     ) -> Result<Arc<Self>> {
         let new = NewFile { page_bytes: options.page_bytes, stamp };
         let pool = Pool::create(files, prefix, &new, options.frames, Arc::clone(&log))?;
-        let upkeep = Upkeep::new(pool, log, Transactions::new());
-        let store = Self::over(threads, upkeep, options, TxNo(1));
+        let store = Self::over(threads, (pool, log, Transactions::new()), options, TxNo(1));
         let mut transaction = store.begin();
         for tree in trees {
             store.upkeep.pool.create_tree(&mut transaction, *tree)?;
@@ -227,7 +231,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         if options.restart == Restart::Full {
             let restarted = recovery::restart(&*log, &transactions, &pool)?;
             let next = TxNo(restarted.greatest.0 + 1);
-            let store = Self::over(threads, Upkeep::new(pool, log, transactions), options, next);
+            let store = Self::over(threads, (pool, log, transactions), options, next);
             // A store that was closed is opened without a change.
             if restarted.redone > 0 || restarted.losers > 0 {
                 store.checkpoint()?;
@@ -236,7 +240,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         }
         let (restarted, left) = recovery::restart_on_demand(&*log, &transactions, &pool)?;
         let next = TxNo(restarted.greatest.0 + 1);
-        let store = Self::over(threads, Upkeep::new(pool, log, transactions), options, next);
+        let store = Self::over(threads, (pool, log, transactions), options, next);
         store.upkeep.adopt(left, &store.locks)?;
         if !options.background {
             store.upkeep.undo_rest()?;
@@ -250,11 +254,15 @@ impl<F: Files, T: Latched> Store<F, T> {
         Ok((Self::begun(store)?, restarted))
     }
 
-    fn over(threads: Arc<T>, upkeep: Upkeep<F, T>, options: StoreOptions, next: TxNo) -> Arc<Self> {
+    fn over(
+        threads: Arc<T>,
+        (pool, log, transactions): (Pool<F, T::Latching>, Arc<dyn LogManager>, Transactions),
+        options: StoreOptions,
+        next: TxNo,
+    ) -> Arc<Self> {
         let locks = LockTable::new(Arc::clone(&threads), options.locks);
-        upkeep.pool.set_settled(Arc::new(FreeRows(Arc::clone(&locks))));
         Arc::new(Self {
-            upkeep: Arc::new(upkeep),
+            upkeep: Arc::new(Upkeep::new(pool, log, transactions, &locks)),
             locks,
             claims: Claims::default(),
             next_tx: AtomicU64::new(next.0),
@@ -423,6 +431,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         drop(self.worker.lock().take());
         self.upkeep.check_running()?;
         self.upkeep.undo_rest()?;
+        self.upkeep.settle_rest()?;
         self.upkeep.pool.clean_all()?;
         self.checkpoint()?;
         self.upkeep.pool.forget_batch()

@@ -7,14 +7,17 @@ use std::time::Duration;
 use pm::Files;
 
 use super::Store;
+use super::ends::Ends;
+use super::joints::Undone;
 use super::room::{Claim, Room, Wanting};
+use super::settling::SETTLED_FOR_OTHERS;
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, TreeNo};
 use crate::latch::{Latched, Latching};
 use crate::lock::{Gap, LockMode, Locks, Mode, Name};
 use crate::recovery::{Transaction, undo};
 use crate::threads::Host;
-use crate::tree::{Batch, Bound, Direction, Inserted, Tree};
+use crate::tree::Inserted;
 use crate::{PagedError, Result};
 
 /// Bytes that a record has beside keys and rows, at most: those of a split's record are its own.
@@ -24,88 +27,51 @@ const RECORD_ROOM: u64 = 256;
 const MOST_STEPS: u64 = 3;
 const MOST_SHORT: u64 = 16;
 
-/// One side of a range of keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RowBound<'k> {
-    /// There is none.
-    Unbounded,
-    /// Keys that begin with these bytes, and keys on the inner side of them, are within.
-    Included(&'k [u8]),
-    /// Keys that begin with these bytes are without.
-    Excluded(&'k [u8]),
-}
-
-/// A range of keys, told by the first bytes of its bounds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RowRange<'k> {
-    /// The lower bound.
-    pub low: RowBound<'k>,
-    /// The upper bound.
-    pub high: RowBound<'k>,
-}
-
-impl RowRange<'_> {
-    fn is_below(&self, key: &[u8]) -> bool {
-        match self.low {
-            RowBound::Unbounded => false,
-            RowBound::Included(low) => key < low,
-            RowBound::Excluded(low) => key < low || key.starts_with(low),
-        }
-    }
-
-    fn is_above(&self, key: &[u8]) -> bool {
-        match self.high {
-            RowBound::Unbounded => false,
-            RowBound::Included(high) => key > high && !key.starts_with(high),
-            RowBound::Excluded(high) => key >= high,
-        }
-    }
-}
-
-/// Whoever is shown the keys and rows of a scan; it returns whether it wants the next one.
-pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
-
-/// The least bytes that are greater than all that begin with these; `None` if there are none.
-fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = prefix.to_vec();
-    while let Some(last) = bytes.pop() {
-        if last < u8::MAX {
-            bytes.push(last + 1);
-            return Some(bytes);
-        }
-    }
-    None
+/// A row that was locked at once, to be changed perhaps.
+#[derive(Debug)]
+pub struct Tried {
+    /// The row, if there is one.
+    pub row: Option<Vec<u8>>,
+    /// Its name, if the transaction had it not locked before.
+    lock: Option<Name>,
 }
 
 /// A session of a store. Dropping it undoes an open transaction.
 #[derive(Debug)]
 pub struct Session<F: Files, T: Latched = Host> {
-    store: Arc<Store<F, T>>,
-    locks: Locks<T>,
+    pub(super) store: Arc<Store<F, T>>,
+    pub(super) locks: Locks<T>,
     claim: Arc<Claim>,
     open: Option<Transaction>,
-    /// Keys that hold space back which goes when the transaction is committed.
+    /// Keys that hold space back which goes when the transaction is over.
     held_back: BTreeSet<(TreeNo, Vec<u8>)>,
-    batch: Batch,
+    pub(super) ends: Ends,
 }
 
 impl<F: Files, T: Latched> Session<F, T> {
     pub(super) fn new(store: Arc<Store<F, T>>) -> Self {
         let locks = store.locks.session();
         let claim = store.claims.add(locks.party());
-        let (held_back, batch) = (BTreeSet::new(), Batch::default());
-        Self { store, locks, claim, open: None, held_back, batch }
+        let (held_back, ends) = (BTreeSet::new(), Ends::default());
+        Self { store, locks, claim, open: None, held_back, ends }
     }
 
-    /// Begins a transaction; one of less age wins over others. It waits for a lock so long at most, or
-    /// as long as [`LockOptions::timeout`](crate::lock::LockOptions::timeout) says.
+    /// Begins a transaction; one of less age wins over others. Each of its operations waits for locks so
+    /// long at most, or as long as [`LockOptions::timeout`](crate::lock::LockOptions::timeout) says.
     pub fn begin(&mut self, age: u64, wait: Option<Duration>) {
         debug_assert!(self.open.is_none(), "the transaction before is over");
         self.locks.begin(age);
         if let Some(wait) = wait {
             self.locks.wait_at_most(wait);
         }
+        self.ends.clear();
         self.open = Some(self.store.begin());
+    }
+
+    /// An operation of the application begins, which may be several of this session: see
+    /// [`Locks::begin_operation`].
+    pub fn begin_operation(&mut self) {
+        self.locks.begin_operation();
     }
 
     /// Returns whether a transaction is open.
@@ -136,41 +102,19 @@ impl<F: Files, T: Latched> Session<F, T> {
     }
 
     /// Returns whether the transaction has locked a table so that it needs no locks to read its rows.
-    fn reads_all(&self, tree: TreeNo) -> bool {
+    pub(super) fn reads_all(&self, tree: TreeNo) -> bool {
         self.locks.holds(Name::Table(tree)).mode.reads_all()
     }
 
     /// A row has been read, whose lock is held until the end.
     #[inline]
-    fn has_read(&mut self, name: Name) {
+    pub(super) fn has_read(&mut self, name: Name) {
         if T::Latching::has(Flaw::ReadLockLetGo) {
             let LockMode { mode, gap } = self.locks.holds(name);
             if mode == Mode::Shared && matches!(gap, Gap::None | Gap::Shared) {
                 self.locks.unlock(name);
             }
         }
-    }
-
-    fn lock_scanned(&mut self, tree: TreeNo, name: Name, mode: LockMode) -> Result<()> {
-        if self.reads_all(tree) {
-            return Ok(());
-        }
-        self.locks.lock(name, mode)
-    }
-
-    fn try_lock_scanned(&mut self, tree: TreeNo, name: Name, mode: LockMode) -> Result<bool> {
-        if self.reads_all(tree) {
-            return Ok(true);
-        }
-        let locked = self.locks.try_lock(name, mode);
-        self.has_read(name);
-        locked
-    }
-
-    /// Locks a table, as a whole if the transaction has many locks already.
-    fn lock_to_scan(&mut self, tree: TreeNo) -> Result<()> {
-        let mode = if self.locks.has_many() { Mode::Shared } else { Mode::IntentShared };
-        self.locks.lock(Name::Table(tree), mode)
     }
 
     /// Reads the row of a key.
@@ -205,6 +149,30 @@ impl<F: Files, T: Latched> Session<F, T> {
     pub fn get_exclusive(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
         self.store.tree(tree)?.get(key)
+    }
+
+    /// Reads the row of a key that may be changed, if nobody else has locked it. `None`: somebody has.
+    /// It waits for nobody who has locked rows.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn try_get_for_update(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Tried>> {
+        self.locks.lock(Name::Table(tree), Mode::IntentExclusive)?;
+        let name = Name::row(tree, key);
+        let is_new = self.locks.holds(name) == LockMode::default();
+        if !self.reads_all(tree) && !self.locks.try_lock(name, Mode::Update)? {
+            return Ok(None);
+        }
+        let row = self.store.tree(tree)?.get(key)?;
+        Ok(Some(Tried { row, lock: is_new.then_some(name) }))
+    }
+
+    /// Lets go of a row that [`Self::try_get_for_update`] has returned and that is not wanted, unless the
+    /// transaction had it locked before.
+    pub fn let_go(&mut self, tried: &Tried) {
+        if let Some(name) = tried.lock {
+            self.locks.unlock(name);
+        }
     }
 
     /// Does a change, with room in the log for it.
@@ -321,152 +289,6 @@ impl<F: Files, T: Latched> Session<F, T> {
         Ok(())
     }
 
-    /// Calls `visit` with keys and rows of a range, in order, until it returns false.
-    ///
-    /// # Errors
-    /// A conflict, or a page cannot be read.
-    pub fn scan(
-        &mut self,
-        tree: TreeNo,
-        range: &RowRange<'_>,
-        direction: Direction,
-        visit: Visit<'_>,
-    ) -> Result<()> {
-        self.lock_to_scan(tree)?;
-        let store = Arc::clone(&self.store);
-        let on = store.tree(tree)?;
-        let mut batch = std::mem::take(&mut self.batch);
-        let done = match direction {
-            Direction::Forward => self.forward(&on, range, &mut batch, visit),
-            Direction::Backward => self.backward(&on, range, &mut batch, visit),
-        };
-        batch.rows.clear();
-        self.batch = batch;
-        done
-    }
-
-    fn forward(
-        &mut self,
-        on: &Tree<'_, F, T::Latching>,
-        range: &RowRange<'_>,
-        batch: &mut Batch,
-        visit: Visit<'_>,
-    ) -> Result<()> {
-        let from = match range.low {
-            RowBound::Unbounded => Bound::Unbounded,
-            RowBound::Included(low) => Bound::Included(low),
-            RowBound::Excluded(low) => match &behind(low) {
-                Some(bytes) => {
-                    return self.walk(
-                        on,
-                        Direction::Forward,
-                        Bound::Included(bytes),
-                        range,
-                        batch,
-                        visit,
-                    );
-                }
-                None => return Ok(()),
-            },
-        };
-        self.walk(on, Direction::Forward, from, range, batch, visit)
-    }
-
-    fn backward(
-        &mut self,
-        on: &Tree<'_, F, T::Latching>,
-        range: &RowRange<'_>,
-        batch: &mut Batch,
-        visit: Visit<'_>,
-    ) -> Result<()> {
-        let top = match range.high {
-            RowBound::Unbounded => None,
-            RowBound::Included(high) => behind(high),
-            RowBound::Excluded(high) => Some(high.to_vec()),
-        };
-        // The gap above the range's last key is locked by the first key above the range.
-        let nothing = RowRange {
-            low: RowBound::Unbounded,
-            high: top.as_deref().map_or(RowBound::Unbounded, RowBound::Excluded),
-        };
-        match &top {
-            Some(top) => {
-                let from = Bound::Included(top);
-                self.walk(on, Direction::Forward, from, &nothing, batch, &mut |_, _| Ok(false))?;
-                self.walk(on, Direction::Backward, Bound::Excluded(top), range, batch, visit)
-            }
-            None => {
-                self.lock_scanned(on.number, Name::End(on.number), Gap::Shared.into())?;
-                self.walk(on, Direction::Backward, Bound::Unbounded, range, batch, visit)
-            }
-        }
-    }
-
-    /// Visits rows from a place on, with the locks of each.
-    fn walk(
-        &mut self,
-        on: &Tree<'_, F, T::Latching>,
-        direction: Direction,
-        from: Bound<'_>,
-        range: &RowRange<'_>,
-        batch: &mut Batch,
-        visit: Visit<'_>,
-    ) -> Result<()> {
-        let mut scan = on.scan(direction, from);
-        loop {
-            if self.locks.has_many() {
-                self.lock_to_scan(on.number)?;
-            }
-            let (mut ended, mut failed, mut wanted) = (false, None, None);
-            let mut permit = |key: Option<&[u8]>| {
-                let outside = |key: &[u8]| match direction {
-                    Direction::Forward => range.is_above(key),
-                    Direction::Backward => range.is_below(key),
-                };
-                let out = key.is_none_or(outside);
-                if out && direction == Direction::Backward {
-                    // The gap before the range's first key is locked with that key.
-                    ended = true;
-                    return key.is_none();
-                }
-                let gap =
-                    if T::Latching::has(Flaw::GapNotLocked) { Gap::None } else { Gap::Shared };
-                let unlocked = out || T::Latching::has(Flaw::ReadNotLocked);
-                let mode = LockMode::row(if unlocked { Mode::None } else { Mode::Shared }, gap);
-                let name = name_of(on.number, key);
-                match self.try_lock_scanned(on.number, name, mode) {
-                    Ok(true) => {
-                        ended = out;
-                        !out || key.is_none()
-                    }
-                    Ok(false) => {
-                        wanted = Some((name, mode));
-                        false
-                    }
-                    Err(error) => {
-                        failed = Some(error);
-                        false
-                    }
-                }
-            };
-            scan.next(batch, &mut permit)?;
-            self.locks.has_scanned(Name::Table(on.number));
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            for (key, row) in &batch.rows {
-                if !visit(key, row)? {
-                    return Ok(());
-                }
-            }
-            match wanted {
-                Some((name, mode)) => self.lock_scanned(on.number, name, mode)?,
-                None if ended || batch.rows.is_empty() => return Ok(()),
-                None => {}
-            }
-        }
-    }
-
     /// Commits: all of it is durable up to the LSN that is returned, which the caller waits for with
     /// [`Store::wait`] before it acknowledges anything, what was only read included.
     ///
@@ -486,7 +308,7 @@ impl<F: Files, T: Latched> Session<F, T> {
             transaction.unreserve(&*store.upkeep.log);
             store.upkeep.transactions.end(transaction);
             self.claim.set_holds(false);
-            self.held_back.clear();
+            self.settle();
             return Ok(depends);
         }
         // A part of a statement that failed may still be there: then the pool has stopped, or undo had
@@ -518,15 +340,17 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.held_back.insert((tree, key.to_vec()));
     }
 
-    /// Gives away the space that rows of the transaction held back, when their locks are let go: a
-    /// ghost whose gap another transaction has locked stays. So does what finds no room in the log, or
-    /// no frame, until its page needs the space.
+    /// Gives away the space that rows of the transaction held back, when their locks are let go, or leaves
+    /// it to whoever has them locked: a ghost whose gap another transaction has locked stays. What finds
+    /// no room in the log, or no frame, is tried again later.
     fn settle(&mut self) {
-        for (tree, key) in std::mem::take(&mut self.held_back) {
-            if let Ok(tree) = self.store.tree(tree) {
-                let _ = tree.settle(&key);
-            }
+        let upkeep = &self.store.upkeep;
+        let own = std::mem::take(&mut self.held_back);
+        let most = SETTLED_FOR_OTHERS + own.len();
+        for (tree, key) in own {
+            let _ = upkeep.settle(tree, &key);
         }
+        upkeep.settle_for_others(most);
     }
 
     /// Undoes the open transaction.
@@ -537,7 +361,10 @@ impl<F: Files, T: Latched> Session<F, T> {
     pub fn abort(&mut self) -> Result<()> {
         let Some(mut transaction) = self.open.take() else { return Ok(()) };
         let store = Arc::clone(&self.store);
-        if let Err(error) = undo::abort(&*store.upkeep.log, &mut transaction, &store.upkeep.pool) {
+        let undone = Undone::of(&store.upkeep.pool);
+        let aborted = undo::abort(&*store.upkeep.log, &mut transaction, &undone);
+        self.held_back.extend(undone.into_keys());
+        if let Err(error) = aborted {
             self.open = Some(transaction);
             return Err(error);
         }
@@ -568,12 +395,15 @@ impl<F: Files, T: Latched> Session<F, T> {
             return Ok(());
         }
         let store = Arc::clone(&self.store);
-        undo::rollback_to(&*store.upkeep.log, self.transaction(), &store.upkeep.pool, savepoint)
-            .map(drop)
+        let undone = Undone::of(&store.upkeep.pool);
+        let rolled_back =
+            undo::rollback_to(&*store.upkeep.log, self.transaction(), &undone, savepoint);
+        self.held_back.extend(undone.into_keys());
+        rolled_back.map(drop)
     }
 }
 
-fn name_of(tree: TreeNo, key: Option<&[u8]>) -> Name {
+pub(super) fn name_of(tree: TreeNo, key: Option<&[u8]>) -> Name {
     key.map_or(Name::End(tree), |key| Name::row(tree, key))
 }
 

@@ -8,6 +8,7 @@
 //! 3. Pages are written that make way for others soon.
 //! 4. Pages are redone that nobody has asked for since the crash. Behind the last one comes a
 //!    checkpoint, so that the next restart has nothing of this to do.
+//! 5. Rows give up space that they hold back, where transactions have left some.
 //!
 //! So that a restart has a bounded log to read, whatever the data and whenever the kill: a transaction
 //! that finds a checkpoint overdue does a part of it, also where a thread does the work, before it
@@ -21,7 +22,9 @@ use std::sync::{Arc, OnceLock};
 
 use pm::Files;
 
-use crate::ids::Lsn;
+use super::joints::FreeRows;
+use super::settling::{SETTLED_FOR_OTHERS, Unsettled};
+use crate::ids::{Lsn, TreeNo};
 use crate::latch::{Exclusive, Latched};
 use crate::lock::{LockTable, Locks, Mode, Name};
 use crate::log::{LogManager, Logged};
@@ -90,6 +93,7 @@ pub(super) struct Upkeep<F: Files, T: Latched> {
     /// The restart has left work; a checkpoint ends it.
     restarting: AtomicBool,
     checkpointing: Exclusive<T::Latching, Checkpoints>,
+    unsettled: Unsettled<T>,
     stopped: OnceLock<String>,
 }
 
@@ -98,7 +102,9 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         pool: Pool<F, T::Latching>,
         log: Arc<dyn LogManager>,
         transactions: Transactions,
+        locks: &Arc<LockTable<T>>,
     ) -> Self {
+        pool.set_settled(Arc::new(FreeRows(Arc::clone(locks))));
         Self {
             pool,
             log,
@@ -107,6 +113,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
             unfinished: AtomicUsize::new(0),
             restarting: AtomicBool::new(false),
             checkpointing: Exclusive::new(Checkpoints::default()),
+            unsettled: Unsettled::new(Arc::clone(locks)),
             stopped: OnceLock::new(),
         }
     }
@@ -153,6 +160,37 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         })
     }
 
+    /// Gives up the space that a row holds back, when nobody has it locked any more.
+    ///
+    /// # Errors
+    /// The log has no room for it now, or the medium refuses: it is tried again later.
+    pub(super) fn settle(&self, tree: TreeNo, key: &[u8]) -> Result<()> {
+        self.unsettled.settle(&self.pool, tree, key)
+    }
+
+    /// Gives up the space of up to so many rows that others had to leave, and leaves the rest to the
+    /// thread in the background.
+    pub(super) fn settle_for_others(&self, most: usize) {
+        if self.unsettled.settle_some(&self.pool, most).is_ok_and(|settled| settled == most) {
+            self.pool.wake_cleaner();
+        }
+    }
+
+    /// Gives up the space of all rows that others had to leave, for closing.
+    ///
+    /// # Errors
+    /// A medium failed.
+    pub(super) fn settle_rest(&self) -> Result<()> {
+        loop {
+            match self.unsettled.settle_some(&self.pool, SETTLED_FOR_OTHERS) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if is_of_the_moment(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// The number of transactions that a crash has left and that are not undone yet.
     pub(super) fn unfinished(&self) -> usize {
         self.unfinished.load(Ordering::Acquire)
@@ -183,7 +221,8 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         let done = self.undo_some(UNDO_CHANGES)?
             || self.checkpoint_some()?
             || self.pool.clean_ahead()? > 0
-            || self.redo_some()?;
+            || self.redo_some()?
+            || self.unsettled.settle_some(&self.pool, SETTLED_FOR_OTHERS)? > 0;
         Ok(done)
     }
 
@@ -325,7 +364,7 @@ mod tests {
 
     use super::*;
     use crate::file::NewFile;
-    use crate::ids::{TreeNo, TxNo};
+    use crate::ids::TxNo;
     use crate::lock::LockOptions;
     use crate::log::Chain;
     use crate::log::central::{Central, CentralOptions};
@@ -384,7 +423,9 @@ mod tests {
             Central::create(&files, "log-", options, Arc::default()).expect("a log");
         let (log, new) = (Arc::new(log), NewFile { page_bytes: 512, stamp: 1 });
         let pool = Pool::create(&files, "", &new, 256, Arc::clone(&log) as _).expect("pages");
-        let upkeep: Upkeep<_, Host> = Upkeep::new(pool, Arc::clone(&log) as _, Transactions::new());
+        let locks = LockTable::new(Arc::default(), LockOptions::default());
+        let upkeep: Upkeep<_, Host> =
+            Upkeep::new(pool, Arc::clone(&log) as _, Transactions::new(), &locks);
         let mut chain = Chain::new(TxNo(1));
         let tree = upkeep.pool.create_tree(&mut chain, TREE).expect("a tree");
         let mut row = 0_u16;
@@ -412,8 +453,8 @@ mod tests {
         let pool = Pool::open(&files, "", 32, Arc::clone(&log)).expect("pages");
         let transactions = Transactions::new();
         let left = recovery::restart_on_demand(&*log, &transactions, &pool).expect("analysed").1;
-        let upkeep: Upkeep<_, Host> = Upkeep::new(pool, log, transactions);
         let locks = LockTable::new(Arc::default(), LockOptions::default());
+        let upkeep: Upkeep<_, Host> = Upkeep::new(pool, log, transactions, &locks);
         upkeep.adopt(left, &locks).expect("adopted");
         assert_eq!((upkeep.unfinished(), upkeep.transactions.len()), (3, 3));
         assert_eq!(locks.counts().held, 3 * 11, "the rows and the table");

@@ -28,23 +28,42 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     /// Gives up the space that a row held back, if the pool's [`Settled`](crate::pool::Settled) says
-    /// that nobody needs it: a ghost goes, a row that became shorter gives its room. A ghost that
-    /// somebody has locked stays: the lock may be of the gap before it.
+    /// that nobody needs it: a ghost goes, a row that became shorter gives its room. Returns whether
+    /// nothing is held back any more. A ghost that somebody has locked stays: the lock may be of the gap
+    /// before it.
     ///
     /// # Errors
     /// The log has no room for it, or the medium refuses.
-    pub fn settle(&self, key: &[u8]) -> Result<()> {
+    pub fn settle(&self, key: &[u8]) -> Result<bool> {
         let mut leaf = self.write_leaf(key)?;
-        let Ok(slot) = leaf.find(key) else { return Ok(()) };
-        if !self.pool.is_settled(self.number, key) {
-            return Ok(());
-        }
+        let Ok(slot) = leaf.find(key) else { return Ok(true) };
         let entry = leaf.entry(slot);
+        if !entry.is_ghost() && entry.room == entry.row.len() {
+            return Ok(true);
+        }
+        if !self.pool.is_settled(self.number, key) {
+            return Ok(false);
+        }
         if entry.is_ghost() {
             self.reclaim_in(&mut leaf, key)?;
-        } else if entry.room > entry.row.len() {
+        } else {
             self.system(&mut leaf, Change::Trim { key })?;
         }
+        self.merge_if_sparse(leaf, key)?;
+        Ok(true)
+    }
+
+    /// Gives up all that the leaf of a key holds back and nobody needs.
+    ///
+    /// # Errors
+    /// As [`Self::settle`].
+    pub(super) fn settle_leaf(&self, key: &[u8]) -> Result<()> {
+        let mut leaf = self.write_leaf(key)?;
+        self.sweep(&mut leaf, None)?;
+        self.merge_if_sparse(leaf, key)
+    }
+
+    fn merge_if_sparse(&self, leaf: WritePage<'a, T>, key: &[u8]) -> Result<()> {
         let is_sparse = leaf.used_bytes() < leaf.bytes().len() / 4;
         drop(leaf);
         if is_sparse { self.merge(key) } else { Ok(()) }
@@ -59,11 +78,16 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
 
     /// Gives up what the rows of a leaf hold back though their transactions are over, but for the row
     /// of `except`. Returns how many gave something.
-    pub(super) fn sweep(&self, leaf: &mut WritePage<'a, T>, except: &[u8]) -> Result<usize> {
+    pub(super) fn sweep(
+        &self,
+        leaf: &mut WritePage<'a, T>,
+        except: Option<&[u8]>,
+    ) -> Result<usize> {
         let held: Vec<Vec<u8>> = leaf
             .entries()
             .filter(|entry| entry.is_ghost() || entry.room > entry.row.len())
-            .filter(|entry| entry.key != except && self.pool.is_settled(self.number, entry.key))
+            .filter(|entry| Some(entry.key) != except)
+            .filter(|entry| self.pool.is_settled(self.number, entry.key))
             .map(|entry| entry.key.to_vec())
             .collect();
         for key in &held {

@@ -164,7 +164,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         slot: usize,
         key: &[u8],
     ) -> Result<()> {
-        if self.sweep(&mut leaf, key)? > 0 {
+        if self.sweep(&mut leaf, Some(key))? > 0 {
             return Ok(());
         }
         self.split(leaf, slot, key)

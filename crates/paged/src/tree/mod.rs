@@ -20,7 +20,7 @@
 //!    lock of a key protects the gap before it, but what has come into the gap before it was locked
 //!    would be missed.
 //! 6. Rows are copied while their page is latched. No code of a caller runs under a latch but a
-//!    [`Permit`], which must not wait.
+//!    [`Permit`] or a [`ScanPermit`], which must not wait.
 //!
 //! Row locks come before all of it: see [`Permit`].
 
@@ -39,7 +39,7 @@ use pm::Files;
 
 pub use insert::Inserted;
 pub(crate) use rest::Leaves;
-pub use scan::{BATCH_ROWS, Batch, Bound, Direction};
+pub use scan::{BATCH_ROWS, Batch, Bound, Direction, Met, Permitted, Scan, ScanPermit};
 
 use crate::change::{Body, Change};
 use crate::ids::{PageNo, TreeNo};
@@ -48,8 +48,8 @@ use crate::layout::{entry_bytes, limit_entry, limit_key};
 use crate::pool::Pool;
 use crate::{PagedError, Result};
 
-/// A question under a latch: whether a row may be changed or read, told by its key; `None` is the end
-/// of the tree. It tries the lock and does not wait. If it says no the call ends without a
+/// A question under a latch: whether a row may come before the one with this key; `None` is the end of
+/// the tree. It tries the lock and does not wait. If it says no the call ends without a
 /// change; the caller waits for the lock and calls again.
 pub type Permit<'a> = &'a mut dyn FnMut(Option<&[u8]>) -> bool;
 

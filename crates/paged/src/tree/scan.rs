@@ -2,19 +2,19 @@
 
 use pm::Files;
 
+use super::Tree;
 use super::descend::Target;
-use super::{Permit, Tree};
 use crate::Result;
 use crate::ids::PageNo;
 use crate::latch::Latching;
 use crate::page::{Page, PageKind};
 use crate::pool::ReadPage;
 
-/// The most rows of a batch.
+/// The most rows that are worth copying at once.
 pub const BATCH_ROWS: usize = 64;
 
 /// The way of a scan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Direction {
     /// Keys rise.
     Forward,
@@ -33,6 +33,49 @@ pub enum Bound<'k> {
     Excluded(&'k [u8]),
 }
 
+/// An entry that a scan comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Met<'k> {
+    /// A row with this key.
+    Row(&'k [u8]),
+    /// A ghost with this key.
+    Ghost(&'k [u8]),
+    /// The end of the tree.
+    End,
+}
+
+impl<'k> Met<'k> {
+    /// The key; `None` at the end.
+    #[must_use]
+    pub fn key(self) -> Option<&'k [u8]> {
+        match self {
+            Self::Row(key) | Self::Ghost(key) => Some(key),
+            Self::End => None,
+        }
+    }
+}
+
+/// The answer to whether a scan may go on with an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Permitted {
+    /// It is copied, unless it is a ghost.
+    Yes,
+    /// It is passed over.
+    Skipped,
+    /// The scan stops before it.
+    No,
+}
+
+impl From<bool> for Permitted {
+    fn from(is_permitted: bool) -> Self {
+        if is_permitted { Self::Yes } else { Self::No }
+    }
+}
+
+/// The question that a scan asks under a latch, of each entry and of the end of the tree. It must not
+/// wait: see [`super::Permit`].
+pub type ScanPermit<'a> = &'a mut dyn FnMut(Met<'_>) -> Permitted;
+
 /// The rows of one batch.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -43,14 +86,17 @@ pub struct Batch {
     pub refused: Option<Vec<u8>>,
 }
 
-/// A scan, between its batches: it holds no latch and no page.
+/// The place of a scan between its batches: it holds no latch and no page.
 #[derive(Debug)]
-pub struct Scan<'a, F: Files, T: Latching> {
-    tree: Tree<'a, F, T>,
+pub struct Scan {
     direction: Direction,
     next: Next,
     /// The page that was read ahead last.
     ahead: Option<PageNo>,
+    /// Leaves that it may still rid of their ghosts.
+    sweeps: usize,
+    /// A ghost that it has met, and that nobody needs.
+    ghost: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,34 +107,69 @@ enum Next {
     Done,
 }
 
-impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
-    /// Begins a scan.
+impl Scan {
+    /// A scan from a place on.
     #[must_use]
-    pub fn scan(&self, direction: Direction, from: Bound<'_>) -> Scan<'a, F, T> {
+    pub fn new(direction: Direction, from: Bound<'_>) -> Self {
         let next = match from {
             Bound::Unbounded => Next::First,
             Bound::Included(key) => Next::At(key.to_vec()),
             Bound::Excluded(key) => Next::Behind(key.to_vec()),
         };
-        Scan { tree: *self, direction, next, ahead: None }
+        Self { direction, next, ahead: None, sweeps: 0, ghost: None }
+    }
+
+    /// Lets it remove ghosts that it meets and nobody needs, from so many leaves at most.
+    pub fn sweep(&mut self, leaves: usize) {
+        self.sweeps = leaves;
+    }
+
+    /// Returns whether it has come to the end of the tree.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.next, Next::Done)
+    }
+
+    /// Returns whether it has passed a key, in its direction.
+    #[must_use]
+    pub fn has_passed(&self, key: &[u8]) -> bool {
+        match (&self.next, self.direction) {
+            (Next::Behind(last), Direction::Forward) => &last[..] > key,
+            (Next::Behind(last), Direction::Backward) => &last[..] < key,
+            (Next::Done, _) => true,
+            (Next::First | Next::At(_), _) => false,
+        }
     }
 }
 
-impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
-    /// Fills a batch with the next rows: 64 at most, and none only at the end, or if the first one was
-    /// refused. `permit` is asked with each key, a ghost's or not, and at the end with none. After a
-    /// refusal the scan goes on behind the last key that was permitted: what came before the refused
-    /// one meanwhile is asked for, too. Rows before an error come first.
+impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
+    /// Fills a batch with the next rows of a scan: `most` at most, and none only at the end, or if the
+    /// first one was refused. `permit` is asked with each entry. After a refusal the scan goes on behind
+    /// the last entry that was permitted or skipped: what came before the refused one meanwhile is asked
+    /// for, too. Rows before an error come first.
     ///
     /// # Errors
     /// A page is damaged, the medium refuses, or all frames are in use.
-    pub fn next(&mut self, batch: &mut Batch, permit: Permit<'_>) -> Result<()> {
+    pub fn next(
+        &self,
+        scan: &mut Scan,
+        batch: &mut Batch,
+        most: usize,
+        permit: ScanPermit<'_>,
+    ) -> Result<()> {
         batch.rows.clear();
         batch.refused = None;
-        while batch.rows.is_empty() && batch.refused.is_none() && !matches!(self.next, Next::Done) {
-            let done = match self.direction {
-                Direction::Forward => self.forward(batch, permit),
-                Direction::Backward => self.backward(batch, permit),
+        while batch.rows.is_empty() && batch.refused.is_none() && !scan.is_done() {
+            if let Some(ghost) = scan.ghost.take() {
+                scan.sweeps -= 1;
+                // Without room in the log, or a frame, they stay until somebody else comes.
+                if self.settle_leaf(&ghost).is_err() {
+                    scan.sweeps = 0;
+                }
+            }
+            let done = match scan.direction {
+                Direction::Forward => self.forward(scan, batch, most, permit),
+                Direction::Backward => self.backward(scan, batch, most, permit),
             };
             // The next batch begins with it.
             done.or_else(|error| if batch.rows.is_empty() { Err(error) } else { Ok(()) })?;
@@ -98,89 +179,104 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
 
     /// Goes from leaf to leaf. The pages on the left stay latched until the next key is permitted, so
     /// that nothing comes between the last key and that one without being asked for.
-    fn forward(&mut self, batch: &mut Batch, permit: Permit<'_>) -> Result<()> {
-        let from: &[u8] = match &self.next {
+    fn forward(
+        &self,
+        scan: &mut Scan,
+        batch: &mut Batch,
+        most: usize,
+        permit: ScanPermit<'_>,
+    ) -> Result<()> {
+        let from: &[u8] = match &scan.next {
             Next::At(key) | Next::Behind(key) => key,
             Next::First | Next::Done => &[],
         };
-        let mut leaf = self.tree.read_page(Target::At(from), 0)?;
-        let mut first = match (&self.next, leaf.find(from)) {
+        let mut leaf = self.read_page(Target::At(from), 0)?;
+        let mut first = match (&scan.next, leaf.find(from)) {
             (Next::First, _) => 0,
             (Next::Behind(_), Ok(slot)) => slot + 1,
             (_, Ok(slot) | Err(slot)) => slot,
         };
         let mut left = Vec::new();
-        while self.copy(&leaf, first..leaf.slots(), batch, permit, &mut left)? {
+        while self.copy(scan, &leaf, first..leaf.slots(), (batch, most), permit, &mut left)? {
             let Some(right) = leaf.right() else {
-                if permit(None) {
-                    self.next = Next::Done;
-                } else {
-                    batch.refused = Some(Vec::new());
+                match permit(Met::End) {
+                    Permitted::No => batch.refused = Some(Vec::new()),
+                    Permitted::Yes | Permitted::Skipped => scan.next = Next::Done,
                 }
                 return Ok(());
             };
-            if self.ahead != Some(right) && !self.tree.pool.is_resident(right) {
-                self.ahead = Some(right);
+            if scan.ahead != Some(right) && !self.pool.is_resident(right) {
+                scan.ahead = Some(right);
                 drop((left, leaf));
-                return self.tree.pool.read_ahead(right);
+                return self.pool.read_ahead(right);
             }
-            let page = self.tree.neighbour(right, &leaf)?;
+            let page = self.neighbour(right, &leaf)?;
             left.push(std::mem::replace(&mut leaf, page));
             first = 0;
         }
         Ok(())
     }
 
-    fn backward(&mut self, batch: &mut Batch, permit: Permit<'_>) -> Result<()> {
-        let target = match &self.next {
+    fn backward(
+        &self,
+        scan: &mut Scan,
+        batch: &mut Batch,
+        most: usize,
+        permit: ScanPermit<'_>,
+    ) -> Result<()> {
+        let target = match &scan.next {
             Next::First => Target::Last,
             Next::At(key) => Target::At(key),
             Next::Behind(key) if key.is_empty() => {
-                self.next = Next::Done;
+                scan.next = Next::Done;
                 return Ok(());
             }
             Next::Behind(key) => Target::Before(key),
             Next::Done => return Ok(()),
         };
-        let leaf = self.tree.read_page(target, 0)?;
-        let end = match &self.next {
+        let leaf = self.read_page(target, 0)?;
+        let end = match &scan.next {
             Next::At(key) => leaf.find(key).map_or_else(|slot| slot, |slot| slot + 1),
             Next::Behind(key) => leaf.find(key).unwrap_or_else(|slot| slot),
             Next::First | Next::Done => leaf.slots(),
         };
-        if self.copy(&leaf, (0..end).rev(), batch, permit, &mut Vec::new())? {
+        if self.copy(scan, &leaf, (0..end).rev(), (batch, most), permit, &mut Vec::new())? {
             let low = leaf.low();
-            self.next = if low.is_empty() { Next::Done } else { Next::Behind(low.to_vec()) };
+            scan.next = if low.is_empty() { Next::Done } else { Next::Behind(low.to_vec()) };
         }
         Ok(())
     }
 
-    /// Copies rows of a page until the batch is full or the permit refused; returns whether it came to
-    /// the end of the page. The scan goes on behind the last permitted key; the pages on the left are
-    /// let go with the first one.
+    /// Copies rows of a page until the batch is full, the permit refused, or a ghost is there that can
+    /// go; returns whether it came to the end of the page. The scan goes on behind the last entry that
+    /// it has passed; the pages on the left are let go with the first one.
     fn copy(
-        &mut self,
+        &self,
+        scan: &mut Scan,
         leaf: &Page,
         slots: impl Iterator<Item = usize>,
-        batch: &mut Batch,
-        permit: Permit<'_>,
+        (batch, most): (&mut Batch, usize),
+        permit: ScanPermit<'_>,
         left: &mut Vec<ReadPage<'a, T>>,
     ) -> Result<bool> {
         let (mut last, mut is_end, mut unread) = (None, true, None);
         for slot in slots {
             let entry = leaf.entry(slot);
-            if batch.rows.len() == BATCH_ROWS {
+            let is_full = batch.rows.len() >= most;
+            if is_full || (entry.is_ghost() && self.can_go(scan, entry.key)) {
                 is_end = false;
                 break;
             }
-            if !permit(Some(entry.key)) {
+            let met = if entry.is_ghost() { Met::Ghost(entry.key) } else { Met::Row(entry.key) };
+            let permitted = permit(met);
+            if permitted == Permitted::No {
                 batch.refused = Some(entry.key.to_vec());
                 is_end = false;
                 break;
             }
             left.clear();
-            if !entry.is_ghost() {
-                match self.tree.copy_row(&entry) {
+            if permitted == Permitted::Yes && !entry.is_ghost() {
+                match self.copy_row(&entry) {
                     Ok(row) => batch.rows.push((entry.key.to_vec(), row)),
                     Err(error) => {
                         unread = Some(error);
@@ -191,9 +287,43 @@ impl<'a, F: Files, T: Latching> Scan<'a, F, T> {
             last = Some(slot);
         }
         if let Some(last) = last {
-            self.next = Next::Behind(leaf.key(last).to_vec());
+            scan.next = Next::Behind(leaf.key(last).to_vec());
         }
         unread.map_or(Ok(is_end), Err)
+    }
+
+    /// Notes a ghost that nobody needs, if the scan may still remove some.
+    fn can_go(&self, scan: &mut Scan, ghost: &[u8]) -> bool {
+        let can_go = scan.sweeps > 0 && self.pool.is_settled(self.number, ghost);
+        if can_go {
+            scan.ghost = Some(ghost.to_vec());
+        }
+        can_go
+    }
+
+    /// The last key of a range as it is now, in a direction, or a key on the way there; `None` if there
+    /// is none. Forward the range ends before `bound`, backward it begins there, or has no such end.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn last_key(&self, direction: Direction, bound: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+        let (target, found) = match (direction, bound) {
+            (Direction::Forward, None) => (Target::Last, None),
+            (Direction::Forward, Some([])) => return Ok(None),
+            (Direction::Forward, Some(bound)) => (Target::Before(bound), Some(bound)),
+            (Direction::Backward, bound) => {
+                let bound = bound.unwrap_or_default();
+                (Target::At(bound), Some(bound))
+            }
+        };
+        let leaf = self.read_page(target, 0)?;
+        let slot = found.map_or(leaf.slots(), |key| leaf.find(key).unwrap_or_else(|slot| slot));
+        Ok(match direction {
+            Direction::Forward if slot > 0 => Some(leaf.key(slot - 1).to_vec()),
+            Direction::Forward => Some(leaf.low().to_vec()),
+            Direction::Backward if slot < leaf.slots() => Some(leaf.key(slot).to_vec()),
+            Direction::Backward => leaf.high().map(<[u8]>::to_vec),
+        })
     }
 }
 

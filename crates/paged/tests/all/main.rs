@@ -3,6 +3,7 @@
 mod central;
 mod central_crash;
 mod damage;
+mod lock_waits;
 mod locks;
 mod nv;
 mod recovery;

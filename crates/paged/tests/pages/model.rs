@@ -5,7 +5,7 @@ use paged::ids::PageNo;
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::page::PageKind;
 use paged::pool::Pool;
-use paged::tree::{Batch, Bound, Direction};
+use paged::tree::{BATCH_ROWS, Batch, Bound, Direction, Met, Permitted, Scan};
 use sim::RecordingFiles;
 use std::sync::Arc;
 
@@ -120,7 +120,9 @@ fn a_scan_reads_ahead_and_begins_anywhere() {
     assert!(stats.read_ahead > 3 * stats.reads, "{stats:?}");
     let first = |direction, bound: Bound<'_>| {
         let mut batch = Batch::default();
-        source.scan(direction, bound).next(&mut batch, &mut |_| true).unwrap();
+        let mut scan = Scan::new(direction, bound);
+        source.next(&mut scan, &mut batch, 1, &mut |_| Permitted::Yes).unwrap();
+        assert!(batch.rows.len() <= 1);
         batch.rows.first().map(|(key, _)| u32::from_be_bytes(key[..].try_into().unwrap()))
     };
     for at in [0, 1, 99, 2000, 7777, 9998, 9999, 12_000_u32] {
@@ -178,11 +180,12 @@ fn a_refused_permit_leaves_everything_as_it_was() {
     let long = tree.insert_if(&mut chain, b"e", &[1; 3000], &mut |_| false).unwrap();
     assert_eq!(long, paged::tree::Inserted::Refused);
     assert_eq!(pool.used_pages().unwrap(), used, "the pages of the long row are free again");
-    let mut scan = tree.scan(Direction::Forward, Bound::Unbounded);
+    let mut scan = Scan::new(Direction::Forward, Bound::Unbounded);
     let mut batch = Batch::default();
-    scan.next(&mut batch, &mut |key| key != Some(b"d")).unwrap();
+    let mut permit = |met: Met<'_>| (met.key() != Some(b"d")).into();
+    tree.next(&mut scan, &mut batch, BATCH_ROWS, &mut permit).unwrap();
     assert_eq!((batch.rows.len(), batch.refused.as_deref()), (1, Some(&b"d"[..])));
-    scan.next(&mut batch, &mut |_| true).unwrap();
+    tree.next(&mut scan, &mut batch, BATCH_ROWS, &mut |_| Permitted::Yes).unwrap();
     assert_eq!(batch.rows.len(), 2);
 }
 
@@ -197,13 +200,13 @@ fn what_comes_before_a_refused_key_is_not_missed() {
         tree.insert(&mut chain, &[key, 0], &[1; 60]).unwrap();
     }
     for refused in 1..40_u8 {
-        let mut scan = tree.scan(Direction::Forward, Bound::Unbounded);
+        let mut scan = Scan::new(Direction::Forward, Bound::Unbounded);
         let (mut batch, mut seen) = (Batch::default(), Vec::new());
         let mut is_first = true;
         loop {
-            scan.next(&mut batch, &mut |key| {
-                let is_it = key == Some(&[refused, 0]);
-                !is_it || !std::mem::take(&mut is_first)
+            tree.next(&mut scan, &mut batch, BATCH_ROWS, &mut |met| {
+                let is_it = met.key() == Some(&[refused, 0]);
+                (!is_it || !std::mem::take(&mut is_first)).into()
             })
             .unwrap();
             seen.extend(batch.rows.drain(..).map(|(key, _)| key));
@@ -248,14 +251,14 @@ fn a_scan_passes_many_leaves_without_rows() {
     }
     assert_eq!(pool.check().unwrap().pages, leaves, "nothing was merged");
     for refused in [None, Some([80, 0])] {
-        let mut scan = tree.scan(Direction::Forward, Bound::Included(&[10, 0]));
+        let mut scan = Scan::new(Direction::Forward, Bound::Included(&[10, 0]));
         let (mut batch, mut seen, mut is_first) = (Batch::default(), Vec::new(), true);
         loop {
-            let mut permit = |key: Option<&[u8]>| {
-                let is_it = refused.is_some() && key == refused.as_ref().map(|key| &key[..]);
-                !is_it || !std::mem::take(&mut is_first)
+            let mut permit = |met: Met<'_>| {
+                let is_it = refused.is_some() && met.key() == refused.as_ref().map(|key| &key[..]);
+                (!is_it || !std::mem::take(&mut is_first)).into()
             };
-            scan.next(&mut batch, &mut permit).unwrap();
+            tree.next(&mut scan, &mut batch, BATCH_ROWS, &mut permit).unwrap();
             seen.extend(batch.rows.drain(..).map(|(key, _)| key[0]));
             if batch.refused.take().is_some() {
                 tree.insert(&mut chain, &[50, 0], b"came").unwrap();

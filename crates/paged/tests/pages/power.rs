@@ -165,7 +165,7 @@ fn run(seed: u64, count: u64) -> Run {
                 transactions.end(run.transaction);
                 for key in keys {
                     match tree(&pool).settle(&key) {
-                        Ok(()) | Err(PagedError::LogFull { .. }) => {}
+                        Ok(_) | Err(PagedError::LogFull { .. }) => {}
                         Err(error) => panic!("seed {seed}: {error}"),
                     }
                 }

@@ -10,7 +10,7 @@ use paged::latch::Latching;
 use paged::log::{Chain, Kind, LogManager, Logged, Record, RoomWait};
 use paged::pool::{Appender, Pool, Settled};
 use paged::threads::Waiter;
-use paged::tree::{Batch, Bound, Direction, Tree};
+use paged::tree::{BATCH_ROWS, Batch, Bound, Direction, Met, Permitted, Scan, Tree};
 use paged::{PagedError, Result};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -210,10 +210,11 @@ pub(crate) fn rows<T: Latching>(
     tree: &Tree<'_, RecordingFiles, T>,
     direction: Direction,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut scan = tree.scan(direction, Bound::Unbounded);
+    let mut scan = Scan::new(direction, Bound::Unbounded);
     let (mut batch, mut rows) = (Batch::default(), Vec::new());
     loop {
-        scan.next(&mut batch, &mut |_| true).expect("scanned");
+        let permit = &mut |_: Met<'_>| Permitted::Yes;
+        tree.next(&mut scan, &mut batch, BATCH_ROWS, permit).expect("scanned");
         if batch.rows.is_empty() {
             return rows;
         }
@@ -253,7 +254,7 @@ impl Step {
             Self::Insert(key, row) => tree.insert(chain, key, row),
             Self::Update(key, row) => tree.update(chain, key, row),
             Self::Delete(key) => tree.delete(chain, key),
-            Self::Settle(key) => tree.settle(key),
+            Self::Settle(key) => tree.settle(key).map(drop),
             Self::Load(rows) => {
                 let rows = rows.iter().map(|(key, row)| (key, row));
                 tree.load(chain, rows).map(drop)

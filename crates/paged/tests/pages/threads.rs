@@ -8,7 +8,7 @@ use paged::latch::{Followed, Latching};
 use paged::log::{Kind, LogManager};
 use paged::pool::Pool;
 use paged::threads::Baton;
-use paged::tree::{Batch, Bound, Direction, Inserted};
+use paged::tree::{BATCH_ROWS, Batch, Bound, Direction, Inserted, Met, Permitted, Scan};
 use parking_lot::Mutex;
 use sim::RecordingFiles;
 
@@ -126,10 +126,10 @@ fn assert_own_rows<T: Latching>(
     model: &Model,
 ) {
     let tree = tree(pool);
-    let mut scan = tree.scan(direction, Bound::Unbounded);
+    let mut scan = Scan::new(direction, Bound::Unbounded);
     let (mut batch, mut own, mut last) = (Batch::default(), Vec::new(), None::<Vec<u8>>);
     loop {
-        scan.next(&mut batch, &mut |_| true).unwrap();
+        tree.next(&mut scan, &mut batch, BATCH_ROWS, &mut |_| Permitted::Yes).unwrap();
         if batch.rows.is_empty() {
             break;
         }
@@ -169,15 +169,15 @@ fn a_scan_misses_nothing_that_came_before_a_key_was_locked() {
             Followed::by(baton.clone(), || {
                 let tree = tree(&pool);
                 let scanned = || {
-                    let mut scan = tree.scan(Direction::Forward, Bound::Unbounded);
+                    let mut scan = Scan::new(Direction::Forward, Bound::Unbounded);
                     let (mut batch, mut keys) = (Batch::default(), Vec::new());
-                    let mut permit = |key: Option<&[u8]>| {
+                    let mut permit = |met: Met<'_>| {
                         Followed::point();
-                        locked.lock().insert(key.map(<[u8]>::to_vec));
-                        true
+                        locked.lock().insert(met.key().map(<[u8]>::to_vec));
+                        Permitted::Yes
                     };
                     loop {
-                        scan.next(&mut batch, &mut permit).unwrap();
+                        tree.next(&mut scan, &mut batch, BATCH_ROWS, &mut permit).unwrap();
                         if batch.rows.is_empty() {
                             return keys;
                         }

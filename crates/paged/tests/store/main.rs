@@ -16,6 +16,7 @@ mod lost_end;
 mod model;
 mod moments;
 mod nv_power;
+mod queue;
 mod rest;
 mod restart;
 mod room;
