@@ -19,7 +19,7 @@
 //! | when a version begins and ends, and who sees it | `stamps`, `version`, `clock` |
 //! | transactions in memory | `slots` |
 //! | a transaction: begin and end, changes, reads | [`session`], `statement`, `read` |
-//! | who may change a key | `stripes` |
+//! | who may change a key | `stripes`, `claims` |
 //! | keys of rows, in the order of their bytes | `keys` |
 //! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
 //! | searches for what is not in an index yet, and what they owe | `unbuilt` |
@@ -44,6 +44,7 @@ pub mod check;
 mod chunk;
 #[cfg(test)]
 mod circles;
+mod claims;
 mod clock;
 mod collect;
 mod dictionary;
@@ -86,6 +87,7 @@ pub use keys::{FirstColumn, IndexKey, Key, Keys};
 pub use latch::{Pause, Waiting};
 pub use layout::{Form, Kind, MOST_NAME, MOST_OPENINGS, Options};
 pub use placement::{Part, Placement, Standing, Structure};
+pub use read::Claiming;
 pub use rebuild::Built;
 pub use secondary::KeyRange;
 pub use session::Session;

@@ -8,6 +8,7 @@ use pm::Memory;
 
 use crate::Result;
 use crate::epoch::Stay;
+use crate::error::ColumnError;
 use crate::keys::Key;
 use crate::latch::Latch;
 use crate::secondary::KeyRange;
@@ -17,6 +18,17 @@ use crate::store::Shared;
 use crate::table::Table;
 use crate::value::Field;
 use crate::version::Rest;
+
+/// The claims that a scan makes of the rows that it shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claiming {
+    /// None: it only reads them.
+    None,
+    /// Each is claimed, or the transaction is in conflict.
+    OrFail,
+    /// Those that can be claimed are, and the others are not shown.
+    OrSkip,
+}
 
 /// Keys that are taken from an index at a time.
 const BATCH: usize = 64;
@@ -151,15 +163,33 @@ impl<M: Memory> Session<M> {
         index: usize,
         range: KeyRange,
         columns: Option<&[usize]>,
+        visit: impl FnMut(Vec<Field>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.scan_as(Claiming::None, (table, index, range), columns, visit)
+    }
+
+    /// Works as [`Self::scan`], and claims for the open transaction what it shows: others do not change
+    /// it, and find it claimed, until the transaction ends.
+    ///
+    /// # Errors
+    /// As [`Self::scan`]; [`ColumnError::Conflict`] where another transaction has changed or claimed a
+    /// row, unless such rows are passed over.
+    pub fn scan_as(
+        &self,
+        claiming: Claiming,
+        (table, index, range): (usize, usize, KeyRange),
+        columns: Option<&[usize]>,
         mut visit: impl FnMut(Vec<Field>) -> ControlFlow<()>,
     ) -> Result<()> {
         let table = self.shared.table(table)?;
         if index >= table.indexes.len() {
-            return Err(crate::ColumnError::Unfit { what: "an index of this number" });
+            return Err(ColumnError::Unfit { what: "an index of this number" });
         }
         let _stay = self.stay();
         let (sight, mut rest) = (self.sight(), Rest::default());
         let reads = self.open.as_ref().and_then(|open| open.reads.as_ref());
+        // Of rows that are passed over nothing was read, and those that are claimed nobody changes.
+        let reads = reads.filter(|_| claiming != Claiming::OrSkip);
         let mut noted = reads.map(|reads| ScannedRange::new(reads, (table.number, index, &range)));
         self.shared.for_each_key(table, index, range, |key, hint| {
             let seen = match index {
@@ -167,6 +197,12 @@ impl<M: Memory> Session<M> {
                 _ => self.shared.seen_by_index(table, (index, key, hint), &sight, &mut rest)?,
             };
             let Some(row) = seen else { return Ok(ControlFlow::Continue(())) };
+            if claiming != Claiming::None && !self.claim(table, row, &sight)? {
+                return match claiming {
+                    Claiming::OrSkip => Ok(ControlFlow::Continue(())),
+                    Claiming::None | Claiming::OrFail => Err(ColumnError::Conflict),
+                };
+            }
             let fields = table.fields(row, columns)?;
             if let Some(noted) = &mut noted {
                 noted.visit(key);

@@ -47,6 +47,8 @@ pub(crate) struct Open {
 #[derive(Debug)]
 pub struct Session<M: Memory> {
     pub(crate) shared: Arc<Shared<M>>,
+    /// Its number, by which claims are its own.
+    pub(crate) number: u64,
     pub(crate) open: Option<Open>,
     /// The slot of the last transaction, whose stamps may not be durable, with their lines.
     pub(crate) lag: LagOf,
@@ -63,8 +65,8 @@ const NONE_OPEN: ColumnError = ColumnError::State { what: "the session has no tr
 
 impl<M: Memory> Session<M> {
     pub(crate) fn new(shared: Arc<Shared<M>>) -> Self {
-        let lag = shared.lags.of_session();
-        Self { shared, open: None, lag, lines: LineSet::new(), fresh: Vec::new() }
+        let (lag, number) = (shared.lags.of_session(), shared.claims.next_session());
+        Self { shared, number, open: None, lag, lines: LineSet::new(), fresh: Vec::new() }
     }
 
     pub(crate) fn resumed(shared: Arc<Shared<M>>, left: Left, replay: Option<Replay>) -> Self {
@@ -335,6 +337,7 @@ impl<M: Memory> Session<M> {
         self.fence();
         self.shared.epochs.keep(snapshot);
         drop(stay);
+        self.shared.claims.end(self.number);
         self.shared.in_flight.write().insert(mark, Left { open, snapshot, reads });
         Ok(TxId(mark))
     }
@@ -354,7 +357,9 @@ impl<M: Memory> Session<M> {
         }
     }
 
+    /// The transaction is over: others may have its name, and what it has claimed.
     fn forget(&self, name: &[u8]) {
+        self.shared.claims.end(self.number);
         if !name.is_empty() {
             self.shared.names.write().remove(name);
         }

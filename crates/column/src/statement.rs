@@ -2,7 +2,7 @@
 //! and nobody else sees it before its transaction commits.
 //!
 //! 1. The stripe of the key is taken; the newest version must be the transaction's own, or have been
-//!    committed before it began, and nobody else may have marked its end.
+//!    committed before it began, and nobody else may have marked its end, or claimed it.
 //! 2. Everything that can fail: ids of the values, room for the entry and for keys in persistent memory, a row.
 //! 3. All stores: the slot's line, if it is the first statement; the row, begin last; new keys; the entry.
 //! 4. All flushes, with what the last statement or commit has left over; **fence**.
@@ -252,6 +252,9 @@ impl<M: Memory> Session<M> {
                 return Err(ColumnError::MissingKey);
             }
         };
+        if kind != INSERT && shared.claims.are_others(self.number, number, &key.bytes) {
+            return Err(ColumnError::Conflict);
+        }
         for (index, key) in &keys {
             shared.check_unique(table, (*index, key), &self.sight())?;
         }

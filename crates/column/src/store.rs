@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 
 use crate::Result;
 use crate::array::zeroed;
+use crate::claims::Claims;
 use crate::clock::Clock;
 use crate::collect::Pile;
 use crate::dictionary::Dictionary;
@@ -83,6 +84,7 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) clock: Clock,
     pub(crate) watched: Watched,
     pub(crate) stripes: Stripes,
+    pub(crate) claims: Claims,
     /// Transactions that are open and that no session has, by their marks.
     pub(crate) in_flight: Latch<BTreeMap<u64, Left>>,
     /// The names of open transactions.
@@ -242,6 +244,7 @@ impl<M: Memory> Store<M> {
             clock: Clock::new(0, waiting),
             watched: Watched::new(waiting),
             stripes: Stripes::new(waiting),
+            claims: Claims::new(waiting),
             in_flight: Latch::new(BTreeMap::new(), waiting),
             names: Latch::new(BTreeSet::new(), waiting),
             recovered: HashMap::new(),

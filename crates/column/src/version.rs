@@ -357,6 +357,19 @@ impl<M: Memory> Shared<M> {
         Ok(Newest::Absent(0))
     }
 
+    /// Returns whether nobody else has ended a version that a transaction sees: then it is the last one of
+    /// its key. Whoever calls has the key's stripe. A transaction that is replayed may have ended it
+    /// itself, in a statement that is to come.
+    pub(crate) fn is_last_for(
+        &self,
+        table: &Table<M>,
+        row: u64,
+        sight: &Sight<'_>,
+    ) -> Result<bool> {
+        let ended = self.meaning(table.place(row)?.end(), sight.mark)?;
+        Ok(matches!(ended, Meaning::Nothing | Meaning::Own))
+    }
+
     /// Returns whether a row that was there when the store was opened may be in an index: it was
     /// committed, or is in an entry of a transaction that was in flight then. Others may be torn.
     pub(crate) fn counts(&self, table: &Table<M>, row: u64) -> Result<bool> {

@@ -21,6 +21,8 @@ mod bytes;
 mod check;
 #[path = "../src/chunk.rs"]
 mod chunk;
+#[path = "../src/claims.rs"]
+mod claims;
 #[path = "../src/clock.rs"]
 mod clock;
 #[path = "../src/collect.rs"]
