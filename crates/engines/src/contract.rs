@@ -152,6 +152,26 @@ pub struct Scan<'a> {
     pub direction: Direction,
     /// The columns to copy; all if `None`.
     pub columns: Option<&'a [u16]>,
+    /// The number of tuples behind which the visitor breaks at the latest, if that is known: what comes
+    /// behind them need not be looked at.
+    pub limit: Option<usize>,
+    /// The locks that it takes.
+    pub locks: ScanLocks,
+}
+
+/// The locks of a scan in a transaction. Where one transaction at a time runs in a partition, all of them
+/// are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ScanLocks {
+    /// What is shown is read.
+    #[default]
+    Read,
+    /// What is shown is going to be changed: as [`Write::get_for_update`].
+    Update,
+    /// The same of tuples that no other open transaction has changed, or read to change them. Those are
+    /// passed over, and not waited for. So what is shown is committed and stays as it is, but there may be
+    /// more than what is shown.
+    UpdateOrSkip,
 }
 
 impl Scan<'_> {
@@ -162,6 +182,8 @@ impl Scan<'_> {
         high: Bound::Unbounded,
         direction: Direction::Forward,
         columns: None,
+        limit: None,
+        locks: ScanLocks::Read,
     };
 }
 
@@ -196,10 +218,11 @@ pub trait Read {
     ) -> Result<Option<usize>, EngineError>;
 
     /// Calls `visit` with the tuples of a range, in order, until it breaks. In a
-    /// transaction: sees what that has done.
+    /// transaction: sees what that has done. A snapshot takes no locks, whatever the scan says.
     ///
     /// # Errors
-    /// Wrong values, damage.
+    /// Wrong values, damage; [`EngineError::Unsupported`] for [`ScanLocks::UpdateOrSkip`] where an engine
+    /// cannot pass over what others have.
     fn scan(
         &self,
         table: u16,

@@ -31,12 +31,12 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use column::{ColumnError, Key, KeyRange, Session, Store, Value as Cell};
+use column::{Claiming, ColumnError, Key, KeyRange, Session, Store, Value as Cell};
 use index::Direction;
 use pm::{Environment, Memory};
 use storage::{Row, StoredRow, TableKey, Value, user_bytes};
 
-use crate::contract::{Engine, Footprint, Read, Scan, Sessions, Write};
+use crate::contract::{Engine, Footprint, Read, Scan, ScanLocks, Sessions, Write};
 use crate::error::{EngineError, sound};
 use crate::stats::{EngineStats, StructureStats};
 use crate::traits::Isolation;
@@ -181,10 +181,20 @@ impl<E: Environment> Read for Sofort<E> {
         let (columns, mut failed) = (scan.columns.map(numbers), Ok(()));
         let table = usize::from(table);
         let scanned = sound(&self.shared.memory, || {
-            self.session.scan(table, index, range, columns.as_deref(), |fields| {
-                failed = Fields { layout, fields: &fields }.read(scan.columns, row);
-                if failed.is_ok() { visit(row) } else { ControlFlow::Break(()) }
-            })?;
+            let claiming = match scan.locks {
+                ScanLocks::Read => Claiming::None,
+                ScanLocks::Update => Claiming::OrFail,
+                ScanLocks::UpdateOrSkip => Claiming::OrSkip,
+            };
+            self.session.scan_as(
+                claiming,
+                (table, index, range),
+                columns.as_deref(),
+                |fields| {
+                    failed = Fields { layout, fields: &fields }.read(scan.columns, row);
+                    if failed.is_ok() { visit(row) } else { ControlFlow::Break(()) }
+                },
+            )?;
             Ok(failed?)
         });
         self.shared.build_behind_a_scan();

@@ -38,7 +38,7 @@ pub struct Begin {
     /// it, so that the oldest can win in the end. No two transactions that are open have the same
     /// one.
     pub age: u64,
-    /// The longest time that it waits for a lock before it ends in a conflict
+    /// The longest time that each of its operations waits for locks, in all, before it ends in a conflict
     /// ([`crate::ConflictReason::Timeout`]); as long as the engine lets it if `None`.
     pub wait: Option<Duration>,
     /// It changes nothing, so it is no occasion for work that was put off and that writers wait for.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engines::below::{Row, Value};
 use engines::{
-    Begin, Engine, EngineError, EngineStats, Footprint, Isolation, Read, Scan, Sessions, Write,
+    Begin, Engine, EngineError, EngineStats, Footprint, Isolation, Read, Scan, ScanLocks, Sessions,
+    Write,
 };
 
 use crate::core::{Core, Shared, is_about_a_key, is_about_an_index};
@@ -181,6 +182,11 @@ impl Read for Session {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<()> {
+        if scan.locks == ScanLocks::UpdateOrSkip {
+            // Nobody knows what others will have changed.
+            let what = "scans that pass over what others have locked";
+            return Err(EngineError::Unsupported { what });
+        }
         let (rows, mut saw, alone) = self.look(|core, open| {
             open.first_look(core);
             let (rows, saw) = Self::rows(core, table, scan)?;

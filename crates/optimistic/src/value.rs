@@ -94,6 +94,6 @@ impl Scanned {
         let low = low.as_ref().map(Vec::as_slice);
         let high = high.as_ref().map(Vec::as_slice);
         let (index, direction) = (self.index, self.direction);
-        look(&Scan { index, low, high, direction, columns: None })
+        look(&Scan { index, low, high, direction, ..Scan::ALL })
     }
 }

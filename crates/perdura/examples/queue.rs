@@ -1,5 +1,12 @@
 //! A job queue: jobs become due, one worker takes each, and what fails is tried again later. A job
 //! that was running when the process was killed is there again when the queue is opened.
+//!
+//! Workers take the first job that no other one has (`Scan::skip_locked`), so none waits for another.
+//! The program fills a queue, lets four threads work until it is empty, and removes it.
+//!
+//! ```text
+//! cargo run --release --example queue
+//! ```
 
 use perdura::{ColumnType::*, Database, Error, Options, Scan, Schema, Table, TableSchema, Value};
 use std::time::{Duration, SystemTime};
@@ -47,12 +54,13 @@ impl Queue {
         })
     }
 
-    /// Returns the job that has been due for longest, which is this worker's from now on.
+    /// Returns the job that has been due for longest, but for those that other workers are taking. It is
+    /// this worker's from now on.
     pub(crate) fn take(&self, now: SystemTime) -> Result<Option<Job>, Error> {
         self.db.write(|tx| {
             let due = Scan::range(vec![WAITING.into()]..=vec![WAITING.into(), now.into()]);
-            let first = tx.rows(&self.jobs, due.by("by_due").limit(1)).next().transpose()?;
-            let Some(row) = first else { return Ok(None) };
+            let free = due.by("by_due").for_update().skip_locked().limit(1);
+            let Some(row) = tx.rows(&self.jobs, free).next().transpose()? else { return Ok(None) };
             tx.update(&self.jobs, &[row.get(0)], &[("state", RUNNING.into())])?;
             Ok(Some(Job { id: row.u64(0), tries: row.try_get(3)?, payload: row.try_get(4)? }))
         })
@@ -71,10 +79,42 @@ impl Queue {
     }
 }
 
+const JOBS: u64 = 1000;
+const WORKERS: u64 = 4;
+
+/// Sends a letter; some cannot be delivered at the first try.
+fn is_sent(job: &Job) -> bool {
+    job.tries > 0 || !job.payload.ends_with('7')
+}
+
+/// Takes jobs until there are none. What fails is put back, to be due at once.
+fn work(queue: &Queue) -> Result<u64, Error> {
+    let mut done = 0;
+    while let Some(job) = queue.take(SystemTime::now())? {
+        if is_sent(&job) {
+            queue.complete(&job)?;
+            done += 1;
+        } else {
+            queue.retry(&job, SystemTime::now() - Duration::from_secs(1))?;
+        }
+    }
+    Ok(done)
+}
+
 fn main() -> Result<(), Error> {
-    let queue = Queue::open(&std::env::temp_dir().join("perdura-example-queue"))?;
-    queue.enqueue("write a letter", SystemTime::now())?;
-    let Some(job) = queue.take(SystemTime::now())? else { return Ok(()) };
-    println!("job {}, try {}: {}", job.id, job.tries + 1, job.payload);
-    if job.tries == 0 { queue.retry(&job, SystemTime::now()) } else { queue.complete(&job) }
+    let directory = std::env::temp_dir().join(format!("perdura-queue-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).map_err(Error::user)?;
+    let queue = Queue::open(&directory.join("jobs"))?;
+    for job in 0..JOBS {
+        queue.enqueue(&format!("letter {job}"), SystemTime::now())?;
+    }
+    let done: Result<Vec<u64>, Error> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(|| work(&queue))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a worker ends")).collect()
+    });
+    let done = done?;
+    println!("{JOBS} jobs, by worker: {done:?}");
+    assert_eq!(done.iter().sum::<u64>(), JOBS);
+    queue.db.close()?;
+    std::fs::remove_dir_all(&directory).map_err(Error::user)
 }

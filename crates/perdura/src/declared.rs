@@ -155,6 +155,8 @@ fn same_in_index(
         high: Bound::Included(key),
         direction: Direction::Forward,
         columns: Some(&primary),
+        limit: Some(1),
+        ..Scan::ALL
     };
     let mut found = Ok(None);
     engine.scan(number, &what, &mut Row::new(), &mut |row| {

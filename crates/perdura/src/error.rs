@@ -245,6 +245,11 @@ pub enum Error {
         /// The thing that was asked for.
         what: String,
     },
+    /// A scan for update ([`Scan::for_update`](crate::Scan::for_update)) was to run in what only reads.
+    #[error(
+        "a scan for update needs a transaction that can change something, of `write` or `begin`"
+    )]
+    ReadsOnly,
     /// A savepoint is of another transaction, or behind one that was rolled back to.
     #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
     NoSavepoint,

@@ -137,8 +137,8 @@ impl WriteOptions {
         Self::default()
     }
 
-    /// Sets how long it waits for a partition that is taken ([`Error::Busy`] after that), and for a
-    /// lock ([`Error::Conflict`]).
+    /// Sets how long it waits for a partition that is taken ([`Error::Busy`] after that), and each of
+    /// its calls for locks, however many there are ([`Error::Conflict`]).
     #[must_use]
     pub fn wait(mut self, time: Duration) -> Self {
         self.wait = Some(time);
@@ -173,7 +173,7 @@ struct Named {
 }
 
 /// Options for [`crate::Database::create`] and [`crate::Database::open`], with defaults that are
-/// safe: the medium's own durability domain, NVM-InP on persistent memory and tmpfs, InP on a
+/// safe: the medium's own durability domain, NVM-InP on persistent memory and tmpfs, NV-Disk on a
 /// disk, durable at every commit.
 ///
 /// What can be chosen about an engine belongs to it: [`Options::engine`] takes a value of its own
@@ -365,9 +365,10 @@ impl Options {
     }
 
     /// Sets for how long [`crate::Database::write`] and [`crate::Database::read`] run a transaction
-    /// again that ends in [`Error::Conflict`]; 10 seconds by default, from the first conflict on.
-    /// Also the longest that a call waits for a partition or a lock while its thread keeps another
-    /// partition, so that two threads that want each other's do not wait for ever.
+    /// again that ends in [`Error::Conflict`]; 10 seconds by default, from the first conflict on. A
+    /// rerun waits for locks no longer than what is left of that.
+    /// Also the longest that a call waits for locks, in all, and for a partition while its thread keeps
+    /// another one, so that two threads that want each other's do not wait for ever.
     #[must_use]
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;

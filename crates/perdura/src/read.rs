@@ -99,9 +99,14 @@ pub trait Read {
     }
 }
 
-/// Reading as each of these does, and as [`Read`].
+/// Allows every scan.
+fn any_scan(_: &Scan<'_>) -> Result<(), Error> {
+    Ok(())
+}
+
+/// Reading as each of these does, and as [`Read`]. `$scans` says which scans it does.
 macro_rules! reads {
-    ($reader:ty $(, $environment:ident)?; $this:ident => $engine:expr, $catalog:expr) => {
+    ($reader:ty $(, $environment:ident)?; $this:ident => $engine:expr, $catalog:expr, $scans:expr) => {
         impl $(<$environment: Environment>)? $reader {
             /// Returns the tuple with this primary key, if there is one. Sees what this transaction
             /// has done.
@@ -206,7 +211,8 @@ macro_rules! reads {
             /// Calls `visit` with the tuples of a scan, in order, until it breaks.
             ///
             /// # Errors
-            /// [`Error::NoIndex`], [`Error::NoColumn`], [`Error::Invalid`], [`Error::Damaged`].
+            /// [`Error::NoIndex`], [`Error::NoColumn`], [`Error::Invalid`], [`Error::Damaged`];
+            /// [`Error::ReadsOnly`] for [`Scan::for_update`] where nothing can be changed.
             pub fn scan(
                 &self,
                 table: &Table,
@@ -214,6 +220,7 @@ macro_rules! reads {
                 mut visit: impl FnMut(&Row) -> ControlFlow<()>,
             ) -> Result<(), Error> {
                 let $this = self;
+                $scans(what)?;
                 let place = (own_table($catalog, table)?, &*table.layout);
                 what.run(table, &mut visit, |what, row, visit| {
                     declared::scan($engine, place, what, row, visit)
@@ -335,6 +342,6 @@ macro_rules! reads {
     };
 }
 
-reads!(Tx<'_, E>, E; this => &**this.engine, this.catalog);
-reads!(ReadTx<'_, E>, E; this => &this.engine, this.catalog);
-reads!(Snapshot; this => &*this.reader, &this.catalog);
+reads!(Tx<'_, E>, E; this => &**this.engine, this.catalog, any_scan);
+reads!(ReadTx<'_, E>, E; this => &this.engine, this.catalog, Scan::reads_only);
+reads!(Snapshot; this => &*this.reader, &this.catalog, Scan::reads_only);

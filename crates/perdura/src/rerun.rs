@@ -45,6 +45,11 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
+    /// The rest of the time in which it is run again; `None` before the first conflict.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
     /// Called with the conflict of a try: returns when the next one is to begin.
     ///
     /// # Errors
@@ -90,9 +95,11 @@ mod tests {
     #[test]
     fn behind_the_deadline_the_conflict_comes_back_with_the_number_of_tries() {
         let mut tries = Tries::default();
+        assert_eq!(tries.left(), None, "a first run has all the time");
         assert!(tries.again(CONFLICT, Duration::MAX).is_ok());
         assert!(tries.again(CONFLICT, Duration::MAX).is_ok());
         tries.deadline = Some(Instant::now());
+        assert_eq!(tries.left(), Some(Duration::ZERO));
         match tries.again(CONFLICT, Duration::MAX) {
             Err(Error::Conflict { reason, tries }) => {
                 assert_eq!((reason, tries), (ConflictReason::Validation, 3));

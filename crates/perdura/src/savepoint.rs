@@ -30,7 +30,8 @@ pub struct Savepoint {
 impl<E: Environment> Tx<'_, E> {
     /// Works as [`Tx::get`], for a tuple that this transaction is going to change: an engine that
     /// runs many transactions at the same time keeps others from doing the same, where it can, so
-    /// that the change comes into nobody's way. In the others it is [`Tx::get`].
+    /// that the change comes into nobody's way. In the others it is [`Tx::get`]. A scan does so with
+    /// [`Scan::for_update`](crate::Scan::for_update).
     ///
     /// # Errors
     /// As [`Tx::get`]; [`Error::Conflict`].
@@ -61,13 +62,15 @@ impl<E: Environment> Tx<'_, E> {
         Ok(found)
     }
 
-    /// Marks this place, so that [`Tx::rollback_to`] can undo what comes behind it. In engines with
-    /// an undo log in the pool (`nvm-inp`, `nvm-log`), where it costs nothing.
+    /// Marks this place, so that [`Tx::rollback_to`] can undo what comes after it: in `nvm-inp`,
+    /// `nvm-log`, the paged engines (`nv-disk`, `nv-logging-foi`, `nv-logging-foc`), and those on slotted
+    /// pages (`fast`, `fash`, `nvwal`, `journal`, `wal`). Marking costs nothing.
     ///
     /// # Errors
     /// [`Error::Unsupported`] in the other engines. `inp` and `log` would have to take the end of the
     /// transaction's redo record back out of their log, which can only drop it whole; `cow` and
-    /// `nvm-cow` change in place what the transaction has copied before, and keep no state between.
+    /// `nvm-cow` change in place what the transaction has copied before, and keep no state between;
+    /// every statement of `sofort` is durable when it returns.
     pub fn savepoint(&mut self) -> Result<Savepoint, Error> {
         Ok(Savepoint { number: self.engine.savepoint()?, partition: self.partition })
     }

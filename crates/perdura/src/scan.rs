@@ -7,8 +7,8 @@ use std::ops::{
 };
 use std::sync::Arc;
 
-use engines::EngineError;
 use engines::below::{Direction, Row, RowNames, StorageError, Value, compare_floats};
+use engines::{EngineError, ScanLocks};
 
 use crate::columns::{ColumnList, ColumnRef};
 use crate::error::Error;
@@ -46,6 +46,7 @@ pub struct Scan<'a> {
     direction: Direction,
     columns: Option<ColumnList<'a>>,
     limit: Option<usize>,
+    locks: ScanLocks,
 }
 
 impl<'a> Scan<'a> {
@@ -60,6 +61,7 @@ impl<'a> Scan<'a> {
             direction: Direction::Forward,
             columns: None,
             limit: None,
+            locks: ScanLocks::Read,
         }
     }
 
@@ -126,11 +128,57 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Ends the scan after so many tuples.
+    /// Ends the scan after so many tuples. Engines with locks lock no more than these, and the gaps
+    /// between them.
     #[must_use]
     pub fn limit(mut self, tuples: usize) -> Self {
         self.limit = Some(tuples);
         self
+    }
+
+    /// Reads tuples that the transaction is going to change, as [`Tx::get_for_update`](crate::Tx::get_for_update): an engine that
+    /// runs many transactions at the same time keeps others from changing them, or reading them to
+    /// change them. `sofort` waits for nobody: where another transaction has a tuple, this one ends in
+    /// [`Error::Conflict`] and is run again. What only reads, such as [`crate::ReadTx`], refuses such a
+    /// scan with [`Error::ReadsOnly`].
+    #[must_use]
+    pub fn for_update(mut self) -> Self {
+        if self.locks == ScanLocks::Read {
+            self.locks = ScanLocks::Update;
+        }
+        self
+    }
+
+    /// Works as [`Scan::for_update`], and passes over tuples that another open transaction has changed, or
+    /// has read to change them. So threads that each take the first free tuple of a queue are not in each
+    /// other's way. With [`Scan::limit`] it takes no more than it needs.
+    ///
+    /// What it shows is committed and stays as it is until the transaction ends. But it waits for nobody
+    /// who has changed tuples and keeps nobody from inserting some, so it does not say that there are no
+    /// others: where it finds none, another transaction may have taken one and may still give it back.
+    ///
+    /// ```
+    /// # use perdura::*;
+    /// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+    /// # let (_directory, db, account) = accounts(&Options::new());
+    /// let taken = db.write(|tx| {
+    ///     let first = Scan::all().for_update().skip_locked().limit(1);
+    ///     let Some(row) = tx.rows(&account, first).next().transpose()? else { return Ok(None) };
+    ///     tx.delete(&account, &[row.get(0)])?;
+    ///     Ok(Some(row))
+    /// })?;
+    /// assert_eq!(taken.map(|row| row.u64(0)), Some(1));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn skip_locked(mut self) -> Self {
+        self.locks = ScanLocks::UpdateOrSkip;
+        self
+    }
+
+    /// Refuses a scan that locks, for what only reads.
+    pub(crate) fn reads_only(&self) -> Result<(), Error> {
+        if self.locks == ScanLocks::Read { Ok(()) } else { Err(Error::ReadsOnly) }
     }
 
     /// Returns the number of tuples at most.
@@ -226,6 +274,8 @@ impl<'a> Scan<'a> {
             high,
             direction: self.direction,
             columns,
+            limit: self.limit,
+            locks: self.locks,
         };
         match self.limit {
             None => scan(&what, &mut row, visit)?,

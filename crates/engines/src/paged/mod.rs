@@ -30,9 +30,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use index::Direction;
 use paged::ids::{Lsn, TreeNo};
-use paged::store::{RowBound, RowRange, Session, Store};
+use paged::store::{RowRange, Session, Store};
 use pm::{Environment, File, Files, Memory};
 use storage::{Row, StoredRow, Value, pack_row, user_bytes};
 
@@ -194,6 +193,14 @@ impl<E: Environment, L> Paged<E, L> {
         read.map_err(|error| self.shared.named(error))
     }
 
+    /// Reads the row of a key.
+    fn find(&self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        self.read(|session| {
+            session.begin_operation();
+            Ok(session.get(tree, key)?)
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open<E::Files>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -207,6 +214,7 @@ impl<E: Environment, L> Paged<E, L> {
         shared.usable()?;
         let mut new = std::mem::take(&mut self.new);
         let open = self.opened();
+        open.session.begin_operation();
         let before = open.session.savepoint();
         let done = act(&shared.tables, &mut open.session, &mut new);
         open.statements += u64::from(done.is_ok());
@@ -240,7 +248,7 @@ impl<E: Environment, L> Read for Paged<E, L> {
         let tables = &self.shared.tables;
         let key = tables.layout(table).primary_key(key)?;
         let tree = tables.tree(table, 0);
-        let found = self.read(|session| Ok(session.get(tree, key.bytes(&mut [0; 8]))?))?;
+        let found = self.find(tree, key.bytes(&mut [0; 8]))?;
         let Some(found) = found else { return Ok(false) };
         tables.row(table, &found)?.read(columns, row)?;
         Ok(true)
@@ -256,7 +264,7 @@ impl<E: Environment, L> Read for Paged<E, L> {
         let tables = &self.shared.tables;
         let key = tables.layout(table).primary_key(key)?;
         let tree = tables.tree(table, 0);
-        let found = self.read(|session| Ok(session.get(tree, key.bytes(&mut [0; 8]))?))?;
+        let found = self.find(tree, key.bytes(&mut [0; 8]))?;
         let Some(found) = found else { return Ok(None) };
         Ok(Some(tables.row(table, &found)?.read_bytes(columns, out)?))
     }
@@ -274,29 +282,20 @@ impl<E: Environment, L> Read for Paged<E, L> {
         let (mut low_bytes, mut high_bytes) = ([0; 8], [0; 8]);
         let all =
             RowRange { low: bound(&low, &mut low_bytes), high: bound(&high, &mut high_bytes) };
-        let mut last: Option<Vec<u8>> = None;
-        loop {
-            let mut range = all;
-            match (&last, scan.direction) {
-                (Some(key), Direction::Forward) => range.low = RowBound::Excluded(key),
-                (Some(key), Direction::Backward) => range.high = RowBound::Excluded(key),
-                (None, _) => {}
-            }
-            let direction = scan.direction;
-            let copied =
-                self.read(|session| self.copy(session, table, index, &range, direction))?;
+        let mut copies = self.table_scan((table, index), &all, scan.direction, scan.locks);
+        let mut left = scan.limit;
+        self.lock().session.begin_operation();
+        while let Some(copied) = self.read(|session| self.copy(session, &mut copies, left))? {
+            left = left.map(|left| left.saturating_sub(copied.len()));
             // Without the lock: whoever visits may read other rows.
-            for stored in &copied.rows {
+            for stored in &copied {
                 tables.row(table, stored)?.read(scan.columns, row)?;
                 if visit(row).is_break() {
                     return Ok(());
                 }
             }
-            match copied.last {
-                Some(key) => last = Some(key),
-                None => return Ok(()),
-            }
         }
+        Ok(())
     }
 }
 

@@ -44,7 +44,7 @@ impl<M: Memory> Read for Tables<M, Sorted> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        let Scan { index, low, high, direction, columns } = *scan;
+        let Scan { index, low, high, direction, columns, .. } = *scan;
         Ok(self.scan(table, index, low, high, direction, columns, row, visit)?)
     }
 }
@@ -95,7 +95,7 @@ impl<F: Files, M: Memory> Read for LsmTree<F, M> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        let Scan { index, low, high, direction, columns } = *scan;
+        let Scan { index, low, high, direction, columns, .. } = *scan;
         Ok(self.scan(table, index, low, high, direction, columns, row, visit)?)
     }
 }

@@ -100,7 +100,7 @@ impl<M: Memory> Rows<M> for Tables<M, Append> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        let Scan { index, low, high, direction, columns } = *scan;
+        let Scan { index, low, high, direction, columns, .. } = *scan;
         Ok(self.scan(table, index, low, high, direction, columns, row, visit)?)
     }
 }
@@ -152,7 +152,7 @@ impl<M: Memory> Rows<M> for Runs<M> {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
-        let Scan { index, low, high, direction, columns } = *scan;
+        let Scan { index, low, high, direction, columns, .. } = *scan;
         Ok(self.scan(table, index, low, high, direction, columns, row, visit)?)
     }
 }

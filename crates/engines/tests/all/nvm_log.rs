@@ -135,7 +135,7 @@ impl Subject {
 
     fn ids(&self, direction: Direction, index: Option<usize>) -> Vec<u64> {
         let (low, high) = (Bound::Unbounded, Bound::Unbounded);
-        let scan = Scan { index, low, high, direction, columns: Some(&[0]) };
+        let scan = Scan { index, low, high, direction, columns: Some(&[0]), ..Scan::ALL };
         let mut ids = Vec::new();
         let mut visit = |row: &Row| {
             ids.push(row.u64(0));

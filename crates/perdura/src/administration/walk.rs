@@ -167,6 +167,7 @@ impl<'a> Walk<'a> {
             high: high.as_ref().map(Vec::as_slice),
             direction,
             columns: self.layout.stored_columns(columns, &mut stored),
+            ..Scan::ALL
         };
         self.engine.scan(self.table, &scan, &mut Row::new(), &mut |row| {
             let sound = columns.is_some() || self.layout.check_row(row, 0).is_ok();

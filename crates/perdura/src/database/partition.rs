@@ -123,7 +123,8 @@ impl<'a, E: Environment> Partition<'a, E> {
         let begin = Begin {
             isolation: self.isolation(how)?,
             age: *tries.age.get_or_insert_with(|| pool.next_age()),
-            wait: Some(wait),
+            // A rerun ends with the time for all of them.
+            wait: Some(tries.left().map_or(wait, |left| wait.min(left))),
             reads_only,
         };
         pool.lend(&begin, name, wait).map_err(|error| self.not_lent(error))

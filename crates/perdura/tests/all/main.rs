@@ -34,6 +34,7 @@ mod nv_logging;
 mod nvm_cow_budgets;
 mod nvm_cow_table2;
 mod other_files;
+mod paged_scans;
 mod paths;
 mod queue;
 mod racing;

@@ -6,6 +6,7 @@
 //! optimistic engine of the crate of that name, which runs transactions at the same time. What is
 //! particular to one engine has its tests elsewhere.
 
+mod claims;
 mod commits;
 mod defaults;
 mod errors;
