@@ -58,7 +58,8 @@ fn an_operation_waits_for_all_its_locks_together() {
 fn a_watched_name_is_free_when_its_last_lock_goes() {
     let locks = LockTable::new(Arc::<Host>::default(), LockOptions::default());
     let (mut one, mut other) = (locks.session(), locks.session());
-    (one.begin(1), other.begin(2));
+    one.begin(1);
+    other.begin(2);
     assert!(!locks.watch(row(1)), "nobody has it");
     one.lock(row(1), Mode::Shared).unwrap();
     other.lock(row(1), Mode::Shared).unwrap();
