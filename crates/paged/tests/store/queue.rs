@@ -8,7 +8,7 @@ use std::time::Duration;
 use paged::PagedError;
 use paged::store::{RowBound, RowRange};
 use paged::tree::Direction;
-use pm::RecordingFiles;
+use sim::RecordingFiles;
 
 use super::support::{ALL, TREES, TestSession, TestStore, create, open, rows};
 
