@@ -3,10 +3,8 @@
 //! Invariant: what can be refused by looking at one option is refused here, with exit code 2; what
 //! needs two options to see is refused before any work is done.
 
-mod demo;
 mod extension;
 mod forms;
-mod lab;
 mod measure;
 mod outage;
 mod peer;
@@ -22,18 +20,13 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use faults::plot::Workload;
 use peers::PeerKind;
-use perdura::{Domain, EngineKind};
+use perdura::EngineKind;
 use workloads::Form;
 use workloads::ycsb::{Mix, Skew};
 
-pub(crate) use self::demo::DemoArgs;
 pub(crate) use self::extension::{FileArgs, InstallArgs, SqliteCommand};
 pub(crate) use self::forms::{BackgroundForm, CommitForm};
-pub(crate) use self::lab::{
-    CompareArgs, LabCommand, ListArgs, ReportArgs, RunArgs, ScaleArgs, StatusArgs,
-};
 pub(crate) use self::measure::MeasureArgs;
 pub(crate) use self::outage::OutageArgs;
 pub(crate) use self::peer::PeerArgs;
@@ -45,8 +38,10 @@ pub(crate) use self::slotted::{MixName, SlottedArgs};
 pub(crate) use self::sql::SqlArgs;
 pub(crate) use self::sqlite::SqliteBenchArgs;
 pub(crate) use self::tour::TourArgs;
-use crate::output::JsonTarget;
-use crate::units::{parse_number, parse_positive, parse_u32};
+use command::args::Laboratory;
+use command::args::lists::{DomainChoice, List, domain, engines, list, not_empty};
+use command::output::JsonTarget;
+use command::units::{parse_positive, parse_u32};
 
 /// An embedded transactional database that is already there when you restart it.
 #[derive(Debug, Parser)]
@@ -102,26 +97,9 @@ pub(crate) enum Command {
         #[command(subcommand)]
         sqlite: SqliteCommand,
     },
-    /// Explore what a crash can leave behind, and whether every engine recovers from each state.
-    #[command(
-        after_help = "A story of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave behind; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1, and what is wrong is shown; a fault that is not noticed is an error.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
-    )]
-    Crash(CrashArgs),
-    /// Show live, on a page of this machine, what a crash costs: engines under load that you kill.
-    #[command(
-        after_help = "The page is at an address of this machine alone (127.0.0.1), which is printed. Each engine runs TATP in a process of its own. Its button kills that process with SIGKILL; the next one recovers, and what had been acknowledged is looked for. Named transactions of many statements go on where they were, in engines that continue transactions (sofort). Ctrl-C ends it, and nothing is left. docs/demo.md says what one sees.\n\nExample:\n  perdura demo --engine sofort --beside wal --users 4"
-    )]
-    Demo(DemoArgs),
-    /// Run the papers' experiments, test their claims, and write a report.
-    #[command(
-        arg_required_else_help = true,
-        after_help = "Example:\n  perdura lab run P1 --quick && perdura lab report"
-    )]
-    Lab {
-        /// The command.
-        #[command(subcommand)]
-        lab: LabCommand,
-    },
+    /// The commands of the laboratory, which are in a program of their own.
+    #[command(flatten)]
+    Laboratory(Laboratory),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  perdura completions bash \\\n      > ~/.local/share/bash-completion/completions/perdura"
@@ -425,75 +403,6 @@ pub(crate) struct RecoveryArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// `perdura crash`.
-#[derive(Debug, Args)]
-pub(crate) struct CrashArgs {
-    /// Engines, by comma: inp, cow, log, nvm-inp, nvm-cow, nvm-log (`p1`); nv-disk, nv-logging-foi,
-    /// nv-logging-foc; fast, fash, nvwal, journal, wal; sofort; `all` [default: all].
-    #[arg(long, value_name = "LIST", value_parser = some_engines)]
-    pub(crate) engine: Option<List<EngineKind>>,
-    /// Workload of the stories: story (random operations of every kind, and every error), ycsb
-    /// (balanced), tpcc (all five transactions).
-    #[arg(long, value_name = "NAME", default_value_t = Workload::Story, conflicts_with = "kills")]
-    pub(crate) workload: Workload,
-    /// Number of the first random story; those after it have the next numbers. The standard story
-    /// comes before them in any case.
-    #[arg(long, value_name = "S", default_value_t = 1,
-          value_parser = clap::value_parser!(u64).range(1..=u64::MAX / 2))]
-    pub(crate) seed: u64,
-    /// Explore at least so many states of each engine, distinct within a story.
-    #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_number)]
-    pub(crate) states: u64,
-    /// Explore at least so many states of crashes in recovery; those soon after it come on top.
-    #[arg(long, value_name = "N", default_value = "2k", value_parser = parse_number)]
-    pub(crate) nested: u64,
-    /// States of a crash point, where there are more; every two lines in all four combinations are
-    /// looked at whatever the bound.
-    #[arg(long, value_name = "N", default_value_t = faults::examine::BOUND,
-          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub(crate) bound: u64,
-    /// A fault that the engine is to have; `all` for one after the other.
-    #[arg(long, value_name = "FAULT")]
-    pub(crate) inject: Option<String>,
-    /// Only the story with this number; 0 is the standard one. To see a violation again, give the
-    /// other options too, as they were.
-    #[arg(long, value_name = "SEED")]
-    pub(crate) replay: Option<u64>,
-    /// Run only so many transactions of the story that is replayed.
-    #[arg(long, value_name = "N", requires = "replay",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) transactions: Option<u32>,
-    /// Share of the indexes of sofort, by their number, that lie in persistent memory, in per cent [default: 0].
-    #[arg(long, value_name = "P", conflicts_with_all = ["kills", "inject", "list_faults"],
-          value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub(crate) placement: Option<u32>,
-    /// Kill real processes instead of exploring: run a process under load, kill it with SIGKILL at
-    /// a random time, and so on, so often. Each next one verifies what the one before had
-    /// acknowledged.
-    #[arg(long, value_name = "N", value_parser = parse_positive,
-          conflicts_with_all = ["inject", "replay", "list_faults", "states", "nested", "bound"])]
-    pub(crate) kills: Option<u64>,
-    /// Longest life of a process with --kills, in milliseconds; more than its start takes.
-    #[arg(long, value_name = "N", default_value_t = faults::soak::LIFE.as_millis() as u64,
-          value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub(crate) life_ms: u64,
-    /// Domains with --kills, which say what a commit survives: process, adr, eadr, disk, by comma;
-    /// stronger than the medium's is modelled.
-    #[arg(long, value_name = "LIST", default_value = "process,adr", value_parser = domains,
-          requires = "kills")]
-    pub(crate) domain: List<Domain>,
-    /// Directory to make the pools in, with --kills [default: /dev/shm, else the directory for
-    /// temporary files].
-    #[arg(long, value_name = "DIR", requires = "kills")]
-    pub(crate) path: Option<PathBuf>,
-    /// Say which faults there are.
-    #[arg(long, conflicts_with_all = ["inject", "replay", "kills"])]
-    pub(crate) list_faults: bool,
-    /// Write the results as JSON to a file, or to standard output with `-`.
-    #[arg(long, value_name = "FILE", value_parser = JsonTarget::parse)]
-    pub(crate) json: Option<JsonTarget>,
-}
-
 /// The workload that `bench recovery` kills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WorkloadName {
@@ -505,55 +414,6 @@ pub(crate) enum WorkloadName {
     Tpcb,
 }
 
-/// A domain, or the medium's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DomainChoice(pub(crate) Option<Domain>);
-
-/// A list whose items were given by comma, each once.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct List<T>(pub(crate) Vec<T>);
-
-fn list<T: FromStr + Copy + PartialEq>(text: &str, all: Option<&[T]>) -> Result<List<T>, String>
-where
-    T::Err: ToString,
-{
-    let mut items = Vec::new();
-    for word in text.split(',').map(str::trim).filter(|word| !matches!(*word, "" | "none")) {
-        let more = match all {
-            Some(all) if word == "all" => all.to_vec(),
-            _ => vec![word.parse().map_err(|error: T::Err| error.to_string())?],
-        };
-        for item in more {
-            if !items.contains(&item) {
-                items.push(item);
-            }
-        }
-    }
-    Ok(List(items))
-}
-
-fn not_empty<T>(list: List<T>) -> Result<List<T>, String> {
-    if list.0.is_empty() { Err("name at least one".into()) } else { Ok(list) }
-}
-
-fn engines(text: &str) -> Result<List<EngineKind>, String> {
-    if text.split(',').any(|word| word.trim() == "paged") {
-        let why = "figures are of one engine: name nv-disk, which `paged` is on a disk, or nv-logging-foc";
-        return Err(why.into());
-    }
-    let p1 = EngineKind::P1.map(EngineKind::name).join(",");
-    let words = text.split(',').map(|word| if word.trim() == "p1" { p1.as_str() } else { word });
-    list(&words.collect::<Vec<_>>().join(","), Some(&EngineKind::ALL))
-}
-
-fn some_engines(text: &str) -> Result<List<EngineKind>, String> {
-    engines(text).and_then(not_empty)
-}
-
-fn domains(text: &str) -> Result<List<Domain>, String> {
-    list(text, None).and_then(not_empty)
-}
-
 fn mixes(text: &str) -> Result<List<Mix>, String> {
     list(text, Some(&Mix::ALL)).and_then(not_empty)
 }
@@ -562,38 +422,14 @@ fn skews(text: &str) -> Result<List<Skew>, String> {
     list(text, Some(&Skew::ALL)).and_then(not_empty)
 }
 
-fn domain(text: &str) -> Result<DomainChoice, String> {
-    match text {
-        "auto" => Ok(DomainChoice(None)),
-        word => word
-            .parse()
-            .map(|domain| DomainChoice(Some(domain)))
-            .map_err(|error: perdura::ParseDomainError| format!("{error}, and auto")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use perdura::EngineKind;
 
-    use super::{Cli, List, engines, mixes};
+    use super::Cli;
 
     #[test]
     fn the_definition_of_the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn lists_name_each_item_once_and_may_name_all_or_none() {
-        assert_eq!(engines("all"), Ok(List(EngineKind::ALL.to_vec())));
-        assert_eq!(engines("p1"), Ok(List(EngineKind::P1.to_vec())));
-        assert_eq!(engines("fast, p1").unwrap().0.len(), 1 + EngineKind::P1.len());
-        assert_eq!(engines("inp,inp"), Ok(List(vec![EngineKind::Inp])));
-        assert_eq!(engines(""), Ok(List(Vec::new())));
-        assert_eq!(engines("none"), Ok(List(Vec::new())));
-        assert!(engines("ipn").is_err());
-        assert!(engines("inp, paged").unwrap_err().contains("name nv-disk"));
-        assert!(mixes("").is_err());
     }
 }

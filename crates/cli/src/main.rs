@@ -8,48 +8,38 @@
 //! | module | its question |
 //! |---|---|
 //! | `args` | what can be asked? |
-//! | `tour`, `bench`, `pool`, `sql`, `sqlite`, `crash`, `demo`, `laboratory` | the commands |
-//! | `plan`, `contestant`, `racer` | what is measured, and how do several take turns? |
-//! | `job`, `kill`, `child` | what runs, who is killed, and who looks at what is left? |
-//! | `attendant`, `signals` | who does what is left when a command has ended, or is ended? |
-//! | `scratch`, `host`, `progress`, `output`, `units`, `failure` | where, on what, how far, to whom |
+//! | `tour`, `bench`, `pool`, `sql`, `sqlite` | the commands |
+//! | `laboratory` | the commands of `perdura-lab`, which it starts |
+//! | `plan`, `racer` | what is measured, and how do several take turns? |
+//! | `signals` | what happens to a copy that a signal cuts off? |
+//!
+//! What it shares with `perdura-lab` is in the crate `command`.
 
 #![forbid(unsafe_code)]
 
 mod args;
-mod attendant;
 mod bench;
-mod child;
-mod contestant;
-mod crash;
-mod demo;
-mod failure;
-mod host;
-mod job;
-mod kill;
 mod laboratory;
-mod output;
 mod plan;
 mod pool;
-mod progress;
 mod racer;
-mod scratch;
 mod signals;
 mod sql;
 mod sqlite;
 mod tour;
-mod units;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use command::failure::Failure;
+use command::process::dispatch;
 
 use crate::args::{Bench, Cli, Command};
-use crate::failure::Failure;
 
 fn main() -> ExitCode {
     // Before clap: child processes are no part of the command's surface.
-    if let Some(code) = child::dispatch() {
+    let own = [(pool::WAKER, pool::wake as _)];
+    if let Some(code) = dispatch(&[&command::CHILDREN[..], &own].concat()) {
         return code;
     }
     match run(&Cli::parse().command) {
@@ -71,13 +61,11 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Pool { pool } => pool::run(pool),
         Command::Sql(args) => sql::run(args),
         Command::Sqlite { sqlite } => sqlite::run(sqlite),
-        Command::Crash(args) => crash::run(args),
-        Command::Demo(args) => demo::run(args),
-        Command::Lab { lab } => laboratory::run(lab),
+        Command::Laboratory(_) => laboratory::start(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "perdura", &mut script);
-            output::print(&String::from_utf8_lossy(&script))
+            command::output::print(&String::from_utf8_lossy(&script))
         }
     }
 }

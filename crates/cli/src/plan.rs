@@ -1,14 +1,15 @@
 //! The options of a benchmark, checked against each other.
 
+use command::contestant::Contestant;
+use command::failure::Failure;
+use command::host::cores;
+use command::settings::run_options;
 use peers::PeerKind;
-use perdura::{Background, Domain, EngineKind, Options};
+use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
 use workloads::{Commit, Form, RunOptions, tatp, tpcb, tpcc, ycsb};
 
 use crate::args::{CommitForm, CommonArgs, TpccScale};
-use crate::contestant::Contestant;
-use crate::failure::Failure;
-use crate::host::cores;
 
 /// Updates that are synced together where the user does not say.
 const DEFAULT_GROUP: u32 = 100;
@@ -191,56 +192,4 @@ impl Plan {
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
-}
-
-/// Returns the options with which the driver runs: every worker on a core of its own.
-pub(crate) fn run_options(workers: usize, commit: Commit) -> RunOptions {
-    RunOptions { workers, commit, pin: Some(peers::pin_to_core), ..RunOptions::default() }
-}
-
-/// The options of a database whose commits have this form, and whose work that is put off is done
-/// so.
-pub(crate) fn database_options(commit: Commit, background: Background) -> Options {
-    Options::new().background(background).commit(match commit {
-        Commit::Durable => perdura::Commit::Durable,
-        Commit::Grouped(updates) => perdura::Commit::grouped(updates),
-    })
-}
-
-/// Places the indexes of sofort; other engines pass it over.
-pub(crate) fn placed(options: Options, placement: Option<u32>) -> Options {
-    match placement {
-        Some(percent) => options.tune("placement", percent.into()),
-        None => options,
-    }
-}
-
-/// Returns the name in JSON of who does what engines put off.
-pub(crate) const fn background_name(background: Background) -> &'static str {
-    match background {
-        Background::Inline => "inline",
-        Background::Thread => "thread",
-    }
-}
-
-/// Returns the name in JSON of a commit form.
-pub(crate) const fn commit_name(commit: Commit) -> &'static str {
-    match commit {
-        Commit::Durable => "durable",
-        Commit::Grouped(_) => "grouped",
-    }
-}
-
-/// The size of the group, if there is one.
-pub(crate) const fn commit_group(commit: Commit) -> Option<u32> {
-    match commit {
-        Commit::Durable => None,
-        Commit::Grouped(updates) => Some(updates),
-    }
-}
-
-/// The form as people read it.
-pub(crate) fn commit_text(commit: Commit) -> String {
-    let group = commit_group(commit).map(|n| format!(" by {n} updates"));
-    commit_name(commit).to_owned() + &group.unwrap_or_default()
 }

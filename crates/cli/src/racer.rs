@@ -14,60 +14,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
+use command::contestant::{Contestant, Promise, create_store};
+use command::failure::Failure;
+use command::figures::Counted;
+use command::footprint::FootprintBytes;
+use command::progress::{Bar, LOOK_EVERY};
+use command::settings::database_options;
 use peers::{Access, Visitor, with_store};
-use perdura::{Background, Database, Domain, Footprint, Medium};
+use perdura::{Background, Database, Domain, Medium};
 use workloads::ycsb::{self, Workload};
 use workloads::{Measurement, Progress, RunOptions, Store};
-
-use crate::bench::figures::Counted;
-use crate::contestant::{Contestant, Promise, create_store};
-use crate::failure::Failure;
-use crate::plan::database_options;
-use crate::progress::{Bar, LOOK_EVERY};
-
-/// Bytes by component; what a store does not tell apart is in `other`, and what it cannot know is
-/// `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct FootprintBytes {
-    table: Option<u64>,
-    index: Option<u64>,
-    log: Option<u64>,
-    checkpoint: Option<u64>,
-    other: u64,
-}
-
-impl FootprintBytes {
-    /// All components together.
-    pub(crate) fn sum(&self) -> u64 {
-        let parts = [self.table, self.index, self.log, self.checkpoint];
-        parts.iter().flatten().sum::<u64>() + self.other
-    }
-
-    /// Returns that of a peer, of which only the sum is known.
-    pub(crate) fn of_peer(bytes: u64) -> Self {
-        Self { table: None, index: None, log: None, checkpoint: None, other: bytes }
-    }
-
-    /// Returns that of a database.
-    ///
-    /// # Errors
-    /// As [`Database::footprint`].
-    pub(crate) fn of_database(database: &Database) -> Result<Self, Failure> {
-        Ok(database.footprint()?.into())
-    }
-}
-
-impl From<Footprint> for FootprintBytes {
-    fn from(found: Footprint) -> Self {
-        Self {
-            table: Some(found.table),
-            index: Some(found.index),
-            log: Some(found.log),
-            checkpoint: Some(found.checkpoint),
-            other: found.other,
-        }
-    }
-}
 
 /// The parts that a racer is made from.
 #[derive(Debug, Clone)]

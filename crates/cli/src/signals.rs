@@ -10,11 +10,10 @@ use std::fs;
 use std::process::exit;
 use std::thread;
 
+use command::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-
-use crate::failure::Failure;
 
 /// Makes a signal leave nothing that is not finished, from here on.
 ///

@@ -15,25 +15,25 @@
 
 use std::sync::Arc;
 
+use command::contestant::{Contestant, Promise};
+use command::failure::{Failure, say};
+use command::figures::{PerTxn, fine, whole};
+use command::host::Host;
+use command::job::Job;
+use command::kill::{Kill, Outcome};
+use command::output::{print, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::settings::run_options;
+use command::units::grouped;
 use peers::PeerKind;
 use perdura::{Domain, EngineKind, Medium};
 use workloads::ycsb::{Mix, Skew, Spec, Workload};
 use workloads::{Commit, Measurement};
 
 use crate::args::TourArgs;
-use crate::bench::figures::{PerTxn, fine, whole};
 use crate::bench::ycsb::throughput;
-use crate::contestant::{Contestant, Promise};
-use crate::failure::{Failure, say};
-use crate::host::Host;
-use crate::job::Job;
-use crate::kill::{Kill, Outcome};
-use crate::output::{print, table};
-use crate::plan::run_options;
-use crate::progress::Bar;
 use crate::racer::{Racer, Setup};
-use crate::scratch::Scratch;
-use crate::units::grouped;
 
 /// Timed runs of each pool.
 const ROUNDS: usize = 3;

@@ -4,7 +4,7 @@
 //! object of a thousand rounds before: what a store that replaces objects does.
 //!
 //! ```text
-//! cargo run --release --example allocate -- [directory, default /dev/shm]
+//! cargo run --release -p perdura-heap --example allocate -- [directory, default /dev/shm]
 //! ```
 
 use std::path::PathBuf;

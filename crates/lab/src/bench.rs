@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use peers::PeerKind;
 use perdura::{Domain, EngineKind, medium_of};
 use serde::{Deserialize, Serialize};
+use workloads::Room;
 use workloads::{tatp, tpcc, ycsb};
 
 use crate::error::LabError;
-use crate::room::Room;
 use crate::setting::Setting;
 
 /// A workload whose process is to be killed.

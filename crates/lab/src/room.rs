@@ -9,7 +9,7 @@ use std::ops::Add;
 
 use peers::PeerKind;
 use perdura::EngineKind;
-use workloads::tpcc;
+use workloads::{Room, tpcc};
 
 /// Bytes that every measurement takes: histograms, buffers, reserves of logs.
 const FIXED_BYTES: u64 = 64 << 20;
@@ -126,37 +126,24 @@ impl Takes {
             at_once_bytes: self.at_once_bytes.max(other.at_once_bytes),
         }
     }
-}
 
-/// The room that there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// Free bytes of the medium.
-    pub medium_bytes: u64,
-    /// Memory that the kernel can give.
-    pub memory_bytes: u64,
-    /// True if what is stored on the medium takes memory.
-    pub medium_is_memory: bool,
-}
-
-impl Room {
     /// Returns what is missing for a measurement, in words; `None` if there is enough.
     #[must_use]
-    pub fn lacks(&self, takes: &Takes) -> Option<String> {
-        let Takes { medium_bytes, memory_bytes, at_once_bytes: both } = *takes;
-        if medium_bytes > self.medium_bytes {
-            let (needed, free) = (bytes(medium_bytes), bytes(self.medium_bytes));
+    pub fn lacking(self, room: &Room) -> Option<String> {
+        let Self { medium_bytes, memory_bytes, at_once_bytes: both } = self;
+        if medium_bytes > room.medium_bytes {
+            let (needed, free) = (bytes(medium_bytes), bytes(room.medium_bytes));
             return Some(format!("it takes about {needed} on the medium, where {free} are free"));
         }
-        if self.medium_is_memory && both > self.memory_bytes {
-            let (needed, free) = (bytes(both), bytes(self.memory_bytes));
+        if room.medium_is_memory && both > room.memory_bytes {
+            let (needed, free) = (bytes(both), bytes(room.memory_bytes));
             let why = "pools lie in memory, too";
             return Some(format!(
                 "it takes about {needed} of memory, of which {free} are free ({why})"
             ));
         }
-        if memory_bytes > self.memory_bytes {
-            let (needed, free) = (bytes(memory_bytes), bytes(self.memory_bytes));
+        if memory_bytes > room.memory_bytes {
+            let (needed, free) = (bytes(memory_bytes), bytes(room.memory_bytes));
             return Some(format!("it takes about {needed} of memory, of which {free} are free"));
         }
         None
@@ -188,18 +175,18 @@ mod tests {
     #[test]
     fn what_is_stored_in_memory_counts_twice_over() {
         let takes = Takes::new(50 * MIB, 20 * MIB);
-        assert_eq!(room(50, 20, false).lacks(&takes), None);
-        let medium = room(49, 100, false).lacks(&takes).expect("too little");
+        assert_eq!(takes.lacking(&room(50, 20, false)), None);
+        let medium = takes.lacking(&room(49, 100, false)).expect("too little");
         assert!(medium.contains("50 MiB on the medium, where 49 MiB"), "{medium}");
-        let memory = room(100, 19, false).lacks(&takes).expect("too little");
+        let memory = takes.lacking(&room(100, 19, false)).expect("too little");
         assert!(memory.contains("20 MiB of memory, of which 19 MiB"), "{memory}");
-        let both = room(100, 69, true).lacks(&takes).expect("too little");
+        let both = takes.lacking(&room(100, 69, true)).expect("too little");
         assert!(both.contains("70 MiB of memory, of which 69 MiB"), "{both}");
-        assert_eq!(room(100, 70, true).lacks(&takes), None);
+        assert_eq!(takes.lacking(&room(100, 70, true)), None);
         // One after the other.
         let takes = takes.max(Takes::new(0, 60 * MIB));
-        assert_eq!(room(100, 70, true).lacks(&takes), None);
-        assert!(room(100, 59, false).lacks(&takes).is_some());
+        assert_eq!(takes.lacking(&room(100, 70, true)), None);
+        assert!(takes.lacking(&room(100, 59, false)).is_some());
     }
 
     #[test]
@@ -256,7 +243,7 @@ mod tests {
             for study in Study::ALL {
                 for stage in study.stages(&Sizes::new(Scale::Full, memory_bytes)) {
                     for cell in stage.cells() {
-                        let lack = room.lacks(&cell.takes);
+                        let lack = cell.takes.lacking(&room);
                         assert_eq!(lack, None, "{gib} GiB: {}: {:?}", cell.label, cell.takes);
                     }
                 }

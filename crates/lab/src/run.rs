@@ -7,13 +7,15 @@
 use std::cell::{Cell as Shared, RefCell};
 use std::time::{Duration, Instant};
 
+use workloads::Room;
+
 use crate::bench::{Bench, Watch};
 use crate::claims::Missing;
 use crate::error::LabError;
 use crate::experiments::{EXPERIMENTS, Experiment, studies};
 use crate::host::Host;
 use crate::results::{Key, Results};
-use crate::room::{Room, Takes};
+use crate::room::Takes;
 use crate::scale::Sizes;
 use crate::setting::Setting;
 use crate::studies::{Cell, Stage, Study};
@@ -191,7 +193,7 @@ impl Plan {
         let lacking = most.into_iter().filter_map(|(study, takes)| {
             let of = |experiment: &&Experiment| experiment.study == study;
             let ids: Vec<&str> = EXPERIMENTS.iter().filter(of).map(|one| one.id).collect();
-            let why = room.lacks(&takes)?;
+            let why = takes.lacking(room)?;
             Some(format!("{} (for {}): {why}", study.name(), ids.join(", ")))
         });
         let lacking: Vec<String> = lacking.collect();
@@ -227,7 +229,8 @@ impl Plan {
             let mut missing = &part.missing[..];
             while let Some((&first, rest)) = missing.split_first() {
                 let room = (bench.room)();
-                let lacks = |number: usize| room.and_then(|room| room.lacks(&cells[number].takes));
+                let lacks =
+                    |number: usize| room.and_then(|room| cells[number].takes.lacking(&room));
                 if let Some(why) = lacks(first) {
                     failures.push(format!("{}: there is no room: {why}", cells[first].label));
                     clock.gave_up(cells[first].weight);

@@ -12,11 +12,11 @@ use lab::claims::{Missing, Verdict};
 use lab::experiments::named;
 use lab::report::Report;
 use lab::results::{Results, Wanted};
-use lab::room::Room;
 use lab::run::Plan;
 use lab::setting::Setting;
 use lab::studies::Study;
 use lab::{LabError, Scale, Sizes};
+use workloads::Room;
 
 /// Kills nobody, and breaks down after some kills.
 struct Pretended {

@@ -13,9 +13,9 @@ use lab::bench::Bench;
 use lab::calibrations::Calibrations;
 use lab::experiments::named;
 use lab::results::{Results, Selection};
-use lab::room::Room;
 use lab::run::Plan;
 use lab::{LabError, Point, Scale, Sizes};
+use workloads::Room;
 
 const SEED: u64 = 5;
 const TURNS: u32 = 2;

@@ -4,7 +4,7 @@
 //! as Perdura; some run TPC-B, see [`workloads::tpcb::Bank`], and SQLite runs TATP, see
 //! [`workloads::tatp::Register`]. Three kinds:
 //!
-//! - *Databases* (LMDB, SQLite, redb, fjall, RocksDB behind the feature `rocksdb`, and of TPC-B
+//! - *Databases* (LMDB, SQLite, with the features of these names redb, fjall and RocksDB, and of TPC-B
 //!   PostgreSQL as it is installed), each as its own documentation advises and at its durable setting: `docs/peers.md` says which. On tmpfs
 //!   their `fsync` costs nothing, so their figures there are upper bounds.
 //! - *Maps* (hash map, B-tree map): no durability at all. What remains of the time is the workload.
@@ -19,6 +19,7 @@
 
 mod acknowledged;
 pub mod extension;
+#[cfg(feature = "fjall")]
 mod fjall;
 mod floor;
 mod flush;
@@ -27,6 +28,7 @@ mod lmdb;
 mod mapping;
 mod maps;
 mod pin;
+#[cfg(feature = "redb")]
 mod redb;
 mod registry;
 #[cfg(feature = "rocksdb")]
@@ -36,7 +38,9 @@ mod sqlite;
 mod tatp;
 mod tpcb;
 
+#[cfg(feature = "fjall")]
 pub use self::fjall::FjallStore;
+#[cfg(feature = "redb")]
 pub use self::redb::RedbStore;
 #[cfg(feature = "rocksdb")]
 pub use self::rocksdb::RocksDbStore;

@@ -7,11 +7,9 @@ use std::str::FromStr;
 use workloads::ycsb::Spec;
 use workloads::{Commit, Store, StoreError};
 
-use crate::fjall::FjallStore;
 use crate::floor::{CopyFloor, RedoFloor, UndoFloor};
 use crate::lmdb::LmdbStore;
 use crate::maps::{BTreeMapStore, HashMapStore};
-use crate::redb::RedbStore;
 use crate::shared::CACHE_BYTES;
 use crate::sqlite::SqliteStore;
 
@@ -22,9 +20,9 @@ pub enum PeerKind {
     Lmdb,
     /// SQLite, write-ahead log, synchronous FULL, exclusive.
     Sqlite,
-    /// redb, durability Immediate.
+    /// redb, durability Immediate; only in builds with the feature `redb`.
     Redb,
-    /// fjall, its journal synced after every update.
+    /// fjall, its journal synced after every update; only in builds with the feature `fjall`.
     Fjall,
     /// RocksDB, its write-ahead log synced by every write; only in builds with the feature
     /// `rocksdb`.
@@ -87,6 +85,12 @@ impl PeerKind {
     #[must_use]
     pub const fn unavailable(self) -> Option<&'static str> {
         match self {
+            Self::Redb if cfg!(not(feature = "redb")) => Some(
+                "redb is not in this build: cargo build --release --workspace makes one that has it",
+            ),
+            Self::Fjall if cfg!(not(feature = "fjall")) => Some(
+                "fjall is not in this build: cargo build --release --workspace makes one that has it",
+            ),
             Self::RocksDb if cfg!(not(feature = "rocksdb")) => Some(
                 "rocksdb is not in this build: it needs RocksDB's library (Debian: apt-get install librocksdb-dev) and cargo build --release -p perdura-cli --features rocksdb",
             ),
@@ -198,19 +202,19 @@ pub fn with_store<V: Visitor>(
     match kind {
         PeerKind::Lmdb => files!(LmdbStore, commit; tuples),
         PeerKind::Sqlite => files!(SqliteStore, commit;),
-        PeerKind::Redb => files!(RedbStore, commit;),
-        PeerKind::Fjall => files!(FjallStore, commit;),
+        #[cfg(feature = "redb")]
+        PeerKind::Redb => files!(crate::redb::RedbStore, commit;),
+        #[cfg(feature = "fjall")]
+        PeerKind::Fjall => files!(crate::fjall::FjallStore, commit;),
         #[cfg(feature = "rocksdb")]
         PeerKind::RocksDb => files!(crate::rocksdb::RocksDbStore, commit;),
-        #[cfg(not(feature = "rocksdb"))]
-        PeerKind::RocksDb => {
-            Err(StoreError::Unsupported(kind.unavailable().unwrap_or_default().into()))
-        }
         PeerKind::FloorUndo => files!(UndoFloor,; tuples),
         PeerKind::FloorRedo => files!(RedoFloor,; tuples),
         PeerKind::FloorCopy => files!(CopyFloor,; tuples),
         PeerKind::Postgres => Err(StoreError::Unsupported(format!("{kind} runs TPC-B alone"))),
         PeerKind::HashMap => map!(HashMapStore),
         PeerKind::BTreeMap => map!(BTreeMapStore),
+        #[cfg(not(all(feature = "fjall", feature = "redb", feature = "rocksdb")))]
+        _ => Err(StoreError::Unsupported(kind.unavailable().unwrap_or_default().into())),
     }
 }

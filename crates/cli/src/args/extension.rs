@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use command::output::JsonTarget;
 
-use crate::output::JsonTarget;
 use crate::sqlite::Language;
 
 /// The commands of `perdura sqlite`.

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use command::output::JsonTarget;
 
 use super::{DomainChoice, domain};
-use crate::output::JsonTarget;
 
 /// Options of such a measurement.
 #[derive(Debug, Args)]

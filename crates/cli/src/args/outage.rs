@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-
-use crate::bench::outage::Rebuild;
+use command::outage::Rebuild;
 
 /// Options of a run that is killed in the middle.
 #[derive(Debug, Args)]

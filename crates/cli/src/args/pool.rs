@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use command::output::JsonTarget;
+use command::units::{parse_number, parse_positive};
 use perdura::{EngineChoice, EngineKind, Existing, Until};
 
 use super::{DomainChoice, List, domain};
-use crate::output::JsonTarget;
-use crate::units::{parse_number, parse_positive};
 
 /// `perdura pool`.
 #[derive(Debug, Subcommand)]

@@ -1,10 +1,10 @@
 //! The options of `perdura bench slotted`.
 
 use clap::{Args, ValueEnum};
+use command::units::{parse_number, parse_positive, parse_u32};
 use workloads::slotted::{self as workload, SchemeKind};
 
 use super::{List, MeasureArgs, list, not_empty};
-use crate::units::{parse_number, parse_positive, parse_u32};
 
 /// `perdura bench slotted`.
 #[derive(Debug, Args)]

@@ -1,10 +1,10 @@
 //! The options of `perdura bench sqlite`.
 
 use clap::Args;
+use command::units::{parse_number, parse_positive, parse_u32};
 use peers::extension::{Keys, Operation, SqliteMode};
 
 use super::{List, MeasureArgs, list, not_empty};
-use crate::units::{parse_number, parse_positive, parse_u32};
 
 pub(super) const HELP: &str = "Each mode does the same work through the same SQLite, in turns, in a database of its own that is loaded off the clock. A transaction is BEGIN, its statements, COMMIT. Afterwards each database is closed, and SQLite without the VFS checks and reads it: all must have the same contents. Lines, fences and logged bytes are those that the VFS counts; it must have seen every transaction, or the run fails.
 

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
-use crate::units::parse_positive;
+use command::units::parse_positive;
 
 pub(super) const HELP: &str = "Each engine gets a database in the domain adr, modelled unless the medium is persistent memory, and one in process. \
 SQLite and LMDB get one each, at their durable settings. All have 50,000 tuples of 1 KB and run 100,000 transactions \

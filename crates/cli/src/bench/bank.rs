@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use command::contestant::Contestant;
+use command::failure::Failure;
 use peers::{LmdbBank, PeerKind, PostgresBank, SqliteBank, SqliteRegister};
 use workloads::tatp::{self, Inspection, Register};
 use workloads::tpcb::{Bank, Books, Spec, Workload};
 use workloads::{Check, Measured, Progress, RunError, RunOptions, StoreError};
-
-use crate::contestant::Contestant;
-use crate::failure::Failure;
 
 /// A populated peer, as a benchmark sees it.
 pub(super) trait Populated<P>: Send + Sync {

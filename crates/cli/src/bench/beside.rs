@@ -19,23 +19,23 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use command::contestant::create_store;
+use command::failure::Failure;
+use command::figures::{fine, whole};
+use command::host::Host;
+use command::output::{Report, check_target, report, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::settings::{background_name, commit_name, database_options};
+use command::units::grouped;
 use perdura::{Database, EngineKind, Error, Table, Value};
 use serde::Serialize;
 use workloads::Commit;
 use workloads::ycsb::{self, COLUMN_BYTES, COLUMNS, ROW_BYTES, Workload};
 
-use super::Report;
-use super::figures::{fine, whole};
 use super::growth;
 use crate::args::YcsbArgs;
-use crate::contestant::create_store;
-use crate::failure::Failure;
-use crate::host::Host;
-use crate::output::{check_target, report, table};
-use crate::plan::{Plan, background_name, commit_name, database_options};
-use crate::progress::Bar;
-use crate::scratch::Scratch;
-use crate::units::grouped;
+use crate::plan::Plan;
 
 /// Keys that the threads go over, again and again.
 const KEYS: u64 = 100_000;

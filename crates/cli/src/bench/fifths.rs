@@ -12,15 +12,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use command::contestant::pool_path;
+use command::failure::Failure;
+use command::figures::{fine, whole};
+use command::output::table;
+use command::progress::Bar;
 use serde::Serialize;
 use workloads::Measurement;
 use workloads::ycsb::{Pieces, Spec};
 
-use super::figures::{fine, whole};
-use crate::contestant::pool_path;
-use crate::failure::Failure;
-use crate::output::table;
-use crate::progress::Bar;
 use crate::racer::Racer;
 
 /// Transactions that are held in memory at once.

@@ -11,17 +11,18 @@
 
 use std::path::Path;
 
+use command::contestant::Contestant;
+use command::failure::Failure;
+use command::figures::fine;
+use command::output::table;
+use command::scratch::Scratch;
+use command::units::{bytes, grouped};
 use serde::Serialize;
+use workloads::Room;
 use workloads::ycsb::TUPLE_USER_BYTES;
 
 use super::fifths::{blocks, resident_bytes};
-use super::figures::fine;
 use super::ycsb_run::Run;
-use crate::contestant::Contestant;
-use crate::failure::Failure;
-use crate::output::table;
-use crate::scratch::{Room, Scratch};
-use crate::units::{bytes, grouped};
 
 /// Bytes of files for a byte of the user's, where nothing is known yet.
 const FIRST_GUESS: u64 = 4;

@@ -1,7 +1,7 @@
 //! `perdura bench recovery`.
 //!
 //! For every number of tuples and of transactions the rounds go around the contestants; each round
-//! is a whole kill (see [`crate::kill`]), because opening changes what a crash left. InP takes a
+//! is a whole kill (see [`command::kill`]), because opening changes what a crash left. InP takes a
 //! checkpoint after loading and none later, so that its log holds what ran since.
 //!
 //! Of several rounds, times and what recovery did are those of the kill with the median time from
@@ -9,23 +9,24 @@
 
 use std::collections::BTreeMap;
 
+use command::child::{Opening, Reads};
+use command::contestant::{Contestant, Promise};
+use command::failure::{Failure, say};
+use command::figures::median_index;
+use command::host::Host;
+use command::job::Job;
+use command::kill::{Kill, Outcome};
+use command::output::{Report, check_target, report, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::settings::{background_name, commit_group, commit_name, commit_text};
+use command::units::grouped;
 use serde::Serialize;
 use workloads::tpcb;
 use workloads::ycsb::{Mix, Skew};
 
-use super::{Report, median_index};
 use crate::args::{RecoveryArgs, WorkloadName};
-use crate::child::{Opening, Reads};
-use crate::contestant::{Contestant, Promise};
-use crate::failure::{Failure, say};
-use crate::host::Host;
-use crate::job::Job;
-use crate::kill::{Kill, Outcome};
-use crate::output::{check_target, report, table};
-use crate::plan::{Plan, background_name, commit_group, commit_name, commit_text};
-use crate::progress::Bar;
-use crate::scratch::Scratch;
-use crate::units::grouped;
+use crate::plan::Plan;
 
 /// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]

@@ -9,24 +9,23 @@
 
 use std::collections::BTreeMap;
 
+use command::contestant::{Promise, pool_path};
+use command::failure::Failure;
+use command::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
+use command::footprint::FootprintBytes;
+use command::host::Host;
+use command::output::{Report, check_target, report, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::units::grouped;
 use perdura::Footprint;
 use pm::{Counters, Pool, PoolOptions};
 use sim::Timed;
 use workloads::Progress;
 use workloads::slotted::{self as workload, Moment, OUTSIDE, Ran, SchemeKind, Spec, Workload};
 
-use super::Report;
-use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use super::slotted_run::Run;
 use crate::args::{MixName, SlottedArgs};
-use crate::contestant::{Promise, pool_path};
-use crate::failure::Failure;
-use crate::host::Host;
-use crate::output::{check_target, report, table};
-use crate::progress::Bar;
-use crate::racer::FootprintBytes;
-use crate::scratch::Scratch;
-use crate::units::grouped;
 
 /// One in so many transactions has its latency taken.
 const SAMPLE_EVERY: u64 = 16;

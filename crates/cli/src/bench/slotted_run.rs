@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use command::contestant::Promise;
+use command::figures::{LatencyUs, PerTxn, Spread};
+use command::footprint::FootprintBytes;
 use serde::Serialize;
-
-use super::figures::{LatencyUs, PerTxn, Spread};
-use crate::contestant::Promise;
-use crate::racer::FootprintBytes;
 
 /// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]

@@ -6,21 +6,20 @@
 //! 2. The VFS counts while it is timed: it does so at every commit of every program.
 //! 3. SQLite without the VFS checks what a run leaves, which has to be the same for all modes.
 
+use command::contestant::Promise;
+use command::failure::Failure;
+use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use command::host::Host;
+use command::output::{Report, check_target, report, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::units::grouped;
 use peers::extension::{Keys, Operation, Ran, Spec, SqliteMode, Workload, run as run_sqlite};
 use perdura::{Domain, Footprint};
 use workloads::Progress;
 
-use super::Report;
-use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use super::sqlite_run::Run;
 use crate::args::SqliteBenchArgs;
-use crate::contestant::Promise;
-use crate::failure::Failure;
-use crate::host::Host;
-use crate::output::{check_target, report, table};
-use crate::progress::Bar;
-use crate::scratch::Scratch;
-use crate::units::grouped;
 
 /// Bytes on the medium for a byte of rows: pages half full, those of a log, and the database again in it.
 const SPACE: u64 = 6;

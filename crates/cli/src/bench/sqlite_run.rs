@@ -1,10 +1,9 @@
 //! The figures of one run of SQLite, as reports have them.
 
+use command::contestant::Promise;
+use command::figures::{LatencyUs, PerTxn, Spread};
+use command::footprint::FootprintBytes;
 use serde::Serialize;
-
-use super::figures::{LatencyUs, PerTxn, Spread};
-use crate::contestant::Promise;
-use crate::racer::FootprintBytes;
 
 /// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]

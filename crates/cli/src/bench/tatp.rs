@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use command::failure::Failure;
 use peers::PeerKind;
 use perdura::{Database, Schema};
 use workloads::tatp::{self, Rate, SUBSCRIBERS_OF_SCALE, Spec};
@@ -11,9 +12,8 @@ use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 use super::bank::{self, Populated};
 use super::outage;
 use super::terminals::{self, Workload};
-use super::terminals_run::Success;
+use super::terminals_run::{Success, said};
 use crate::args::TatpArgs;
-use crate::failure::Failure;
 use crate::plan::Plan;
 
 /// Subscribers where the user does not say.
@@ -147,29 +147,4 @@ impl Workload for Spec {
         let success = |rate: Rate| (rate.kind.name(), Success::from(rate));
         Some(tatp::rates(runs).into_iter().map(success).collect())
     }
-}
-
-impl From<Rate> for Success {
-    fn from(rate: Rate) -> Self {
-        Self {
-            tries: rate.tries,
-            succeeded: rate.succeeded,
-            percent: rate.percent(),
-            expected_min_percent: rate.expected_percent.0,
-            expected_max_percent: rate.expected_percent.1,
-            tolerance_percent: rate.tolerance_percent,
-        }
-    }
-}
-
-/// A rate that is not as it should be, as people read it.
-pub(super) fn said(rate: Rate) -> String {
-    let (low, high) = rate.expected_percent;
-    format!(
-        "{} succeeded {} times of {}, which is not {low:.2} to {high:.2}% within {:.2}%",
-        rate.kind.name(),
-        rate.succeeded,
-        rate.tries,
-        rate.tolerance_percent
-    )
 }

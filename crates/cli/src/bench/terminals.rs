@@ -13,26 +13,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use command::contestant::{Contestant, Promise, create, pool_path};
+use command::failure::{Failure, say};
+use command::figures::{Counted, LatencyUs, PerTxn, Spread};
+use command::footprint::FootprintBytes;
+use command::host::Host;
+use command::output::{Report, check_target, report, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::settings::{
+    background_name, commit_group, commit_name, commit_text, database_options, placed,
+};
+use command::units::grouped;
 use peers::PeerKind;
 use perdura::{Database, EngineKind, Medium, Schema};
 use workloads::{Check, Form, Lanes, Measured, Progress, RunError, RunOptions, contents};
 
-use super::Report;
 use super::bank::Populated;
-use super::figures::{Counted, LatencyUs, PerTxn, Spread};
 use super::terminals_run::{Run, Success, row, transaction_rows, violations};
 use crate::args::CommonArgs;
-use crate::contestant::{Contestant, Promise, create_database, pool_path};
-use crate::failure::{Failure, say};
-use crate::host::Host;
-use crate::output::{check_target, report, table};
-use crate::plan::{
-    Plan, background_name, commit_group, commit_name, commit_text, database_options, placed,
-};
-use crate::progress::Bar;
-use crate::racer::FootprintBytes;
-use crate::scratch::Scratch;
-use crate::units::grouped;
+use crate::plan::Plan;
 
 /// Transactions of a counted pass at most.
 const COUNTED_TXNS: u64 = 20_000;
@@ -204,25 +204,6 @@ pub(super) fn needed_bytes<W: Workload>(plan: &Plan, workload: &W) -> u64 {
     let transactions = workload.transactions().saturating_mul(u64::from(plan.repeat) + 1);
     let grown = transactions.saturating_mul(W::TRANSACTION_BYTES);
     workload.tuples().saturating_mul(W::TUPLE_BYTES).saturating_add(grown)
-}
-
-/// Creates a database with the tables of a workload.
-///
-/// # Errors
-/// As [`create_database`]; peers have no such workloads.
-pub(crate) fn create(
-    contestant: Contestant,
-    path: &Path,
-    schema: &Schema,
-    partitions: usize,
-    options: &perdura::Options,
-    domain: Option<perdura::Domain>,
-) -> Result<Database, Failure> {
-    let Contestant::Engine(kind) = contestant else {
-        return Err(Failure::about(contestant, "peers do not run this"));
-    };
-    let options = options.clone().engine(kind).partitions(partitions as u32);
-    Ok(create_database(path, schema, &options, domain)?)
 }
 
 impl<'a, W: Workload> Bench<'a, W> {

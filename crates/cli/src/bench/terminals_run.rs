@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use command::contestant::Promise;
+use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use command::footprint::FootprintBytes;
+use command::units::grouped;
 use serde::Serialize;
 use workloads::Check;
-
-use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
-use crate::contestant::Promise;
-use crate::racer::FootprintBytes;
-use crate::units::grouped;
+use workloads::tatp::Rate;
 
 /// The successes of one kind of transaction, in all rounds and the counted piece.
 #[derive(Debug, Clone, Serialize)]
@@ -130,4 +130,29 @@ impl Success {
             format!("{low:.1} to {high:.1} +- {tolerance:.2}%")
         }
     }
+}
+
+impl From<Rate> for Success {
+    fn from(rate: Rate) -> Self {
+        Self {
+            tries: rate.tries,
+            succeeded: rate.succeeded,
+            percent: rate.percent(),
+            expected_min_percent: rate.expected_percent.0,
+            expected_max_percent: rate.expected_percent.1,
+            tolerance_percent: rate.tolerance_percent,
+        }
+    }
+}
+
+/// A rate that is not as it should be, as people read it.
+pub(super) fn said(rate: Rate) -> String {
+    let (low, high) = rate.expected_percent;
+    format!(
+        "{} succeeded {} times of {}, which is not {low:.2} to {high:.2}% within {:.2}%",
+        rate.kind.name(),
+        rate.succeeded,
+        rate.tries,
+        rate.tolerance_percent
+    )
 }

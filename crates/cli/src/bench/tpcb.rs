@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use command::failure::Failure;
 use peers::PeerKind;
 use perdura::{Database, Schema};
 use workloads::tpcb::{self, Spec};
@@ -11,7 +12,6 @@ use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 use super::bank::{self, Populated};
 use super::terminals::{self, Workload};
 use crate::args::TpcbArgs;
-use crate::failure::Failure;
 use crate::plan::Plan;
 
 /// Runs the benchmark.

@@ -13,25 +13,25 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use command::contestant::{Contestant, Promise, create, pool_path};
+use command::failure::{Failure, say};
+use command::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
+use command::footprint::FootprintBytes;
+use command::host::Host;
+use command::output::{Report, check_target, report, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::settings::{
+    background_name, commit_group, commit_name, commit_text, database_options,
+};
+use command::units::grouped;
 use perdura::Database;
 use serde::Serialize;
 use workloads::tpcc::{self, Condition, Kind, Measured, Spec, Workload};
 use workloads::{Contents, Lanes, Progress, contents};
 
-use super::Report;
-use super::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use crate::args::TpccArgs;
-use crate::contestant::{Contestant, Promise, create_database, pool_path};
-use crate::failure::{Failure, say};
-use crate::host::Host;
-use crate::output::{check_target, report, table};
-use crate::plan::{
-    Plan, background_name, commit_group, commit_name, commit_text, database_options,
-};
-use crate::progress::Bar;
-use crate::racer::FootprintBytes;
-use crate::scratch::Scratch;
-use crate::units::grouped;
+use crate::plan::Plan;
 
 /// Transactions of a counted pass at most.
 const COUNTED_TXNS: u64 = 20_000;
@@ -165,7 +165,14 @@ fn open(
     bar: &mut Bar,
 ) -> Result<Shop, Failure> {
     let options = database_options(plan.run.commit, plan.background);
-    let database = create_shop(contestant, &pool_path(directory), spec, &options, plan.domain)?;
+    let database = create(
+        contestant,
+        &pool_path(directory),
+        &tpcc::schema(),
+        spec.partitions,
+        &options,
+        plan.domain,
+    )?;
     bar.phase(format!("{contestant}: loading"), spec.tuples());
     let progress = Progress::new(spec.partitions);
     let load = || tpcc::load(&database, spec, plan.run.workers, &progress);
@@ -173,24 +180,6 @@ fn open(
     // What an engine logged meanwhile must not bring a checkpoint into the first run on the clock.
     database.checkpoint()?;
     Ok(Shop { contestant, database, rounds: Vec::new(), counted: Counted::default() })
-}
-
-/// Creates a database with the tables of TPC-C.
-///
-/// # Errors
-/// As [`create_database`].
-pub(crate) fn create_shop(
-    contestant: Contestant,
-    path: &Path,
-    spec: &Spec,
-    options: &perdura::Options,
-    domain: Option<perdura::Domain>,
-) -> Result<Database, Failure> {
-    let Contestant::Engine(kind) = contestant else {
-        return Err(Failure::about(contestant, "peers have no TPC-C"));
-    };
-    let options = options.clone().engine(kind).partitions(spec.partitions as u32);
-    Ok(create_database(path, &tpcc::schema(), &options, domain)?)
 }
 
 /// Runs all rounds, and counts.
@@ -276,25 +265,13 @@ fn summary(
         aborted: rounds[median].aborted,
         conflicts: rounds[median].conflicts,
         retries: rounds[median].retries,
-        violations: violations(conditions.as_deref().unwrap_or_default()),
-        consistency: conditions.as_deref().map(consistency),
+        violations: conditions.iter().flatten().filter_map(Condition::contradiction).collect(),
+        consistency: conditions
+            .as_ref()
+            .map(|all| all.iter().map(|one| (one.number, one.holds())).collect()),
         digest: format!("{:016x}", held.digest()),
         promise,
     })
-}
-
-/// The conditions as programs read them.
-pub(crate) fn consistency(conditions: &[Condition]) -> BTreeMap<u8, bool> {
-    conditions.iter().map(|condition| (condition.number, condition.holds())).collect()
-}
-
-/// Returns what contradicts the conditions, as people read it.
-pub(crate) fn violations(conditions: &[Condition]) -> Vec<String> {
-    let violation = |Condition { number, what, violation }: &Condition| {
-        let found = violation.as_ref()?;
-        Some(format!("condition {number} ({what}) does not hold: {found}"))
-    };
-    conditions.iter().filter_map(violation).collect()
 }
 
 /// Fails if anything was found that should not be.

@@ -14,30 +14,41 @@
 
 use std::sync::Arc;
 
+use command::contestant::Contestant;
+use command::failure::Failure;
+use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
+use command::footprint::FootprintBytes;
+use command::host::Host;
+use command::output::{Report, check_target, report, table};
+use command::progress::Bar;
+use command::scratch::Scratch;
+use command::settings::{background_name, commit_group, commit_name, commit_text};
+use command::units::grouped;
+use serde::Serialize;
 use workloads::Measurement;
 use workloads::ycsb::{Spec, Workload};
 
-use super::Report;
 use super::fifths::{self, Fifth};
-use super::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use super::growth::{self, Growth, LeftOut};
 use super::ycsb_run::Run;
 use crate::args::YcsbArgs;
-use crate::contestant::Contestant;
-use crate::failure::Failure;
-use crate::host::Host;
-use crate::output::{check_target, report, table};
-use crate::plan::{Plan, background_name, commit_group, commit_name, commit_text};
-use crate::progress::Bar;
-use crate::racer::{FootprintBytes, Racer, Setup};
-use crate::scratch::Scratch;
-use crate::units::grouped;
+use crate::plan::Plan;
+use crate::racer::{Racer, Setup};
 
 /// Transactions of a counted pass at most: counts of a transaction settle long before.
 const COUNTED_TXNS: u64 = 200_000;
 
 /// A timed run, with its fifths if they were asked for.
 type Round = (Measurement, Option<Vec<Fifth>>);
+
+/// The report as programs read it.
+#[derive(Serialize)]
+struct Found<'a> {
+    #[serde(flatten)]
+    report: Report<'a, Run>,
+    #[serde(skip_serializing_if = "<[LeftOut]>::is_empty")]
+    left_out: &'a [LeftOut],
+}
 
 /// Runs the benchmark.
 ///
@@ -94,7 +105,7 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     if sizes.len() > 1 {
         text += &growth::people(&sizes, &runs, &left_out);
     }
-    let found = Report::new(&host, &runs).leaving_out(&left_out);
+    let found = Found { report: Report::new(&host, &runs), left_out: &left_out };
     report(&text, &found, args.common.json.as_ref())
 }
 

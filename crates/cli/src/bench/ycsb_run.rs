@@ -1,11 +1,11 @@
 //! The figures of one run of YCSB, as reports have them.
 
+use command::contestant::Promise;
+use command::figures::{LatencyUs, PerTxn, Spread};
+use command::footprint::FootprintBytes;
 use serde::Serialize;
 
 use super::fifths::Fifth;
-use super::figures::{LatencyUs, PerTxn, Spread};
-use crate::contestant::Promise;
-use crate::racer::FootprintBytes;
 
 /// A run as programs read it; others rely on the keys to the letter.
 #[derive(Debug, Clone, Serialize)]

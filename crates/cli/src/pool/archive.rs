@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use command::failure::Failure;
+use command::output::print;
+use command::progress::timed;
 use perdura::{Database, Error, Options, PoolError};
 
 use super::not_open;
 use crate::args::ArchiveArgs;
-use crate::failure::Failure;
-use crate::output::print;
-use crate::progress::timed;
 
 /// Opens a database with the archive of its log.
 ///

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use command::failure::Failure;
+use command::output::check_target;
+
 use super::archive;
 use super::copy::{Shown, Source, report_base, report_copy};
 use crate::args::BackupArgs;
-use crate::failure::Failure;
-use crate::output::check_target;
 
 pub(super) fn run(args: &BackupArgs) -> Result<(), Failure> {
     check_target(args.json.as_ref(), &[&args.file, &args.to])?;

@@ -5,15 +5,15 @@
 
 use std::path::Path;
 
+use command::failure::{Failure, say};
+use command::footprint::FootprintBytes;
+use command::output::{JsonTarget, check_target, report};
+use command::progress::timed;
+use command::units::{bytes, grouped};
 use perdura::{Bad, Database, Error, Findings, Options, PoolError, examine_parts, salvage};
 use serde::Serialize;
 
 use super::damage_text;
-use crate::failure::{Failure, say};
-use crate::output::{JsonTarget, check_target, report};
-use crate::progress::timed;
-use crate::racer::FootprintBytes;
-use crate::units::{bytes, grouped};
 
 /// The JSON of `pool check`. `null` is what the damage does not let be known.
 #[derive(Debug, Default, Serialize)]

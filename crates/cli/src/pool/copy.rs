@@ -4,15 +4,15 @@
 use std::path::Path;
 use std::time::Duration;
 
+use command::failure::Failure;
+use command::output::{JsonTarget, report};
+use command::progress::{Bar, timed};
+use command::units::{bytes, grouped};
 use perdura::{CopyProgress, CopyStep, CopySummary, Database, Error, Options, PoolError};
 use serde::Serialize;
 
 use super::not_open;
 use super::still::{self, Taken};
-use crate::failure::Failure;
-use crate::output::{JsonTarget, report};
-use crate::progress::{Bar, timed};
-use crate::units::{bytes, grouped};
 
 /// The bar of a copy.
 pub(super) struct Shown {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use command::failure::Failure;
+use command::output::{check_target, report};
 use perdura::{Database, Schema};
 use serde::Serialize;
 
 use super::{about_new, options};
 use crate::args::CreateArgs;
-use crate::failure::Failure;
-use crate::output::{check_target, report};
 
 /// The JSON of `pool create`.
 #[derive(Debug, Serialize)]

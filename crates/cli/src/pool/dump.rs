@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
+use command::failure::{Failure, say};
 use perdura::{Database, Error, Table};
 
 use super::copy::{Shown, Source};
 use crate::args::DumpArgs;
-use crate::failure::{Failure, say};
 
 pub(super) fn run(args: &DumpArgs) -> Result<(), Failure> {
     let source = Source::open(&args.file, args.accept_loss, args.path.as_deref())?;

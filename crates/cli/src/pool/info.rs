@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use command::failure::Failure;
+use command::output::{JsonTarget, check_target, report};
+use command::units::{bytes, grouped};
 use perdura::{
     ColumnType, EngineKind, EngineOptions, Inspection, PagedFigures, TableSchema, inspect,
 };
 use serde::Serialize;
 
 use super::damage_text;
-use crate::failure::Failure;
-use crate::output::{JsonTarget, check_target, report};
-use crate::units::{bytes, grouped};
 
 /// The JSON of `pool info`.
 #[derive(Debug, Serialize)]

@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
+use command::failure::Failure;
+use command::output::check_target;
 use perdura::{CopySummary, Database, Error, LinesError, LoadOptions};
 
 use super::copy::{Shown, report_copy};
 use super::create::read_schema;
 use super::{about_new, open, options};
 use crate::args::LoadArgs;
-use crate::failure::Failure;
-use crate::output::check_target;
 
 pub(super) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let there = args.file.symlink_metadata().is_ok();

@@ -15,16 +15,18 @@ mod options;
 mod restore;
 mod still;
 mod threads;
-pub(crate) mod waker;
+mod waker;
 
 use std::path::Path;
 
+use command::failure::Failure;
+use command::progress::timed;
 use perdura::{Database, Error, Options, PoolError, PoolInfo};
 
 use crate::args::{NewDatabase, OptionValue, PoolCommand};
-use crate::failure::Failure;
-use crate::progress::timed;
 use crate::signals;
+
+pub(crate) use self::waker::{WAKER, wake};
 
 /// Runs a command on a pool.
 ///

@@ -1,12 +1,12 @@
 //! `perdura pool options`: what can be chosen about each engine.
 
+use command::failure::Failure;
+use command::output::{check_target, report};
+use command::units::{bytes, grouped};
 use perdura::{EngineKind, EngineOption};
 use serde::Serialize;
 
 use crate::args::OptionsArgs;
-use crate::failure::Failure;
-use crate::output::{check_target, report};
-use crate::units::{bytes, grouped};
 
 /// The output of `pool options --json`.
 #[derive(Debug, Serialize)]

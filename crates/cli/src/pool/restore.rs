@@ -1,12 +1,12 @@
 //! `perdura pool restore`: a database of a backup.
 
+use command::failure::Failure;
+use command::output::check_target;
 use perdura::{Backup, Error, inspect};
 
 use super::copy::{Shown, report_copy};
 use super::{about_new, options};
 use crate::args::RestoreArgs;
-use crate::failure::Failure;
-use crate::output::check_target;
 
 pub(super) fn run(args: &RestoreArgs) -> Result<(), Failure> {
     check_target(args.json.as_ref(), &[&args.backup, &args.file])?;

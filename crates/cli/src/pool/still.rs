@@ -23,15 +23,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use command::attendant::Attendant;
+use command::failure::Failure;
+use command::scratch::Scratch;
 use pm::{has_open, lock_holders};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::threads::Threads;
 use super::waker::WAKER;
-use crate::attendant::Attendant;
-use crate::failure::Failure;
-use crate::scratch::Scratch;
 
 /// The time that a process may take to stop: one that waits for a disk does not stop before.
 const PATIENCE: Duration = Duration::from_secs(30);

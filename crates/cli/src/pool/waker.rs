@@ -3,17 +3,18 @@
 //! Invariant: whatever becomes of the command (its end, SIGKILL, Ctrl-C, Ctrl-Z), the process that
 //! it stopped goes on. Only who kills both of them with SIGKILL has to do it himself.
 //!
-//! How: it is an [attendant](crate::attendant) of the command, and looks now and then whether the
+//! How: it is an [attendant](command::attendant) of the command, and looks now and then whether the
 //! command has been stopped itself.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use command::attendant::attend;
 use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 
 use super::threads::Threads;
-use crate::attendant::attend;
 
 /// First argument of the waker; the second one is the number of the process.
 pub(crate) const WAKER: &str = "__waker";
@@ -21,8 +22,9 @@ pub(crate) const WAKER: &str = "__waker";
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// The waker.
-pub(crate) fn waker(process: &str) -> ExitCode {
-    let Some(process) = process.parse().ok().and_then(Pid::from_raw) else {
+pub(crate) fn wake(arguments: &[OsString]) -> ExitCode {
+    let process = arguments.first().and_then(|process| process.to_str()?.parse().ok());
+    let Some(process) = process.and_then(Pid::from_raw) else {
         return ExitCode::from(2);
     };
     match attend_to(process) {

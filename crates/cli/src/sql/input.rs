@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use command::failure::{Failure, say};
 use rusqlite::Connection;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor};
 
 use super::completion::{Names, Words};
-use crate::failure::{Failure, say};
 
 /// Lines that are kept for the next time.
 const HISTORY: usize = 10_000;

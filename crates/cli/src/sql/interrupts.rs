@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use command::failure::Failure;
 use rusqlite::Connection;
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
-
-use crate::failure::Failure;
 
 /// The watch over Ctrl-C.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use self::session::Shell;
 pub(crate) use self::show::Format;
 use self::show::Settings;
 use crate::args::SqlArgs;
-use crate::failure::{Failure, say};
+use command::failure::{Failure, say};
 
 /// Runs the shell.
 ///

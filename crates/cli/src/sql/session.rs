@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use command::failure::{Failure, say};
 use peers::extension::ends_a_statement;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, Error};
@@ -11,7 +12,6 @@ use super::commands::{self, Next};
 use super::input::{Line, Lines, Source};
 use super::interrupts::Interrupts;
 use super::show::{Output, Settings, State, Trouble, rows};
-use crate::failure::{Failure, say};
 
 /// Files that may be read by each other's order.
 const DEEPEST: usize = 20;

@@ -3,10 +3,9 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::ValueEnum;
+use command::failure::Failure;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
-
-use crate::failure::Failure;
 
 /// Rows that are looked at for the widths of a table; later ones may be wider.
 const MEASURED: usize = 1000;

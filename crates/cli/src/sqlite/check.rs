@@ -10,6 +10,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use command::failure::Failure;
+use command::output::{check_target, report};
+use command::progress::timed;
+use command::scratch::Scratch;
+use command::units::grouped;
 use peers::extension::{Parameters, answer, open, open_stock};
 use perdura_sqlite::database::{Mapped, OpenOptions};
 use pm::Beside;
@@ -18,11 +23,6 @@ use serde::Serialize;
 
 use super::look::{Look, STOCK_SUFFIXES, State, reason, with_suffix};
 use crate::args::FileArgs;
-use crate::failure::Failure;
-use crate::output::{check_target, report};
-use crate::progress::timed;
-use crate::scratch::Scratch;
-use crate::units::grouped;
 
 /// Problems of one database that are told.
 const MOST_PROBLEMS: usize = 20;

@@ -7,12 +7,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use command::failure::Failure;
+use command::output::{check_target, report, write_whole};
 use serde::Serialize;
 
 use super::recipes::{DATABASE, Language};
 use crate::args::InstallArgs;
-use crate::failure::Failure;
-use crate::output::{check_target, report, write_whole};
 
 /// The name of the extension's file.
 const LIBRARY: &str = "libperdura_sqlite.so";

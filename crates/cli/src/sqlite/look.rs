@@ -6,12 +6,11 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use command::failure::Failure;
 use perdura_sqlite::database::{Failure as Refusal, SIDE_SUFFIX, name_at_end};
 use perdura_sqlite::store::page1::is_marked;
 use pm::{Beside, Plain, PlainOptions, Range};
 use serde::Serialize;
-
-use crate::failure::Failure;
 
 /// The first bytes of a database of SQLite's.
 const MAGIC: &[u8] = b"SQLite format 3\0";

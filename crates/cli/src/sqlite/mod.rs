@@ -7,8 +7,9 @@ mod plain;
 mod recipes;
 
 pub(crate) use self::recipes::Language;
+use command::failure::Failure;
+
 use crate::args::SqliteCommand;
-use crate::failure::Failure;
 
 /// Runs a command.
 ///

@@ -3,6 +3,9 @@
 //! OpenOptions: it is opened through the VFS, which recovers it, and closed, which makes it plain. Both are steps that
 //! a kill may end anywhere; the next open goes on.
 
+use command::failure::Failure;
+use command::output::{check_target, report};
+use command::progress::timed;
 use peers::extension::{Parameters, open, open_stock};
 use perdura_sqlite::database::{MainFile as _, Mapped, OpenOptions};
 use rusqlite::OpenFlags;
@@ -10,9 +13,6 @@ use serde::Serialize;
 
 use super::look::{Look, State, reason};
 use crate::args::FileArgs;
-use crate::failure::Failure;
-use crate::output::{check_target, report};
-use crate::progress::timed;
 
 /// The JSON of `sqlite plain`.
 #[derive(Debug, Serialize)]

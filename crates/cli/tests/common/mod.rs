@@ -1,10 +1,17 @@
-//! Running the built command.
+//! Running the built command, `perdura` or `perdura-lab`: whichever is of the package under test.
 
 use std::process::{Command, Output};
 
+/// The program.
+const PROGRAM: &str =
+    match (option_env!("CARGO_BIN_EXE_perdura"), option_env!("CARGO_BIN_EXE_perdura-lab")) {
+        (Some(program), _) | (_, Some(program)) => program,
+        (None, None) => panic!("this package has no such program"),
+    };
+
 /// The command, ready for arguments.
 pub(crate) fn perdura() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_perdura"))
+    Command::new(PROGRAM)
 }
 
 /// The command behind `programs` that run it, ready for arguments: it can be interrupted also where
@@ -12,7 +19,7 @@ pub(crate) fn perdura() -> Command {
 #[allow(dead_code, reason = "not all tests send signals")]
 pub(crate) fn interruptible(programs: &[&str]) -> Command {
     let mut command = Command::new("env");
-    command.arg("--default-signal=INT,HUP").args(programs).arg(env!("CARGO_BIN_EXE_perdura"));
+    command.arg("--default-signal=INT,HUP").args(programs).arg(PROGRAM);
     command
 }
 

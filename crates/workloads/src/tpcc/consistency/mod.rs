@@ -33,6 +33,14 @@ impl Condition {
     pub fn holds(&self) -> bool {
         self.violation.is_none()
     }
+
+    /// The contradiction with its condition, in words; `None` if the condition holds.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<String> {
+        let Self { number, what, violation } = self;
+        let found = violation.as_ref()?;
+        Some(format!("condition {number} ({what}) does not hold: {found}"))
+    }
 }
 
 /// Checks the twelve conditions on a whole database; returns them in order.
