@@ -7,8 +7,8 @@
 //! - No living connection reads while another is `Exclusive`.
 //! - After a writer dies while it is `Exclusive`, no connection reads before one has replayed.
 //! - From `Pending` on no new reader comes in, so that the writer gets its turn.
-//! - A brief exclusive lock without a write ([`Connection::lock_exclusive_if_idle`]) causes no `Busy`: its owner probes
-//!   before it excludes others and gives up if one reads; newcomers wait.
+//! - A brief exclusive lock without a write ([`Connection::lock_exclusive_if_idle`]) causes no `Busy` unless it takes
+//!   long: its owner probes before it excludes others and gives up if one reads; newcomers wait.
 //! - A connection on the way from `Shared` straight to `Exclusive` does not count as `Reserved`: SQLite takes this
 //!   way for a hot journal, which others would otherwise take for a living writer's.
 //! - A dead connection blocks others only until they check that it is alive.
