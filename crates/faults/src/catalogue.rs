@@ -777,6 +777,13 @@ static FAULTS: &[Fault] = &[
         How::EarlyAcknowledgement,
         Where::Anywhere,
     ),
+    fault(
+        "nv-disk/unchanged-acknowledged-early",
+        EngineKind::NvDisk,
+        "in an open group a transaction that has changed nothing is durable, before those it follows",
+        How::UnchangedAcknowledges,
+        Where::Anywhere,
+    ),
 ];
 
 /// The fault of this name.

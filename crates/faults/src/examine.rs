@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::both::BothMedium;
 use crate::catalogue::Fault;
 use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
+use crate::files::FileMedium;
 use crate::medium::{Medium, Part};
 use crate::plot::{Plot, STANDARD, Workload};
 use crate::promise;
@@ -78,7 +79,8 @@ impl Settings {
 
     /// The random story of this number.
     fn plot(&self, seed: u64) -> Plot {
-        let plot = Plot::of(self.workload, self.engine, seed);
+        let fault = self.inject.map(|fault| &fault.mutation);
+        let plot = Plot::of(self.workload, self.engine, seed).with_fault(fault);
         match self.placement {
             Some(percent) => {
                 let options = plot.options.placement(Placement::Percent(percent));
@@ -145,7 +147,7 @@ pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let continues = settings.engine.traits().unfinished == Unfinished::Continued;
     let mut report = match (settings.workload, settings.engine.traits().durable_in) {
         (Workload::Story, DurableIn::Files) => {
-            let short = |number| short_file_story(settings.engine, number);
+            let short = |number| short_file_story(settings, number);
             run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
         }
         (Workload::Story, DurableIn::Pool) if continues => {
@@ -157,7 +159,8 @@ pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
             run(settings, done, &Plot::run_in_pool, &short)
         }
         (Workload::Story, DurableIn::Both) => {
-            run(settings, done, &Plot::run_on::<BothMedium>, &|_| None)
+            let short = |number| short_story_of_both(settings, number);
+            run(settings, done, &Plot::run_on::<BothMedium>, &short)
         }
         (_, DurableIn::Files) => run(settings, done, &script::run_in_files, &|_| None),
         (_, DurableIn::Pool) => run(settings, done, &script::run_in_pool, &|_| None),
@@ -407,8 +410,9 @@ fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::po
     })
 }
 
-fn short_file_story(engine: EngineKind, number: usize) -> Option<Story<crate::files::FileMedium>> {
-    let plot = |seed| Plot::new(engine, seed, 100, 40);
+fn short_file_story(settings: &Settings, number: usize) -> Option<Story<FileMedium>> {
+    let fault = settings.inject.map(|fault| &fault.mutation);
+    let plot = |seed| Plot::new(settings.engine, seed, 100, 40).with_fault(fault);
     let story = match number {
         0 => plot(5),
         1 => plot(6).with_kills(),
@@ -417,4 +421,15 @@ fn short_file_story(engine: EngineKind, number: usize) -> Option<Story<crate::fi
         _ => return None,
     };
     Some(story.run_in_files().0)
+}
+
+/// Commits one by one, and in groups.
+fn short_story_of_both(settings: &Settings, number: usize) -> Option<Story<BothMedium>> {
+    let fault = settings.inject.map(|fault| &fault.mutation);
+    let plot = Plot::new(settings.engine, 5, 60, 20).with_fault(fault);
+    match number {
+        0 => Some(plot.run_on()),
+        1 if settings.engine.groups_commits() => Some(plot.groups_of(4).run_on()),
+        _ => None,
+    }
 }

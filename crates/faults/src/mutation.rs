@@ -42,6 +42,9 @@ pub enum How {
     EarlyRename,
     /// The file is removed before what supersedes it has been synced, or renamed.
     EarlyRemove,
+    /// A transaction that has changed nothing is acknowledged at once, and all before it with it. The
+    /// story is recorded so: see [`crate::plot::Plot::acknowledges_unchanged`].
+    UnchangedAcknowledges,
 }
 
 /// The place of a fault.

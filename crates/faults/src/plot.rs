@@ -3,11 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use perdura::{Commit, Concurrency, DurableIn, EngineKind, Options, Schema};
+use perdura::{Commit, Concurrency, DurableIn, EngineKind, Options, Schema, Ticket};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::items::{long_schema, nullable_schema, schema};
+use crate::mutation::{How, Mutation};
 
 /// The workload of a story.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
@@ -88,6 +89,9 @@ pub struct Plot {
     pub nullable: bool,
     /// True if keys are longer than 240 bytes: [`long_schema`].
     pub long: bool,
+    /// The fault [`How::UnchangedAcknowledges`]: a transaction that has changed nothing counts as
+    /// durable, and all before it with it, whatever its ticket says.
+    pub acknowledges_unchanged: bool,
 }
 
 /// Returns sizes so small that a few transactions go everywhere.
@@ -160,7 +164,21 @@ impl Plot {
             kills: false,
             nullable: false,
             long: false,
+            acknowledges_unchanged: false,
         }
+    }
+
+    /// The same in a program with a fault, if that is one of those that show in no single event.
+    #[must_use]
+    pub fn with_fault(self, fault: Option<&Mutation>) -> Self {
+        let acknowledges_unchanged =
+            fault.is_some_and(|fault| fault.how == How::UnchangedAcknowledges);
+        Self { acknowledges_unchanged, ..self }
+    }
+
+    /// Returns whether a commit with this ticket acknowledges all that were committed by then.
+    pub(crate) fn acknowledges(&self, ticket: Ticket, changed: bool) -> bool {
+        ticket.is_durable() || self.acknowledges_unchanged && !changed
     }
 
     /// The same with groups of so many transactions.

@@ -51,10 +51,11 @@ impl Plot {
             let mut ticket = None;
             let work = || driver.grouped(&db, &tables, &mut model, operations).expect("it runs");
             std::thread::scope(|scope| ticket = scope.spawn(work).join().expect("it runs"));
-            if model != *before {
+            let changed = model != *before;
+            if changed {
                 models.push(model);
             }
-            let mut durable = ticket.is_some_and(|ticket| ticket.is_durable());
+            let mut durable = ticket.is_some_and(|ticket| self.acknowledges(ticket, changed));
             if self.group > 1 && transaction % 10 == 9 {
                 db.sync().expect("a sync");
                 durable = true;
@@ -105,11 +106,12 @@ impl Plot {
             for _ in 0..operations {
                 driver.operation(&mut tx, &tables, &mut model).expect("it runs");
             }
-            if transaction % 7 == 6 || model == before {
+            if transaction % 7 == 6 {
                 tx.abort().expect("an abort");
                 continue;
             }
-            if self.kills && transaction % 3 == 2 {
+            let changed = model != before;
+            if self.kills && changed && transaction % 3 == 2 {
                 let most = if driver.random.random_bool(0.5) { 3 } else { 12 };
                 let call = driver.random.random_range(0..most);
                 // From some call on all fail, which is a kill; or one alone does.
@@ -138,7 +140,9 @@ impl Plot {
             }
             let ticket = tx.commit().expect("a commit");
             assert!(self.group > 1 || ticket.is_durable());
-            models.push(model);
+            if changed {
+                models.push(model);
+            }
             if let Some(failing) = self.failing
                 && transaction % 30 == 29
             {
@@ -151,7 +155,7 @@ impl Plot {
             if transaction % 10 == 9 {
                 db.sync().expect("a sync");
                 files.note(models.len() as u64 - 1);
-            } else if ticket.is_durable() {
+            } else if self.acknowledges(ticket, changed) {
                 files.note(models.len() as u64 - 1);
             }
         }

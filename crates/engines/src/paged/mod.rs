@@ -428,10 +428,11 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
             shared.in_group.store(0, Ordering::Relaxed);
             shared.store.sync().map_err(|error| shared.stop(error))?;
         }
-        let durable = shared.store.log().durable();
-        // A transaction that has changed nothing has the number of the newest one.
-        let before = shared.committed.fetch_max(committed.0, Ordering::Relaxed);
-        Ok((committed.0.max(before), committed <= durable))
+        // Durable transactions are the first ones. So one that has changed nothing has the number of the
+        // newest before it, and is durable when that is, also where it has read nothing of it.
+        let before = shared.committed.fetch_max(committed.0, Ordering::AcqRel);
+        let number = before.max(committed.0);
+        Ok((number, number <= self.durable()))
     }
 
     fn abort(&mut self) -> Result<(), EngineError> {

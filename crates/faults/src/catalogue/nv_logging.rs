@@ -106,4 +106,11 @@ pub(super) static FAULTS: &[Fault] = &[
         How::EarlyAcknowledgement,
         Where::Anywhere,
     ),
+    fault(
+        "nv-logging-foc/unchanged-acknowledged-early",
+        EngineKind::NvLoggingFoc,
+        "in an open group a transaction that has changed nothing is durable, before those it follows",
+        How::UnchangedAcknowledges,
+        Where::Anywhere,
+    ),
 ];

@@ -102,6 +102,35 @@ fn grouped_commits_are_durable_when_their_ticket_or_a_sync_says_so() {
     });
 }
 
+/// Durable transactions are the first ones, also where a later one has changed nothing.
+#[test]
+fn a_commit_without_changes_is_durable_after_those_before_it() {
+    each(|engine| {
+        // Nothing is durable before it is waited for.
+        let setup = small(engine).commit(Commit::grouped(1000));
+        let mut store = Store::new(&schema(), setup.map(|options| options.tune("persister", 0)));
+        for round in 0..3 {
+            let db = store.db();
+            let table = db.table("t").unwrap();
+            let before = put(db, &table, round);
+            let mut tx = db.begin().unwrap();
+            match round {
+                1 => assert!(tx.get(&table, &[Value::U64(100)]).unwrap().is_none()),
+                2 => assert!(tx.delete(&table, &[Value::U64(100)]).is_err()),
+                _ => {}
+            }
+            let ticket = tx.commit().unwrap();
+            assert!(ticket.number() >= before.number());
+            assert!(db.durable(before).unwrap() || !ticket.is_durable(), "{engine}: {ticket:?}");
+            assert!(db.durable(before).unwrap() || !db.durable(ticket).unwrap(), "{engine}");
+            db.wait(ticket).unwrap();
+            assert!(db.durable(before).unwrap(), "{engine}: {ticket:?}");
+            store.crash();
+            assert_eq!(prefix(store.db()), round + 1);
+        }
+    });
+}
+
 /// An abort in a group takes back its own transaction alone, and nobody sees a group half.
 #[test]
 fn aborts_within_a_group() {
