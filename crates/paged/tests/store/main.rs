@@ -13,6 +13,7 @@ mod failed_sync;
 mod full_ring;
 mod history;
 mod lost_end;
+mod lost_memory;
 mod model;
 mod moments;
 mod nv_power;

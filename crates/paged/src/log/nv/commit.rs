@@ -139,7 +139,7 @@ impl Slots {
     }
 
     /// Makes durable what is full from one LSN up to another, with one fence. Returns the number of
-    /// these objects.
+    /// these objects: none if the medium has failed. Then they stay claimed for ever.
     fn pass<M: Memory, T: Threads>(&self, log: &NvLog<M, T>, from: u64, to: u64) -> u64 {
         let NvLog { memory, ring, threads, .. } = log;
         let mut claimed = Vec::new();
@@ -156,6 +156,11 @@ impl Slots {
         }
         threads.point();
         memory.fence();
+        if log.healthy().is_err() {
+            // Those who wait for these objects see it, too.
+            self.wake(&**threads);
+            return 0;
+        }
         let many = claimed.len() as u64;
         claimed.iter().for_each(|(lsn, _)| self.set_durable(*lsn));
         self.advance();
@@ -215,10 +220,11 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         let waiter = Waiter::of_this_thread();
         while slots.prefix() < to {
             self.threads.point();
+            self.healthy()?;
             let pass = || {
                 let many = self.pass_once(slots, to);
                 self.by_commits.fetch_add(many, Ordering::Relaxed);
-                many > 0 || slots.prefix() >= to
+                many > 0 || slots.prefix() >= to || self.healthy().is_err()
             };
             if !pass() {
                 self.wait(slots, &waiter, pass, || {

@@ -8,6 +8,7 @@ use pm::{Memory, Off, Range};
 use super::super::record::{self, HEADER_BYTES, MOST_SURE, Placed};
 use super::super::{Chain, Kind, Record};
 use super::NvLog;
+use crate::Result;
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, TxNo};
 use crate::threads::Threads;
@@ -63,7 +64,10 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     /// 3. One fence: the checksum tells whether an entry was durable before its object.
     ///
     /// With flush-on-commit the object waits in DRAM for 2 and 3.
-    pub(super) fn insert(&self, chain: &Chain, record: &Record<'_>, bytes: u64) -> Lsn {
+    ///
+    /// # Errors
+    /// The medium failed by the time of the fence: the object may be lost.
+    pub(super) fn insert(&self, chain: &Chain, record: &Record<'_>, bytes: u64) -> Result<Lsn> {
         let mut lane = self.segments.lane(self.threads.number());
         let place = self.segments.place(&mut lane, bytes);
         self.under_way.begin(lane.number, self.next.load(Ordering::SeqCst));
@@ -81,7 +85,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             lane.object = slots.spare();
             drop(lane);
             slots.wake(&*self.threads);
-            return lsn;
+            return Ok(lsn);
         }
         self.memory.copy(Off::new(place), &lane.object);
         let is_flushed =
@@ -93,6 +97,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         self.threads.point();
         self.memory.fence();
         self.under_way.end(lane.number);
-        lsn
+        self.healthy()?;
+        Ok(lsn)
     }
 }

@@ -9,6 +9,8 @@
 //! - With flush-on-insert a page changes, and is unlatched, after the fence of its record. So an LSN
 //!   that is missing after a crash is a change that nobody has seen: a hole, which is skipped. With
 //!   flush-on-commit what is durable is a prefix, and the first hole is the end: see `commit`.
+//! - An object that was flushed and fenced counts as durable if the medium had not failed by then: what
+//!   is stored after a failure reaches the medium no more.
 //! - Damage is no hole: records say up to where the log was durable when they were written, and holes
 //!   that a restart has skipped are marked. See `restart`.
 //! - An LSN that a crash has left as a hole at the end is given again. Objects have the number of the
@@ -334,6 +336,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         (counts && found.read.placed.lsn == lsn).then_some(found)
     }
 
+    /// Checks that the medium has not failed: then all that was fenced before is durable.
     fn healthy(&self) -> Result<()> {
         self.memory.healthy().map_err(|error| PagedError::Stopped { why: error.to_string() })
     }
@@ -474,7 +477,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         if !self.take(needed_records - ahead_records, needed - ahead, checkpoint) {
             return Err(PagedError::LogFull { bytes: needed, free: self.bytes.free() });
         }
-        let lsn = self.insert(chain, record, bytes);
+        let lsn = self.insert(chain, record, bytes)?;
         chain.aside = chain.aside + more - taken;
         chain.aside_records = chain.aside_records + more_records - taken_records;
         chain.ahead -= ahead;
