@@ -131,6 +131,10 @@ impl<E: Environment> PagedLog<E> for CentralLog<E> {
         Arc::clone(&self.0) as Arc<dyn LogManager>
     }
 
+    fn close(&self) -> Result<(), EngineError> {
+        Ok(self.0.close()?)
+    }
+
     fn stats(&self, counts: &PagedCounts) -> OwnStats {
         NvDiskStats { buffer: counts.into(), log_groups: counts.log.groups }.into()
     }

@@ -244,9 +244,10 @@ impl<E: Environment, P: Policy> PagedLog<E> for InPool<E, P> {
         let _ = self.before.set(self.log.counts());
     }
 
-    fn close(&self) {
+    fn close(&self) -> Result<(), EngineError> {
         // The thread ends as it is dropped.
         drop(self.persister.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(())
     }
 
     fn check(&self, reachable: &mut dyn FnMut(u64)) {

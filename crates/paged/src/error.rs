@@ -37,12 +37,16 @@ pub enum PagedError {
         most: u64,
     },
     /// The log has no room until a checkpoint frees some.
-    #[error("the log is full: {bytes} bytes are needed, and {free} are free")]
+    #[error("{}", log_full(*.bytes, *.free, *.most, *.medium))]
     LogFull {
         /// The bytes that are needed.
         bytes: u64,
         /// The bytes that are free.
         free: u64,
+        /// The bytes that it may have.
+        most: u64,
+        /// The medium has no room for more of it.
+        medium: bool,
     },
     /// Too many locks are held at once.
     #[error("{most} locks are held, the most that are possible")]
@@ -145,4 +149,15 @@ pub enum Conflict {
     /// It waited too long for room in the log, of which it and others hold some.
     #[error("it waited too long for room in the log")]
     Room,
+}
+
+fn log_full(bytes: u64, free: u64, most: u64, medium: bool) -> String {
+    if medium {
+        return format!(
+            "the log is full, since its medium is: {bytes} bytes are needed. Nothing is lost: delete something, or let the medium have room; transactions that are open for long keep the log, too"
+        );
+    }
+    format!(
+        "the log is full: {bytes} bytes are needed, and {free} of its {most} are free. Nothing is lost: a checkpoint frees what no open transaction needs, so end those that are open for long; a log is made larger when the database is created"
+    )
 }

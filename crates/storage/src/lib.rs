@@ -3,7 +3,7 @@
 //! | part | folder | its door |
 //! |---|---|---|
 //! | what a table and a row are: schema, values, NULL, keys, packed rows | `rows/` | [`Schema`], [`Catalog`], [`Value`], [`Row`], [`InlineRow`] |
-//! | what makes a transaction durable or takes it back: file log with group commit, checkpoints; undo log | `logs/` | [`wal`], [`checkpoint`], [`operation`]; [`UndoLog`], [`Superseded`] |
+//! | what makes a transaction durable or takes it back: file log with group commit, checkpoints; undo log | `logs/` | [`segments`], [`wal`], [`checkpoint`], [`operation`]; [`UndoLog`], [`Superseded`] |
 //! | tuples in slots, with indexes and undo; tuples that are copied | `table/` | [`Tables`], [`SlotLayout`]; [`TupleCopies`] |
 //! | log-structured tables in files; what entries mean, which runs to merge | `lsm/` | [`lsm`] |
 //! | log-structured tables in non-volatile memory | `runs/` | [`runs`] |
@@ -29,7 +29,7 @@ pub use logs::undo_entry::{FIELDS_PER_ENTRY, NewField, UndoEntry, UndoKind};
 pub use logs::undo_log::{
     MAX_UNDO_ENTRIES, UNDO_HEAD_BYTES, UNDO_NOTES, UNDO_SEGMENT_BYTES, UndoLog, UndoWork,
 };
-pub use logs::{checkpoint, operation, wal};
+pub use logs::{checkpoint, operation, segments, wal};
 pub use rows::by_hand::{did_you_mean, json_error, shortened, shown_key, without_mark};
 pub use rows::catalog::{Catalog, TableLayout};
 pub use rows::constant::Constant;

@@ -74,8 +74,14 @@ pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
     /// The partition is open: what is counted begins here.
     fn opened(&self) {}
 
-    /// Ends what does something for the log beside transactions; all of them are over.
-    fn close(&self) {}
+    /// Ends what does something for the log beside transactions, and gives back what it takes that nothing
+    /// needs; all transactions are over, and a checkpoint was taken.
+    ///
+    /// # Errors
+    /// The medium refuses.
+    fn close(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
 
     /// Calls `reachable` with the objects of the durable heap that it leads to.
     fn check(&self, _reachable: &mut dyn FnMut(u64)) {}

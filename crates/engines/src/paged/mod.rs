@@ -528,8 +528,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
         self.shared.usable()?;
         self.abort()?;
         self.shared.store.close().map_err(|error| self.shared.stop(error))?;
-        self.shared.log.close();
-        Ok(())
+        self.shared.log.close()
     }
 
     fn footprint(&self) -> Result<Footprint, EngineError> {

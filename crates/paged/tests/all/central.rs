@@ -433,7 +433,7 @@ fn a_full_disk_refuses_the_record_and_leaves_the_log_usable() {
     let files = RecordingFiles::new();
     let log = create(&files);
     let now: usize = files.image().values().map(Vec::len).sum();
-    files.limit(Some(now as u64 + 3000));
+    files.limit(Some(now as u64));
     let mut chain = Chain::new(TxNo(7));
     let mut appended = 0;
     let refused = loop {
@@ -442,7 +442,7 @@ fn a_full_disk_refuses_the_record_and_leaves_the_log_usable() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused, PagedError::Io { doing: "reserving space of the log", .. }));
+    assert!(matches!(refused, PagedError::LogFull { medium: true, .. }), "{refused}");
     assert!(appended > 2);
     for _ in 0..appended {
         let undo = Record { kind: Kind::Compensation, ..change(&[1; 100]) };

@@ -2,6 +2,7 @@
 
 mod central;
 mod central_crash;
+mod central_space;
 mod damage;
 mod lock_waits;
 mod locks;

@@ -272,7 +272,7 @@ fn a_power_cut_in_recovery_is_a_power_cut_like_any_other() {
     let mut images = Vec::new();
     let mut replay = DiskReplay::new(&run.trace);
     while let Some(point) = replay.next_point() {
-        if let (Some(noted), 0) = (point.last_note, point.position % 211) {
+        if let (Some(noted), 0) = (point.last_note, point.position % 101) {
             point.for_each_state(1, 5, |image| images.push((image.clone(), noted)));
         }
     }

@@ -57,7 +57,9 @@ impl TestLog {
 
     fn take_room(&self, kind: Kind) -> Result<()> {
         match &mut *self.room.lock() {
-            Some(0) if kind == Kind::Change => Err(PagedError::LogFull { bytes: 1, free: 0 }),
+            Some(0) if kind == Kind::Change => {
+                Err(PagedError::LogFull { bytes: 1, free: 0, most: 1, medium: false })
+            }
             Some(room) if kind == Kind::Change => {
                 *room -= 1;
                 Ok(())

@@ -3,6 +3,7 @@
 //!
 //! | what | file |
 //! |---|---|
+//! | files of log segments, whatever is in them: names, headers, space | `segments/` |
 //! | write-ahead log in files, ordered by LSN; syncs that several share | `wal.rs`, `wal/` |
 //! | what its records say | `operation.rs` |
 //! | checkpoints of that log | `checkpoint.rs` |
@@ -14,6 +15,7 @@
 
 pub mod checkpoint;
 pub mod operation;
+pub mod segments;
 mod stamp;
 pub(crate) mod superseded;
 pub(crate) mod undo_entry;

@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 
 use pm::File;
+use storage::segments::Segment;
 
 use super::super::record::{self, Decoded, HEADER_BYTES};
 use super::MOST_GROUP_BYTES;
@@ -16,6 +17,8 @@ use super::layout::{self, Head, SECTOR, Shape};
 use super::walk::{Walk, Walked};
 use crate::ids::Lsn;
 use crate::{PagedError, Result};
+
+const MISSING: &str = "the partition is missing";
 
 /// The end of a log.
 pub(super) struct End {
@@ -25,9 +28,11 @@ pub(super) struct End {
     pub(super) header_due: bool,
     /// The newest record.
     pub(super) newest: Lsn,
-    /// The partition that was followed last, and its bytes that may not be durable: those of the last
-    /// group.
-    pub(super) last: (u32, Range<u64>),
+    /// The index of the file that was followed last, and its bytes that may not be durable: those of the
+    /// last group.
+    pub(super) last: (usize, Range<u64>),
+    /// Bytes of the log from the head's start on.
+    pub(super) bytes: u64,
 }
 
 /// The places where a log may end.
@@ -48,24 +53,25 @@ fn damaged<V>(at: Lsn, what: impl Into<String>) -> Result<V> {
 /// # Errors
 /// That place is no end, or the medium refuses.
 pub(super) fn find_end<R: File>(
-    files: &[R],
+    files: &[Segment<R>],
     headers: &[(u32, u32)],
     shape: &Shape,
     head: &Head,
     ends: Ends,
     record_bytes: usize,
 ) -> Result<End> {
-    let file_of = |number: u32| (number % shape.partitions) as usize;
+    let file_of = |number: u32| headers.iter().position(|(begun, _)| *begun == number);
     let was_begun = |number: u32| headers.iter().any(|(begun, _)| *begun >= number);
     let (mut number, mut offset) = layout::place_of(head.start);
     for kept in head.first..=number {
-        if headers[file_of(kept)].0 != kept {
-            return damaged(layout::lsn_of(kept, 0), "the partition is missing");
+        if file_of(kept).is_none() {
+            return damaged(layout::lsn_of(kept, 0), MISSING);
         }
     }
-    let (mut newest, mut restart, mut unsynced) = (Lsn::NONE, 0, offset);
+    let (mut newest, mut restart, mut unsynced, mut bytes) = (Lsn::NONE, 0, offset, 0);
+    let mut index = file_of(number).expect("looked for above");
     loop {
-        let file = &files[file_of(number)];
+        let (file, from) = (&**files[index].file(), offset);
         let mut walk = Walk::at(file, number, offset, shape.partition_bytes);
         let sealed = loop {
             offset = layout::place_of(walk.place()).1;
@@ -80,9 +86,11 @@ pub(super) fn find_end<R: File>(
             }
             newest = placed.lsn;
         };
-        let last = (number, unsynced..layout::place_of(walk.place()).1);
+        let end = layout::place_of(walk.place()).1;
+        let last = (index, unsynced..end);
+        bytes += end - from;
         if !sealed && ends == Ends::Anywhere {
-            return Ok(End { number, offset, header_due: false, newest, last });
+            return Ok(End { number, offset, header_due: false, newest, last, bytes });
         }
         if !sealed {
             let at = layout::lsn_of(number, offset);
@@ -96,15 +104,16 @@ pub(super) fn find_end<R: File>(
                     format!("there is no sound record, though {witness} was written behind it"),
                 );
             }
-            return Ok(End { number, offset, header_due: false, newest, last });
+            return Ok(End { number, offset, header_due: false, newest, last, bytes });
         }
         (number, offset) = (number + 1, SECTOR as u64);
-        let (found, begun) = headers[file_of(number)];
-        if found < number && was_begun(number) {
-            return damaged(layout::lsn_of(number, 0), "the partition is missing");
-        } else if found < number {
-            return Ok(End { number, offset, header_due: true, newest, last });
-        } else if found > number || begun < restart || begun > head.restart {
+        index = match file_of(number) {
+            Some(found) => found,
+            None if was_begun(number) => return damaged(layout::lsn_of(number, 0), MISSING),
+            None => return Ok(End { number, offset, header_due: true, newest, last, bytes }),
+        };
+        let begun = headers[index].1;
+        if begun < restart || begun > head.restart {
             return damaged(layout::lsn_of(number, 0), "the partition is of another time");
         }
         // With its header a partition begins a group.
@@ -147,9 +156,9 @@ fn find_witness<R: File>(
 /// that failed: the last group, which is all that can be unsynced. The rest of the sector where the log
 /// ends becomes zeros: a record that was torn there is never whole again, whatever is written behind that
 /// sector before a crash loses what is written into it.
-pub(super) fn write_anew<R: File>(files: &[R], end: &End) -> io::Result<()> {
-    let (number, Range { start, end }) = end.last.clone();
-    let file = &files[number as usize % files.len()];
+pub(super) fn write_anew<R: File>(files: &[Segment<R>], end: &End) -> io::Result<()> {
+    let (file, Range { start, end }) = end.last.clone();
+    let file = files[file].file();
     let sector = SECTOR as u64;
     // A large group is written and synced in pieces.
     let start = start.max(end.saturating_sub(MOST_GROUP_BYTES as u64));

@@ -21,8 +21,8 @@ impl<F: Files, T: Threads> Central<F, T> {
     /// Writes and syncs the filling group. Nobody else is writing one.
     pub(super) fn write_group<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-    ) -> Result<MutexGuard<'a, State>> {
+        mut state: MutexGuard<'a, State<F::File>>,
+    ) -> Result<MutexGuard<'a, State<F::File>>> {
         let spare = Group { bytes: std::mem::take(&mut state.spare), ..Group::default() };
         let group = Arc::new(std::mem::replace(&mut state.filling, spare));
         state.writing = Some(Arc::clone(&group));
@@ -62,7 +62,7 @@ impl<F: Files, T: Threads> Central<F, T> {
 
     fn write_out(&self, group: &Group) -> std::result::Result<(), (&'static str, io::Error)> {
         for (run, bytes) in group.parts() {
-            let file = &self.files[(run.number % self.shape.partitions) as usize];
+            let file = &self.files[run.file];
             let mut offset = run.offset;
             for piece in bytes.chunks(self.options.group_bytes) {
                 file.write_at(offset, piece).map_err(|error| ("writing the log", error))?;
@@ -75,7 +75,10 @@ impl<F: Files, T: Threads> Central<F, T> {
 
     /// Waits for those to join the group who were in the last ones: they have heard of their commits just
     /// now, and are about to commit again. Otherwise half of them would always be in the group after.
-    pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn gather<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<F::File>>,
+    ) -> MutexGuard<'a, State<F::File>> {
         let wait = self.options.group_wait.min(state.sync_time / 2);
         if state.waiting.len() + 1 >= state.company || wait < LEAST_GROUP_WAIT {
             return state;
@@ -100,10 +103,10 @@ impl<F: Files, T: Threads> Central<F, T> {
     /// Waits until somebody else's group is written; `at_once` if nobody else should join it.
     pub(super) fn await_group<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State<F::File>>,
         to: Lsn,
         at_once: bool,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, State<F::File>> {
         let waiter = Waiter::of_this_thread();
         state.waiting.push((to, Arc::clone(&waiter)));
         if at_once {

@@ -7,6 +7,8 @@ use crate::ids::Lsn;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) number: u32,
+    /// The index of the partition's file.
+    pub(super) file: usize,
     /// Their place in the partition.
     pub(super) offset: u64,
     /// Their place in the group.
@@ -24,8 +26,8 @@ pub(super) struct Group {
 
 impl Group {
     /// Lets what follows belong to this place.
-    pub(super) fn begin_run(&mut self, number: u32, offset: u64) {
-        self.runs.push(Run { number, offset, at: self.bytes.len() });
+    pub(super) fn begin_run(&mut self, number: u32, file: usize, offset: u64) {
+        self.runs.push(Run { number, file, offset, at: self.bytes.len() });
     }
 
     /// The bytes before `offset` in the newest run: they are written with a record there. Everything

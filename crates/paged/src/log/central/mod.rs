@@ -1,9 +1,8 @@
 //! The central log (P2 2.1): one buffer behind one lock, written to partitions in the order of LSNs.
 //!
 //! Invariants:
-//! - An LSN is a partition's number (high 32 bits) and an offset in it (low 32). Numbers rise; the
-//!   file of a partition is its number modulo the number of files, so a file serves round after
-//!   round.
+//! - An LSN is a partition's number (high 32 bits) and an offset in it (low 32). Numbers rise; a file
+//!   serves one partition after the other, and its header says which.
 //! - What is durable is a prefix of the log without holes. A partition is written when the one
 //!   before it is durable and sealed; at most [`CentralOptions::group_bytes`] are ever written and
 //!   not synced.
@@ -13,7 +12,8 @@
 //!   valid once anything is appended there.
 //! - Damage is not taken for the end: a record says up to where the log was durable when it was
 //!   written. See `docs/format/paged-log.md`, "Where the log ends".
-//! - The bytes set aside never exceed those that are free. A checkpoint has room of its own.
+//! - The bytes set aside never exceed those that are free, nor those for which the files have space. A
+//!   checkpoint has room of its own.
 //! - A write or a sync that fails stops the log: nothing more is acknowledged.
 //!
 //! 1. `append` copies the record into the buffer under the lock; the LSN is where it will stand.
@@ -21,7 +21,9 @@
 //!    others: one write and one sync a group, while the next group fills (flush pipelining). Before, it
 //!    waits a little for those who were in the last groups ([`CentralOptions::group_wait`]). Who does
 //!    not wait commits asynchronously, and its ticket ends at `durable`.
-//! 3. `truncate` writes the head, then lets whole partitions be used again.
+//! 3. A checkpoint begins a partition, if the one before has something that is worth it. `truncate`
+//!    writes the head, then lets whole partitions be used again. What is free beyond what the next
+//!    checkpoint takes goes back to the medium, and at [`Central::close`] all of it.
 //! 4. `open` follows the records from the checkpoint to the first that is not valid: the end.
 
 mod end;
@@ -43,7 +45,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use pm::{File, Files};
+use pm::Files;
 
 use self::group::Group;
 use self::layout::{Head, SEAL_BYTES, SECTOR, Shape};
@@ -58,18 +60,12 @@ use crate::{PagedError, Result};
 /// Bytes set aside with a transaction's first record: for Commit or Abort, and for End.
 const END_ROOM: u64 = 2 * HEADER_BYTES as u64;
 
-/// Bytes in which space of files is reserved at first.
-const LEAST_RESERVE_BYTES: u64 = 64 << 10;
-
 /// The most bytes that are ever written and not synced.
 const MOST_GROUP_BYTES: usize = 4 << 20;
 
-/// The share of the log that only checkpoints use.
-const CHECKPOINT_SHARE: u64 = 16;
-
 #[derive(Debug)]
-struct State {
-    space: Space,
+struct State<R> {
+    space: Space<R>,
     /// The records that wait for being written.
     filling: Group,
     /// The group that is being written.
@@ -86,8 +82,6 @@ struct State {
     /// checkpoint.
     appended: u64,
     at_begin: u64,
-    /// Bytes for which each file has space.
-    reserved: Vec<u64>,
     /// Threads that wait until a record is durable.
     waiting: Vec<(Lsn, Arc<Waiter>)>,
     /// Whoever waits for others to join its group.
@@ -102,14 +96,14 @@ struct State {
 /// The central log over files `<prefix>head`, `<prefix>0`, `<prefix>1`, and so on.
 #[derive(Debug)]
 pub struct Central<F: Files, T: Threads> {
-    files: Vec<F::File>,
+    files: Vec<Arc<F::File>>,
     threads: Arc<T>,
     options: CentralOptions,
     shape: Shape,
     restart: u32,
     /// The head file with what it says.
     head: Mutex<(F::File, Head)>,
-    state: Mutex<State>,
+    state: Mutex<State<F::File>>,
     durable: AtomicU64,
     end: AtomicU64,
     /// As [`State::appended`], for those who ask whether a checkpoint is due, and the bytes before the
@@ -121,6 +115,7 @@ pub struct Central<F: Files, T: Threads> {
     room: RoomWaits,
     checkpointer: Mutex<Option<Arc<Waiter>>>,
     groups: AtomicU64,
+    failures: AtomicU64,
 }
 
 impl<F: Files, T: Threads> Central<F, T> {
@@ -132,20 +127,32 @@ impl<F: Files, T: Threads> Central<F, T> {
     /// Bytes of records that fit before a checkpoint has to free some: those that are set aside do
     /// not count.
     pub fn room(&self) -> u64 {
-        self.room_in(&self.state.lock())
+        Self::room_in(&self.state.lock())
     }
 
-    fn room_in(&self, state: &State) -> u64 {
-        let kept = state.aside + state.space.capacity() / CHECKPOINT_SHARE;
+    /// Gives back to the medium what nothing needs before the next opening, besides what a deletion and a
+    /// checkpoint need then. Everything is durable, and a checkpoint was taken.
+    ///
+    /// # Errors
+    /// The medium refuses.
+    pub fn close(&self) -> Result<()> {
+        let mut state = self.lock();
+        Self::check(&state)?;
+        let trimmed = state.space.trim(0).and_then(|()| state.space.trim_end());
+        trimmed.map_err(|source| PagedError::Io { doing: "giving back space of the log", source })
+    }
+
+    fn room_in(state: &State<F::File>) -> u64 {
+        let kept = state.aside + state.space.of_checkpoints();
         state.space.free().saturating_sub(kept)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<F::File>> {
         self.threads.point();
         self.state.lock()
     }
 
-    fn check(state: &State) -> Result<()> {
+    fn check(state: &State<F::File>) -> Result<()> {
         match &state.stopped {
             None => Ok(()),
             Some(why) => Err(PagedError::Stopped { why: why.clone() }),
@@ -153,7 +160,12 @@ impl<F: Files, T: Threads> Central<F, T> {
     }
 
     /// Stops the log, and tells everyone.
-    fn stop(&self, state: &mut State, doing: &'static str, source: io::Error) -> PagedError {
+    fn stop(
+        &self,
+        state: &mut State<F::File>,
+        doing: &'static str,
+        source: io::Error,
+    ) -> PagedError {
         state.stopped.get_or_insert_with(|| format!("{doing}: {source}"));
         let waiting = state.waiting.drain(..).map(|(_, waiter)| waiter);
         for waiter in waiting.chain(state.gatherer.clone()) {
@@ -166,9 +178,9 @@ impl<F: Files, T: Threads> Central<F, T> {
     /// Lets the buffer have room for a record and what may come with it.
     fn make_buffer_room<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State<F::File>>,
         bytes: usize,
-    ) -> Result<MutexGuard<'a, State>> {
+    ) -> Result<MutexGuard<'a, State<F::File>>> {
         loop {
             Self::check(&state)?;
             let writing = state.writing.as_ref().map_or(0, |group| group.bytes.len());
@@ -184,57 +196,36 @@ impl<F: Files, T: Threads> Central<F, T> {
         }
     }
 
-    /// Reserves the files' space for `bytes` behind the end, so that writing finds it.
-    fn reserve_files(&self, state: &mut State, bytes: u64) -> Result<()> {
-        let space = state.space;
-        let mut ahead = bytes + space.record_bytes;
-        let (mut number, mut offset) = (space.number, space.offset);
-        while number - space.first < space.partitions {
-            let end = space.partition_bytes.min(offset + ahead + SEAL_BYTES);
-            let file = space.file(number);
-            if state.reserved[file] < end {
-                // A small log takes little, a large one is seldom about it.
-                let least = LEAST_RESERVE_BYTES.min(self.options.reserve_bytes);
-                let step = state.reserved[file].clamp(least, self.options.reserve_bytes);
-                let to = (end + step).min(space.partition_bytes);
-                self.files[file].reserve(to).map_err(|source| PagedError::Io {
-                    doing: "reserving space of the log",
-                    source,
-                })?;
-                state.reserved[file] = to;
-            }
-            if end < space.partition_bytes {
-                break;
-            }
-            let sure = space.partition_bytes - offset;
-            ahead = ahead.saturating_sub(sure.saturating_sub(SEAL_BYTES + space.record_bytes));
-            (number, offset) = (number + 1, SECTOR as u64);
+    /// Sees to it that the files have space, by asking the medium for more. `bytes` are needed for what is
+    /// said to be full if it has none.
+    fn has_space(state: &State<F::File>, reserved: io::Result<bool>, bytes: u64) -> Result<()> {
+        match reserved {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Self::full(state, bytes, 0)),
+            Err(source) => Err(PagedError::Io { doing: "reserving space of the log", source }),
         }
-        Ok(())
+    }
+
+    /// The error of a log that has no room for so many bytes.
+    fn full(state: &State<F::File>, bytes: u64, free: u64) -> PagedError {
+        let (most, medium) = (state.space.capacity(), state.space.refused);
+        PagedError::LogFull { bytes, free, most, medium }
     }
 
     /// Puts the bytes of a record at the end.
-    fn put(&self, state: &mut State, chain: &Chain, record: &Record<'_>) -> Lsn {
+    fn put(&self, state: &mut State<F::File>, chain: &Chain, record: &Record<'_>) -> Lsn {
         let bytes = record_bytes(record.payload.len()) as u64;
         if bytes > state.space.left() {
-            let (number, offset) = (state.space.number, state.space.offset);
-            if state.filling.runs.is_empty() {
-                state.filling.begin_run(number, offset);
-            }
-            let sure = layout::sure_of(state.filling.unsynced_before(offset));
-            let at = layout::lsn_of(number, offset);
-            layout::seal(&mut state.filling.bytes, at, self.restart, sure);
-            (state.space.number, state.space.offset) = (number + 1, SECTOR as u64);
-            state.header_due = true;
+            self.seal(state);
         }
         let (number, offset) = (state.space.number, state.space.offset);
-        assert!(number - state.space.first < state.space.partitions, "room was set aside");
+        let file = state.space.file(number);
         let filling = &mut state.filling;
         if std::mem::take(&mut state.header_due) {
-            filling.begin_run(number, 0);
+            filling.begin_run(number, file, 0);
             filling.bytes.extend(layout::partition_header(&self.shape, number, self.restart));
         } else if filling.runs.is_empty() {
-            filling.begin_run(number, offset);
+            filling.begin_run(number, file, offset);
         }
         let lsn = layout::lsn_of(number, offset);
         let sure = layout::sure_of(filling.unsynced_before(offset));
@@ -247,6 +238,19 @@ impl<F: Files, T: Threads> Central<F, T> {
         lsn
     }
 
+    /// Ends the partition: the log goes on in the next one.
+    fn seal(&self, state: &mut State<F::File>) {
+        let (number, offset) = (state.space.number, state.space.offset);
+        if state.filling.runs.is_empty() {
+            state.filling.begin_run(number, state.space.file(number), offset);
+        }
+        let sure = layout::sure_of(state.filling.unsynced_before(offset));
+        let at = layout::lsn_of(number, offset);
+        layout::seal(&mut state.filling.bytes, at, self.restart, sure);
+        state.space.advance();
+        state.header_due = true;
+    }
+
     /// Wakes the checkpointer, if there is one.
     fn ask_for_checkpoint(&self) {
         if let Some(waiter) = &*self.checkpointer.lock() {
@@ -255,7 +259,7 @@ impl<F: Files, T: Threads> Central<F, T> {
     }
 
     /// The half of the log that a transaction may have.
-    fn check_size(state: &State, chain: &Chain, more: u64) -> Result<()> {
+    fn check_size(state: &State<F::File>, chain: &Chain, more: u64) -> Result<()> {
         let (bytes, most) = (chain.used + chain.aside + more, state.space.capacity() / 2);
         if chain.tx != TxNo(0) && bytes > most {
             return Err(PagedError::TransactionTooLarge { bytes, most });
@@ -264,7 +268,7 @@ impl<F: Files, T: Threads> Central<F, T> {
     }
 
     /// Gives back everything that a chain had set aside.
-    fn give_back(&self, state: &mut State, chain: &mut Chain) {
+    fn give_back(&self, state: &mut State<F::File>, chain: &mut Chain) {
         state.aside -= chain.aside + chain.ahead;
         (chain.aside, chain.ahead) = (0, 0);
         self.room.end_all(&*self.threads);
@@ -279,11 +283,14 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         let mut state = self.lock();
         Self::check(&state)?;
         Self::check_size(&state, chain, wanted)?;
-        let free = self.room_in(&state);
+        let free = Self::room_in(&state);
         if bytes > free {
-            return Err(PagedError::LogFull { bytes, free });
+            return Err(Self::full(&state, bytes, free));
         }
-        state.aside += bytes;
+        let promised = state.aside + bytes;
+        let reserved = state.space.reserve(promised);
+        Self::has_space(&state, reserved, bytes)?;
+        state.aside = promised;
         chain.ahead += bytes;
         Ok(())
     }
@@ -326,15 +333,25 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         let free = if checkpoint {
             state.space.free().saturating_sub(state.aside)
         } else {
-            self.room_in(&state)
+            Self::room_in(&state)
         };
         if needed - ahead > free {
-            return Err(PagedError::LogFull { bytes: needed, free });
+            return Err(Self::full(&state, needed, free));
         }
-        let promised = state.aside - taken + bytes + more;
-        self.reserve_files(&mut state, promised)?;
+        let (aside, promised) = (state.aside, state.aside - taken - ahead + bytes + more);
+        let reserved = match checkpoint || undoes {
+            true => state.space.find(bytes),
+            false => state.space.reserve(promised),
+        };
+        Self::has_space(&state, reserved, needed)?;
         if record.kind == Kind::CheckpointBegin {
             state.at_begin = state.appended;
+            let turns = state.space.turn(aside);
+            if turns
+                .map_err(|source| PagedError::Io { doing: "reserving space of the log", source })?
+            {
+                self.seal(&mut state);
+            }
         }
         let lsn = self.put(&mut state, chain, record);
         state.aside = state.aside + more - taken - ahead;
@@ -408,7 +425,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         LogCounts {
             appended: self.appended.load(Ordering::Acquire),
             groups: self.groups(),
-            failures: 0,
+            failures: self.failures.load(Ordering::Relaxed),
         }
     }
 
@@ -433,7 +450,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     }
 
     fn kept(&self) -> Lsn {
-        layout::lsn_of(self.lock().space.first, SECTOR as u64)
+        layout::lsn_of(self.lock().space.first(), SECTOR as u64)
     }
 
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()> {
@@ -455,8 +472,10 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         }
         let mut state = self.lock();
         Self::check(&state)?;
-        let frees = first > state.space.first;
-        state.space.first = state.space.first.max(first);
+        let frees = state.space.free_before(first);
+        if frees && state.space.trim(2 * self.options.checkpoint_bytes).is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
         self.at_checkpoint.store(state.at_begin, Ordering::Release);
         self.found.store(0, Ordering::Release);
         if frees {
@@ -466,7 +485,9 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
     }
 
     fn would_free(&self, keep: Lsn) -> bool {
-        layout::place_of(keep).0 > self.lock().space.first
+        let state = self.lock();
+        let of_all = || keep >= self.end() && state.space.is_turn_due(state.aside);
+        layout::place_of(keep).0 > state.space.first() || of_all()
     }
 
     fn adopt(&self, chain: &mut Chain) {

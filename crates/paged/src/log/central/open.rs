@@ -1,5 +1,6 @@
 //! Making a central log, and opening it again.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pm::{File, Files};
+use storage::segments::Segment;
 
 use super::super::wait::RoomWaits;
 use super::end::{End, Ends, find_end, write_anew};
@@ -36,7 +38,7 @@ pub(super) fn write_head<R: File>(file: &R, shape: &Shape, head: &Head) -> io::R
 }
 
 fn read_head<F: Files>(files: &F, name: &str) -> Result<(F::File, Shape, Head)> {
-    let file = open(files, name)?;
+    let file = open(name, files.open(name))?;
     let mut slots = [0; 2 * SECTOR];
     let filled = file.read_at(0, &mut slots).map_err(io("reading the log's head"))?;
     let read: Vec<_> = slots[..filled].chunks(SECTOR).map(layout::read_head_slot).collect();
@@ -52,11 +54,25 @@ fn read_head<F: Files>(files: &F, name: &str) -> Result<(F::File, Shape, Head)> 
     Ok((file, shape, head))
 }
 
-fn open<F: Files>(files: &F, name: &str) -> Result<F::File> {
-    files.open(name).map_err(|error| match error.kind() {
+/// A file that was opened; one that is missing is named.
+fn open<V>(name: &str, opened: io::Result<V>) -> Result<V> {
+    opened.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => wrong(name, "it is missing"),
         _ => io("opening the log")(error),
     })
+}
+
+/// Opens the file of a partition, and reads its header: the number and the restart.
+fn open_partition<F: Files>(
+    files: &F,
+    name: &str,
+    shape: &Shape,
+) -> Result<(Segment<F::File>, (u32, u32))> {
+    let segment = open(name, Segment::open(files, name))?;
+    let mut header = [0; SECTOR];
+    let filled = segment.file().read_at(0, &mut header).map_err(io("reading the log"))?;
+    let found = layout::read_partition_header(&header[..filled], shape);
+    Ok((segment, found.map_err(|fault| wrong(name, fault.says()))?))
 }
 
 impl<F: Files, T: Threads> Central<F, T> {
@@ -106,14 +122,15 @@ impl<F: Files, T: Threads> Central<F, T> {
         let shape = Shape { stamp: files.stamp(), partitions, partition_bytes };
         let mut opened = Vec::new();
         for index in 0..partitions {
-            let file = files.create(&format!("{prefix}{index}")).map_err(io("making the log"))?;
+            let name = format!("{prefix}{index}");
+            let segment = Segment::create(files, &name).map_err(io("making the log"))?;
             let number = if index == first % partitions { first } else { 0 };
             let header = layout::partition_header(&shape, number, 1);
-            file.write_at(0, &header).map_err(io("making the log"))?;
-            file.sync().map_err(io("making the log"))?;
-            opened.push(file);
+            segment.begin(&header).map_err(io("making the log"))?;
+            opened.push(segment);
         }
         let file = files.create(&format!("{prefix}head")).map_err(io("making the log"))?;
+        file.reserve(2 * SECTOR as u64).map_err(io("making the log"))?;
         let start = layout::lsn_of(first, SECTOR as u64);
         let head = Head { count: 0, restart: 1, start, first, reached: Lsn::NONE };
         write_head(&file, &shape, &head).map_err(io("making the log"))?;
@@ -123,9 +140,15 @@ impl<F: Files, T: Threads> Central<F, T> {
             offset: SECTOR as u64,
             header_due: false,
             newest: Lsn::NONE,
-            last: (first, SECTOR as u64..SECTOR as u64),
+            last: ((first % partitions) as usize, SECTOR as u64..SECTOR as u64),
+            bytes: 0,
         };
-        Self::assemble(opened, (file, head), shape, options, threads, &end)
+        let kept = [end.last.0].into();
+        let log = Self::assemble((opened, kept), (file, head), shape, options, threads, &end);
+        let has_room = log.state.lock().space.reserve(0).map_err(io("making the log"))?;
+        has_room
+            .then_some(log)
+            .ok_or_else(|| io("making the log")(io::ErrorKind::StorageFull.into()))
     }
 
     /// Opens a log after the program has ended or died. Every record that [`super::LogManager::scan`]
@@ -174,22 +197,24 @@ impl<F: Files, T: Threads> Central<F, T> {
         let mut opened = Vec::new();
         let mut headers = Vec::new();
         for index in 0..partitions {
-            let name = format!("{prefix}{index}");
-            let file = open(files, &name)?;
-            let mut header = [0; SECTOR];
-            let filled = file.read_at(0, &mut header).map_err(io("reading the log"))?;
-            let found = layout::read_partition_header(&header[..filled], &shape);
-            headers.push(found.map_err(|fault| wrong(&name, fault.says()))?);
-            opened.push(file);
+            let (segment, header) = open_partition(files, &format!("{prefix}{index}"), &shape)?;
+            opened.push(segment);
+            headers.push(header);
         }
         let end = find_end(&opened, &headers, &shape, &head, ends, options.record_bytes)?;
         if end.newest < head.reached && ends == Ends::Soundly {
             let at = layout::lsn_of(end.number, end.offset);
             let what = format!(
                 "{prefix}{} is damaged or of another moment: the log ends here, but was durable up to {}",
-                end.number % partitions,
-                head.reached
+                end.last.0, head.reached
             );
+            return Err(PagedError::DamagedLog { at, what });
+        }
+        let begun = if end.header_due { end.number - 1 } else { end.number };
+        let file_of = |number: u32| headers.iter().position(|(found, _)| *found == number);
+        let kept: VecDeque<usize> = (head.first..=begun).filter_map(file_of).collect();
+        if end.header_due && kept.len() == opened.len() {
+            let (at, what) = (layout::lsn_of(end.number, 0), "no file is free for it".into());
             return Err(PagedError::DamagedLog { at, what });
         }
         // Before anything is appended: what lies behind the end has a lower restart for ever.
@@ -197,28 +222,24 @@ impl<F: Files, T: Threads> Central<F, T> {
         write_head(&head_file, &shape, &head).map_err(io("writing the log's head"))?;
         write_anew(&opened, &end).map_err(io("making the log's end durable"))?;
         files.sync_directory().map_err(io("syncing the log's directory"))?;
-        Self::assemble(opened, (head_file, head), shape, options, threads, &end)
+        Ok(Self::assemble((opened, kept), (head_file, head), shape, options, threads, &end))
     }
 
     fn assemble(
-        files: Vec<F::File>,
+        (segments, kept): (Vec<Segment<F::File>>, VecDeque<usize>),
         head: (F::File, Head),
         shape: Shape,
         options: CentralOptions,
         threads: Arc<T>,
         end: &End,
-    ) -> Result<Self> {
-        let space = Space {
-            partitions: shape.partitions,
-            partition_bytes: shape.partition_bytes,
-            record_bytes: options.record_bytes as u64,
-            first: head.1.first,
-            number: end.number,
-            offset: end.offset,
-        };
-        let (from, since) = layout::place_of(head.1.start);
-        let found = u64::from(end.number - from) * shape.partition_bytes + end.offset - since;
-        let reserved: io::Result<Vec<u64>> = files.iter().map(File::len).collect();
+    ) -> Self {
+        let files = segments.iter().map(|segment| Arc::clone(segment.file())).collect();
+        let number = if end.header_due { end.number - 1 } else { end.number };
+        let sizes = (options.record_bytes as u64, options.reserve_bytes);
+        let mut space = Space::new(segments, kept, &shape, sizes, (number, end.offset));
+        if end.header_due {
+            space.advance();
+        }
         let state = State {
             space,
             filling: Group::default(),
@@ -229,14 +250,13 @@ impl<F: Files, T: Threads> Central<F, T> {
             aside: 0,
             appended: 0,
             at_begin: 0,
-            reserved: reserved.map_err(io("opening the log"))?,
             waiting: Vec::new(),
             gatherer: None,
             company: 0,
             sync_time: Duration::ZERO,
             stopped: None,
         };
-        Ok(Self {
+        Self {
             files,
             threads,
             options,
@@ -248,11 +268,12 @@ impl<F: Files, T: Threads> Central<F, T> {
             end: AtomicU64::new(layout::lsn_of(end.number, end.offset).0),
             appended: AtomicU64::new(0),
             at_checkpoint: AtomicU64::new(0),
-            found: AtomicU64::new(found),
+            found: AtomicU64::new(end.bytes),
             room: RoomWaits::default(),
             checkpointer: Mutex::new(None),
             groups: AtomicU64::new(0),
-        })
+            failures: AtomicU64::new(0),
+        }
     }
 }
 
@@ -274,10 +295,14 @@ pub struct Inspected {
 /// # Errors
 /// Its head is missing or damaged, or the medium refuses.
 pub fn inspect<F: Files>(files: &F, prefix: &str) -> Result<Inspected> {
-    let (_, Shape { partitions, partition_bytes, .. }, head) =
-        read_head(files, &format!("{prefix}head"))?;
-    let (number, offset) = layout::place_of(head.reached.max(head.start));
-    let before = u64::from(number.saturating_sub(head.first)) * partition_bytes;
-    let checkpoint = head.start;
-    Ok(Inspected { partitions, partition_bytes, checkpoint, kept_bytes: before + offset })
+    let (_, shape, head) = read_head(files, &format!("{prefix}head"))?;
+    let Shape { partitions, partition_bytes, .. } = shape;
+    let (newest, mut kept_bytes) = layout::place_of(head.reached.max(head.start));
+    for index in 0..partitions {
+        let (segment, (number, _)) = open_partition(files, &format!("{prefix}{index}"), &shape)?;
+        if (head.first..newest).contains(&number) {
+            kept_bytes += segment.reserved();
+        }
+    }
+    Ok(Inspected { partitions, partition_bytes, checkpoint: head.start, kept_bytes })
 }

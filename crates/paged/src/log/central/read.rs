@@ -22,8 +22,8 @@ impl<F: Files, T: Threads> Central<F, T> {
     pub(super) fn read_at(&self, at: Lsn) -> Result<Logged> {
         let (number, offset) = layout::place_of(at);
         let state = self.lock();
-        let space = state.space;
-        if number < space.first || (number, offset) >= (space.number, space.offset) {
+        let space = &state.space;
+        if number < space.first() || (number, offset) >= (space.number, space.offset) {
             return Err(damaged(at, "it is not in the log"));
         }
         let groups = [Some(&state.filling), state.writing.as_deref()];
@@ -32,34 +32,36 @@ impl<F: Files, T: Threads> Central<F, T> {
             let read = record::decode(whole).and_then(|read| read.logged(&whole[HEADER_BYTES..]));
             return read.ok_or_else(|| damaged(at, "there is no record"));
         }
+        let file = space.file(number);
         drop(state);
-        let file = &self.files[space.file(number)];
-        self.record(&mut Walk::at(file, number, offset, space.partition_bytes))
+        self.record(&mut self.walk(file, number, offset))
     }
 
     /// Reads durable records at places that rise.
     pub(super) fn read_places(&self, places: &[Lsn], visit: Visit<'_>) -> Result<()> {
         let durable = Lsn(self.durable.load(Ordering::Acquire));
-        let space = self.lock().space;
         let mut walk: Option<(u32, Walk<'_, F::File>)> = None;
         for at in places {
             let (number, offset) = layout::place_of(*at);
-            if number < space.first || *at > durable {
-                return Err(damaged(*at, "it is not in the log"));
-            }
-            let (of, walk) = walk.get_or_insert_with(|| {
-                let file = &self.files[space.file(number)];
-                (number, Walk::at(file, number, offset, space.partition_bytes))
-            });
-            if *of == number {
-                walk.seek(offset);
-            } else {
-                let file = &self.files[space.file(number)];
-                (*of, *walk) = (number, Walk::at(file, number, offset, space.partition_bytes));
-            }
-            visit(self.record(walk)?)?;
+            let mut here = match walk.take() {
+                Some((of, walk)) if of == number => walk,
+                _ => {
+                    let state = self.lock();
+                    if number < state.space.first() || *at > durable {
+                        return Err(damaged(*at, "it is not in the log"));
+                    }
+                    self.walk(state.space.file(number), number, offset)
+                }
+            };
+            here.seek(offset);
+            visit(self.record(&mut here)?)?;
+            walk = Some((number, here));
         }
         Ok(())
+    }
+
+    fn walk(&self, file: usize, number: u32, offset: u64) -> Walk<'_, F::File> {
+        Walk::at(&*self.files[file], number, offset, self.shape.partition_bytes)
     }
 
     /// The record at the place of a walk.
@@ -76,16 +78,13 @@ impl<F: Files, T: Threads> Central<F, T> {
     /// Calls `visit` with the records of an opened log from one place on, before another one.
     pub(super) fn scan_between(&self, from: Lsn, to: Lsn, visit: Visit<'_>) -> Result<()> {
         let (mut number, mut offset) = layout::place_of(from);
-        let (space, newest) = {
-            let state = self.lock();
-            (state.space, state.newest)
-        };
+        let newest = self.lock().newest;
         if from > newest {
             return Ok(());
         }
         loop {
-            let file = &self.files[space.file(number)];
-            let mut walk = Walk::at(file, number, offset, space.partition_bytes);
+            let file = self.lock().space.file(number);
+            let mut walk = self.walk(file, number, offset);
             loop {
                 let at = walk.place();
                 if at >= to {

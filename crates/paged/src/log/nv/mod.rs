@@ -406,6 +406,14 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     }
 }
 
+impl<M: Memory, T: Threads> NvLog<M, T> {
+    /// The error of a log that has no room for so many bytes.
+    fn full(&self, bytes: u64) -> PagedError {
+        let free = if self.entries.free() == 0 { 0 } else { self.bytes.free() };
+        PagedError::LogFull { bytes, free, most: self.bytes.all, medium: false }
+    }
+}
+
 impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     fn reserve(&self, chain: &mut Chain, payload: u64) -> Result<()> {
         let first = if chain.first == Lsn::NONE { END_RECORDS * object::ALIGN } else { 0 };
@@ -426,7 +434,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
                 return Ok(());
             }
             if !self.free_again()? {
-                return Err(PagedError::LogFull { bytes, free: self.bytes.free() });
+                return Err(self.full(bytes));
             }
         }
     }
@@ -472,10 +480,10 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         let ahead_records = needed_records.min(chain.ahead_records);
         let checkpoint = matches!(record.kind, Kind::CheckpointBegin | Kind::CheckpointEnd);
         if record.kind == Kind::CheckpointBegin && self.is_in_vain()? {
-            return Err(PagedError::LogFull { bytes: needed, free: 0 });
+            return Err(self.full(needed));
         }
         if !self.take(needed_records - ahead_records, needed - ahead, checkpoint) {
-            return Err(PagedError::LogFull { bytes: needed, free: self.bytes.free() });
+            return Err(self.full(needed));
         }
         let lsn = self.insert(chain, record, bytes)?;
         chain.aside = chain.aside + more - taken;
