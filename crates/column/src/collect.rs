@@ -29,6 +29,9 @@ use crate::store::{Shared, Store};
 use crate::stripes::Stripes;
 use crate::table::Table;
 
+/// Versions that a reader takes out of the indexes before another thread can collect.
+const UNLINKED_TOGETHER: usize = 128;
+
 /// A version that is garbage once every snapshot is at least `until`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Dead {
@@ -90,78 +93,118 @@ impl Pile {
     }
 }
 
+/// The outcome of a step of the collection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Collected {
+    /// Versions that left the indexes.
+    pub unlinked: u64,
+    /// Rows that can be used again.
+    pub freed: u64,
+}
+
+impl Collected {
+    /// Returns whether the step did anything. Without anything else that happens, the next one does nothing, either.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// The thread that collects, which decides what it may wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Collector {
+    /// A writer waits for statements on the same keys, and for the medium.
+    Writer,
+    /// A reader leaves both to writers.
+    Reader,
+}
+
 impl<M: Memory> Shared<M> {
-    /// Steps 1 and 2.
+    /// Steps 1 and 2; returns how many versions left the indexes.
     #[track_caller]
-    fn unlink_some(&self, many: usize) -> Result<()> {
-        // First: then whatever was given up over a version that no snapshot needs is in the pile.
+    fn unlink_some(&self, many: usize, collector: Collector) -> Result<u64> {
+        // First: then all versions that aborted transactions have put in front of one that no snapshot needs are in
+        // the pile.
         let horizon = self.epochs.horizon(&self.clock);
-        let (mut unlinked, mut lines) = (Vec::new(), LineSet::new());
+        let mut unlinked = Unlinked { horizon, collector, dead: Vec::new(), lines: LineSet::new() };
         let taken = self.pile.write().take_never(many);
         let left = many - taken.len();
-        self.unlink_all(taken, horizon, (&mut unlinked, &mut lines))?;
+        let done = self.unlink_all(taken, &mut unlinked);
         let taken = self.pile.write().take_ended(left, horizon);
-        self.unlink_all(taken, horizon, (&mut unlinked, &mut lines))?;
+        let done = self.unlink_all(taken, &mut unlinked).and(done);
+        let Unlinked { dead, mut lines, .. } = unlinked;
         if !lines.is_empty() {
             // Before the rows are others': an index in persistent memory leads to none of them.
             lines.flush(&self.memory);
             self.memory.fence();
         }
-        if !unlinked.is_empty() {
-            self.pile.write().retire(self.epochs.next(), unlinked);
+        let many = dead.len() as u64;
+        if many > 0 {
+            self.pile.write().retire(self.epochs.next(), dead);
         }
-        Ok(())
+        done.map(|()| many)
     }
 
-    /// Takes versions out of the indexes; those that others are reached through go back into the pile.
+    /// Takes versions out of the indexes. Those that others are reached through go back into the pile. A version
+    /// whose row is damaged is left where it is by a writer, who returns the error, and put back by a reader.
     #[track_caller]
-    fn unlink_all(
-        &self,
-        taken: Vec<Dead>,
-        horizon: u64,
-        (unlinked, lines): (&mut Vec<Dead>, &mut LineSet),
-    ) -> Result<()> {
-        let mut kept = Vec::new();
+    fn unlink_all(&self, taken: Vec<Dead>, unlinked: &mut Unlinked) -> Result<()> {
+        let (mut kept, mut done) = (Vec::new(), Ok(()));
         for dead in taken {
-            let gone = self.unlink(dead, horizon, lines)?;
-            (if gone { &mut *unlinked } else { &mut kept }).push(dead);
-        }
-        self.pile.write().add(kept);
-        Ok(())
-    }
-
-    /// Takes a version out of the indexes; returns false if others are reached through it.
-    #[track_caller]
-    fn unlink(&self, dead: Dead, horizon: u64, lines: &mut LineSet) -> Result<bool> {
-        let (table, row) = (self.table(dead.table)?, dead.row);
-        let primary = table.key(row, 0)?.bytes;
-        let _stripe = self.stripes.take(vec![Stripes::of(table.number, 0, &primary)]);
-        let head = table.indexes[0].read().peek(&primary)?.unwrap_or(0);
-        let mut reached = self.reached(table, head, horizon)?;
-        let was_there = row < table.ids.opened;
-        match reached.iter().position(|one| *one == row) {
-            None if was_there => table.indexes[0].read().add_line(&primary, lines)?,
-            None => {}
-            Some(0) => {
-                reached.remove(0);
-                let mut keys = table.indexes[0].write();
-                match reached.first() {
-                    Some(newest) => keys.replace(&primary, *newest, lines)?,
-                    None => keys.remove(&primary, &self.lane)?,
+            match self.unlink(dead, unlinked) {
+                Ok(true) => unlinked.dead.push(dead),
+                Ok(false) => kept.push(dead),
+                Err(error) => {
+                    kept.extend((unlinked.collector == Collector::Reader).then_some(dead));
+                    done = Err(error);
                 }
             }
+        }
+        self.pile.write().add(kept);
+        done
+    }
+
+    /// Takes a version out of the indexes; returns false if others are reached through it, or a reader would wait.
+    #[track_caller]
+    fn unlink(&self, dead: Dead, unlinked: &mut Unlinked) -> Result<bool> {
+        let (table, row) = (self.table(dead.table)?, dead.row);
+        let primary = table.key(row, 0)?.bytes;
+        let stripe = Stripes::of(table.number, 0, &primary);
+        let _stripe = match unlinked.collector {
+            Collector::Writer => self.stripes.take(vec![stripe]),
+            Collector::Reader => match self.stripes.try_take(stripe) {
+                Some(stripe) => vec![stripe],
+                None => return Ok(false),
+            },
+        };
+        let lines = &mut unlinked.lines;
+        let head = table.indexes[0].read().peek(&primary)?.unwrap_or(0);
+        let newest = self.counting(table, head)?;
+        if newest != head {
+            // Together: a transaction may have left any number of versions of one row.
+            self.lead_primary(table, &primary, newest, lines)?;
+        }
+        let reached = self.reached(table, newest, unlinked.horizon)?;
+        let (others, was_there) = match reached.iter().position(|one| *one == row) {
+            None => (&reached[..], row < table.ids.opened),
+            Some(0) => {
+                self.lead_primary(table, &primary, reached.get(1).copied().unwrap_or(0), lines)?;
+                (&reached[1..], false)
+            }
             Some(_) => return Ok(false),
+        };
+        if was_there {
+            table.indexes[0].read().add_line(&primary, lines)?;
         }
         for index in 1..table.indexes.len() {
             let key = table.key(row, index)?;
             if table.indexes[index].read().peek(&key.bytes)? != Some(row) {
-                if was_there {
+                if row < table.ids.opened {
                     table.indexes[index].read().add_line(&key.bytes, lines)?;
                 }
                 continue;
             }
             let mut other = None;
-            for one in &reached {
+            for one in others {
                 if other.is_none() && table.key(*one, index)? == key {
                     other = Some(*one);
                 }
@@ -173,6 +216,22 @@ impl<M: Memory> Shared<M> {
             }
         }
         Ok(true)
+    }
+
+    /// Leads a primary key to another version of it, or, if that is zero, takes the key out.
+    #[track_caller]
+    fn lead_primary(
+        &self,
+        table: &Table<M>,
+        primary: &[u8],
+        row: u64,
+        lines: &mut LineSet,
+    ) -> Result<()> {
+        let mut keys = table.indexes[0].write();
+        match row {
+            0 => keys.remove(primary, &self.lane),
+            row => keys.replace(primary, row, lines),
+        }
     }
 
     /// The versions that somebody may come to, from the newest one on: down to the one that every
@@ -227,20 +286,69 @@ impl<M: Memory> Shared<M> {
     }
 }
 
+/// What a step takes out of the indexes.
+struct Unlinked {
+    /// Every snapshot is at least this one.
+    horizon: u64,
+    collector: Collector,
+    dead: Vec<Dead>,
+    /// The changed lines of indexes in persistent memory.
+    lines: LineSet,
+}
+
+impl<M: Memory> Shared<M> {
+    /// Does a step for the thread that collects.
+    fn collect_step(&self, many: usize) -> Result<Collected> {
+        let built = self.built();
+        if built.waiting > 0 {
+            // A version that is taken out now would come into an index that is built later.
+            return Ok(Collected::default());
+        }
+        self.settle_lags();
+        let unlinked = self.unlink_some(many, Collector::Writer);
+        // A row that is used again must not be looked at as one that was there when the store was opened.
+        let freed = if built.unswept == 0 { self.free_some(many)? } else { 0 };
+        Ok(Collected { unlinked: unlinked?, freed })
+    }
+
+    /// Takes up to `many` dead versions out of the indexes, for a scan that has passed over as many. Their rows stay
+    /// for [`Store::collect`]. Does nothing if an index of keys lies in persistent memory: a read flushes nothing.
+    /// Damage is left for writers to report.
+    pub(crate) fn unlink_for_reader(&self, many: u64) {
+        for _ in 0..many.div_ceil(UNLINKED_TOGETHER as u64) {
+            let Some(_alone) = self.collecting.try_write() else { return };
+            if self.tables.iter().any(Table::has_durable_index) || self.built().waiting > 0 {
+                return;
+            }
+            let unlinked = self.unlink_some(UNLINKED_TOGETHER, Collector::Reader);
+            if !unlinked.is_ok_and(|unlinked| unlinked > 0) {
+                return;
+            }
+        }
+    }
+}
+
 impl<M: Memory> Store<M> {
-    /// Collects up to `many` versions that nobody sees any more; returns how many rows can be used again.
-    /// Does nothing while indexes are built, or somebody else collects.
+    /// Does a step of the collection, with up to `many` versions. Does nothing while indexes are built, or another
+    /// thread collects; frees no row before [`Self::rebuild`] has looked at all of them.
     ///
     /// # Errors
-    /// Damage.
-    pub fn collect(&self, many: usize) -> Result<u64> {
+    /// Damage of a version, which is left as it is. The step is done for all others.
+    pub fn collect(&self, many: usize) -> Result<Collected> {
         // One at a time: a slot that another one lets forget its transaction may not be fenced.
-        let Some(_alone) = self.0.collecting.try_write().filter(|_| !self.has_unbuilt()) else {
-            return Ok(0);
-        };
-        self.0.settle_lags();
-        self.0.unlink_some(many)?;
-        self.0.free_some(many)
+        match self.0.collecting.try_write() {
+            Some(_alone) => self.0.collect_step(many),
+            None => Ok(Collected::default()),
+        }
+    }
+
+    /// Does a step as [`Self::collect`], and waits for another thread's.
+    ///
+    /// # Errors
+    /// As [`Self::collect`].
+    pub fn collect_in_turn(&self, many: usize) -> Result<Collected> {
+        let _alone = self.0.collecting.write();
+        self.0.collect_step(many)
     }
 
     /// The number of versions that are garbage or will be.

@@ -26,6 +26,7 @@
 //! | indexes in persistent memory | `secondary`, `skip_list`, `hash_table` |
 //! | where indexes lie, and how often they are used | `placement` |
 //! | hashes that nobody can foretell | `seed` |
+//! | counts of what scans look at | `scanned` |
 //! | whether a serializable transaction may commit | `serial`, `watch` |
 //! | opening after a crash; going on by running everything once more | `recover`, `replay` |
 //! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `lag` |
@@ -64,6 +65,7 @@ mod read;
 pub mod rebuild;
 mod recover;
 mod replay;
+mod scanned;
 mod secondary;
 mod seed;
 mod serial;
@@ -82,6 +84,7 @@ mod version;
 mod watch;
 
 pub use check::Census;
+pub use collect::Collected;
 pub use error::ColumnError;
 pub use keys::{FirstColumn, IndexKey, Key, Keys};
 pub use latch::{Pause, Waiting};
@@ -89,6 +92,7 @@ pub use layout::{Form, Kind, MOST_NAME, MOST_OPENINGS, Options};
 pub use placement::{Part, Placement, Standing, Structure};
 pub use read::Claiming;
 pub use rebuild::Built;
+pub use scanned::Scanned;
 pub use secondary::KeyRange;
 pub use session::Session;
 pub use store::{InFlight, Recovered, Store, TxId};

@@ -173,6 +173,24 @@ impl<M: Memory> Store<M> {
         self.0.tables.iter().flat_map(Table::standings).collect()
     }
 
+    /// Prepares for the end of the process: stores how often each structure was used, and gives back ids that were
+    /// reserved and not used. Afterwards the store can be used as before.
+    #[track_caller]
+    pub fn close(&self) {
+        self.note_uses();
+        let (memory, mut lines) = (&self.0.memory, LineSet::new());
+        for table in &self.0.tables {
+            let columns = table.columns.iter().flat_map(|column| [&column.ids, &column.bytes.ids]);
+            for ids in columns.chain([&table.ids]) {
+                ids.unreserve(memory, &mut lines);
+            }
+        }
+        if !lines.is_empty() {
+            lines.flush(memory);
+            memory.fence();
+        }
+    }
+
     /// Stores how often each structure was used, for the next opening. Flushed, and not fenced: it is a hint.
     pub fn note_uses(&self) {
         let memory = &self.0.memory;

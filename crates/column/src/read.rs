@@ -11,6 +11,7 @@ use crate::epoch::Stay;
 use crate::error::ColumnError;
 use crate::keys::Key;
 use crate::latch::Latch;
+use crate::scanned::Scanned;
 use crate::secondary::KeyRange;
 use crate::serial::Reads;
 use crate::session::Session;
@@ -32,6 +33,8 @@ pub enum Claiming {
 
 /// Keys that are taken from an index at a time.
 const BATCH: usize = 64;
+/// Entries that led to no row, from which on a scan takes dead versions out of indexes.
+const MANY_UNSEEN: u64 = 64;
 
 impl<M: Memory> Shared<M> {
     /// The newest versions of a range of keys among the rows that are not in the index yet.
@@ -186,17 +189,22 @@ impl<M: Memory> Session<M> {
             return Err(ColumnError::Unfit { what: "an index of this number" });
         }
         let _stay = self.stay();
-        let (sight, mut rest) = (self.sight(), Rest::default());
+        let (sight, mut rest, mut scanned) = (self.sight(), Rest::default(), Scanned::default());
         let reads = self.open.as_ref().and_then(|open| open.reads.as_ref());
         // Of rows that are passed over nothing was read, and those that are claimed nobody changes.
         let reads = reads.filter(|_| claiming != Claiming::OrSkip);
         let mut noted = reads.map(|reads| ScannedRange::new(reads, (table.number, index, &range)));
-        self.shared.for_each_key(table, index, range, |key, hint| {
+        let done = self.shared.for_each_key(table, index, range, |key, hint| {
+            scanned.entries += 1;
+            let (at, versions) = ((index, key, hint), &mut scanned.versions);
             let seen = match index {
-                0 => self.shared.seen(table, hint, &sight)?,
-                _ => self.shared.seen_by_index(table, (index, key, hint), &sight, &mut rest)?,
+                0 => self.shared.seen_from(table, hint, &sight, versions)?,
+                _ => self.shared.seen_by_index(table, at, &sight, (&mut rest, versions))?,
             };
-            let Some(row) = seen else { return Ok(ControlFlow::Continue(())) };
+            let Some(row) = seen else {
+                scanned.unseen += 1;
+                return Ok(ControlFlow::Continue(()));
+            };
             if claiming != Claiming::None && !self.claim(table, row, &sight)? {
                 return match claiming {
                     Claiming::OrSkip => Ok(ControlFlow::Continue(())),
@@ -212,7 +220,12 @@ impl<M: Memory> Session<M> {
                 noted.go_on();
             }
             Ok(flow)
-        })
+        });
+        self.shared.scans.add(scanned);
+        if scanned.unseen >= MANY_UNSEEN {
+            self.shared.unlink_for_reader(scanned.unseen);
+        }
+        done
     }
 }
 

@@ -105,6 +105,27 @@ impl<M: Memory> Shared<M> {
         }
     }
 
+    /// As [`Store::built`].
+    pub(crate) fn built(&self) -> Built {
+        let mut all = Built::default();
+        for table in &self.tables {
+            all.unswept += *table.unswept.read() - 1;
+            for index in &table.indexes {
+                let keys = index.read();
+                all.waiting += keys.unbuilt - 1;
+                all.looked += keys.debt.looked();
+                all.built += keys.len() as u64;
+            }
+            for column in &table.columns {
+                let index = column.index.read();
+                all.waiting += index.unbuilt - 1;
+                all.looked += index.debt.looked();
+                all.built += index.len() as u64;
+            }
+        }
+        all
+    }
+
     pub(crate) fn debt<R>(
         &self,
         Structure { table, part }: Structure,
@@ -217,8 +238,10 @@ impl<M: Memory> Shared<M> {
         let end = table.indexes[index].read().unbuilt;
         let start = end.saturating_sub(many).max(1);
         let (mut found, mut unused) = (Vec::new(), Unused::default());
+        let horizon = self.epochs.horizon(&self.clock).min(self.opened);
         for row in (start..end).rev() {
-            if self.counts(table, row)? {
+            // Dead versions stay out of the index, so that scans do not pass over them.
+            if self.counts(table, row)? && !self.is_dead(table, row, horizon)? {
                 found.push((table.key(row, index)?.bytes, row));
             }
             self.look_at(table, row, &mut unused)?;
@@ -380,22 +403,6 @@ impl<M: Memory> Store<M> {
 
     /// Returns how much of the indexes is built.
     pub fn built(&self) -> Built {
-        let mut all = Built::default();
-        for table in &self.0.tables {
-            all.unswept += *table.unswept.read() - 1;
-            for index in &table.indexes {
-                let keys = index.read();
-                all.waiting += keys.unbuilt - 1;
-                all.looked += keys.debt.looked();
-                all.built += keys.len() as u64;
-            }
-            for column in &table.columns {
-                let index = column.index.read();
-                all.waiting += index.unbuilt - 1;
-                all.looked += index.debt.looked();
-                all.built += index.len() as u64;
-            }
-        }
-        all
+        self.0.built()
     }
 }

@@ -283,7 +283,7 @@ impl<M: Memory> Shared<M> {
             self.for_each_key(table, index, range.clone(), |key, hint| {
                 let mut at = |sight: &Sight<'_>| match index {
                     0 => self.seen(table, hint, sight),
-                    _ => self.seen_by_index(table, (index, key, hint), sight, &mut rest),
+                    _ => self.seen_by_index(table, (index, key, hint), sight, (&mut rest, &mut 0)),
                 };
                 unchanged = at(&before)? == at(&after)?;
                 Ok(if unchanged { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })

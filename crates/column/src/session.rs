@@ -306,7 +306,8 @@ impl<M: Memory> Session<M> {
     /// Leaves the versions of a transaction that has aborted to the collection.
     fn leave_dead(&self, open: &Open) -> Result<()> {
         let mut dead = Vec::new();
-        for index in 0..open.statements {
+        // Newest first: no version is free while a newer one leads to it.
+        for index in (0..open.statements).rev() {
             let statement = self.shared.statement(open.mark, index)?;
             let (table, row) = (usize::from(statement.table), statement.new);
             dead.extend((row != 0).then_some(Dead { table, row, until: 0 }));

@@ -28,6 +28,9 @@ use crate::table::Table;
 use crate::value::{Field, Value};
 use crate::version::Newest;
 
+/// The lines that failed statements leave unflushed: a fence flushes these and those of the statement that fences.
+const MOST_UNFLUSHED: usize = 256;
+
 /// A change of one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
@@ -202,9 +205,16 @@ impl<M: Memory> Session<M> {
         change: Change<'_>,
         commits: bool,
     ) -> Result<()> {
+        let fresh = self.fresh.len();
         let done = self.run(number, key, change, commits);
         if done.is_err() {
             self.give_up_slot();
+            // Statements may fail any number of times before the next fence. Their values are flushed once more when
+            // a row gets them.
+            self.fresh.truncate(fresh);
+            if self.lines.lines().len() > MOST_UNFLUSHED {
+                self.lines.flush(&self.shared.memory);
+            }
         }
         done
     }
@@ -262,8 +272,8 @@ impl<M: Memory> Session<M> {
         if kind == DELETE {
             keys.clear();
         }
-        let ids = self.ids(number, change, old)?;
         let slot = self.slot_with_room()?;
+        let ids = self.ids(number, change, old)?;
         let rooms = table.prepare(&keys, &shared.lane, &mut self.lines)?;
         let new = match kind {
             DELETE => Ok(0),

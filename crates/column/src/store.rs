@@ -27,6 +27,7 @@ use crate::placement::Placement;
 use crate::rebuild::{Building, SoundLeft};
 use crate::recover;
 use crate::replay::Replay;
+use crate::scanned::{ScanCounts, Scanned};
 use crate::seed::Seed;
 use crate::serial::Kept;
 use crate::session::Session;
@@ -97,6 +98,7 @@ pub(crate) struct Shared<M: Memory> {
     /// The structures that had to be built then, in the order in which that is done.
     pub(crate) building: Vec<Building>,
     pub(crate) sound_left: SoundLeft,
+    pub(crate) scans: ScanCounts,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) lags: Lags,
     pub(crate) pile: Latch<Pile>,
@@ -251,6 +253,7 @@ impl<M: Memory> Store<M> {
             opened: 0,
             building: Vec::new(),
             sound_left: SoundLeft::default(),
+            scans: ScanCounts::default(),
             epochs: Arc::new(Epochs::new(waiting)),
             lags: Lags::new(waiting),
             pile: Latch::new(Pile::default(), waiting),
@@ -267,6 +270,11 @@ impl<M: Memory> Store<M> {
     pub fn tables(&self) -> Vec<Vec<Kind>> {
         let kinds = |table: &Table<M>| table.columns.iter().map(Dictionary::kind).collect();
         self.0.tables.iter().map(kinds).collect()
+    }
+
+    /// Counts of what scans have looked at since the store was opened.
+    pub fn scanned(&self) -> Scanned {
+        self.0.scans.get()
     }
 
     /// The number of the last commit that everybody sees.

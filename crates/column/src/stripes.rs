@@ -22,6 +22,11 @@ impl Stripes {
         hash as usize % STRIPES
     }
 
+    /// Takes a stripe, unless another thread has it.
+    pub(crate) fn try_take(&self, stripe: usize) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.0[stripe].try_write()
+    }
+
     /// Takes these stripes, each once, in their order: whoever takes several waits for nobody who waits
     /// for him.
     pub(crate) fn take(&self, mut stripes: Vec<usize>) -> Vec<RwLockWriteGuard<'_, ()>> {

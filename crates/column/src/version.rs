@@ -229,6 +229,19 @@ impl<M: Memory> Shared<M> {
         }
     }
 
+    /// Returns whether no snapshot from `horizon` on sees a version that was there when the store was opened: it was
+    /// rolled back, or had ended by then.
+    pub(crate) fn is_dead(&self, table: &Table<M>, row: u64, horizon: u64) -> Result<bool> {
+        let place = table.place(row)?;
+        Ok(match self.meaning(place.begin(), 0)? {
+            Meaning::Nothing => true,
+            _ => {
+                let ended = self.meaning(place.end(), 0)?;
+                matches!(ended, Meaning::At(number) if number <= horizon)
+            }
+        })
+    }
+
     /// The version that the transaction sees of the row with this key in a secondary index, if it has
     /// the key; `hint` is a version that has it. `rest` is the scan's.
     pub(crate) fn seen_by_index(
@@ -236,17 +249,18 @@ impl<M: Memory> Shared<M> {
         table: &Table<M>,
         (index, key, hint): (usize, &[u8], u64),
         sight: &Sight<'_>,
-        rest: &mut Rest,
+        (rest, versions): (&mut Rest, &mut u64),
     ) -> Result<Option<u64>> {
         let primary = table.keys.primary(table.number, index, key);
         // Of a row's versions a transaction sees one at most.
-        let mut found = self.seen(table, hint, sight)?;
+        let mut found = self.seen_from(table, hint, sight, versions)?;
         if let Some(row) = found.filter(|row| *row != hint) {
             // A hint that never counted may lead to what is another key's row by now.
             found = (table.key(row, 0)?.bytes == *primary).then_some(row);
         }
         if found.is_none() {
-            found = self.seen(table, self.newest_of(table, &primary, rest)?, sight)?;
+            let newest = self.newest_of(table, &primary, rest)?;
+            found = self.seen_from(table, newest, sight, versions)?;
         }
         match found {
             Some(row) if row != hint && table.key(row, index)?.bytes != key => Ok(None),
@@ -295,8 +309,20 @@ impl<M: Memory> Shared<M> {
         newest: u64,
         sight: &Sight<'_>,
     ) -> Result<Option<u64>> {
+        self.seen_from(table, newest, sight, &mut 0)
+    }
+
+    /// The same. Adds the number of versions that it looks at to `versions`.
+    pub(crate) fn seen_from(
+        &self,
+        table: &Table<M>,
+        newest: u64,
+        sight: &Sight<'_>,
+        versions: &mut u64,
+    ) -> Result<Option<u64>> {
         let (mut row, mut passed) = (newest, 0);
         while row != 0 {
+            *versions += 1;
             let place = table.place(row)?;
             let (begin, end) = (
                 self.memory.load(place.begin(), Acquire)?,

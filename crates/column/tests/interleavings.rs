@@ -57,6 +57,8 @@ mod rebuild;
 mod recover;
 #[path = "../src/replay.rs"]
 mod replay;
+#[path = "../src/scanned.rs"]
+mod scanned;
 #[path = "../src/secondary.rs"]
 mod secondary;
 #[path = "../src/seed.rs"]

@@ -84,6 +84,11 @@ impl<E: Environment> Sofort<E> {
         Ok(())
     }
 
+    /// The statements of the open transaction.
+    fn statements(&self) -> u64 {
+        self.session.transaction().map_or(0, |(_, statements)| statements)
+    }
+
     /// Does a change in the open transaction.
     fn change(
         &mut self,
@@ -297,6 +302,7 @@ impl<E: Environment> Engine for Sofort<E> {
         changes: &[(u16, Value<'_>)],
     ) -> Result<(u64, bool), EngineError> {
         self.start()?;
+        let statements = self.statements() + 1;
         let done = self.update_in(table, key, changes, true);
         if self.session.snapshot().is_none() {
             // It has been committed, durably.
@@ -305,6 +311,7 @@ impl<E: Environment> Engine for Sofort<E> {
             done?;
         }
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.shared.collect_after(statements);
         Ok((self.shared.store.now(), true))
     }
 
@@ -314,7 +321,7 @@ impl<E: Environment> Engine for Sofort<E> {
         if self.diverged {
             return Err(EngineError::Diverged);
         }
-        let mut number = 0;
+        let (mut number, statements) = (0, self.statements());
         if self.session.snapshot().is_some() {
             number = match self.session.commit() {
                 Ok(number) => number,
@@ -336,6 +343,7 @@ impl<E: Environment> Engine for Sofort<E> {
             return Ok((shared.store.now(), true));
         }
         shared.commits.fetch_add(1, Ordering::Relaxed);
+        shared.collect_after(statements);
         Ok((number, true))
     }
 
@@ -345,7 +353,9 @@ impl<E: Environment> Engine for Sofort<E> {
         if std::mem::take(&mut self.diverged) {
             self.session.detach()?;
         } else if self.session.snapshot().is_some() {
+            let statements = self.statements();
             self.session.abort().map_err(|error| shared.stop(error))?;
+            shared.collect_after(statements);
         }
         Ok(())
     }
@@ -387,7 +397,7 @@ impl<E: Environment> Engine for Sofort<E> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.abort()?;
         self.session.finish();
-        self.shared.store.note_uses();
+        self.shared.store.close();
         Ok(self.shared.memory.healthy()?)
     }
 

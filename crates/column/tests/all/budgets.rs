@@ -174,7 +174,7 @@ fn an_index_in_persistent_memory_costs_a_line_an_update_and_three_fences_a_new_k
         insert(&mut session, number);
         session.abort().unwrap();
     }
-    while store.collect(64).unwrap() > 0 {}
+    while store.collect(64).unwrap().freed > 0 {}
     let (lines, fences) = most(&memory, &mut session, begin, insert, commit);
     println!("insert: {lines} lines, {fences} fences");
     // Those of an update; the node's; the record of the mini-transaction, its words and its end.

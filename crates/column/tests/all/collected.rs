@@ -70,10 +70,10 @@ fn grows_not(options: Options) {
     let memory = from_image(&memory.contents(), LIMIT).unwrap();
     let (store, _heap) = open(memory, &Waiting::default()).map_err(text).unwrap();
     let before = taken(&store);
-    assert_eq!(store.collect(64).unwrap(), 0, "indexes are not built");
+    assert_eq!(store.collect(64).unwrap().freed, 0, "indexes are not built");
     rebuild(&store).unwrap();
     let mut session = store.session();
-    while store.collect(64).unwrap() > 0 {}
+    while store.collect(64).unwrap().freed > 0 {}
     for number in 0..500 {
         update(&mut session, number);
         store.collect(64).unwrap();
@@ -96,7 +96,7 @@ fn keeps(options: Options) {
     let id = detached.detach().unwrap();
     for number in 0..200 {
         update(&mut writer, number);
-        assert!(store.collect(64).unwrap() < 3, "but for rows of aborted transactions");
+        assert!(store.collect(64).unwrap().freed < 3, "but for rows of aborted transactions");
     }
     let sees = |session: &Session<Recording>| {
         (0..KEYS).all(|key| {
@@ -114,7 +114,7 @@ fn keeps(options: Options) {
     resumed.commit().unwrap();
     let mut freed = 0;
     for _ in 0..9 {
-        freed += store.collect(64).unwrap();
+        freed += store.collect(64).unwrap().freed;
     }
     assert!(freed > 150, "{freed}");
     store.check().unwrap();
@@ -154,10 +154,10 @@ fn a_row_stays_away_though_the_next_transaction_of_its_slot_finds_no_room() {
         }
     };
     while !is_full(&mut session) {}
-    while store.collect(1).unwrap() == 0 {}
+    while store.collect(1).unwrap().freed == 0 {}
     come_and_go(&mut session);
     assert!(is_full(&mut session), "there was room for one row");
-    while store.collect(64).unwrap() > 0 {}
+    while store.collect(64).unwrap().freed > 0 {}
     let memory = from_image(&memory.contents(), 1 << 20).unwrap();
     drop((session, store));
     let store = open(memory, &Waiting::default()).unwrap().0;
@@ -184,10 +184,10 @@ fn rows_are_free_beside_a_transaction_that_has_found_no_room() {
     }
     session.abort().unwrap();
     reader.begin().unwrap();
-    assert_eq!(store.collect(8).unwrap(), 0, "the reader may have found them");
+    assert_eq!(store.collect(8).unwrap().freed, 0, "the reader may have found them");
     assert!(update(&mut session).is_err(), "there is room");
     reader.commit().unwrap();
-    assert_eq!(store.collect(8).unwrap(), 8);
+    assert_eq!(store.collect(8).unwrap().freed, 8);
     session.update(0, Value::Word(1), &[(1, Value::Word(1))]).unwrap();
     session.commit().unwrap();
     store.check().unwrap();
@@ -223,7 +223,7 @@ fn a_kill_in_the_collection_leads_no_key_to_another_row() {
             given_up(&mut session);
         }
         session.finish();
-        while store.collect(64).unwrap() > 0 {}
+        while store.collect(64).unwrap().freed > 0 {}
         memory.stop().kills(1, |kill| {
             let (used, failed) = collect_and_use(kill);
             assert_eq!(failed, None, "story {number}, event {}", kill.position());
@@ -243,7 +243,7 @@ fn collect_and_use(killed: &Killed) -> (u64, Option<String>) {
         store.resume(found.id).unwrap().abort().unwrap();
     }
     rebuild(&store).unwrap();
-    while store.collect(64).unwrap() > 0 {}
+    while store.collect(64).unwrap().freed > 0 {}
     let before = contents(&store.session()).unwrap();
     memory.note(1);
     let mut session = store.session();
@@ -281,7 +281,7 @@ fn a_version_that_never_counted_leaves_the_indexes_before_the_one_behind_it_is_f
     };
     change(4, 2, Value::Bytes(b"first"), true);
     // The next version has the place that the first one had.
-    while store.collect(64).unwrap() == 0 {}
+    while store.collect(64).unwrap().freed == 0 {}
     change(4, 1, Value::Word(4), false);
     change(4, 2, Value::Bytes(b"second"), true);
     // Those between them are more than the rows that nobody has had.
@@ -294,7 +294,7 @@ fn a_version_that_never_counted_leaves_the_indexes_before_the_one_behind_it_is_f
     let mut session = store.session();
     let mut freed = 0;
     for number in 0..80 {
-        let many = store.collect(1).unwrap();
+        let many = store.collect(1).unwrap().freed;
         freed += many;
         if many > 0 {
             session.begin().unwrap();

@@ -360,7 +360,7 @@ fn survives_kill(
     // Collections beside what follows find rows to be used again.
     if killed.position().is_multiple_of(2) {
         rebuild(&store)?;
-        while store.collect(12).map_err(text)? > 0 {}
+        while store.collect(12).map_err(text)?.freed > 0 {}
     }
     transactions(&store, &memory, &mut random, 2, &mut states);
     drop(store);

@@ -2,9 +2,9 @@
 //! opening, and freeing rows of versions that nobody sees any more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use column::{Form, Standing, Store};
+use column::{Collected, ColumnError, Form, Standing, Store};
 use pm::{Environment, Memory};
 use storage::WorkDone;
 
@@ -18,8 +18,10 @@ use crate::stats::{EngineStats, StructureStats};
 const STEP_ROWS: u64 = 512;
 /// About the bytes of a row in an index.
 const INDEXED_BYTES: u64 = 32;
-/// Versions that are collected together, so that their fences are shared.
+/// Versions that are garbage before some are collected, so that their fences are shared.
 const GARBAGE: usize = 64;
+/// Versions that one step collects.
+const TOGETHER: usize = 2 * GARBAGE;
 /// Statements after which the uses of structures are noted: what a crash forgets of them is less than that.
 const NOTED_STATEMENTS: u64 = 4096;
 /// Bytes of the entry of a statement.
@@ -59,8 +61,10 @@ pub(super) struct Shared<E: Environment> {
     in_flight: u64,
     /// Indexes are not built yet, or rows that are not in use are not found yet.
     unbuilt: AtomicBool,
-    /// Versions that are garbage, or will be, at which some are collected.
+    /// Versions that are garbage, or will be, at which some are collected: more than usual while none of them can be.
     collect_at: AtomicUsize,
+    /// An error of the collection after a commit or an abort, for the next transaction that begins.
+    failed: Mutex<Option<ColumnError>>,
     freed: AtomicU64,
     /// Steps of building and collecting that transactions have done, and those of [`Shared::background`].
     inline: Steps,
@@ -87,6 +91,7 @@ impl<E: Environment> Shared<E> {
             in_flight,
             unbuilt: AtomicBool::new(true),
             collect_at: AtomicUsize::new(GARBAGE),
+            failed: Mutex::new(None),
             freed: AtomicU64::new(0),
             inline: Steps::default(),
             background: Steps::default(),
@@ -155,22 +160,50 @@ impl<E: Environment> Shared<E> {
             self.note_at.store(statements + NOTED_STATEMENTS, Ordering::Relaxed);
             self.store.note_uses();
         }
-        if self.store.garbage() >= self.collect_at.load(Ordering::Relaxed) {
-            self.collect(&self.inline)?;
+        if let Some(error) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error.into());
+        }
+        if self.has_garbage() {
+            self.note_collected(self.store.collect(TOGETHER)?, &self.inline);
         }
         Ok(())
     }
 
-    /// Collects versions that nobody sees any more; returns how many rows can be used again.
-    fn collect(&self, done: &Steps) -> Result<u64, EngineError> {
-        let freed = self.store.collect(2 * GARBAGE)?;
-        if freed > 0 {
-            done.add(freed);
+    /// Collects what a transaction of so many statements has left, which may be more than those that begin collect.
+    /// The transaction is over, so the next one returns the error.
+    pub(super) fn collect_after(&self, statements: u64) {
+        for _ in 0..statements / GARBAGE as u64 {
+            if self.store.garbage() < GARBAGE {
+                return;
+            }
+            match self.store.collect_in_turn(TOGETHER) {
+                Ok(collected) => {
+                    self.note_collected(collected, &self.inline);
+                    if collected.is_empty() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    return;
+                }
+            }
         }
-        self.freed.fetch_add(freed, Ordering::Relaxed);
-        // What cannot be collected yet is not looked at again before as much has come.
-        self.collect_at.store(self.store.garbage() + GARBAGE, Ordering::Relaxed);
-        Ok(freed)
+    }
+
+    fn has_garbage(&self) -> bool {
+        self.store.garbage() >= self.collect_at.load(Ordering::Relaxed)
+    }
+
+    /// Counts a step of the collection.
+    fn note_collected(&self, collected: Collected, done: &Steps) {
+        if !collected.is_empty() {
+            done.add(collected.freed);
+        }
+        self.freed.fetch_add(collected.freed, Ordering::Relaxed);
+        // Versions that none can be collected of yet are not looked at again before as many more have come.
+        let blocked = if collected.is_empty() { self.store.garbage() } else { 0 };
+        self.collect_at.store(blocked + GARBAGE, Ordering::Relaxed);
     }
 
     /// Does about `budget` bytes of the work that is put off.
@@ -180,16 +213,21 @@ impl<E: Environment> Shared<E> {
                 break;
             }
         }
-        if self.has_backlog() {
-            self.collect(&self.background)?;
+        let mut garbage = 0;
+        for _ in 0..(budget / (TOGETHER as u64 * INDEXED_BYTES)).max(1) {
+            let collected = self.store.collect_in_turn(TOGETHER)?;
+            self.note_collected(collected, &self.background);
+            garbage = if collected.is_empty() { 0 } else { self.store.garbage() as u64 };
+            if garbage == 0 {
+                break;
+            }
         }
         let built = self.store.built();
-        Ok((built.waiting + built.unswept) * INDEXED_BYTES)
+        Ok((built.waiting + built.unswept + garbage) * INDEXED_BYTES)
     }
 
     pub(super) fn has_backlog(&self) -> bool {
-        self.unbuilt.load(Ordering::Relaxed)
-            || self.store.garbage() >= self.collect_at.load(Ordering::Relaxed)
+        self.unbuilt.load(Ordering::Relaxed) || self.has_garbage()
     }
 
     pub(super) fn structures(&self) -> Vec<StructureStats> {
@@ -208,6 +246,7 @@ impl<E: Environment> Shared<E> {
 
     pub(super) fn stats(&self) -> EngineStats {
         let (built, statements) = (self.store.built(), self.statements.load(Ordering::Relaxed));
+        let scanned = self.store.scanned();
         let own = SofortStats {
             commits: self.commits.load(Ordering::Relaxed),
             statements,
@@ -217,6 +256,9 @@ impl<E: Environment> Shared<E> {
             unswept: built.unswept,
             garbage: self.store.garbage() as u64,
             freed: self.freed.load(Ordering::Relaxed),
+            scanned: scanned.entries,
+            unseen: scanned.unseen,
+            versions: scanned.versions,
         };
         EngineStats {
             user_bytes: self.user_bytes.load(Ordering::Relaxed),

@@ -22,6 +22,12 @@ engine_stats! {
         garbage: u64;
         /// Rows that were freed, to be used again.
         freed: u64;
+        /// Entries of indexes that scans have looked at.
+        scanned: u64;
+        /// Entries among them that led to no row which the scan sees.
+        unseen: u64;
+        /// Versions of rows that scans have looked at.
+        versions: u64;
     }
 }
 
