@@ -9,11 +9,11 @@ use crate::Result;
 use crate::dictionary::Dictionary;
 use crate::error::ColumnError;
 use crate::secondary::KeyRange;
-use crate::slots::Fate;
+use crate::slots::Outcome;
 use crate::stamps::{is_mark, parts};
 use crate::store::{Shared, Store};
 use crate::table::Table;
-use crate::version::Sight;
+use crate::version::ReadView;
 
 /// The things that were counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -76,9 +76,9 @@ impl<M: Memory> Shared<M> {
         if !is_mark(stamp) {
             return (stamp != 0).then_some(stamp);
         }
-        match self.slots.fate(stamp) {
-            Fate::Committed(number) => Some(number),
-            Fate::Open | Fate::Over => None,
+        match self.slots.outcome(stamp) {
+            Outcome::Committed(number) => Some(number),
+            Outcome::Open | Outcome::Over => None,
         }
     }
 
@@ -149,8 +149,8 @@ impl<M: Memory> Shared<M> {
             let keys = table.indexes[0].read();
             (keys.peek(key)?.unwrap_or(0), keys.unbuilt)
         };
-        let sight = Sight { mark: 0, snapshot: self.clock.now(), replay: None };
-        if row >= unbuilt && self.seen(table, found, &sight)? != Some(row) {
+        let view = ReadView { mark: 0, snapshot: self.clock.now(), replay: None };
+        if row >= unbuilt && self.seen(table, found, &view)? != Some(row) {
             return damaged("index of keys", table.at);
         }
         Ok(())

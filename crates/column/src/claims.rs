@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::stripes::Stripes;
 use crate::sync::AtomicU64;
 use crate::table::Table;
-use crate::version::Sight;
+use crate::version::ReadView;
 
 /// A table and the bytes of a primary key.
 type Claimed = (usize, Vec<u8>);
@@ -92,13 +92,13 @@ impl Claims {
 impl<M: Memory> Session<M> {
     /// Claims a version that the open transaction sees; returns false if another one has ended or claimed
     /// it. Without a transaction there is nothing to claim for.
-    pub(crate) fn claim(&self, table: &Table<M>, row: u64, sight: &Sight<'_>) -> Result<bool> {
+    pub(crate) fn claim(&self, table: &Table<M>, row: u64, view: &ReadView<'_>) -> Result<bool> {
         if self.open.is_none() {
             return Ok(true);
         }
         let key = table.key(row, 0)?.bytes;
         let _stripe = self.shared.stripes.take(vec![Stripes::of(table.number, 0, &key)]);
-        Ok(self.shared.is_last_for(table, row, sight)?
+        Ok(self.shared.is_last_for(table, row, view)?
             && self.shared.claims.add(self.number, (table.number, key)))
     }
 }

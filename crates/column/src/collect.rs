@@ -34,7 +34,7 @@ const UNLINKED_TOGETHER: usize = 128;
 
 /// A version that is garbage once every snapshot is at least `until`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Dead {
+pub(crate) struct DeadVersion {
     pub(crate) table: usize,
     pub(crate) row: u64,
     pub(crate) until: u64,
@@ -42,23 +42,23 @@ pub(crate) struct Dead {
 
 /// Versions on their way to be used again.
 #[derive(Debug, Default)]
-pub(crate) struct Pile {
+pub(crate) struct GarbageQueue {
     /// Those that never counted.
-    never: VecDeque<Dead>,
-    ended: VecDeque<Dead>,
+    never: VecDeque<DeadVersion>,
+    ended: VecDeque<DeadVersion>,
     /// Those that are in no index, and the epoch in which they were last.
-    retired: VecDeque<(u64, Dead)>,
+    retired: VecDeque<(u64, DeadVersion)>,
 }
 
-impl Pile {
-    pub(crate) fn add(&mut self, dead: impl IntoIterator<Item = Dead>) {
+impl GarbageQueue {
+    pub(crate) fn add(&mut self, dead: impl IntoIterator<Item = DeadVersion>) {
         for dead in dead {
             (if dead.until == 0 { &mut self.never } else { &mut self.ended }).push_back(dead);
         }
     }
 
     /// Adds rows that nothing leads to.
-    pub(crate) fn retire(&mut self, epoch: u64, dead: impl IntoIterator<Item = Dead>) {
+    pub(crate) fn retire(&mut self, epoch: u64, dead: impl IntoIterator<Item = DeadVersion>) {
         self.retired.extend(dead.into_iter().map(|dead| (epoch, dead)));
     }
 
@@ -67,13 +67,13 @@ impl Pile {
     }
 
     /// Takes up to `many` versions from the front that never counted.
-    fn take_never(&mut self, many: usize) -> Vec<Dead> {
+    fn take_never(&mut self, many: usize) -> Vec<DeadVersion> {
         let many = many.min(self.never.len());
         self.never.drain(..many).collect()
     }
 
     /// Takes up to `many` versions from the front that no snapshot needs, if there are only such as have counted.
-    fn take_ended(&mut self, many: usize, horizon: u64) -> Vec<Dead> {
+    fn take_ended(&mut self, many: usize, horizon: u64) -> Vec<DeadVersion> {
         if !self.never.is_empty() {
             return Vec::new();
         }
@@ -81,14 +81,14 @@ impl Pile {
         self.ended.drain(..ready).collect()
     }
 
-    fn take_retired(&mut self, many: usize, epochs: &Epochs) -> Vec<(u64, Dead)> {
+    fn take_retired(&mut self, many: usize, epochs: &Epochs) -> Vec<(u64, DeadVersion)> {
         let all = self.retired.iter().take(many);
         let ready = all.take_while(|(epoch, _)| epochs.is_over(*epoch)).count();
         self.retired.drain(..ready).collect()
     }
 
     /// Puts back what was taken.
-    fn put_back(&mut self, taken: Vec<(u64, Dead)>) {
+    fn put_back(&mut self, taken: Vec<(u64, DeadVersion)>) {
         taken.into_iter().rev().for_each(|one| self.retired.push_front(one));
     }
 }
@@ -126,10 +126,10 @@ impl<M: Memory> Shared<M> {
         // the pile.
         let horizon = self.epochs.horizon(&self.clock);
         let mut unlinked = Unlinked { horizon, collector, dead: Vec::new(), lines: LineSet::new() };
-        let taken = self.pile.write().take_never(many);
+        let taken = self.garbage.write().take_never(many);
         let left = many - taken.len();
         let done = self.unlink_all(taken, &mut unlinked);
-        let taken = self.pile.write().take_ended(left, horizon);
+        let taken = self.garbage.write().take_ended(left, horizon);
         let done = self.unlink_all(taken, &mut unlinked).and(done);
         let Unlinked { dead, mut lines, .. } = unlinked;
         if !lines.is_empty() {
@@ -139,7 +139,7 @@ impl<M: Memory> Shared<M> {
         }
         let many = dead.len() as u64;
         if many > 0 {
-            self.pile.write().retire(self.epochs.next(), dead);
+            self.garbage.write().retire(self.epochs.next(), dead);
         }
         done.map(|()| many)
     }
@@ -147,7 +147,7 @@ impl<M: Memory> Shared<M> {
     /// Takes versions out of the indexes. Those that others are reached through go back into the pile. A version
     /// whose row is damaged is left where it is by a writer, who returns the error, and put back by a reader.
     #[track_caller]
-    fn unlink_all(&self, taken: Vec<Dead>, unlinked: &mut Unlinked) -> Result<()> {
+    fn unlink_all(&self, taken: Vec<DeadVersion>, unlinked: &mut Unlinked) -> Result<()> {
         let (mut kept, mut done) = (Vec::new(), Ok(()));
         for dead in taken {
             match self.unlink(dead, unlinked) {
@@ -159,13 +159,13 @@ impl<M: Memory> Shared<M> {
                 }
             }
         }
-        self.pile.write().add(kept);
+        self.garbage.write().add(kept);
         done
     }
 
     /// Takes a version out of the indexes; returns false if others are reached through it, or a reader would wait.
     #[track_caller]
-    fn unlink(&self, dead: Dead, unlinked: &mut Unlinked) -> Result<bool> {
+    fn unlink(&self, dead: DeadVersion, unlinked: &mut Unlinked) -> Result<bool> {
         let (table, row) = (self.table(dead.table)?, dead.row);
         let primary = table.key(row, 0)?.bytes;
         let stripe = Stripes::of(table.number, 0, &primary);
@@ -178,7 +178,7 @@ impl<M: Memory> Shared<M> {
         };
         let lines = &mut unlinked.lines;
         let head = table.indexes[0].read().peek(&primary)?.unwrap_or(0);
-        let newest = self.counting(table, head)?;
+        let newest = self.newest_counting(table, head)?;
         if newest != head {
             // Together: a transaction may have left any number of versions of one row.
             self.lead_primary(table, &primary, newest, lines)?;
@@ -251,14 +251,14 @@ impl<M: Memory> Shared<M> {
     /// Steps 3 and 4; returns how many rows can be used again.
     #[track_caller]
     fn free_some(&self, many: usize) -> Result<u64> {
-        let taken = self.pile.write().take_retired(many, &self.epochs);
+        let taken = self.garbage.write().take_retired(many, &self.epochs);
         if taken.is_empty() {
             return Ok(0);
         }
         let mut lines = LineSet::new();
         if !self.slots.forget_committed(&mut lines) {
             // Its transaction begins, or gives the slot back.
-            self.pile.write().put_back(taken);
+            self.garbage.write().put_back(taken);
             return Ok(0);
         }
         self.memory.fence();
@@ -291,7 +291,7 @@ struct Unlinked {
     /// Every snapshot is at least this one.
     horizon: u64,
     collector: Collector,
-    dead: Vec<Dead>,
+    dead: Vec<DeadVersion>,
     /// The changed lines of indexes in persistent memory.
     lines: LineSet,
 }
@@ -304,7 +304,7 @@ impl<M: Memory> Shared<M> {
             // A version that is taken out now would come into an index that is built later.
             return Ok(Collected::default());
         }
-        self.settle_lags();
+        self.fence_commits();
         let unlinked = self.unlink_some(many, Collector::Writer);
         // A row that is used again must not be looked at as one that was there when the store was opened.
         let freed = if built.unswept == 0 { self.free_some(many)? } else { 0 };
@@ -353,6 +353,6 @@ impl<M: Memory> Store<M> {
 
     /// The number of versions that are garbage or will be.
     pub fn garbage(&self) -> usize {
-        self.0.pile.read().len()
+        self.0.garbage.read().len()
     }
 }

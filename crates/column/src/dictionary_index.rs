@@ -19,7 +19,7 @@ use crate::latch::Latch;
 use crate::layout::Form;
 use crate::placement::Uses;
 use crate::skip_list::SkipList;
-use crate::unbuilt::Debt;
+use crate::unbuilt::IndexBacklog;
 
 #[derive(Debug)]
 enum Ids<M> {
@@ -97,7 +97,7 @@ pub(crate) struct DictionaryIndex<M> {
     pub(crate) unbuilt: u64,
     pub(crate) uses: Uses,
     /// The work of searches among the ids that are not in it.
-    pub(crate) debt: Debt,
+    pub(crate) backlog: IndexBacklog,
     /// Bits of the ids whose values are known to be durable.
     durable: Vec<u64>,
 }
@@ -106,14 +106,14 @@ impl<M: Memory> DictionaryIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a dictionary that had `opened` ids.
     pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
         let ids = Ids::Ordinary(HashMap::default());
-        let debt = Debt::default();
-        Self { ids, unbuilt: opened.max(1), uses, debt, durable: Vec::new() }
+        let backlog = IndexBacklog::default();
+        Self { ids, unbuilt: opened.max(1), uses, backlog, durable: Vec::new() }
     }
 
     /// The index that lies in persistent memory.
     pub(crate) fn durable(nodes: Nodes<M>, uses: Uses) -> Self {
-        let debt = Debt::default();
-        Self { ids: Ids::Durable(nodes), unbuilt: 1, uses, debt, durable: Vec::new() }
+        let backlog = IndexBacklog::default();
+        Self { ids: Ids::Durable(nodes), unbuilt: 1, uses, backlog, durable: Vec::new() }
     }
 
     /// The nodes, if the index lies in persistent memory.

@@ -14,7 +14,7 @@ use crate::latch::{Latch, Waiting};
 
 /// The entry of a transaction, or of a read without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entered {
+pub(crate) struct EpochEntry {
     pub(crate) snapshot: u64,
     epoch: u64,
 }
@@ -47,29 +47,29 @@ impl Epochs {
     }
 
     /// Enters a transaction that sees what has committed until now.
-    pub(crate) fn admit(&self, clock: &Clock) -> Entered {
+    pub(crate) fn enter(&self, clock: &Clock) -> EpochEntry {
         let mut state = self.0.write();
-        state.admit(clock.now())
+        state.enter(clock.now())
     }
 
     /// Enters one that goes on with this snapshot, which somebody keeps until then.
-    pub(crate) fn admit_again(&self, snapshot: u64) -> Entered {
-        self.0.write().admit(snapshot)
+    pub(crate) fn enter_again(&self, snapshot: u64) -> EpochEntry {
+        self.0.write().enter(snapshot)
     }
 
-    pub(crate) fn leave(&self, entered: Entered) {
+    pub(crate) fn leave(&self, entered: EpochEntry) {
         let mut state = self.0.write();
         take(&mut state.epochs, entered.epoch);
         take(&mut state.snapshots, entered.snapshot);
     }
 
     /// Keeps a snapshot, for a transaction that no session has.
-    pub(crate) fn keep(&self, snapshot: u64) {
+    pub(crate) fn keep_snapshot(&self, snapshot: u64) {
         add(&mut self.0.write().snapshots, snapshot);
     }
 
     /// The end of that.
-    pub(crate) fn let_go(&self, snapshot: u64) {
+    pub(crate) fn release_snapshot(&self, snapshot: u64) {
         take(&mut self.0.write().snapshots, snapshot);
     }
 
@@ -94,35 +94,35 @@ impl Epochs {
 }
 
 impl State {
-    fn admit(&mut self, snapshot: u64) -> Entered {
+    fn enter(&mut self, snapshot: u64) -> EpochEntry {
         add(&mut self.epochs, self.epoch);
         add(&mut self.snapshots, snapshot);
-        Entered { snapshot, epoch: self.epoch }
+        EpochEntry { snapshot, epoch: self.epoch }
     }
 }
 
 /// The stay of a transaction, or of a read without one, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Stay {
+pub(crate) struct EpochGuard {
     epochs: Arc<Epochs>,
-    pub(crate) entered: Entered,
+    pub(crate) entered: EpochEntry,
 }
 
-impl Stay {
+impl EpochGuard {
     /// Sees what has committed until now.
     pub(crate) fn new(epochs: &Arc<Epochs>, clock: &Clock) -> Self {
-        Self { entered: epochs.admit(clock), epochs: Arc::clone(epochs) }
+        Self { entered: epochs.enter(clock), epochs: Arc::clone(epochs) }
     }
 
     /// Goes on with a snapshot that was kept until now.
     pub(crate) fn again(epochs: &Arc<Epochs>, snapshot: u64) -> Self {
-        let entered = epochs.admit_again(snapshot);
-        epochs.let_go(snapshot);
+        let entered = epochs.enter_again(snapshot);
+        epochs.release_snapshot(snapshot);
         Self { entered, epochs: Arc::clone(epochs) }
     }
 }
 
-impl Drop for Stay {
+impl Drop for EpochGuard {
     fn drop(&mut self) {
         self.epochs.leave(self.entered);
     }

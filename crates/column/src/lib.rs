@@ -29,7 +29,7 @@
 //! | counts of what scans look at | `scanned` |
 //! | whether a serializable transaction may commit | `serial`, `watch` |
 //! | opening after a crash; going on by running everything once more | `recover`, `replay` |
-//! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `lag` |
+//! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `unfenced` |
 //! | whether all of it agrees | [`check`] |
 //!
 //! It knows no engine and no schema: a value is a word or bytes, and whoever uses the store says what
@@ -38,26 +38,23 @@
 #![forbid(unsafe_code)]
 
 mod array;
-#[cfg(test)]
-mod builders;
 mod bytes;
 pub mod check;
 mod chunk;
-#[cfg(test)]
-mod circles;
 mod claims;
 mod clock;
 mod collect;
+#[cfg(test)]
+mod damaged_versions;
 mod dictionary;
 mod dictionary_index;
 mod epoch;
 mod error;
 mod hash_table;
-#[cfg(test)]
-mod held_up;
 mod ids;
+#[cfg(test)]
+mod index_builds;
 mod keys;
-mod lag;
 mod latch;
 pub mod layout;
 mod placement;
@@ -79,6 +76,9 @@ mod stripes;
 mod sync;
 mod table;
 mod unbuilt;
+mod unfenced;
+#[cfg(test)]
+mod validation;
 mod value;
 mod version;
 mod watch;
@@ -89,7 +89,7 @@ pub use error::ColumnError;
 pub use keys::{FirstColumn, IndexKey, Key, Keys};
 pub use latch::{Pause, Waiting};
 pub use layout::{Form, Kind, MOST_NAME, MOST_OPENINGS, Options};
-pub use placement::{Part, Placement, Standing, Structure};
+pub use placement::{Part, Placement, Structure, StructureState};
 pub use read::Claiming;
 pub use rebuild::Built;
 pub use scanned::Scanned;

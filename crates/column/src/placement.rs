@@ -39,7 +39,7 @@ pub struct Structure {
 
 /// The state of a structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct StructureState {
     /// The structure.
     pub structure: Structure,
     /// Its form, which says whether it lies in persistent memory.
@@ -124,7 +124,7 @@ impl Uses {
 
 impl<M: Memory> Table<M> {
     /// Its structures, in the order in which it has them in memory.
-    fn standings(&self) -> Vec<Standing> {
+    fn states(&self) -> Vec<StructureState> {
         let keys = self.indexes.iter().enumerate().map(|(number, index)| {
             let index = index.read();
             let (waiting, built) = (index.unbuilt - 1, index.len() as u64);
@@ -136,11 +136,11 @@ impl<M: Memory> Table<M> {
             let (waiting, built) = (index.unbuilt - 1, index.len() as u64);
             (Part::Dictionary(number), index.form(), waiting, built, index.uses.get())
         });
-        let standing = |(part, form, waiting, built, uses)| {
+        let state = |(part, form, waiting, built, uses)| {
             let structure = Structure { table: self.number, part };
-            Standing { structure, form, waiting, built, uses }
+            StructureState { structure, form, waiting, built, uses }
         };
-        keys.chain(dictionaries).map(standing).collect()
+        keys.chain(dictionaries).map(state).collect()
     }
 }
 
@@ -151,26 +151,22 @@ impl<M: Memory> Shared<M> {
     pub(crate) fn order_of_building(&self) -> Vec<Structure> {
         let wanted: BTreeSet<u64> =
             self.recovered.values().flat_map(|rows| rows.keys()).map(|(table, _)| *table).collect();
-        let mut order: Vec<Standing> = self
-            .tables
-            .iter()
-            .flat_map(Table::standings)
-            .filter(|standing| standing.waiting > 0)
-            .collect();
-        order.sort_by_key(|standing| {
-            let Structure { table, part } = standing.structure;
+        let mut order: Vec<StructureState> =
+            self.tables.iter().flat_map(Table::states).filter(|state| state.waiting > 0).collect();
+        order.sort_by_key(|state| {
+            let Structure { table, part } = state.structure;
             let is_wanted = wanted.contains(&self.tables[table].at);
             let is_keys = matches!(part, Part::Keys(_));
-            (!is_wanted, Reverse(standing.uses), table, is_keys)
+            (!is_wanted, Reverse(state.uses), table, is_keys)
         });
-        order.into_iter().map(|standing| standing.structure).collect()
+        order.into_iter().map(|state| state.structure).collect()
     }
 }
 
 impl<M: Memory> Store<M> {
     /// The structures that follow from the rows, in the order of the tables; of each those of keys first.
-    pub fn structures(&self) -> Vec<Standing> {
-        self.0.tables.iter().flat_map(Table::standings).collect()
+    pub fn structures(&self) -> Vec<StructureState> {
+        self.0.tables.iter().flat_map(Table::states).collect()
     }
 
     /// Prepares for the end of the process: stores how often each structure was used, and gives back ids that were
@@ -196,9 +192,9 @@ impl<M: Memory> Store<M> {
         let memory = &self.0.memory;
         let mut lines = LineSet::new();
         for table in &self.0.tables {
-            for (number, standing) in (0..).zip(table.standings()) {
+            for (number, state) in (0..).zip(table.states()) {
                 let at = table.at + uses_at(table.columns.len() as u64, number);
-                memory.store(Off::<u64>::new(at), standing.uses);
+                memory.store(Off::<u64>::new(at), state.uses);
                 lines.add(Off::<u64>::new(at).range());
             }
         }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use pm::Memory;
 
 use crate::Result;
-use crate::epoch::Stay;
+use crate::epoch::EpochGuard;
 use crate::error::ColumnError;
 use crate::keys::Key;
 use crate::latch::Latch;
@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::store::Shared;
 use crate::table::Table;
 use crate::value::Field;
-use crate::version::Rest;
+use crate::version::UnbuiltKeys;
 
 /// The claims that a scan makes of the rows that it shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ const MANY_UNSEEN: u64 = 64;
 
 impl<M: Memory> Shared<M> {
     /// The newest versions of a range of keys among the rows that are not in the index yet.
-    pub(crate) fn rest(
+    pub(crate) fn unbuilt_keys(
         &self,
         table: &Table<M>,
         index: usize,
@@ -60,7 +60,7 @@ impl<M: Memory> Shared<M> {
                 }
             }
         }
-        table.indexes[index].read().debt.add_keys(unbuilt - 1);
+        table.indexes[index].read().backlog.add_keys(unbuilt - 1);
         Ok(found)
     }
 
@@ -73,7 +73,7 @@ impl<M: Memory> Shared<M> {
         mut visit: impl FnMut(&[u8], u64) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         // Before the index: what comes into it meanwhile is in both.
-        let mut rest = self.rest(table, index, &range)?;
+        let mut rest = self.unbuilt_keys(table, index, &range)?;
         loop {
             let batch = table.indexes[index].read().some(&range, BATCH)?;
             let last = batch.last().map(|(key, _)| key.clone()).filter(|_| batch.len() == BATCH);
@@ -115,8 +115,8 @@ fn upto(
 
 impl<M: Memory> Session<M> {
     /// Keeps what a read without a transaction sees.
-    fn stay(&self) -> Option<Stay> {
-        self.open.is_none().then(|| Stay::new(&self.shared.epochs, &self.shared.clock))
+    fn guard(&self) -> Option<EpochGuard> {
+        self.open.is_none().then(|| EpochGuard::new(&self.shared.epochs, &self.shared.clock))
     }
 
     /// Notes a key that was sought, of a serializable transaction.
@@ -145,13 +145,13 @@ impl<M: Memory> Session<M> {
         columns: Option<&[usize]>,
     ) -> Result<Option<Vec<Field>>> {
         let (table, key) = (self.shared.table(table)?, key.into());
-        let _stay = self.stay();
+        let _guard = self.guard();
         // Before the newest version is looked for: one that comes behind that is behind the snapshot, too.
-        let sight = self.sight();
+        let view = self.view();
         table.check_key(&key.values)?;
         self.has_read(table.number, &key);
         let newest = self.shared.newest(table, &key)?;
-        let seen = self.shared.seen(table, newest, &sight)?;
+        let seen = self.shared.seen(table, newest, &view)?;
         seen.map(|row| table.fields(row, columns)).transpose()
     }
 
@@ -188,8 +188,9 @@ impl<M: Memory> Session<M> {
         if index >= table.indexes.len() {
             return Err(ColumnError::Unfit { what: "an index of this number" });
         }
-        let _stay = self.stay();
-        let (sight, mut rest, mut scanned) = (self.sight(), Rest::default(), Scanned::default());
+        let _guard = self.guard();
+        let (view, mut rest, mut scanned) =
+            (self.view(), UnbuiltKeys::default(), Scanned::default());
         let reads = self.open.as_ref().and_then(|open| open.reads.as_ref());
         // Of rows that are passed over nothing was read, and those that are claimed nobody changes.
         let reads = reads.filter(|_| claiming != Claiming::OrSkip);
@@ -198,14 +199,14 @@ impl<M: Memory> Session<M> {
             scanned.entries += 1;
             let (at, versions) = ((index, key, hint), &mut scanned.versions);
             let seen = match index {
-                0 => self.shared.seen_from(table, hint, &sight, versions)?,
-                _ => self.shared.seen_by_index(table, at, &sight, (&mut rest, versions))?,
+                0 => self.shared.seen_from(table, hint, &view, versions)?,
+                _ => self.shared.seen_by_index(table, at, &view, (&mut rest, versions))?,
             };
             let Some(row) = seen else {
                 scanned.unseen += 1;
                 return Ok(ControlFlow::Continue(()));
             };
-            if claiming != Claiming::None && !self.claim(table, row, &sight)? {
+            if claiming != Claiming::None && !self.claim(table, row, &view)? {
                 return match claiming {
                     Claiming::OrSkip => Ok(ControlFlow::Continue(())),
                     Claiming::None | Claiming::OrFail => Err(ColumnError::Conflict),

@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use pm::{LineSet, Memory, Off};
 
 use crate::Result;
-use crate::collect::Dead;
-use crate::epoch::Stay;
+use crate::collect::DeadVersion;
+use crate::epoch::EpochGuard;
 use crate::latch::{Latch, Waiting};
 use crate::placement::{Part, Structure};
 use crate::secondary::Room;
 use crate::stamps::is_mark;
 use crate::store::{Shared, Store};
 use crate::table::Table;
-use crate::unbuilt::Debt;
+use crate::unbuilt::IndexBacklog;
 
 /// Rows or values that are indexed together, for which readers wait.
 const TOGETHER: u64 = 512;
-/// The most rows and values that one call of [`Store::repay`] indexes: a scan of a large table owes all of it, and
+/// The most rows and values that one call of [`Store::build_pending`] indexes: a scan of a large table owes all of it, and
 /// whoever comes next had to wait for that. The rest stays owed.
-pub const MOST_REPAID: u64 = 32 * TOGETHER;
+pub const MOST_BUILT_TOGETHER: u64 = 32 * TOGETHER;
 
 /// Notes whether a structure is left to be built in which nobody has come to damage: whoever reads asks often, and walks
 /// over no structures. An odd number says that none is. Whoever finds damage gone makes it the next even number, so
 /// that who has walked over the structures before that says nothing.
 #[derive(Debug, Default)]
-pub(crate) struct SoundLeft(AtomicU64);
+pub(crate) struct BuildableHint(AtomicU64);
 
-impl SoundLeft {
+impl BuildableHint {
     fn is_over(&self) -> bool {
         self.0.load(Relaxed) & 1 == 1
     }
@@ -56,7 +56,7 @@ impl SoundLeft {
 
 /// A structure that had to be built when the store was opened.
 #[derive(Debug)]
-pub(crate) struct Building {
+pub(crate) struct IndexBuild {
     pub(crate) structure: Structure,
     /// The latch of the one who builds it: two would do the same work.
     pub(crate) alone: Latch<()>,
@@ -64,7 +64,7 @@ pub(crate) struct Building {
     is_damaged: AtomicBool,
 }
 
-impl Building {
+impl IndexBuild {
     pub(crate) fn new(structure: Structure, waiting: &Waiting) -> Self {
         Self { structure, alone: Latch::new((), waiting), is_damaged: AtomicBool::new(false) }
     }
@@ -113,28 +113,28 @@ impl<M: Memory> Shared<M> {
             for index in &table.indexes {
                 let keys = index.read();
                 all.waiting += keys.unbuilt - 1;
-                all.looked += keys.debt.looked();
+                all.looked += keys.backlog.looked();
                 all.built += keys.len() as u64;
             }
             for column in &table.columns {
                 let index = column.index.read();
                 all.waiting += index.unbuilt - 1;
-                all.looked += index.debt.looked();
+                all.looked += index.backlog.looked();
                 all.built += index.len() as u64;
             }
         }
         all
     }
 
-    pub(crate) fn debt<R>(
+    pub(crate) fn backlog<R>(
         &self,
         Structure { table, part }: Structure,
-        of: impl FnOnce(&Debt) -> R,
+        of: impl FnOnce(&IndexBacklog) -> R,
     ) -> R {
         let table = &self.tables[table];
         match part {
-            Part::Dictionary(column) => of(&table.columns[column].index.read().debt),
-            Part::Keys(index) => of(&table.indexes[index].read().debt),
+            Part::Dictionary(column) => of(&table.columns[column].index.read().backlog),
+            Part::Keys(index) => of(&table.indexes[index].read().backlog),
         }
     }
 
@@ -148,10 +148,10 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Builds a structure, whose latch the caller has, and remembers whether that comes to damage.
-    fn build_and_note(&self, building: &Building, many: u64) -> Result<bool> {
+    fn build_and_note(&self, building: &IndexBuild, many: u64) -> Result<bool> {
         let built = self.build(building.structure, many);
         if building.is_damaged.swap(built.is_err(), Relaxed) && built.is_ok() {
-            self.sound_left.again();
+            self.buildable.again();
         }
         built
     }
@@ -159,7 +159,7 @@ impl<M: Memory> Shared<M> {
     /// Builds the first structure that nobody else builds, and that is not known to be damaged, with up to `many` rows
     /// or values. Damage that it comes to is in the way of no other structure.
     fn step(&self, many: u64) -> (Step, Result<()>) {
-        let (mut step, mut damage, before) = (Step::Over, Ok(()), self.sound_left.before());
+        let (mut step, mut damage, before) = (Step::Over, Ok(()), self.buildable.before());
         for building in &self.building {
             if building.is_damaged.load(Relaxed) || self.waiting(building.structure) == 0 {
                 continue;
@@ -174,14 +174,14 @@ impl<M: Memory> Shared<M> {
             }
         }
         if step == Step::Over {
-            self.sound_left.end(before);
+            self.buildable.end(before);
         }
         (step, damage)
     }
 
     /// Comes to the damage of structures once more, for whoever is to be told. Where somebody else does,
     /// rows or values are still waiting afterwards. Returns whether a part was built, since the damage is gone.
-    fn tell_damage(&self, many: u64) -> Result<bool> {
+    fn report_damage(&self, many: u64) -> Result<bool> {
         let mut is_built = false;
         let damaged = self.building.iter().filter(|building| building.is_damaged.load(Relaxed));
         for building in damaged {
@@ -195,31 +195,32 @@ impl<M: Memory> Shared<M> {
 
     /// Builds what is owed. Damage is in the way of no other structure; those that are known to be damaged are passed, or
     /// tried again. Returns how many rows and values were indexed.
-    fn pay(&self, tries_damaged: bool) -> (u64, Result<()>) {
-        let (mut stay, mut repaid, mut damage) = (None, 0, Ok(()));
+    fn build_backlog(&self, tries_damaged: bool) -> (u64, Result<()>) {
+        let (mut guard, mut indexed, mut damage) = (None, 0, Ok(()));
         for building in &self.building {
-            let Building { structure, alone, is_damaged } = building;
-            if repaid == MOST_REPAID {
+            let IndexBuild { structure, alone, is_damaged } = building;
+            if indexed == MOST_BUILT_TOGETHER {
                 break;
             }
             let is_passed = is_damaged.load(Relaxed) && !tries_damaged;
-            if is_passed || !self.debt(*structure, Debt::is_owed) {
+            if is_passed || !self.backlog(*structure, IndexBacklog::has_pending) {
                 continue;
             }
             // It stays owed where somebody else builds.
             let Some(_alone) = alone.try_write() else { continue };
-            let mut owed = self.debt(*structure, |debt| debt.take(MOST_REPAID - repaid));
-            while owed > 0 {
+            let mut pending =
+                self.backlog(*structure, |backlog| backlog.take(MOST_BUILT_TOGETHER - indexed));
+            while pending > 0 {
                 // As in `rebuild`.
-                stay.get_or_insert_with(|| Stay::new(&self.epochs, &self.clock));
-                let many = owed.min(TOGETHER);
+                guard.get_or_insert_with(|| EpochGuard::new(&self.epochs, &self.clock));
+                let many = pending.min(TOGETHER);
                 match self.build_and_note(building, many) {
                     Ok(more) => {
-                        repaid += many;
-                        owed -= many;
+                        indexed += many;
+                        pending -= many;
                         if !more {
                             // Several have searched for what is there by now.
-                            self.debt(*structure, |debt| debt.take(u64::MAX));
+                            self.backlog(*structure, |backlog| backlog.take(u64::MAX));
                             break;
                         }
                     }
@@ -230,7 +231,7 @@ impl<M: Memory> Shared<M> {
                 }
             }
         }
-        (repaid, damage)
+        (indexed, damage)
     }
 
     /// Builds an index of a table with up to `many` rows; returns whether there are more.
@@ -244,7 +245,7 @@ impl<M: Memory> Shared<M> {
             if self.counts(table, row)? && !self.is_dead(table, row, horizon)? {
                 found.push((table.key(row, index)?.bytes, row));
             }
-            self.look_at(table, row, &mut unused)?;
+            self.classify(table, row, &mut unused)?;
         }
         let mut keys = table.indexes[index].write();
         // Somebody else may have built some of them.
@@ -262,7 +263,7 @@ impl<M: Memory> Shared<M> {
             }
             keys.unbuilt = start;
             if index == 0 {
-                self.leave(unused);
+                self.queue_unused(unused);
             }
         }
         Ok(keys.unbuilt > 1)
@@ -274,20 +275,20 @@ impl<M: Memory> Shared<M> {
         let start = end.saturating_sub(many).max(1);
         let mut unused = Unused::default();
         for row in (start..end).rev() {
-            self.look_at(table, row, &mut unused)?;
+            self.classify(table, row, &mut unused)?;
         }
         let mut unswept = table.unswept.write();
         if *unswept == end {
             self.forget_cut_off(&unused);
-            self.leave(unused);
+            self.queue_unused(unused);
             *unswept = start;
         }
         Ok(())
     }
 
     /// Notes a row that was there when the store was opened, if it is not in use or will not be.
-    fn look_at(&self, table: &Table<M>, row: u64, unused: &mut Unused) -> Result<()> {
-        let dead = |until| Dead { table: table.number, row, until };
+    fn classify(&self, table: &Table<M>, row: u64, unused: &mut Unused) -> Result<()> {
+        let dead = |until| DeadVersion { table: table.number, row, until };
         if self.counts(table, row)? {
             // What has ended since then is known to whoever has ended it.
             let until = self.ended(table, row)?.filter(|until| *until <= self.opened);
@@ -316,10 +317,10 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    fn leave(&self, unused: Unused) {
-        let mut pile = self.pile.write();
-        pile.add(unused.ended);
-        pile.retire(self.epochs.next(), unused.gone);
+    fn queue_unused(&self, unused: Unused) {
+        let mut garbage = self.garbage.write();
+        garbage.add(unused.ended);
+        garbage.retire(self.epochs.next(), unused.gone);
     }
 }
 
@@ -327,9 +328,9 @@ impl<M: Memory> Shared<M> {
 #[derive(Default)]
 struct Unused {
     /// Those whose versions have ended, or never counted, and that somebody may come to.
-    ended: Vec<Dead>,
+    ended: Vec<DeadVersion>,
     /// Those that nothing leads to.
-    gone: Vec<Dead>,
+    gone: Vec<DeadVersion>,
     /// The stamps of those that a transaction in flight has made and does not know.
     cut_off: Vec<Off<u64>>,
 }
@@ -344,9 +345,9 @@ impl<M: Memory> Store<M> {
     /// the same.
     pub fn rebuild(&self, many: u64) -> Result<bool> {
         // What is looked at is not used again meanwhile, though somebody else finishes.
-        let _stay = Stay::new(&self.0.epochs, &self.0.clock);
+        let _guard = EpochGuard::new(&self.0.epochs, &self.0.clock);
         let (step, damage) = self.0.step(many);
-        let is_built = damage.and_then(|()| self.0.tell_damage(many))?;
+        let is_built = damage.and_then(|()| self.0.report_damage(many))?;
         if is_built || step == Step::Built {
             return Ok(true);
         }
@@ -370,29 +371,29 @@ impl<M: Memory> Store<M> {
     /// reads. Damage stops the building of the structure that has it, and is told to whoever reads that, and by
     /// [`Self::rebuild`]. Returns whether a part was built. Where nothing is left, this costs a load.
     pub fn rebuild_sound(&self, many: u64) -> bool {
-        if self.0.sound_left.is_over() {
+        if self.0.buildable.is_over() {
             return false;
         }
         // As in `rebuild`.
-        let _stay = Stay::new(&self.0.epochs, &self.0.clock);
+        let _guard = EpochGuard::new(&self.0.epochs, &self.0.clock);
         self.0.step(many).0 == Step::Built
     }
 
     /// Indexes the rows and values that are owed for searches since the last call, each in the index that they lacked:
     /// however many searches there are, together they look at no more than so many bytes for each row, as long as they
-    /// owe no more than [`MOST_REPAID`] between two calls. A call indexes no more than that; the rest stays owed. Returns
+    /// owe no more than [`MOST_BUILT_TOGETHER`] between two calls. A call indexes no more than that; the rest stays owed. Returns
     /// how many those were.
     ///
     /// # Errors
     /// Damage, as in [`Self::rebuild`].
-    pub fn repay(&self) -> Result<u64> {
-        let (repaid, damage) = self.0.pay(true);
-        damage.map(|()| repaid)
+    pub fn build_pending(&self) -> Result<u64> {
+        let (indexed, damage) = self.0.build_backlog(true);
+        damage.map(|()| indexed)
     }
 
     /// The same for whoever only reads, as [`Self::rebuild_sound`]: what damaged structures lack stays owed.
-    pub fn repay_sound(&self) -> u64 {
-        if self.0.sound_left.is_over() { 0 } else { self.0.pay(false).0 }
+    pub fn build_pending_sound(&self) -> u64 {
+        if self.0.buildable.is_over() { 0 } else { self.0.build_backlog(false).0 }
     }
 
     /// Returns whether [`Self::rebuild`] has something to do.

@@ -27,10 +27,10 @@ use crate::clock::Clock;
 use crate::keys::IndexKey;
 use crate::latch::Waiting;
 use crate::layout::{Header, MOST_OPENINGS};
-use crate::serial::Kept;
+use crate::serial::KeptReads;
 use crate::slots::{ABORTED, ACTIVE, COMMITTED, FREE, NAMED, SERIAL, STATES};
 use crate::stamps::{MOST_SEQUENCE, mark};
-use crate::store::{InFlight, Left, Recovered, Shared, TxId};
+use crate::store::{DetachedTransaction, InFlight, Recovered, Shared, TxId};
 use crate::table::Table;
 
 /// The end of a slot's transaction, as a crash left it.
@@ -54,7 +54,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
         let header = shared.slots.header(slot)?;
         clock = clock.max(header.number).max(header.snapshot);
         lines.add(shared.slots.line(slot));
-        ends.push((header, look_at(shared, slot, &header, &mut lines)?));
+        ends.push((header, find_end(shared, slot, &header, &mut lines)?));
     }
     // What is gone by.
     lines.flush(&shared.memory);
@@ -70,7 +70,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
     let mut report = Recovered::default();
     for (slot, (header, found)) in (0..).zip(&ends) {
         if let Found::InFlight(statements) = found {
-            keep(shared, slot, header, *statements)?;
+            restore(shared, slot, header, *statements)?;
             report.in_flight += 1;
         }
         report.stamped += u64::from(matches!(found, Found::Committed(_)));
@@ -78,7 +78,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
     // Behind all of them: which of two versions is the newer one, the transactions in flight say.
     for (slot, (header, found)) in (0..).zip(&ends) {
         if let Found::InFlight(statements) | Found::Committed(statements) = found {
-            lead(shared, mark(slot, header.sequence), *statements, &mut lines)?;
+            redo_index(shared, mark(slot, header.sequence), *statements, &mut lines)?;
         }
     }
     if !lines.is_empty() {
@@ -99,7 +99,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
 }
 
 /// Finds out how a slot's transaction ended. Adds the lines that say so.
-fn look_at<M: Memory>(
+fn find_end<M: Memory>(
     shared: &Shared<M>,
     slot: u16,
     header: &Header,
@@ -183,7 +183,7 @@ fn whole_statements<M: Memory>(shared: &Shared<M>, mark: u64, most: u64) -> Resu
 
 /// Leads indexes in persistent memory to what the last two statements of a transaction have made, if they are
 /// behind it.
-fn lead<M: Memory>(
+fn redo_index<M: Memory>(
     shared: &Shared<M>,
     mark: u64,
     statements: u64,
@@ -197,7 +197,7 @@ fn lead<M: Memory>(
         }
         for (index, key) in table.all_keys(statement.new)? {
             if table.indexes[index].read().is_durable() {
-                raise(shared, table, (index, key), statement.new, lines)?;
+                redo_entry(shared, table, (index, key), statement.new, lines)?;
             }
         }
     }
@@ -207,7 +207,7 @@ fn lead<M: Memory>(
 /// Makes a row the newest of a key, unless another one is newer. What was there may be a killed process's: it is
 /// flushed, too.
 #[track_caller]
-fn raise<M: Memory>(
+fn redo_entry<M: Memory>(
     shared: &Shared<M>,
     table: &Table<M>,
     (index, key): (usize, IndexKey),
@@ -217,7 +217,7 @@ fn raise<M: Memory>(
     let there = table.indexes[index].read().peek(&key.bytes)?;
     if let Some(there) = there {
         // What an aborted transaction has left is in front of what counts.
-        let counts = shared.counting(table, there)?;
+        let counts = shared.newest_counting(table, there)?;
         let is_newer = counts == 0 || counts != row && shared.is_newer(table, row, counts)?;
         let row = if is_newer { row } else { there };
         return table.indexes[index].write().replace(&key.bytes, row, lines);
@@ -235,7 +235,7 @@ fn raise<M: Memory>(
 }
 
 /// Keeps a transaction in flight: its rows count, and its keys are in the index at once.
-fn keep<M: Memory>(
+fn restore<M: Memory>(
     shared: &mut Shared<M>,
     slot: u16,
     header: &Header,
@@ -252,7 +252,7 @@ fn keep<M: Memory>(
         }
     }
     shared.recovered.insert(mark, rows);
-    shared.epochs.keep(header.snapshot);
+    shared.epochs.keep_snapshot(header.snapshot);
     let is_serial = header.state & STATES == ACTIVE && header.state & SERIAL != 0;
     shared.slots.store_kept(slot, header.openings + 1, is_serial);
     shared.slots.set_open(slot, header.sequence);
@@ -262,9 +262,9 @@ fn keep<M: Memory>(
     }
     let openings = header.openings + 1;
     let snapshot = header.snapshot;
-    let reads = if is_serial { Kept::Forgotten } else { Kept::None };
+    let reads = if is_serial { KeptReads::Forgotten } else { KeptReads::None };
     let open = InFlight { id: TxId(mark), name, statements, openings };
-    shared.in_flight.write().insert(mark, Left { open, snapshot, reads });
+    shared.in_flight.write().insert(mark, DetachedTransaction { open, snapshot, reads });
     Ok(())
 }
 
@@ -273,5 +273,5 @@ fn end<M: Memory>(shared: &Shared<M>, slot: u16, header: &Header) {
     let sequence = header.sequence + 2;
     shared.slots.store_over(slot, sequence);
     shared.slots.set_over(slot, sequence);
-    shared.slots.give(slot, false);
+    shared.slots.release(slot, false);
 }

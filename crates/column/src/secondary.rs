@@ -29,7 +29,7 @@ use crate::Result;
 use crate::latch::Latch;
 use crate::placement::Uses;
 use crate::skip_list::SkipList;
-use crate::unbuilt::Debt;
+use crate::unbuilt::IndexBacklog;
 
 #[derive(Debug)]
 enum Rows<M> {
@@ -84,19 +84,19 @@ pub(crate) struct KeyIndex<M> {
     pub(crate) unbuilt: u64,
     pub(crate) uses: Uses,
     /// The work of searches among the rows that are not in it.
-    pub(crate) debt: Debt,
+    pub(crate) backlog: IndexBacklog,
 }
 
 impl<M: Memory> KeyIndex<M> {
     /// An index in ordinary memory, of nothing yet, of a table that had `opened` rows.
     pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
-        let debt = Debt::default();
-        Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1), uses, debt }
+        let backlog = IndexBacklog::default();
+        Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1), uses, backlog }
     }
 
     /// An index in persistent memory, which has all rows.
     pub(crate) fn durable(list: SkipList<M>, uses: Uses) -> Self {
-        Self { rows: Rows::Durable(list), unbuilt: 1, uses, debt: Debt::default() }
+        Self { rows: Rows::Durable(list), unbuilt: 1, uses, backlog: IndexBacklog::default() }
     }
 
     pub(crate) fn is_durable(&self) -> bool {

@@ -32,8 +32,8 @@ use crate::store::Shared;
 use crate::sync::FEW;
 use crate::table::Table;
 use crate::value::{Field, Value};
-use crate::version::{Rest, Sight};
-use crate::watch::{Told, Watch};
+use crate::version::{ReadView, UnbuiltKeys};
+use crate::watch::{CommitStatements, CommitWatch};
 
 /// Everything that a transaction has read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct Reads {
 
 /// Everything that a transaction has read, while no session has it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Kept {
+pub(crate) enum KeptReads {
     /// It is not serializable: nobody asks.
     #[default]
     None,
@@ -97,13 +97,13 @@ enum Cut<'k> {
 }
 
 /// All that was read, for whoever asks about one key.
-pub(crate) struct Sought<'r> {
+pub(crate) struct ReadSet<'r> {
     keys: &'r HashMap<usize, HashMap<Vec<u8>, Vec<Field>>>,
     /// The ranges of each index, by table and index, in their order; none touches another one.
     ranges: HashMap<(usize, usize), Vec<(Cut<'r>, Cut<'r>)>>,
 }
 
-impl<'r> Sought<'r> {
+impl<'r> ReadSet<'r> {
     pub(crate) fn new(reads: &'r Reads) -> Self {
         let together = |ranges: &'r HashSet<KeyRange>| together(ranges.iter().map(cuts).collect());
         let ranges = reads.ranges.iter().map(|(of, ranges)| (*of, together(ranges)));
@@ -160,38 +160,38 @@ impl<M: Memory> Shared<M> {
         &self,
         reads: &Reads,
         from: u64,
-        statements: impl Fn() -> Told,
-    ) -> Result<(u64, Option<Told>, Watch<'_>)> {
+        statements: impl Fn() -> CommitStatements,
+    ) -> Result<(u64, Option<CommitStatements>, CommitWatch<'_>)> {
         let mut watch = self.watched.watch(&self.clock);
         self.clock.wait_for(watch.from);
         if !self.is_unchanged(reads, from, watch.from)? {
             return Err(ColumnError::Outdated);
         }
-        let sought = Sought::new(reads);
-        let (mut rounds, mut told) = (0, None);
+        let read_set = ReadSet::new(reads);
+        let (mut rounds, mut for_watchers) = (0, None);
         loop {
             rounds += 1;
-            let are_many = |watch: &Watch<'_>, now| {
+            let are_many = |watch: &CommitWatch<'_>, now| {
                 rounds < MOST_ROUNDS && watch.has_more_than(FEW, (watch.from, now))
             };
             let now = self.clock.now();
             if are_many(&watch, now) {
-                self.look_at_commits((reads, &sought), &watch, now)?;
+                self.look_at_commits((reads, &read_set), &watch, now)?;
                 watch.go_on_from(now);
                 continue;
             }
             // As late as possible, and before it has a number: others wait for that.
-            told = told.or_else(|| watch.told(&statements));
+            for_watchers = for_watchers.or_else(|| watch.for_watchers(&statements));
             let number = self.clock.take();
             self.clock.wait_before(number);
             if are_many(&watch, number - 1) {
                 self.clock.publish(number);
                 continue;
             }
-            return match self.look_at_commits((reads, &sought), &watch, number - 1) {
+            return match self.look_at_commits((reads, &read_set), &watch, number - 1) {
                 Ok(()) => {
                     watch.stop();
-                    Ok((number, told, watch))
+                    Ok((number, for_watchers, watch))
                 }
                 Err(error) => {
                     self.clock.publish(number);
@@ -204,8 +204,8 @@ impl<M: Memory> Shared<M> {
     /// Checks that the commits that are watched, up to `to`, have changed nothing that was read.
     fn look_at_commits(
         &self,
-        (reads, sought): (&Reads, &Sought<'_>),
-        watch: &Watch<'_>,
+        (reads, read_set): (&Reads, &ReadSet<'_>),
+        watch: &CommitWatch<'_>,
         to: u64,
     ) -> Result<()> {
         let from = watch.from;
@@ -213,7 +213,9 @@ impl<M: Memory> Shared<M> {
             Some(commits) => {
                 let mut statements = commits.iter().flat_map(|statements| statements.iter());
                 statements.try_fold(false, |changed, statement| {
-                    Ok::<_, ColumnError>(changed || self.is_changed(sought, statement, (from, to))?)
+                    Ok::<_, ColumnError>(
+                        changed || self.is_changed(read_set, statement, (from, to))?,
+                    )
                 })?
             }
             None => !self.is_unchanged(reads, from, to)?,
@@ -225,7 +227,7 @@ impl<M: Memory> Shared<M> {
     /// in only one of the two snapshots.
     pub(crate) fn is_changed(
         &self,
-        sought: &Sought<'_>,
+        read_set: &ReadSet<'_>,
         statement: &Statement,
         (from, to): (u64, u64),
     ) -> Result<bool> {
@@ -235,14 +237,14 @@ impl<M: Memory> Shared<M> {
             if self.is_seen(table, row, from)? == self.is_seen(table, row, to)? {
                 continue;
             }
-            if let Some(keys) = sought.keys.get(&number)
+            if let Some(keys) = read_set.keys.get(&number)
                 && keys.contains_key(&table.key(row, 0)?.bytes)
             {
                 return Ok(true);
             }
             for index in 0..table.indexes.len() {
-                if sought.ranges.contains_key(&(number, index))
-                    && sought.has_range_with(number, index, &table.key(row, index)?.bytes)
+                if read_set.ranges.contains_key(&(number, index))
+                    && read_set.has_range_with(number, index, &table.key(row, index)?.bytes)
                 {
                     return Ok(true);
                 }
@@ -255,7 +257,7 @@ impl<M: Memory> Shared<M> {
     fn is_seen(&self, table: &Table<M>, row: u64, snapshot: u64) -> Result<bool> {
         // Only one that has begun by then: else the versions before it would be looked at.
         Ok(self.has_begun(table, row, snapshot)?
-            && self.seen(table, row, &sight_of(snapshot))? == Some(row))
+            && self.seen(table, row, &view_of(snapshot))? == Some(row))
     }
 
     /// Returns whether all that was read in the snapshot `from` is the same in the snapshot `to`.
@@ -266,7 +268,7 @@ impl<M: Memory> Shared<M> {
         if from == to {
             return Ok(true);
         }
-        let [before, after] = [from, to].map(sight_of);
+        let [before, after] = [from, to].map(view_of);
         for (number, keys) in &reads.keys {
             let table = self.table(*number)?;
             for (bytes, values) in keys {
@@ -279,11 +281,11 @@ impl<M: Memory> Shared<M> {
         }
         for (number, index, range) in reads.ranges() {
             let table = self.table(number)?;
-            let (mut rest, mut unchanged) = (Rest::default(), true);
+            let (mut rest, mut unchanged) = (UnbuiltKeys::default(), true);
             self.for_each_key(table, index, range.clone(), |key, hint| {
-                let mut at = |sight: &Sight<'_>| match index {
-                    0 => self.seen(table, hint, sight),
-                    _ => self.seen_by_index(table, (index, key, hint), sight, (&mut rest, &mut 0)),
+                let mut at = |view: &ReadView<'_>| match index {
+                    0 => self.seen(table, hint, view),
+                    _ => self.seen_by_index(table, (index, key, hint), view, (&mut rest, &mut 0)),
                 };
                 unchanged = at(&before)? == at(&after)?;
                 Ok(if unchanged { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -297,8 +299,8 @@ impl<M: Memory> Shared<M> {
 }
 
 /// The sight of a snapshot. A mark of the transaction itself is like that of any other one that is open.
-fn sight_of(snapshot: u64) -> Sight<'static> {
-    Sight { mark: 0, snapshot, replay: None }
+fn view_of(snapshot: u64) -> ReadView<'static> {
+    ReadView { mark: 0, snapshot, replay: None }
 }
 
 #[cfg(test)]
@@ -339,12 +341,12 @@ mod tests {
                 let [low, high] = [bound(&mut random), bound(&mut random)];
                 reads.add_range(3, 1, KeyRange { low, high, backward: random.random() }, None);
             }
-            let sought = Sought::new(&reads);
+            let read_set = ReadSet::new(&reads);
             for key in &keys {
                 let expected = reads.ranges().any(|(.., range)| range.contains(key));
                 inside[usize::from(expected)] += 1;
-                assert_eq!(sought.has_range_with(3, 1, key), expected, "seed {seed}, {key:?}");
-                assert!(!sought.has_range_with(3, 0, key));
+                assert_eq!(read_set.has_range_with(3, 1, key), expected, "seed {seed}, {key:?}");
+                assert!(!read_set.has_range_with(3, 0, key));
             }
         }
         assert!(inside.into_iter().all(|count| count > 10_000), "{inside:?}");

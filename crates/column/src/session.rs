@@ -9,26 +9,26 @@ use std::sync::Arc;
 use pm::{LINE_BYTES, LineSet, Memory, Range};
 
 use crate::Result;
-use crate::collect::Dead;
-use crate::epoch::Stay;
+use crate::collect::DeadVersion;
+use crate::epoch::EpochGuard;
 use crate::error::ColumnError;
-use crate::lag::{Lag, LagOf};
 use crate::latch::Latch;
 use crate::layout::MOST_NAME;
 use crate::replay::Replay;
-use crate::serial::{Kept, Reads};
+use crate::serial::{KeptReads, Reads};
 use crate::slots::Statement;
 use crate::stamps::parts;
-use crate::store::{InFlight, Left, Shared, TxId};
+use crate::store::{DetachedTransaction, InFlight, Shared, TxId};
 use crate::sync::FEW;
-use crate::version::Sight;
-use crate::watch::{Told, Watch};
+use crate::unfenced::{SessionCommit, UnfencedCommit};
+use crate::version::ReadView;
+use crate::watch::{CommitStatements, CommitWatch};
 
 /// An open transaction.
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) snapshot: u64,
-    pub(crate) stay: Stay,
+    pub(crate) guard: EpochGuard,
     pub(crate) name: Vec<u8>,
     /// Its slot, from the first statement on.
     pub(crate) slot: Option<u16>,
@@ -51,7 +51,7 @@ pub struct Session<M: Memory> {
     pub(crate) number: u64,
     pub(crate) open: Option<Open>,
     /// The slot of the last transaction, whose stamps may not be durable, with their lines.
-    pub(crate) lag: LagOf,
+    pub(crate) unfenced: SessionCommit,
     /// Lines that the next fence has to cover.
     pub(crate) lines: LineSet,
     /// Values among them: table, column, id.
@@ -59,31 +59,35 @@ pub struct Session<M: Memory> {
 }
 
 /// A number for a commit, what the commit tells, and whoever has watched others for it.
-type Numbered<'s> = (u64, Option<Told>, Option<Watch<'s>>);
+type NumberedCommit<'s> = (u64, Option<CommitStatements>, Option<CommitWatch<'s>>);
 
 const NONE_OPEN: ColumnError = ColumnError::State { what: "the session has no transaction" };
 
 impl<M: Memory> Session<M> {
     pub(crate) fn new(shared: Arc<Shared<M>>) -> Self {
-        let (lag, number) = (shared.lags.of_session(), shared.claims.next_session());
-        Self { shared, number, open: None, lag, lines: LineSet::new(), fresh: Vec::new() }
+        let (unfenced, number) = (shared.unfenced.of_session(), shared.claims.next_session());
+        Self { shared, number, open: None, unfenced, lines: LineSet::new(), fresh: Vec::new() }
     }
 
-    pub(crate) fn resumed(shared: Arc<Shared<M>>, left: Left, replay: Option<Replay>) -> Self {
+    pub(crate) fn resumed(
+        shared: Arc<Shared<M>>,
+        left: DetachedTransaction,
+        replay: Option<Replay>,
+    ) -> Self {
         let mut session = Self::new(shared);
-        let Left { open, snapshot, reads } = left;
+        let DetachedTransaction { open, snapshot, reads } = left;
         let InFlight { id: TxId(mark), name, statements, openings } = open;
         let slot = Some(parts(mark).0);
-        let stay = Stay::again(&session.shared.epochs, snapshot);
+        let guard = EpochGuard::again(&session.shared.epochs, snapshot);
         // Whoever replays reads everything again.
         let reads = match reads {
-            Kept::None => None,
-            Kept::Here(reads) if replay.is_none() => Some(reads),
-            Kept::Here(_) | Kept::Forgotten => Some(Reads::default()),
+            KeptReads::None => None,
+            KeptReads::Here(reads) if replay.is_none() => Some(reads),
+            KeptReads::Here(_) | KeptReads::Forgotten => Some(Reads::default()),
         };
         let reads = reads.map(|reads| session.shared.names.like(reads));
         session.open =
-            Some(Open { snapshot, stay, name, slot, mark, statements, openings, replay, reads });
+            Some(Open { snapshot, guard, name, slot, mark, statements, openings, replay, reads });
         session
     }
 
@@ -123,11 +127,11 @@ impl<M: Memory> Session<M> {
         if !name.is_empty() && !self.shared.names.write().insert(name.to_vec()) {
             return Err(ColumnError::NameTaken);
         }
-        let stay = Stay::new(&self.shared.epochs, &self.shared.clock);
+        let guard = EpochGuard::new(&self.shared.epochs, &self.shared.clock);
         let name = name.to_vec();
         self.open = Some(Open {
-            snapshot: stay.entered.snapshot,
-            stay,
+            snapshot: guard.entered.snapshot,
+            guard,
             name,
             slot: None,
             mark: 0,
@@ -145,12 +149,12 @@ impl<M: Memory> Session<M> {
     }
 
     /// The view of the open transaction; without one, of what has committed until now.
-    pub(crate) fn sight(&self) -> Sight<'_> {
+    pub(crate) fn view(&self) -> ReadView<'_> {
         match &self.open {
             Some(open) => {
-                Sight { mark: open.mark, snapshot: open.snapshot, replay: open.replay.as_ref() }
+                ReadView { mark: open.mark, snapshot: open.snapshot, replay: open.replay.as_ref() }
             }
-            None => Sight { mark: 0, snapshot: self.shared.clock.now(), replay: None },
+            None => ReadView { mark: 0, snapshot: self.shared.clock.now(), replay: None },
         }
     }
 
@@ -170,8 +174,8 @@ impl<M: Memory> Session<M> {
     #[track_caller]
     pub(crate) fn fence(&mut self) {
         // Who has taken it from here has fenced it, or is about to.
-        let lag = self.lag.write().take();
-        for line in lag.iter().flat_map(|lag| lag.lines.lines()) {
+        let unfenced = self.unfenced.write().take();
+        for line in unfenced.iter().flat_map(|unfenced| unfenced.lines.lines()) {
             self.lines.add(Range::new(line.start(), LINE_BYTES));
         }
         self.lines.flush(&self.shared.memory);
@@ -179,9 +183,9 @@ impl<M: Memory> Session<M> {
         for (table, column, id) in self.fresh.drain(..) {
             self.shared.tables[table].columns[column].index.write().set_durable(id);
         }
-        if let Some(lag) = lag {
-            self.shared.slots.give(lag.slot, true);
-            drop(lag.stay);
+        if let Some(unfenced) = unfenced {
+            self.shared.slots.release(unfenced.slot, true);
+            drop(unfenced.guard);
         }
     }
 
@@ -205,7 +209,7 @@ impl<M: Memory> Session<M> {
         let mut done = 0;
         if let Some(slot) = open.slot.filter(|_| open.statements > 0) {
             let shared = Arc::clone(&self.shared);
-            let (number, told, watch) = match Self::commit_number(&shared, &open) {
+            let (number, for_watchers, watch) = match Self::commit_number(&shared, &open) {
                 Ok(taken) => taken,
                 Err(error) => {
                     self.open = Some(open);
@@ -216,14 +220,14 @@ impl<M: Memory> Session<M> {
             self.lines.add(self.shared.slots.line(slot));
             self.fence();
             self.forget(&open.name);
-            let finished = self.finish_commit(open, number, told);
+            let finished = self.finish_commit(open, number, for_watchers);
             // Not before the number is published: it may have much to drop.
             drop(watch);
             finished?;
             done = number;
         } else {
             if let Some(slot) = open.slot {
-                self.shared.slots.give(slot, false);
+                self.shared.slots.release(slot, false);
             }
             self.forget(&open.name);
         }
@@ -234,19 +238,24 @@ impl<M: Memory> Session<M> {
     /// A number for the commit, which has to be published, and what it tells, which is read before that. What a
     /// serializable transaction has read is what the commits before it have left; what it has watched them with is
     /// dropped when the number is published.
-    fn commit_number<'s>(shared: &'s Shared<M>, open: &Open) -> Result<Numbered<'s>> {
+    fn commit_number<'s>(shared: &'s Shared<M>, open: &Open) -> Result<NumberedCommit<'s>> {
         let Some(reads) = &open.reads else {
-            let told = Self::told(shared, open, None);
-            return Ok((shared.clock.take(), told, None));
+            let for_watchers = Self::for_watchers(shared, open, None);
+            return Ok((shared.clock.take(), for_watchers, None));
         };
         let statements = || shared.statements(open.mark, open.statements).collect();
-        let (number, told, watch) = shared.validate(&reads.read(), open.snapshot, statements)?;
-        Ok((number, told, Some(watch)))
+        let (number, for_watchers, watch) =
+            shared.validate(&reads.read(), open.snapshot, statements)?;
+        Ok((number, for_watchers, Some(watch)))
     }
 
     /// The statements of the transaction, with one that it is about to have, if somebody watches.
-    pub(crate) fn told(shared: &Shared<M>, open: &Open, last: Option<Statement>) -> Option<Told> {
-        shared.watched.told(|| {
+    pub(crate) fn for_watchers(
+        shared: &Shared<M>,
+        open: &Open,
+        last: Option<Statement>,
+    ) -> Option<CommitStatements> {
+        shared.watched.for_watchers(|| {
             let last = last.into_iter().map(Some);
             shared.statements(open.mark, open.statements).chain(last).collect()
         })
@@ -258,7 +267,7 @@ impl<M: Memory> Session<M> {
         &mut self,
         open: Open,
         number: u64,
-        told: Option<Told>,
+        for_watchers: Option<CommitStatements>,
     ) -> Result<()> {
         let slot = parts(open.mark).0;
         let shared = Arc::clone(&self.shared);
@@ -268,18 +277,18 @@ impl<M: Memory> Session<M> {
             ..=FEW => shared.statements(open.mark, open.statements).collect(),
             _ => None,
         };
-        shared.watched.add(number, told, few);
+        shared.watched.add(number, for_watchers, few);
         shared.clock.publish(number);
         let mut ended = Vec::new();
         for index in 0..open.statements {
             let statement = shared.statement(open.mark, index)?;
             shared.stamp(&statement, number, &mut self.lines)?;
             let (table, row) = (usize::from(statement.table), statement.old);
-            ended.extend((row != 0).then_some(Dead { table, row, until: number }));
+            ended.extend((row != 0).then_some(DeadVersion { table, row, until: number }));
         }
         let lines = std::mem::take(&mut self.lines);
-        *self.lag.write() = Some(Lag { slot, lines, stay: open.stay });
-        shared.pile.write().add(ended);
+        *self.unfenced.write() = Some(UnfencedCommit { slot, lines, guard: open.guard });
+        shared.garbage.write().add(ended);
         Ok(())
     }
 
@@ -295,24 +304,24 @@ impl<M: Memory> Session<M> {
                 self.lines.add(self.shared.slots.line(slot));
                 self.fence();
                 self.shared.slots.set_aborted(slot);
-                self.leave_dead(&open)?;
+                self.queue_dead(&open)?;
             }
-            self.shared.slots.give(slot, false);
+            self.shared.slots.release(slot, false);
         }
         self.forget(&open.name);
         Ok(self.shared.memory.healthy()?)
     }
 
     /// Leaves the versions of a transaction that has aborted to the collection.
-    fn leave_dead(&self, open: &Open) -> Result<()> {
+    fn queue_dead(&self, open: &Open) -> Result<()> {
         let mut dead = Vec::new();
         // Newest first: no version is free while a newer one leads to it.
         for index in (0..open.statements).rev() {
             let statement = self.shared.statement(open.mark, index)?;
             let (table, row) = (usize::from(statement.table), statement.new);
-            dead.extend((row != 0).then_some(Dead { table, row, until: 0 }));
+            dead.extend((row != 0).then_some(DeadVersion { table, row, until: 0 }));
         }
-        self.shared.pile.write().add(dead);
+        self.shared.garbage.write().add(dead);
         Ok(())
     }
 
@@ -326,34 +335,38 @@ impl<M: Memory> Session<M> {
             self.open = Some(open);
             return Err(ColumnError::State { what: "a transaction without a statement" });
         }
-        let Open { snapshot, stay, name, mark, statements, openings, reads, replay, .. } = open;
+        let Open { snapshot, guard, name, mark, statements, openings, reads, replay, .. } = open;
         let reads = match reads {
             // It has read again only a part.
-            Some(_) if replay.is_some() => Kept::Forgotten,
-            Some(reads) => Kept::Here(reads.into_inner()),
-            None => Kept::None,
+            Some(_) if replay.is_some() => KeptReads::Forgotten,
+            Some(reads) => KeptReads::Here(reads.into_inner()),
+            None => KeptReads::None,
         };
         let open = InFlight { id: TxId(mark), name, statements, openings };
         // Another session, in another thread, goes on: what it relies on is durable.
         self.fence();
-        self.shared.epochs.keep(snapshot);
-        drop(stay);
+        self.shared.epochs.keep_snapshot(snapshot);
+        drop(guard);
         self.shared.claims.end(self.number);
-        self.shared.in_flight.write().insert(mark, Left { open, snapshot, reads });
+        self.shared.in_flight.write().insert(mark, DetachedTransaction { open, snapshot, reads });
         Ok(TxId(mark))
     }
 
     /// Ends the transaction, whose commit is durable.
-    pub(crate) fn end_committed(&mut self, number: u64, told: Option<Told>) -> Result<()> {
+    pub(crate) fn end_committed(
+        &mut self,
+        number: u64,
+        for_watchers: Option<CommitStatements>,
+    ) -> Result<()> {
         let open = self.open.take().ok_or(NONE_OPEN)?;
         self.forget(&open.name);
-        self.finish_commit(open, number, told)?;
+        self.finish_commit(open, number, for_watchers)?;
         Ok(self.shared.memory.healthy()?)
     }
 
     /// Makes durable what the last transactions have left over, and gives back their slot.
     pub fn finish(&mut self) {
-        if self.lag.read().is_some() || !self.lines.is_empty() {
+        if self.unfenced.read().is_some() || !self.lines.is_empty() {
             self.fence();
         }
     }

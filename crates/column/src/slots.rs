@@ -62,7 +62,7 @@ pub(crate) struct Statement {
 
 /// The fate of the transaction with a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum Outcome {
     Open,
     Committed(u64),
     /// It is over. If the mark still stands where it was read, it aborted.
@@ -72,7 +72,7 @@ pub(crate) enum Fate {
 #[derive(Debug, Default)]
 struct Mirror {
     sequence: AtomicU64,
-    fate: AtomicU64,
+    outcome: AtomicU64,
     /// One: a transaction has taken the slot, and until its first fence the slot may say still that the
     /// one before it has committed.
     stale: AtomicU64,
@@ -131,7 +131,7 @@ impl<M: Memory> Slots<M> {
 
     /// Gives a slot back whose transaction is over, durably, and whether that `committed`. If it never
     /// began, the slot says what it said before.
-    pub(crate) fn give(&self, slot: u16, committed: bool) {
+    pub(crate) fn release(&self, slot: u16, committed: bool) {
         let mut free = self.free.write();
         let stale = &self.mirrors[usize::from(slot)].stale;
         let says_committed = committed || stale.load(Acquire) != 0;
@@ -167,7 +167,7 @@ impl<M: Memory> Slots<M> {
     pub(crate) fn set_open(&self, slot: u16, sequence: u64) {
         let mirror = &self.mirrors[usize::from(slot)];
         mirror.sequence.store(sequence, Release);
-        mirror.fate.store(OPEN, Release);
+        mirror.outcome.store(OPEN, Release);
     }
 
     /// Sets the mirror of a slot that has no transaction; the last one had this sequence.
@@ -177,27 +177,27 @@ impl<M: Memory> Slots<M> {
     }
 
     pub(crate) fn set_committed(&self, slot: u16, number: u64) {
-        self.mirrors[usize::from(slot)].fate.store(number, Release);
+        self.mirrors[usize::from(slot)].outcome.store(number, Release);
     }
 
     pub(crate) fn set_aborted(&self, slot: u16) {
-        self.mirrors[usize::from(slot)].fate.store(GONE, Release);
+        self.mirrors[usize::from(slot)].outcome.store(GONE, Release);
     }
 
-    pub(crate) fn fate(&self, mark: u64) -> Fate {
+    pub(crate) fn outcome(&self, mark: u64) -> Outcome {
         let (slot, sequence) = parts(mark);
-        let Some(mirror) = self.mirrors.get(usize::from(slot)) else { return Fate::Over };
+        let Some(mirror) = self.mirrors.get(usize::from(slot)) else { return Outcome::Over };
         if mirror.sequence.load(Acquire) != sequence {
-            return Fate::Over;
+            return Outcome::Over;
         }
-        let fate = mirror.fate.load(Acquire);
+        let outcome = mirror.outcome.load(Acquire);
         if mirror.sequence.load(Acquire) != sequence {
-            return Fate::Over;
+            return Outcome::Over;
         }
-        match fate {
-            OPEN => Fate::Open,
-            GONE => Fate::Over,
-            number => Fate::Committed(number),
+        match outcome {
+            OPEN => Outcome::Open,
+            GONE => Outcome::Over,
+            number => Outcome::Committed(number),
         }
     }
 
@@ -234,7 +234,7 @@ impl<M: Memory> Slots<M> {
     }
 
     /// Stores that the transaction has gone on since the store was opened.
-    pub(crate) fn store_gone_on(&self, slot: u16) {
+    pub(crate) fn store_resumed(&self, slot: u16) {
         self.put(slot, OPENINGS_AT, 0);
     }
 

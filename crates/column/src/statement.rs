@@ -208,7 +208,7 @@ impl<M: Memory> Session<M> {
         let fresh = self.fresh.len();
         let done = self.run(number, key, change, commits);
         if done.is_err() {
-            self.give_up_slot();
+            self.release_slot();
             // Statements may fail any number of times before the next fence. Their values are flushed once more when
             // a row gets them.
             self.fresh.truncate(fresh);
@@ -221,10 +221,10 @@ impl<M: Memory> Session<M> {
 
     /// Gives back the slot of a transaction that has not begun there: whoever collects waits for each that somebody
     /// has taken.
-    fn give_up_slot(&mut self) {
+    fn release_slot(&mut self) {
         let open = self.open.as_mut().filter(|open| open.mark == 0);
         if let Some(slot) = open.and_then(|open| open.slot.take()) {
-            self.shared.slots.give(slot, false);
+            self.shared.slots.release(slot, false);
         }
     }
 
@@ -247,7 +247,7 @@ impl<M: Memory> Session<M> {
         let mut keys = self.new_keys(table, key, change)?;
         let stripes = shared.stripes.take(stripes_of(number, key, &keys));
         let newest = shared.newest(table, key)?;
-        let newest = shared.to_replace(table, newest, &self.sight())?;
+        let newest = shared.to_replace(table, newest, &self.view())?;
         let (kind, old, prev) = match (change, newest) {
             (Change::Insert(_), Newest::Absent(prev)) => (INSERT, 0, prev),
             (Change::Update(_), Newest::Live(old)) => (UPDATE, old, old),
@@ -266,7 +266,7 @@ impl<M: Memory> Session<M> {
             return Err(ColumnError::Conflict);
         }
         for (index, key) in &keys {
-            shared.check_unique(table, (*index, key), &self.sight())?;
+            shared.check_unique(table, (*index, key), &self.view())?;
         }
         keys.push((0, IndexKey { bytes: key.bytes.to_vec(), unique: None }));
         if kind == DELETE {
@@ -279,7 +279,7 @@ impl<M: Memory> Session<M> {
             DELETE => Ok(0),
             _ => table.take_row(&shared.lane),
         };
-        let new = new.inspect_err(|_| Table::give_up(&rooms, &shared.lane))?;
+        let new = new.inspect_err(|_| Table::release_rooms(&rooms, &shared.lane))?;
         // From here on nothing fails.
         let first = self.begin_in(slot);
         let open = self.open()?;
@@ -294,18 +294,21 @@ impl<M: Memory> Session<M> {
         self.lines.add(entry);
         let committed = commits.then(|| {
             // Before it has a number: others wait for that.
-            let told =
-                self.open.as_ref().and_then(|open| Self::told(&shared, open, Some(statement)));
-            (shared.clock.take(), told)
+            let for_watchers = self
+                .open
+                .as_ref()
+                .and_then(|open| Self::for_watchers(&shared, open, Some(statement)));
+            (shared.clock.take(), for_watchers)
         });
         if let Some((commit, _)) = committed {
             shared.slots.store_commit(slot, commit, statements + 1);
         }
-        let gone_on = std::mem::take(&mut self.open.as_mut().expect("it is open").openings) > 0;
-        if gone_on {
-            shared.slots.store_gone_on(slot);
+        let resumed_here =
+            std::mem::take(&mut self.open.as_mut().expect("it is open").openings) > 0;
+        if resumed_here {
+            shared.slots.store_resumed(slot);
         }
-        if first || commits || gone_on {
+        if first || commits || resumed_here {
             self.lines.add(shared.slots.line(slot));
         }
         self.fence();
@@ -316,8 +319,8 @@ impl<M: Memory> Session<M> {
         drop(stripes);
         // All the same: the statement is durable, and others wait for the commit's number.
         self.open.as_mut().expect("it is open").statements += 1;
-        if let Some((commit, told)) = committed {
-            self.end_committed(commit, told)?;
+        if let Some((commit, for_watchers)) = committed {
+            self.end_committed(commit, for_watchers)?;
         }
         published
     }
@@ -333,7 +336,7 @@ impl<M: Memory> Session<M> {
         let mut old = 0;
         if change.is_update_of_index(table) {
             let newest = self.shared.newest(table, key)?;
-            match self.shared.seen(table, newest, &self.sight())? {
+            match self.shared.seen(table, newest, &self.view())? {
                 Some(row) => old = row,
                 None => return Ok(Vec::new()),
             }
@@ -352,7 +355,7 @@ impl<M: Memory> Session<M> {
         let shared = Arc::clone(&self.shared);
         let table = shared.table(number)?;
         let newest = shared.newest(table, key)?;
-        let there = shared.seen(table, newest, &self.sight())?;
+        let there = shared.seen(table, newest, &self.view())?;
         let open = self.open.as_mut().expect("it is open");
         let replay = open.replay.as_mut().expect("it is replayed");
         let compared = replay.compare((number, table), change, there);
@@ -422,7 +425,7 @@ impl<M: Memory> Session<M> {
                 let taken = match shared.slots.take() {
                     // Transactions that are over may have them, of sessions that nobody uses.
                     Err(_) => {
-                        shared.settle_lags();
+                        shared.fence_commits();
                         shared.slots.take()?
                     }
                     taken => taken?,

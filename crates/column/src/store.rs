@@ -12,29 +12,29 @@ use crate::Result;
 use crate::array::zeroed;
 use crate::claims::Claims;
 use crate::clock::Clock;
-use crate::collect::Pile;
+use crate::collect::GarbageQueue;
 use crate::dictionary::Dictionary;
 use crate::epoch::Epochs;
 use crate::error::ColumnError;
 use crate::keys::Keys;
-use crate::lag::Lags;
 use crate::latch::{Latch, Waiting};
 use crate::layout::{
     Constants, Kind, MAGIC, MOST_COLUMNS, MOST_TABLES, Options, SLOT_BYTES, SLOTS_AT, TABLES_AT,
     table_bytes,
 };
 use crate::placement::Placement;
-use crate::rebuild::{Building, SoundLeft};
+use crate::rebuild::{BuildableHint, IndexBuild};
 use crate::recover;
 use crate::replay::Replay;
 use crate::scanned::{ScanCounts, Scanned};
 use crate::seed::Seed;
-use crate::serial::Kept;
+use crate::serial::KeptReads;
 use crate::session::Session;
 use crate::slots::Slots;
 use crate::stripes::Stripes;
 use crate::table::{Table, store_header, store_placement};
-use crate::watch::Watched;
+use crate::unfenced::UnfencedCommits;
+use crate::watch::WatchedCommits;
 
 /// The number of a transaction that can be continued: it stays the same over crashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,10 +68,10 @@ pub struct InFlight {
 
 /// The same, with what whoever goes on with it needs.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct DetachedTransaction {
     pub(crate) open: InFlight,
     pub(crate) snapshot: u64,
-    pub(crate) reads: Kept,
+    pub(crate) reads: KeptReads,
 }
 
 /// The state that all sessions share.
@@ -83,11 +83,11 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) slots: Slots<M>,
     pub(crate) tables: Vec<Table<M>>,
     pub(crate) clock: Clock,
-    pub(crate) watched: Watched,
+    pub(crate) watched: WatchedCommits,
     pub(crate) stripes: Stripes,
     pub(crate) claims: Claims,
     /// Transactions that are open and that no session has, by their marks.
-    pub(crate) in_flight: Latch<BTreeMap<u64, Left>>,
+    pub(crate) in_flight: Latch<BTreeMap<u64, DetachedTransaction>>,
     /// The names of open transactions.
     pub(crate) names: Latch<BTreeSet<Vec<u8>>>,
     /// The rows in entries of each transaction that was in flight when the store was opened, by its
@@ -96,12 +96,12 @@ pub(crate) struct Shared<M: Memory> {
     /// The number of the last commit before the store was opened.
     pub(crate) opened: u64,
     /// The structures that had to be built then, in the order in which that is done.
-    pub(crate) building: Vec<Building>,
-    pub(crate) sound_left: SoundLeft,
+    pub(crate) building: Vec<IndexBuild>,
+    pub(crate) buildable: BuildableHint,
     pub(crate) scans: ScanCounts,
     pub(crate) epochs: Arc<Epochs>,
-    pub(crate) lags: Lags,
-    pub(crate) pile: Latch<Pile>,
+    pub(crate) unfenced: UnfencedCommits,
+    pub(crate) garbage: Latch<GarbageQueue>,
     /// Whoever collects has it.
     pub(crate) collecting: Latch<()>,
 }
@@ -244,7 +244,7 @@ impl<M: Memory> Store<M> {
             slots,
             tables: found,
             clock: Clock::new(0, waiting),
-            watched: Watched::new(waiting),
+            watched: WatchedCommits::new(waiting),
             stripes: Stripes::new(waiting),
             claims: Claims::new(waiting),
             in_flight: Latch::new(BTreeMap::new(), waiting),
@@ -252,16 +252,16 @@ impl<M: Memory> Store<M> {
             recovered: HashMap::new(),
             opened: 0,
             building: Vec::new(),
-            sound_left: SoundLeft::default(),
+            buildable: BuildableHint::default(),
             scans: ScanCounts::default(),
             epochs: Arc::new(Epochs::new(waiting)),
-            lags: Lags::new(waiting),
-            pile: Latch::new(Pile::default(), waiting),
+            unfenced: UnfencedCommits::new(waiting),
+            garbage: Latch::new(GarbageQueue::default(), waiting),
             collecting: Latch::new((), waiting),
         };
         let report = recover::run(&mut shared, waiting)?;
         let order = shared.order_of_building().into_iter();
-        shared.building = order.map(|structure| Building::new(structure, waiting)).collect();
+        shared.building = order.map(|structure| IndexBuild::new(structure, waiting)).collect();
         shared.lane.write().recovered();
         Ok((Self(Arc::new(shared)), report))
     }
@@ -311,7 +311,7 @@ impl<M: Memory> Store<M> {
     pub fn resume(&self, id: TxId) -> Result<Session<M>> {
         let mut in_flight = self.0.in_flight.write();
         let found = in_flight.get(&id.0).ok_or(ColumnError::NotInFlight)?;
-        if found.reads == Kept::Forgotten {
+        if found.reads == KeptReads::Forgotten {
             return Err(ColumnError::Forgotten);
         }
         let found = in_flight.remove(&id.0).ok_or(ColumnError::NotInFlight)?;

@@ -285,7 +285,7 @@ impl<M: Memory> Table<M> {
             match self.indexes[*index].read().prepare(&key.bytes, lane, lines) {
                 Ok(room) => rooms.push(room),
                 Err(error) => {
-                    Self::give_up(&rooms, lane);
+                    Self::release_rooms(&rooms, lane);
                     return Err(error);
                 }
             }
@@ -294,7 +294,7 @@ impl<M: Memory> Table<M> {
     }
 
     /// Gives back room that is not used.
-    pub(crate) fn give_up(rooms: &[Room], lane: &Latch<Lane<M>>) {
+    pub(crate) fn release_rooms(rooms: &[Room], lane: &Latch<Lane<M>>) {
         for room in rooms {
             if let Room::New(node) = room {
                 lane.write().release(*node);

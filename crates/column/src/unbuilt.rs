@@ -6,7 +6,7 @@
 //! searches has not ended.
 //!
 //! A search owes rows and values in the index that it lacked: one for so many bytes as are looked at in about the time
-//! in which one is put into an index. [`crate::Store::repay`] builds that, so much at a time that nobody waits long for
+//! in which one is put into an index. [`crate::Store::build_pending`] builds that, so much at a time that nobody waits long for
 //! it. So all searches together look at no more than a fixed number of bytes for each row, however many searches there
 //! are, and building costs about as much as they do; only where they owe more than is built at a time, those that come
 //! before the rest is built look at more.
@@ -26,7 +26,7 @@ use crate::table::Table;
 use crate::value::Value;
 
 /// Bytes for which a row or a value is owed.
-const OWED_BYTES: u64 = 1024;
+const BACKLOG_BYTES: u64 = 1024;
 /// Rows whose ids are compared together, 4 KiB of a column.
 const ROWS: usize = 1024;
 /// Words of elements that are compared together, 4 KiB.
@@ -34,14 +34,14 @@ const WORDS: usize = 512;
 
 /// The work of searches that lacked an index.
 #[derive(Debug, Default)]
-pub(crate) struct Debt {
+pub(crate) struct IndexBacklog {
     /// Rows or values that were looked at.
     looked: AtomicU64,
     /// The bytes of them for which nothing was built.
     bytes: AtomicU64,
 }
 
-impl Debt {
+impl IndexBacklog {
     /// A search has looked at so many rows or values, which have so many bytes.
     fn add(&self, looked: u64, bytes: u64) {
         self.looked.fetch_add(looked, Relaxed);
@@ -50,23 +50,23 @@ impl Debt {
 
     /// A search has made the keys of so many rows, which takes as long as to index them.
     pub(crate) fn add_keys(&self, looked: u64) {
-        self.add(looked, looked * OWED_BYTES);
+        self.add(looked, looked * BACKLOG_BYTES);
     }
 
     /// Returns whether something is owed.
-    pub(crate) fn is_owed(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         self.bytes.load(Relaxed) > 0
     }
 
     /// Takes the rows or values that are owed, up to so many: one at least, if there was a search.
     pub(crate) fn take(&self, most: u64) -> u64 {
         let mut taken = 0;
-        let pay = |bytes: u64| {
-            taken = bytes.div_ceil(OWED_BYTES).min(most);
-            Some(bytes.saturating_sub(taken * OWED_BYTES))
+        let build_backlog = |bytes: u64| {
+            taken = bytes.div_ceil(BACKLOG_BYTES).min(most);
+            Some(bytes.saturating_sub(taken * BACKLOG_BYTES))
         };
         // It never fails.
-        let _ = self.bytes.fetch_update(Relaxed, Relaxed, pay);
+        let _ = self.bytes.fetch_update(Relaxed, Relaxed, build_backlog);
         taken
     }
 
@@ -93,7 +93,7 @@ impl<M: Memory> Table<M> {
         let mut start = unbuilt;
         let found = self.blocks_unbuilt(ids, &mut start, &mut visit);
         let looked = unbuilt - start;
-        self.indexes[0].read().debt.add(looked, looked * 4 * ids.len() as u64);
+        self.indexes[0].read().backlog.add(looked, looked * 4 * ids.len() as u64);
         found
     }
 
@@ -140,7 +140,7 @@ impl<M: Memory> Dictionary<M> {
         let mut end = 1;
         let found = self.find_in_blocks(value, unbuilt, &mut end);
         let looked = end - 1;
-        self.index.read().debt.add(looked, looked * self.element_bytes());
+        self.index.read().backlog.add(looked, looked * self.element_bytes());
         found
     }
 

@@ -15,14 +15,14 @@ use crate::error::ColumnError;
 use crate::keys::{IndexKey, Key};
 use crate::replay::Replay;
 use crate::secondary::KeyRange;
-use crate::slots::Fate;
+use crate::slots::Outcome;
 use crate::stamps::{is_mark, visible};
 use crate::store::Shared;
 use crate::table::Table;
 
 /// A transaction's view: its own mark (zero: it has changed nothing), and its snapshot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct ReadView<'a> {
     pub(crate) mark: u64,
     pub(crate) snapshot: u64,
     /// A transaction that is replayed sees of its own what it has come to.
@@ -45,7 +45,7 @@ enum Meaning {
 /// The newest versions of primary keys among the rows that the primary index has not yet. A scan of a
 /// secondary index gathers them once, when it needs them first.
 #[derive(Default, Debug)]
-pub(crate) struct Rest(Option<BTreeMap<Vec<u8>, u64>>);
+pub(crate) struct UnbuiltKeys(Option<BTreeMap<Vec<u8>, u64>>);
 
 /// The newest version of a key, for whoever wants to replace it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,10 +66,10 @@ impl<M: Memory> Shared<M> {
             if stamp == own {
                 return Ok(Meaning::Own);
             }
-            match self.slots.fate(stamp) {
-                Fate::Open => return Ok(Meaning::Open),
-                Fate::Committed(number) => return Ok(Meaning::At(number)),
-                Fate::Over => {}
+            match self.slots.outcome(stamp) {
+                Outcome::Open => return Ok(Meaning::Open),
+                Outcome::Committed(number) => return Ok(Meaning::At(number)),
+                Outcome::Over => {}
             }
             // Its stamp was stored before the slot went on.
             let again = self.memory.load(at, Acquire)?;
@@ -131,19 +131,19 @@ impl<M: Memory> Shared<M> {
                 break;
             }
         }
-        table.indexes[0].read().debt.add_keys(looked);
+        table.indexes[0].read().backlog.add_keys(looked);
         Ok(())
     }
 
     /// The newest version of a primary key that was found in a secondary index.
-    fn newest_of(&self, table: &Table<M>, primary: &[u8], rest: &mut Rest) -> Result<u64> {
+    fn newest_of(&self, table: &Table<M>, primary: &[u8], rest: &mut UnbuiltKeys) -> Result<u64> {
         let (hit, unbuilt) = Self::hit(table, primary)?;
         if unbuilt <= 1 || hit != 0 && self.is_last(table, hit)? {
             return Ok(hit);
         }
         let rest = match &mut rest.0 {
             Some(rest) => rest,
-            none => none.insert(self.rest(table, 0, &KeyRange::ALL)?),
+            none => none.insert(self.unbuilt_keys(table, 0, &KeyRange::ALL)?),
         };
         // Behind the rest: what has come into the index meanwhile is in both.
         let (hit, _) = Self::hit(table, primary)?;
@@ -197,7 +197,7 @@ impl<M: Memory> Shared<M> {
     }
 
     /// The first version from `newest` back that a commit or an open transaction has made, or zero.
-    pub(crate) fn counting(&self, table: &Table<M>, newest: u64) -> Result<u64> {
+    pub(crate) fn newest_counting(&self, table: &Table<M>, newest: u64) -> Result<u64> {
         let (mut row, mut passed) = (newest, 0);
         while row != 0 && self.meaning(table.place(row)?.begin(), 0)? == Meaning::Nothing {
             row = table.prev(row, &mut passed)?;
@@ -248,19 +248,19 @@ impl<M: Memory> Shared<M> {
         &self,
         table: &Table<M>,
         (index, key, hint): (usize, &[u8], u64),
-        sight: &Sight<'_>,
-        (rest, versions): (&mut Rest, &mut u64),
+        view: &ReadView<'_>,
+        (rest, versions): (&mut UnbuiltKeys, &mut u64),
     ) -> Result<Option<u64>> {
         let primary = table.keys.primary(table.number, index, key);
         // Of a row's versions a transaction sees one at most.
-        let mut found = self.seen_from(table, hint, sight, versions)?;
+        let mut found = self.seen_from(table, hint, view, versions)?;
         if let Some(row) = found.filter(|row| *row != hint) {
             // A hint that never counted may lead to what is another key's row by now.
             found = (table.key(row, 0)?.bytes == *primary).then_some(row);
         }
         if found.is_none() {
             let newest = self.newest_of(table, &primary, rest)?;
-            found = self.seen_from(table, newest, sight, versions)?;
+            found = self.seen_from(table, newest, view, versions)?;
         }
         match found {
             Some(row) if row != hint && table.key(row, index)?.bytes != key => Ok(None),
@@ -275,12 +275,12 @@ impl<M: Memory> Shared<M> {
         &self,
         table: &Table<M>,
         (index, key): (usize, &IndexKey),
-        sight: &Sight<'_>,
+        view: &ReadView<'_>,
     ) -> Result<()> {
         let Some(unique) = key.unique else { return Ok(()) };
         let same = &key.bytes[..unique];
         let own = table.keys.primary(table.number, index, &key.bytes);
-        let (range, mut rest) = (KeyRange::starting_with(same), Rest::default());
+        let (range, mut rest) = (KeyRange::starting_with(same), UnbuiltKeys::default());
         self.for_each_key(table, index, range, |other, _| {
             let primary = table.keys.primary(table.number, index, other);
             if primary == own {
@@ -288,8 +288,8 @@ impl<M: Memory> Shared<M> {
             }
             let (mut row, mut passed) = (self.newest_of(table, &primary, &mut rest)?, 0);
             while row != 0 {
-                match self.meaning(table.place(row)?.begin(), sight.mark)? {
-                    Meaning::At(number) if number <= sight.snapshot => break,
+                match self.meaning(table.place(row)?.begin(), view.mark)? {
+                    Meaning::At(number) if number <= view.snapshot => break,
                     Meaning::Open | Meaning::At(_)
                         if table.key(row, index)?.bytes.starts_with(same) =>
                     {
@@ -307,9 +307,9 @@ impl<M: Memory> Shared<M> {
         &self,
         table: &Table<M>,
         newest: u64,
-        sight: &Sight<'_>,
+        view: &ReadView<'_>,
     ) -> Result<Option<u64>> {
-        self.seen_from(table, newest, sight, &mut 0)
+        self.seen_from(table, newest, view, &mut 0)
     }
 
     /// The same. Adds the number of versions that it looks at to `versions`.
@@ -317,7 +317,7 @@ impl<M: Memory> Shared<M> {
         &self,
         table: &Table<M>,
         newest: u64,
-        sight: &Sight<'_>,
+        view: &ReadView<'_>,
         versions: &mut u64,
     ) -> Result<Option<u64>> {
         let (mut row, mut passed) = (newest, 0);
@@ -328,20 +328,20 @@ impl<M: Memory> Shared<M> {
                 self.memory.load(place.begin(), Acquire)?,
                 self.memory.load(place.end(), Acquire)?,
             );
-            if !is_mark(begin) && !is_mark(end) && visible(begin, end, sight.snapshot) {
+            if !is_mark(begin) && !is_mark(end) && visible(begin, end, view.snapshot) {
                 return Ok(Some(row));
             }
-            let begun = match self.meaning(place.begin(), sight.mark)? {
-                Meaning::Own => sight.replay.is_none_or(|replay| replay.has_made(table.at, row)),
-                Meaning::At(number) => number <= sight.snapshot,
+            let begun = match self.meaning(place.begin(), view.mark)? {
+                Meaning::Own => view.replay.is_none_or(|replay| replay.has_made(table.at, row)),
+                Meaning::At(number) => number <= view.snapshot,
                 Meaning::Open | Meaning::Nothing => false,
             };
             if begun {
-                let ended = match self.meaning(place.end(), sight.mark)? {
+                let ended = match self.meaning(place.end(), view.mark)? {
                     Meaning::Own => {
-                        sight.replay.is_none_or(|replay| replay.has_ended(table.at, row))
+                        view.replay.is_none_or(|replay| replay.has_ended(table.at, row))
                     }
-                    Meaning::At(number) => number <= sight.snapshot,
+                    Meaning::At(number) => number <= view.snapshot,
                     Meaning::Open | Meaning::Nothing => false,
                 };
                 return Ok((!ended).then_some(row));
@@ -357,14 +357,14 @@ impl<M: Memory> Shared<M> {
         &self,
         table: &Table<M>,
         newest: u64,
-        sight: &Sight<'_>,
+        view: &ReadView<'_>,
     ) -> Result<Newest> {
         let (mut row, mut passed) = (newest, 0);
         while row != 0 {
             let place = table.place(row)?;
-            match self.meaning(place.begin(), sight.mark)? {
+            match self.meaning(place.begin(), view.mark)? {
                 Meaning::Open => return Err(ColumnError::Conflict),
-                Meaning::At(number) if number > sight.snapshot => {
+                Meaning::At(number) if number > view.snapshot => {
                     return Err(ColumnError::Conflict);
                 }
                 Meaning::Nothing => {
@@ -373,9 +373,9 @@ impl<M: Memory> Shared<M> {
                 }
                 Meaning::Own | Meaning::At(_) => {}
             }
-            return match self.meaning(place.end(), sight.mark)? {
+            return match self.meaning(place.end(), view.mark)? {
                 Meaning::Open => Err(ColumnError::Conflict),
-                Meaning::At(number) if number > sight.snapshot => Err(ColumnError::Conflict),
+                Meaning::At(number) if number > view.snapshot => Err(ColumnError::Conflict),
                 Meaning::Own | Meaning::At(_) => Ok(Newest::Absent(row)),
                 Meaning::Nothing => Ok(Newest::Live(row)),
             };
@@ -390,9 +390,9 @@ impl<M: Memory> Shared<M> {
         &self,
         table: &Table<M>,
         row: u64,
-        sight: &Sight<'_>,
+        view: &ReadView<'_>,
     ) -> Result<bool> {
-        let ended = self.meaning(table.place(row)?.end(), sight.mark)?;
+        let ended = self.meaning(table.place(row)?.end(), view.mark)?;
         Ok(matches!(ended, Meaning::Nothing | Meaning::Own))
     }
 

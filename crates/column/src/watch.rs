@@ -23,11 +23,11 @@ use crate::slots::Statement;
 use crate::sync::{AtomicU64, PIECE};
 
 /// The statements of a commit; none: they could not be read.
-pub(crate) type Told = Option<Arc<[Statement]>>;
+pub(crate) type CommitStatements = Option<Arc<[Statement]>>;
 
 /// The rows that commits change, while anybody wants to know; see the module's comment.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedCommits {
     watchers: AtomicU64,
     pub(crate) state: Latch<State>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Watched {
 pub(crate) struct State {
     /// Counts those who watch, by the number behind which they do.
     pub(crate) from: BTreeMap<u64, u64>,
-    pub(crate) commits: BTreeMap<u64, Told>,
+    pub(crate) commits: BTreeMap<u64, CommitStatements>,
 }
 
 impl State {
@@ -49,7 +49,7 @@ impl State {
     }
 
     /// Takes a piece of the commits that nobody wants to know any more; none, if there are none.
-    pub(crate) fn take_unwanted(&mut self) -> Vec<Told> {
+    pub(crate) fn take_unwanted(&mut self) -> Vec<CommitStatements> {
         let oldest = self.from.first_key_value().map_or(u64::MAX, |(from, _)| *from);
         let mut taken = Vec::with_capacity(PIECE);
         while taken.len() < PIECE
@@ -64,29 +64,32 @@ impl State {
 
 /// Returns whether commits have more than so many statements; they have, if those of one could not be read. It looks at
 /// one commit more than that: each has a statement.
-pub(crate) fn are_more_than<'a>(few: u64, mut commits: impl Iterator<Item = &'a Told>) -> bool {
+pub(crate) fn are_more_than<'a>(
+    few: u64,
+    mut commits: impl Iterator<Item = &'a CommitStatements>,
+) -> bool {
     let mut left = few;
-    commits.any(|told| {
-        let count = told.as_ref().map_or(u64::MAX, |statements| statements.len() as u64);
+    commits.any(|for_watchers| {
+        let count = for_watchers.as_ref().map_or(u64::MAX, |statements| statements.len() as u64);
         let is_more = count > left;
         left = left.saturating_sub(count);
         is_more
     })
 }
 
-impl Watched {
+impl WatchedCommits {
     pub(crate) fn new(waiting: &Waiting) -> Self {
         Self { watchers: AtomicU64::new(0), state: Latch::new(State::default(), waiting) }
     }
 
     /// Watches the commits behind the last number that was taken.
-    pub(crate) fn watch(&self, clock: &Clock) -> Watch<'_> {
+    pub(crate) fn watch(&self, clock: &Clock) -> CommitWatch<'_> {
         self.watchers.fetch_add(1, AcqRel);
         // With the latch: whoever stops to watch drops nothing that is behind it.
         let mut state = self.state.write();
         let from = clock.last_taken();
         *state.from.entry(from).or_default() += 1;
-        Watch { watched: self, from, is_stopped: false }
+        CommitWatch { watched: self, from, is_stopped: false }
     }
 
     /// Drops the commits that nobody wants to know any more, in pieces.
@@ -100,13 +103,21 @@ impl Watched {
     }
 
     /// The statements of a transaction that is about to commit, if somebody watches now.
-    pub(crate) fn told(&self, statements: impl FnOnce() -> Told) -> Option<Told> {
+    pub(crate) fn for_watchers(
+        &self,
+        statements: impl FnOnce() -> CommitStatements,
+    ) -> Option<CommitStatements> {
         (self.watchers.load(Acquire) > 0).then(statements)
     }
 
     /// Adds a commit that is about to be published, if somebody watches it, with what was told before it took its
     /// number. Others wait for `statements`.
-    pub(crate) fn add(&self, number: u64, told: Option<Told>, statements: impl FnOnce() -> Told) {
+    pub(crate) fn add(
+        &self,
+        number: u64,
+        for_watchers: Option<CommitStatements>,
+        statements: impl FnOnce() -> CommitStatements,
+    ) {
         // One that is about to watch does so from a later number.
         let is_watched = |state: &State| {
             state.from.first_key_value().is_some_and(|(oldest, _)| *oldest < number)
@@ -114,24 +125,24 @@ impl Watched {
         if self.watchers.load(Acquire) == 0 || !is_watched(&self.state.read()) {
             return;
         }
-        let told = told.unwrap_or_else(statements);
+        let for_watchers = for_watchers.unwrap_or_else(statements);
         let mut state = self.state.write();
         if is_watched(&state) {
-            state.commits.insert(number, told);
+            state.commits.insert(number, for_watchers);
         }
     }
 }
 
 /// Somebody who watches, until he stops or this is dropped, with which goes what nobody wants to know any more.
 #[derive(Debug)]
-pub(crate) struct Watch<'a> {
-    watched: &'a Watched,
+pub(crate) struct CommitWatch<'a> {
+    watched: &'a WatchedCommits,
     /// Commits behind this number are watched.
     pub(crate) from: u64,
     is_stopped: bool,
 }
 
-impl Watch<'_> {
+impl CommitWatch<'_> {
     /// Watches the commits behind a later number, which is published, from now on. Those before it are looked at.
     pub(crate) fn go_on_from(&mut self, number: u64) {
         let mut state = self.watched.state.write();
@@ -152,8 +163,11 @@ impl Watch<'_> {
         }
     }
 
-    /// As [`Watched::told`], if somebody else watches.
-    pub(crate) fn told(&self, statements: impl FnOnce() -> Told) -> Option<Told> {
+    /// As [`WatchedCommits::for_watchers`], if somebody else watches.
+    pub(crate) fn for_watchers(
+        &self,
+        statements: impl FnOnce() -> CommitStatements,
+    ) -> Option<CommitStatements> {
         (self.watched.watchers.load(Acquire) > 1).then(statements)
     }
 
@@ -164,8 +178,8 @@ impl Watch<'_> {
             // What is published stays as it is while somebody watches it.
             let piece = self.piece(from, to);
             let last = piece.last().map(|(number, _)| *number).filter(|_| piece.len() == PIECE);
-            for (_, told) in piece {
-                all.push(told?);
+            for (_, for_watchers) in piece {
+                all.push(for_watchers?);
             }
             match last {
                 Some(last) => from = last,
@@ -175,21 +189,24 @@ impl Watch<'_> {
     }
 
     /// The first ones of those commits, with their numbers.
-    pub(crate) fn piece(&self, from: u64, to: u64) -> Vec<(u64, Told)> {
+    pub(crate) fn piece(&self, from: u64, to: u64) -> Vec<(u64, CommitStatements)> {
         let state = self.watched.state.read();
         // One more: a range has no end before its start.
         let commits = state.commits.range(from + 1..to + 1).take(PIECE);
-        commits.map(|(number, told)| (*number, told.clone())).collect()
+        commits.map(|(number, for_watchers)| (*number, for_watchers.clone())).collect()
     }
 
     /// Returns whether those are more than so many statements, or could not be read.
     pub(crate) fn has_more_than(&self, few: u64, (from, to): (u64, u64)) -> bool {
         let state = self.watched.state.read();
-        are_more_than(few, state.commits.range(from + 1..to + 1).map(|(_, told)| told))
+        are_more_than(
+            few,
+            state.commits.range(from + 1..to + 1).map(|(_, for_watchers)| for_watchers),
+        )
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for CommitWatch<'_> {
     fn drop(&mut self) {
         self.stop();
         self.watched.drop_unwanted();

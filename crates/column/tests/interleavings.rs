@@ -41,8 +41,6 @@ mod hash_table;
 mod ids;
 #[path = "../src/keys.rs"]
 mod keys;
-#[path = "../src/lag.rs"]
-mod lag;
 #[path = "../src/latch.rs"]
 mod latch;
 #[path = "../src/layout.rs"]
@@ -83,6 +81,8 @@ mod stripes;
 mod table;
 #[path = "../src/unbuilt.rs"]
 mod unbuilt;
+#[path = "../src/unfenced.rs"]
+mod unfenced;
 #[path = "../src/value.rs"]
 mod value;
 #[path = "../src/version.rs"]
@@ -155,7 +155,7 @@ use sim::Recording;
 
 use clock::Clock;
 use slots::Statement;
-use watch::Watched;
+use watch::WatchedCommits;
 
 pub(crate) use check::Census;
 pub(crate) use error::ColumnError;
@@ -375,7 +375,7 @@ fn reopened<const PLACED: u32>() {
                 let seen = all(&session);
                 assert_eq!(seen.iter().sum::<u64>(), ACCOUNTS * EACH, "{seen:?}");
                 session.commit().unwrap();
-                bank.repay().unwrap();
+                bank.build_pending().unwrap();
             }
         })
     };
@@ -440,7 +440,7 @@ fn serial<const PLACED: u32>() {
 /// it watches and its own, though those that it has looked at are dropped meanwhile.
 fn watched() {
     let clock = Arc::new(Clock::new(0, &Waiting::default()));
-    let watched = Arc::new(Watched::new(&Waiting::default()));
+    let watched = Arc::new(WatchedCommits::new(&Waiting::default()));
     let committed = Arc::new(shuttle::sync::Mutex::new(BTreeMap::new()));
     let one = |row| Statement { kind: slots::INSERT, table: 0, old: 0, new: row, sum: 0 };
     let commits = |row: u64| {
@@ -448,10 +448,10 @@ fn watched() {
         thread::spawn(move || {
             for row in row..row + 3 {
                 // Told before it has a number, if somebody watches by then; else behind that.
-                let told = watched.told(|| Some([one(row)].into()));
+                let for_watchers = watched.for_watchers(|| Some([one(row)].into()));
                 let number = clock.take();
                 committed.lock().unwrap().insert(number, row);
-                watched.add(number, told, || Some([one(row)].into()));
+                watched.add(number, for_watchers, || Some([one(row)].into()));
                 clock.publish(number);
             }
         })

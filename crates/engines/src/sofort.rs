@@ -121,7 +121,7 @@ impl<E: Environment> Sofort<E> {
         read: impl FnOnce(Fields<'_>) -> Result<R, EngineError>,
     ) -> Result<Option<R>, EngineError> {
         self.shared.usable()?;
-        self.shared.build_beside_reads();
+        self.shared.build_for_read();
         sound(&self.shared.memory, || {
             let layout = self.shared.tables.layout(table);
             let (bytes, values) = (layout.primary_key(key)?, cells(key));
@@ -177,7 +177,7 @@ impl<E: Environment> Read for Sofort<E> {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError> {
         self.shared.usable()?;
-        self.shared.build_beside_reads();
+        self.shared.build_for_read();
         let layout = self.shared.tables.layout(table);
         let index = scan.index.map_or(0, |index| index + 1);
         let (low, high) = layout.key_range(index, scan.low, scan.high)?;
@@ -202,7 +202,7 @@ impl<E: Environment> Read for Sofort<E> {
             )?;
             Ok(failed?)
         });
-        self.shared.build_behind_a_scan();
+        self.shared.build_after_scan();
         scanned
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use column::{
-    ColumnError, Field, Form, Part, Placement, Standing, Store, Structure, Value, Waiting,
+    ColumnError, Field, Form, Part, Placement, Store, Structure, StructureState, Value, Waiting,
 };
 use heap::{Heap, HeapOptions};
 use sim::{Recording, Replay};
@@ -61,14 +61,14 @@ fn the_structures_that_were_chosen_are_there_after_a_kill_and_the_others_are_bui
     let (next, heap) = killed(&memory);
     let found = next.structures();
     assert_eq!(found.len(), 2 + 3 + 2 + 4);
-    for standing in &found {
-        let is_chosen = chosen.contains(&standing.structure);
-        assert_eq!(standing.form != Form::Ordinary, is_chosen, "{standing:?}");
-        assert_eq!(standing.waiting == 0, is_chosen, "{standing:?}");
+    for state in &found {
+        let is_chosen = chosen.contains(&state.structure);
+        assert_eq!(state.form != Form::Ordinary, is_chosen, "{state:?}");
+        assert_eq!(state.waiting == 0, is_chosen, "{state:?}");
     }
     assert_eq!(contents(&next.session()).unwrap(), before);
     rebuild(&next).unwrap();
-    assert!(next.structures().iter().all(|standing| standing.waiting == 0));
+    assert!(next.structures().iter().all(|state| state.waiting == 0));
     assert_eq!(contents(&next.session()).unwrap(), before);
     next.check().unwrap();
     leaks(&next, &heap).unwrap();
@@ -88,7 +88,7 @@ fn a_structure_that_there_is_not_is_refused() {
 }
 
 /// The structures in the order in which they are built, from the start.
-fn order(store: &Store<Recording>) -> Vec<Standing> {
+fn order(store: &Store<Recording>) -> Vec<StructureState> {
     let mut order = Vec::new();
     loop {
         let before = store.structures();
@@ -97,7 +97,7 @@ fn order(store: &Store<Recording>) -> Vec<Standing> {
         let mut changed =
             before.iter().zip(&after).filter(|(one, other)| one.waiting > other.waiting);
         match changed.next() {
-            Some((standing, _)) => order.push(*standing),
+            Some((state, _)) => order.push(*state),
             None => return order,
         }
     }
@@ -145,7 +145,7 @@ fn the_stores_own_work_is_no_use_of_a_structure() {
     drop(session);
     let second = from_image(&memory.contents(), LIMIT).unwrap();
     let (next, _) = open(second.clone(), &Waiting::default()).unwrap();
-    let uses = || next.structures().iter().map(|standing| standing.uses).collect::<Vec<_>>();
+    let uses = || next.structures().iter().map(|state| state.uses).collect::<Vec<_>>();
     assert!(uses().iter().all(|uses| *uses == 0), "no uses were stored: {:?}", uses());
     rebuild(&next).unwrap();
     assert!(uses().iter().all(|uses| *uses == 0), "built: {:?}", uses());

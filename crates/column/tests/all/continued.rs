@@ -127,7 +127,9 @@ fn finds_too_often(options: Options) {
     let (_, store) = killed(&memory);
     let openings = store.in_flight().into_iter().map(|one| (one.id == id, one.openings));
     assert!(
-        openings.into_iter().all(|(gone_on, openings)| openings == if gone_on { 1 } else { 2 })
+        openings
+            .into_iter()
+            .all(|(resumed_here, openings)| openings == if resumed_here { 1 } else { 2 })
     );
     store.check().unwrap();
 }

@@ -157,7 +157,7 @@ fn transactions(
             add(Done::Commit(number));
         }
         store.rebuild(400).unwrap();
-        store.repay().unwrap();
+        store.build_pending().unwrap();
         store.collect(random.random_range(0..12)).unwrap();
     }
 }

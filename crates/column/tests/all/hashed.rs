@@ -113,15 +113,15 @@ fn indexes_of_keys_are_ordered_and_those_of_dictionaries_are_not() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let store = create(memory.clone(), hashed());
     (1..=100).try_for_each(|number| insert(&store, number)).unwrap();
-    for standing in store.structures() {
-        let expected = match standing.structure.part {
+    for state in store.structures() {
+        let expected = match state.structure.part {
             Part::Keys(_) => Form::SkipList,
             Part::Dictionary(_) => Form::HashTable,
         };
-        assert_eq!(standing.form, expected);
+        assert_eq!(state.form, expected);
     }
     let image = memory.contents();
     let (next, _) = open(from_image(&image, LIMIT).unwrap(), &Waiting::default()).unwrap();
-    assert!(next.structures().iter().all(|standing| standing.waiting == 0));
+    assert!(next.structures().iter().all(|state| state.waiting == 0));
     assert_eq!(contents(&next.session()).unwrap(), contents(&store.session()).unwrap());
 }

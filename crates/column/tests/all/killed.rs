@@ -18,7 +18,7 @@ const KILLS: u64 = 200;
 /// Rows of the long transaction, which has made them.
 const KEYS: u64 = 90;
 /// Sessions beside it, with a row each.
-const BESIDE: u64 = 4;
+const OTHERS: u64 = 4;
 
 /// Adds one to a row, or makes it.
 fn add_one(session: &mut Session<Recording>, key: u64) {
@@ -44,7 +44,7 @@ fn own_row(session: u64) -> u64 {
 }
 
 /// The statements and commits that were acknowledged; the long transaction is the last one.
-type Acknowledged = [u64; BESIDE as usize + 1];
+type Acknowledged = [u64; OTHERS as usize + 1];
 
 /// The work of a process until it is killed: some statements of each transaction, in turns. Each
 /// acknowledgement is a note.
@@ -67,17 +67,17 @@ fn process(
     if long.snapshot().is_none() {
         long.begin_named(b"long").unwrap();
     }
-    let mut beside: Vec<_> = (0..BESIDE).map(|_| store.session()).collect();
+    let mut beside: Vec<_> = (0..OTHERS).map(|_| store.session()).collect();
     for round in 0..3 {
         for (number, session) in beside.iter_mut().enumerate() {
             session.begin_named(format!("beside {number}").as_bytes()).unwrap();
             add_one(session, own_row(number as u64));
         }
         for _ in 0..3 {
-            let statement = states[states.len() - 1][BESIDE as usize];
+            let statement = states[states.len() - 1][OTHERS as usize];
             if statement < STATEMENTS {
                 add_one(&mut long, statement % KEYS);
-                note(&mut states, BESIDE as usize);
+                note(&mut states, OTHERS as usize);
             }
         }
         for (number, session) in beside.iter_mut().enumerate() {
@@ -106,10 +106,10 @@ fn kill(trace: &Trace, random: &mut SmallRng) -> (Recording, u64) {
 /// Finishes what was open beside the long transaction; returns what is there, which is what was
 /// acknowledged and at most one call more.
 fn found(store: &Store<Recording>, acknowledged: Acknowledged) -> Acknowledged {
-    let mut found = [0; BESIDE as usize + 1];
+    let mut found = [0; OTHERS as usize + 1];
     for one in store.in_flight() {
         if one.name == b"long" {
-            found[BESIDE as usize] = one.statements;
+            found[OTHERS as usize] = one.statements;
         } else {
             let mut session = store.resume(one.id).unwrap();
             assert_eq!(session.transaction(), Some((one.id, 1)));
@@ -117,7 +117,7 @@ fn found(store: &Store<Recording>, acknowledged: Acknowledged) -> Acknowledged {
         }
     }
     let session = store.session();
-    for number in 0..BESIDE {
+    for number in 0..OTHERS {
         found[number as usize] = count(&session, own_row(number));
     }
     for (found, acknowledged) in found.iter().zip(acknowledged) {
@@ -139,7 +139,7 @@ fn a_thousand_statements_outlive_two_hundred_kills() {
 fn outlives(options: Options, kills: u64) {
     let mut memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let mut store = create(memory.clone(), Options { slots: 8, reserve: 64, ..options });
-    let (mut random, mut state) = (SmallRng::seed_from_u64(5), [0; BESIDE as usize + 1]);
+    let (mut random, mut state) = (SmallRng::seed_from_u64(5), [0; OTHERS as usize + 1]);
     for _ in 0..kills {
         memory.start();
         let states = process(&store, &memory, state);
@@ -150,7 +150,7 @@ fn outlives(options: Options, kills: u64) {
         state = found(&store, states[noted as usize]);
     }
     // Without any more of them.
-    while state[BESIDE as usize] < STATEMENTS {
+    while state[OTHERS as usize] < STATEMENTS {
         let states = process(&store, &memory, state);
         state = states[states.len() - 1];
     }
@@ -161,7 +161,7 @@ fn outlives(options: Options, kills: u64) {
         let times = STATEMENTS / KEYS + u64::from(key < STATEMENTS % KEYS);
         assert_eq!(count(&session, key), times, "row {key}");
     }
-    for (number, times) in (0..BESIDE).zip(state) {
+    for (number, times) in (0..OTHERS).zip(state) {
         assert_eq!(count(&session, own_row(number)), times);
     }
     store.check().unwrap();

@@ -56,7 +56,7 @@ fn transactions(options: Options, seed: u64, many: u64, keys: u64) {
         if number % 2 == 0 {
             store.rebuild(7).unwrap();
         } else {
-            store.repay().unwrap();
+            store.build_pending().unwrap();
         }
     }
     rebuild(&store).unwrap();

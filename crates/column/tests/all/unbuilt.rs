@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use column::rebuild::MOST_REPAID;
+use column::rebuild::MOST_BUILT_TOGETHER;
 use column::{
     ColumnError, Field, IndexKey, KeyRange, Keys, Kind, Part, Store, Structure, Value, Waiting,
 };
@@ -105,7 +105,7 @@ fn a_unique_value_is_sought_with_a_few_keys_for_each_row_that_is_not_built() {
 fn waiting(store: &Store<Recording>, part: Part) -> u64 {
     let all = store.structures();
     let is_it = |structure| structure == Structure { table: 0, part };
-    all.iter().find(|standing| is_it(standing.structure)).unwrap().waiting
+    all.iter().find(|state| is_it(state.structure)).unwrap().waiting
 }
 
 fn value(store: &Store<Recording>, key: u64) -> Field {
@@ -151,7 +151,7 @@ fn searches_by_key_owe_the_index_that_they_lack_and_nothing_else() {
             assert_eq!(value(&store, 1), Field::Word(1001));
             let key = 1 + reads * 7 % rows;
             assert_eq!(value(&store, key), Field::Word(1000 + key), "{reads} reads");
-            store.repay().unwrap();
+            store.build_pending().unwrap();
             assert!(waiting(&store, KEYS) < before, "{reads} reads");
             reads += 1;
         }
@@ -171,12 +171,12 @@ fn a_scan_owes_all_of_the_indexes_that_it_lacks() {
     let (store, keys) = opened(1000, false);
     let visit = |_| ControlFlow::Continue(());
     store.session().scan(0, 1, KeyRange::ALL, None, visit).unwrap();
-    let repaid = store.repay().unwrap();
-    assert!(repaid >= 4000, "{repaid}");
+    let indexed = store.build_pending().unwrap();
+    assert!(indexed >= 4000, "{indexed}");
     assert_eq!((waiting(&store, KEYS), waiting(&store, Part::Keys(1))), (0, 0));
     assert!(waiting(&store, NUMBERS) > 0);
     // Nothing is owed twice, and nothing is looked through any more.
-    assert_eq!(store.repay().unwrap(), 0);
+    assert_eq!(store.build_pending().unwrap(), 0);
     let (looked, made) = (store.built().looked, keys.made.load(Ordering::Relaxed));
     assert_eq!(value(&store, 1), Field::Word(1001));
     assert_eq!(store.built().looked, looked);
@@ -191,16 +191,16 @@ fn what_a_large_scan_owes_is_built_in_several_calls() {
     store.session().scan(0, 1, KeyRange::ALL, None, visit).unwrap();
     let waiting = || waiting(&store, KEYS) + waiting(&store, Part::Keys(1));
     let (before, mut calls) = (waiting(), 0);
-    assert!(before > MOST_REPAID, "{before}");
+    assert!(before > MOST_BUILT_TOGETHER, "{before}");
     while waiting() > 0 {
-        let (left, repaid) = (waiting(), store.repay().unwrap());
-        assert!((1..=MOST_REPAID).contains(&repaid), "{repaid}");
-        assert!((1..=repaid).contains(&(left - waiting())), "{repaid} of {left}");
+        let (left, indexed) = (waiting(), store.build_pending().unwrap());
+        assert!((1..=MOST_BUILT_TOGETHER).contains(&indexed), "{indexed}");
+        assert!((1..=indexed).contains(&(left - waiting())), "{indexed} of {left}");
         // Answers are right meanwhile; a search by key owes a little more.
         assert_eq!(value(&store, 1 + calls), Field::Word(1001 + calls));
         calls += 1;
     }
-    assert_eq!(calls, before.div_ceil(MOST_REPAID));
+    assert_eq!(calls, before.div_ceil(MOST_BUILT_TOGETHER));
     store.check().unwrap();
 }
 
@@ -214,7 +214,7 @@ fn a_statement_owes_the_dictionary_that_it_lacks() {
     session.update(0, Value::Word(5), &[(1, Value::Word(77))]).unwrap();
     session.commit().unwrap();
     drop(session);
-    store.repay().unwrap();
+    store.build_pending().unwrap();
     let after = waiting(&store, Part::Dictionary(1));
     assert_eq!(before - after, (before * 8).div_ceil(1024));
     assert_eq!(value(&store, 5), Field::Word(77));

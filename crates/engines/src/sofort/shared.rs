@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use column::{Collected, ColumnError, Form, Standing, Store};
+use column::{Collected, ColumnError, Form, Store, StructureState};
 use pm::{Environment, Memory};
 use storage::WorkDone;
 
@@ -123,38 +123,38 @@ impl<E: Environment> Shared<E> {
     }
 
     /// Puts the rows and values into indexes that are owed for searches which lacked them.
-    fn repay(&self) -> Result<(), EngineError> {
+    fn build_pending(&self) -> Result<(), EngineError> {
         if self.unbuilt.load(Ordering::Relaxed) {
-            self.note_repaid(self.store.repay()?);
+            self.note_built(self.store.build_pending()?);
         }
         Ok(())
     }
 
-    fn note_repaid(&self, repaid: u64) {
-        if repaid > 0 {
-            self.inline.add(repaid);
+    fn note_built(&self, indexed: u64) {
+        if indexed > 0 {
+            self.inline.add(indexed);
         }
     }
 
     /// Builds a part for whoever reads, where nobody writes: a step, and what earlier reads owe. Damage stops the
     /// building of the structure that has it; it is told to who reads that, or begins a transaction. Where nothing is
     /// left beside that, this costs next to nothing.
-    pub(super) fn build_beside_reads(&self) {
+    pub(super) fn build_for_read(&self) {
         if self.store.rebuild_sound(STEP_ROWS) {
             self.inline.add(STEP_ROWS);
         }
-        self.note_repaid(self.store.repay_sound());
+        self.note_built(self.store.build_pending_sound());
     }
 
     /// Builds what a scan owes, at its end: the next one may be of another kind, and short.
-    pub(super) fn build_behind_a_scan(&self) {
-        self.note_repaid(self.store.repay_sound());
+    pub(super) fn build_after_scan(&self) {
+        self.note_built(self.store.build_pending_sound());
     }
 
     /// Does a part of the work that is put off.
     pub(super) fn upkeep(&self) -> Result<(), EngineError> {
         self.build(&self.inline)?;
-        self.repay()?;
+        self.build_pending()?;
         let statements = self.statements.load(Ordering::Relaxed);
         if statements >= self.note_at.load(Ordering::Relaxed) {
             self.note_at.store(statements + NOTED_STATEMENTS, Ordering::Relaxed);
@@ -231,8 +231,8 @@ impl<E: Environment> Shared<E> {
     }
 
     pub(super) fn structures(&self) -> Vec<StructureStats> {
-        let name = |standing: Standing| {
-            let Standing { structure, form, waiting, built, uses } = standing;
+        let name = |state: StructureState| {
+            let StructureState { structure, form, waiting, built, uses } = state;
             let durable = form != Form::Ordinary;
             let name = self.tables.structure_name(structure);
             StructureStats { name, durable, waiting, built, uses }

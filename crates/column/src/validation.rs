@@ -15,11 +15,11 @@ use rand::{Rng, SeedableRng};
 use sim::Recording;
 
 use crate::clock::Clock;
-use crate::serial::{Reads, Sought};
+use crate::serial::{ReadSet, Reads};
 use crate::slots::{INSERT, Statement};
 use crate::store::Shared;
 use crate::sync::{self, PIECE};
-use crate::watch::{Told, Watch, Watched, are_more_than};
+use crate::watch::{CommitStatements, CommitWatch, WatchedCommits, are_more_than};
 use crate::{
     ColumnError, Field, FirstColumn, IndexKey, Key, KeyRange, Keys, Kind, Options, Result, Session,
     Store, Value, Waiting,
@@ -182,9 +182,9 @@ fn a_large_serializable_commit_is_told_before_it_has_a_number() {
         Some(Box::new(move || std::mem::forget(shared.watched.watch(&shared.clock))));
     let number = one.commit().unwrap();
     assert!(keys.act.lock().unwrap().is_none(), "the other one watches");
-    let told = store.0.watched.watch(&store.0.clock).between(number - 1, number);
-    let told = told.expect("its statements are in the list");
-    assert_eq!(told.iter().map(|statements| statements.len() as u64).sum::<u64>(), MANY);
+    let commits = store.0.watched.watch(&store.0.clock).between(number - 1, number);
+    let commits = commits.expect("its statements are in the list");
+    assert_eq!(commits.iter().map(|statements| statements.len() as u64).sum::<u64>(), MANY);
     store.check().unwrap();
 }
 
@@ -222,8 +222,8 @@ fn kept_by_a_validation(is_slow: bool) -> [usize; 2] {
     let (kept, before) = (|| store.0.watched.state.read().commits.len(), Cell::new(None));
     let statements = || {
         before.set(Some(kept()));
-        slow.borrow_mut().iter_mut().for_each(Watch::stop);
-        told(1)
+        slow.borrow_mut().iter_mut().for_each(CommitWatch::stop);
+        inserts(1)
     };
     let (number, _, watch) = store.0.validate(&reads, snapshot, statements).unwrap();
     assert_eq!((number, store.now()), (snapshot + OTHERS + 2, snapshot + OTHERS + 1));
@@ -245,16 +245,16 @@ fn a_validation_drops_nothing_while_others_wait() {
     assert_eq!(kept_by_a_validation(true), [OTHERS as usize; 2]);
 }
 
-fn told(count: u64) -> Told {
+fn inserts(count: u64) -> CommitStatements {
     let one = |new| Statement { kind: INSERT, table: 0, old: 0, new, sum: 0 };
     Some((0..count).map(one).collect())
 }
 
 /// Commits with a statement each, behind the number from which somebody watches.
-fn add(watched: &Watched, clock: &Clock, commits: u64) {
+fn add(watched: &WatchedCommits, clock: &Clock, commits: u64) {
     for _ in 0..commits {
         let number = clock.take();
-        watched.add(number, Some(told(1)), || panic!("it is told"));
+        watched.add(number, Some(inserts(1)), || panic!("it is told"));
         clock.publish(number);
     }
 }
@@ -263,7 +263,7 @@ fn add(watched: &Watched, clock: &Clock, commits: u64) {
 fn nobody_looks_at_more_than_a_few_commits_at_a_time() {
     const COMMITS: u64 = 10 * PIECE as u64 + 3;
     let waiting = Waiting::default();
-    let (clock, watched) = (Clock::new(0, &waiting), Watched::new(&waiting));
+    let (clock, watched) = (Clock::new(0, &waiting), WatchedCommits::new(&waiting));
     let watch = watched.watch(&clock);
     add(&watched, &clock, COMMITS);
     let later = watched.watch(&clock);
@@ -294,7 +294,7 @@ fn nobody_looks_at_more_than_a_few_commits_at_a_time() {
 
 #[test]
 fn commits_with_more_statements_are_more() {
-    let commits = [told(2), told(3), None];
+    let commits = [inserts(2), inserts(3), None];
     let more = |few, of: usize| are_more_than(few, commits[..of].iter());
     assert!(!more(5, 2) && more(4, 2) && more(1, 1) && !more(0, 0));
     assert!(more(u64::MAX - 1, 3), "one that could not be read is more than anybody looks at");
@@ -304,7 +304,7 @@ fn commits_with_more_statements_are_more() {
 #[test]
 fn a_commit_that_nobody_watches_is_not_told() {
     let waiting = Waiting::default();
-    let (clock, watched) = (Clock::new(0, &waiting), Watched::new(&waiting));
+    let (clock, watched) = (Clock::new(0, &waiting), WatchedCommits::new(&waiting));
     let number = clock.take();
     let watch = watched.watch(&clock);
     watched.add(number, None, || panic!("others wait for this"));
@@ -368,7 +368,7 @@ fn reads(random: &mut SmallRng) -> Reads {
 /// beside a transaction that is open, one that was aborted, and the collection of versions.
 #[test]
 fn the_statements_of_commits_tell_what_a_look_at_everything_tells() {
-    let mut told = [0, 0];
+    let mut verdicts = [0, 0];
     for seed in 0..400 {
         let random = &mut SmallRng::seed_from_u64(seed);
         let keys = Arc::new(Counting::default());
@@ -396,21 +396,21 @@ fn the_statements_of_commits_tell_what_a_look_at_everything_tells() {
             store.collect(8).unwrap();
         }
         let (reads, last) = (reads(random), store.now());
-        let sought = Sought::new(&reads);
+        let read_set = ReadSet::new(&reads);
         for from in watch.from..=last {
             for to in from..=last {
                 let commits = watch.between(from, to).unwrap();
                 let found = commits
                     .iter()
                     .flat_map(|statements| statements.iter())
-                    .any(|statement| shared.is_changed(&sought, statement, (from, to)).unwrap());
+                    .any(|statement| shared.is_changed(&read_set, statement, (from, to)).unwrap());
                 let expected = !shared.is_unchanged(&reads, from, to).unwrap();
                 assert_eq!(found, expected, "seed {seed}, from {from} to {to}: {reads:?}");
-                told[usize::from(found)] += 1;
+                verdicts[usize::from(found)] += 1;
             }
         }
         drop(watch);
         store.check().unwrap();
     }
-    assert!(told.into_iter().all(|count| count > 500), "{told:?}");
+    assert!(verdicts.into_iter().all(|count| count > 500), "{verdicts:?}");
 }

@@ -39,14 +39,15 @@ fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_ow
     let others = || (1..all).map(waiting).sum::<u64>();
     while others() > 0 {
         assert!(store.rebuild(7).unwrap());
-        store.repay().unwrap();
+        store.build_pending().unwrap();
     }
     // There is more, and nothing to be done.
     assert!(store.rebuild(7).unwrap() && store.has_unbuilt());
-    assert_eq!((store.repay().unwrap(), waiting(0)), (0, before[0]));
+    assert_eq!((store.build_pending().unwrap(), waiting(0)), (0, before[0]));
     drop(alone);
-    let is_owed = store.0.debt(store.0.building[0].structure, crate::unbuilt::Debt::is_owed);
-    assert_eq!(store.repay().unwrap() > 0, is_owed);
+    let has_pending =
+        store.0.backlog(store.0.building[0].structure, crate::unbuilt::IndexBacklog::has_pending);
+    assert_eq!(store.build_pending().unwrap() > 0, has_pending);
     while store.rebuild(7).unwrap() {}
     assert_eq!(store.built().waiting, 0);
     store.check().unwrap();
@@ -101,7 +102,7 @@ impl Pause for Never {
 
 /// The rows or values that wait, of the damaged structure and of all others.
 fn waiting(store: &Store<Recording>) -> (u64, u64) {
-    let all: u64 = store.structures().iter().map(|standing| standing.waiting).sum();
+    let all: u64 = store.structures().iter().map(|state| state.waiting).sum();
     let damaged = store.0.waiting(DAMAGED);
     (damaged, all - damaged)
 }
@@ -153,8 +154,8 @@ fn whoever_meets_another_builder_at_damage_is_not_told_that_all_is_built() {
 #[test]
 fn whoever_is_told_of_damage_has_built_another_structure() {
     let store = damaged(LATE);
-    let told = (0..1000).filter(|_| store.rebuild(7).is_err()).count();
-    assert!(told > 900, "{told}");
+    let errors = (0..1000).filter(|_| store.rebuild(7).is_err()).count();
+    assert!(errors > 900, "{errors}");
     let (left, others) = waiting(&store);
     assert_eq!((left >= LATE, others), (true, 0));
 }
@@ -168,17 +169,17 @@ fn what_is_owed_is_built_beside_damage() {
     let owe = || assert!(has(&store, 0, 1) && has(&store, 1, 1));
     owe();
     let before = waiting(&store);
-    assert!(store.repay_sound() > 0);
+    assert!(store.build_pending_sound() > 0);
     let after = waiting(&store);
     assert_eq!(after.0, before.0);
     assert!(after.1 < before.1, "{after:?}");
     // Nobody tries it again but for those who are told.
     owe();
-    assert!(store.repay_sound() > 0);
-    assert!(store.0.debt(DAMAGED, crate::unbuilt::Debt::is_owed));
+    assert!(store.build_pending_sound() > 0);
+    assert!(store.0.backlog(DAMAGED, crate::unbuilt::IndexBacklog::has_pending));
     let before = waiting(&store);
     owe();
-    assert!(store.repay().is_err());
+    assert!(store.build_pending().is_err());
     assert!(waiting(&store).1 < before.1);
 }
 
@@ -195,7 +196,7 @@ fn whoever_reads_beside_damage_asks_for_no_latch_to_build() {
     let store = built_beside_damage(&Waiting::through(Arc::new(Never)));
     let indexes = store.0.tables.iter().flat_map(|table| &table.indexes);
     let _keys: Vec<_> = indexes.map(|index| index.write()).collect();
-    assert_eq!((store.rebuild_sound(7), store.repay_sound()), (false, 0));
+    assert_eq!((store.rebuild_sound(7), store.build_pending_sound()), (false, 0));
 }
 
 #[test]
