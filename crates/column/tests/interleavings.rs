@@ -547,9 +547,9 @@ fn a_store_that_is_left_out_is_noticed() {
     let clock = include_str!("../src/clock.rs");
     for (file, source, text) in [
         ("src/slots.rs", slots, "mirror.sequence.store(sequence, Release);"),
-        ("src/slots.rs", slots, "mirror.fate.store(OPEN, Release);"),
-        ("src/slots.rs", slots, ".fate.store(number, Release);"),
-        ("src/slots.rs", slots, ".fate.store(GONE, Release);"),
+        ("src/slots.rs", slots, "mirror.outcome.store(OPEN, Release);"),
+        ("src/slots.rs", slots, ".outcome.store(number, Release);"),
+        ("src/slots.rs", slots, ".outcome.store(GONE, Release);"),
         ("src/clock.rs", clock, "self.published.store(number, Release);"),
     ] {
         let line = source.lines().position(|line| line.contains(text)).expect(text) + 1;

@@ -434,7 +434,7 @@ fn fails_without_one(options: Options, seed: u64, files: &str) {
             || files.split(' ').any(|file| place.contains(&format!(" {file}.rs")))
     };
     // The next fences of the collection, behind what leaves the indexes, cover that of what was left over.
-    let is_covered = |line: &str| options.durable_percent > 0 && line == "self.0.settle_lags();";
+    let is_covered = |line: &str| options.durable_percent > 0 && line == "self.fence_commits();";
     let has_reason =
         |place: &str, line: &str| has_reason(place, line) || !is_of(place) || is_covered(line);
     let sites = noticed_sites(&mixed.trace, 6, has_reason, |image, noted| {
