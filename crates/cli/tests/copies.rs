@@ -182,7 +182,7 @@ fn a_dump_goes_through_a_pipe_and_comes_back() {
     // To a file, one table, and from a file into a database that is there.
     place.done(&["dump", "@db", "--table", "account", "--table", "empty", "-o", "@lines"]);
     let names = place.names();
-    assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains(".perdura-")), "{names:?}");
     place.fails(&["dump", "@db", "--out", "@lines"], &["lines", "exists already"]);
     place
         .fails(&["dump", "@db", "--table", "nobody"], &["no table `nobody`", "`account`, `empty`"]);
@@ -316,14 +316,14 @@ fn a_kill_leaves_no_half_database_at_its_name() {
         let mut input = child.stdin.take().expect("a pipe");
         input.write_all(&dump.as_bytes()[..dump.len() / 2]).expect("written");
         input.flush().expect("written");
-        place.wait_for(&["new.new"]);
+        place.wait_for(&["new.perdura-new"]);
         child.kill().expect("killed");
         child.wait().expect("ended");
-        assert!(!place.at("new").exists() && !place.at("new.files").exists());
+        assert!(!place.at("new").exists());
         fs::write(place.at("lines"), &dump).expect("written");
-        assert!(place.at("new.new").exists());
+        assert!(place.at("new.perdura-new").exists());
         place.done(&["load", "@new", "@lines", "--engine", engine]);
-        assert!(!place.at("new.new").exists() && !place.at("new.new.files").exists());
+        assert!(!place.at("new.perdura-new").exists());
         remove(&place, "new");
         fs::remove_file(place.at("lines")).expect("removed");
     }
@@ -337,7 +337,7 @@ fn a_kill_leaves_no_half_repaired_database_at_its_name() {
     for attempt in 0.. {
         let mut child =
             perdura().args(repair).stdout(Stdio::null()).spawn().expect("the command starts");
-        place.wait_for(&["new.new", "new"]);
+        place.wait_for(&["new.perdura-new", "new"]);
         child.kill().expect("killed");
         if !child.wait().expect("ended").success() {
             break;
@@ -345,10 +345,10 @@ fn a_kill_leaves_no_half_repaired_database_at_its_name() {
         assert!(attempt < 20, "it is always done before it can be killed");
         remove(&place, "new");
     }
-    assert!(!place.at("new").exists() && !place.at("new.files").exists());
-    assert!(place.at("new.new").exists());
+    assert!(!place.at("new").exists());
+    assert!(place.at("new.perdura-new").exists());
     let said = place.done(&["check", "@db", "--repair-into", "@new"]);
-    assert!(!place.at("new.new").exists());
+    assert!(!place.at("new.perdura-new").exists());
     assert!(said.contains("20,000 tuples") && said.contains("nothing is missing"), "{said}");
 }
 

@@ -66,8 +66,10 @@ impl Place {
                 assert!(ran.err.contains(said), "no `{said}` from {command:?}: {ran:?}");
             }
         }
-        for name in ["saved", "saved.new", "dumped", "dumped.tmp", "backup", "backup.tmp"] {
-            assert!(!self.at(name).exists(), "{name}");
+        for name in ["saved", "dumped", "backup"] {
+            for left in [name.to_owned(), format!("{name}.perdura-new")] {
+                assert!(!self.at(&left).exists(), "{left}");
+            }
         }
         assert!(fs::read(self.at("db")).expect("a pool") == before, "the pool is as it was");
         let info = run(&["pool", "info", &self.text("db")]);

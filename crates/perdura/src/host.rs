@@ -43,6 +43,15 @@ impl Host {
 /// The suffix that a pool's name gets in the name of the directory with its files.
 pub(crate) const FILES: &str = ".files";
 
+/// The suffix that a database's name gets in the name of the directory with copies of another one's files,
+/// while it is made of them.
+pub(crate) const COPIES: &str = ".salvage";
+
+/// The directories in which there may be files of a database at a place.
+pub(crate) fn belonging(place: &Place) -> [Place; 2] {
+    [FILES, COPIES].map(|suffix| place.beside(suffix))
+}
+
 /// The files that belong to a pool, to work with them; nobody else has them open. A symbolic link
 /// may have led to the pool: they lie beside the pool itself.
 pub(crate) fn files_of(pool: &Pool, engine: &str) -> Result<HostFiles, Error> {

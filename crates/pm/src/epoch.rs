@@ -4,10 +4,8 @@ use std::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::names::IDENTITY;
 use crate::pool::random_uuid;
-
-/// The name of the file.
-pub const IDENTITY: &str = "identity";
 
 /// An opening of a database that has files. All zeros before the first one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable)]

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::domain::Domain;
 use crate::place::Whereabouts;
 
+/// The advice about something foreign that is in the way.
+pub(crate) const FOREIGN: &str = "is in the way, and is not what an attempt that was cut off leaves; give it another name, or remove it";
+
 /// Bytes that came from a medium are not what they must be. Never a panic: the reader gets this
 /// and decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +97,13 @@ pub enum PoolError {
     #[error("{path}: exists already; open it, or choose another path")]
     Exists {
         /// The pool file.
+        path: PathBuf,
+    },
+    /// A file has the name that the pool would have until it is finished, and is none that a creation has
+    /// left which was cut off.
+    #[error("{path}: {FOREIGN}")]
+    InTheWay {
+        /// The file.
         path: PathBuf,
     },
     /// The path does not lead to an ordinary file.
@@ -263,6 +273,7 @@ impl PoolError {
         match self {
             E::Io { path, .. }
             | E::Exists { path }
+            | E::InTheWay { path }
             | E::NotAFile { path, .. }
             | E::InUse { path, .. }
             | E::Removed { path }

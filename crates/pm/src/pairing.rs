@@ -7,6 +7,8 @@
 //! - At every moment, a crash included, the epoch in the pool's header is one of the two in the file.
 //! - Of two whole copies in the file the one with the higher sequence number counts; a change is
 //!   written to the other one.
+//! - From the first file in their directory on there is a file that says whose they are: until the file
+//!   `identity` is whole, its name says so.
 //!
 //! At every opening to write:
 //!
@@ -31,8 +33,9 @@ use std::io;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::ends::{Ends, IDENTITY_BYTES};
-use crate::epoch::{Epoch, FilesOf, IDENTITY};
+use crate::epoch::{Epoch, FilesOf};
 use crate::files::{File, Files};
+use crate::names::IDENTITY;
 
 /// The places where its two copies start.
 const COPIES: [u64; 2] = [0, 4096];
@@ -44,6 +47,13 @@ const VERSION: u64 = 1;
 #[must_use]
 pub fn stamp_of(uuid: [u8; 16]) -> u32 {
     crc32c::crc32c(&uuid).max(1)
+}
+
+/// The name of the file of a pool's files until it is whole.
+fn claim_of(uuid: [u8; 16]) -> String {
+    let mut name = format!("{IDENTITY}-");
+    uuid.iter().for_each(|byte| name += &format!("{byte:02x}"));
+    name
 }
 
 /// A copy as it stands in the file. All integers little-endian.
@@ -91,7 +101,8 @@ impl<F: Files> Pairing<F> {
     /// No room, or the medium failed.
     #[track_caller]
     pub fn create(files: &F, uuid: [u8; 16]) -> io::Result<Self> {
-        let file = files.create(IDENTITY)?;
+        let claim = Self::claim(files, uuid)?;
+        let file = files.open(&claim)?;
         let epoch = Epoch::default();
         let counts = Layout {
             magic: MAGIC,
@@ -108,8 +119,32 @@ impl<F: Files> Pairing<F> {
         // Both copies: one that is damaged later is not needed.
         pairing.write(epoch, epoch)?;
         pairing.write(epoch, epoch)?;
+        files.rename_new(&claim, IDENTITY)?;
         files.sync_directory()?;
         Ok(pairing)
+    }
+
+    /// Makes an empty file in a new directory whose name says that all in it belongs to the pool with this
+    /// uuid. Returns its name.
+    ///
+    /// # Errors
+    /// No room, or the medium failed.
+    #[track_caller]
+    pub fn claim(files: &F, uuid: [u8; 16]) -> io::Result<String> {
+        let name = claim_of(uuid);
+        files.create(&name)?;
+        Ok(name)
+    }
+
+    /// Returns whether the files in a directory say that they belong to the pool with this uuid.
+    ///
+    /// # Errors
+    /// The medium failed, or the kernel refuses.
+    pub(crate) fn belong(files: &F, uuid: [u8; 16]) -> io::Result<bool> {
+        if files.is_taken(&claim_of(uuid))? {
+            return Ok(true);
+        }
+        Ok(Self::open(files)?.is_ok_and(|pairing| pairing.counts.uuid == uuid))
     }
 
     /// Reads whose files they are; `None` if nothing says so.

@@ -23,6 +23,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
 
+use crate::names::IDENTITY;
+
 /// Links that a name may lead through, as many as the kernel follows.
 const MOST_LINKS: u32 = 40;
 
@@ -173,6 +175,22 @@ impl Place {
         leads_to(&self.directory, &self.name, file)
     }
 
+    /// Returns whether a directory with files can be made of this name, or of the one to which a link of
+    /// this name leads: nothing has it, or an empty directory.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn is_free_for_files(&self) -> io::Result<bool> {
+        if !self.is_taken()? {
+            return Ok(true);
+        }
+        match self.open_directory() {
+            Ok(directory) => is_empty(&directory),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens whatever has the name, only to tell it from what gets the name later. Nothing can be
     /// read or written through it.
     ///
@@ -318,6 +336,8 @@ impl Place {
 pub struct Named {
     place: Place,
     held: File,
+    /// True for a directory that was there before.
+    prepared: bool,
 }
 
 impl Named {
@@ -327,7 +347,12 @@ impl Named {
         if inode(&held.metadata()?) != inode(&file.metadata()?) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(Self { place: place.clone(), held })
+        Ok(Self { place: place.clone(), held, prepared: false })
+    }
+
+    /// The same of a directory that was there before files were made in it, if it was.
+    pub(crate) fn prepared(self, prepared: bool) -> Self {
+        Self { prepared, ..self }
     }
 
     /// Returns whether its name still leads to it.
@@ -362,12 +387,15 @@ impl Named {
         self.place.remove(&self.held)
     }
 
-    /// Removes a directory and the files in it.
+    /// Removes the files in a directory, and the directory, unless it was there before them.
     ///
     /// # Errors
     /// As [`Named::remove`], or something is left in it.
     pub fn remove_directory(&self) -> io::Result<()> {
-        self.place.remove_directory(&self.held)
+        match self.prepared {
+            true => remove_files(&self.held),
+            false => self.place.remove_directory(&self.held),
+        }
     }
 }
 
@@ -464,11 +492,26 @@ pub(crate) fn remove_at(directory: &File, name: &OsStr, file: &File) -> io::Resu
     Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
 }
 
-/// Removes the regular files in a directory.
+/// Removes the regular files in a directory: last the one that says whose they are, durably, so that an
+/// attempt which is cut off can be repeated.
 pub(crate) fn remove_files(directory: &File) -> io::Result<()> {
     // It may be held for its names only.
     let readable = open_at(directory, OsStr::new("."), OFlags::RDONLY | OFlags::DIRECTORY)?;
-    for_each_file(&readable, |name| Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?))
+    let remove = |name: &OsStr| Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?);
+    let mut last = Vec::new();
+    for_each_file(&readable, |name| match name.as_bytes().starts_with(IDENTITY.as_bytes()) {
+        true => {
+            last.push(name.to_owned());
+            Ok(())
+        }
+        false => remove(name),
+    })?;
+    if !last.is_empty() {
+        readable.sync_all()?;
+    }
+    // The claim has a longer name than the file that it becomes.
+    last.sort_unstable();
+    last.iter().try_for_each(|name| remove(name))
 }
 
 /// Renames in a directory; what is called `to` stays.

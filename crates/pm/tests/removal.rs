@@ -9,7 +9,7 @@ use pm::{Unfinished, remove_unfinished};
 
 #[test]
 fn nothing_is_begun_or_finished_after_the_removal() {
-    let begin = || Unfinished::begin(|| Ok::<_, Infallible>(((), [None, None])));
+    let begin = || Unfinished::begin(|| Ok::<_, Infallible>(((), None)));
     let (unfinished, ()) = begin().expect("nothing to make");
     let nothing_more = remove_unfinished();
     let (over, (ready, wait)) = (AtomicBool::new(false), channel());
@@ -17,7 +17,7 @@ fn nothing_is_begun_or_finished_after_the_removal() {
         let (over, finisher) = (&over, ready.clone());
         scope.spawn(move || {
             finisher.send(()).expect("it waits");
-            let finish = |_: Option<&mut _>, _: Option<&mut _>| {
+            let finish = |_: Option<&mut _>| {
                 assert!(over.load(Ordering::Relaxed), "finished");
                 Ok::<_, Infallible>(())
             };

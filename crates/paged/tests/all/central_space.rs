@@ -10,7 +10,8 @@ use paged::ids::{Lsn, PageNo, TxNo};
 use paged::log::central::{Central, CentralOptions};
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::threads::Host;
-use pm::{Files, RecordingFiles};
+use pm::Files;
+use sim::RecordingFiles;
 
 type Log = Central<RecordingFiles, Host>;
 

@@ -5,20 +5,22 @@ use std::sync::Arc;
 
 use engines::below::wal::WalError;
 use engines::below::{
-    Access, Catalog, File, Files, FilesOf, HostFiles, Native, Pool, PoolOptions, Row, TableLayout,
-    Unfinished, stamp_of,
+    Access, Catalog, Domain, File, Files, FilesOf, HostFiles, Native, NewPool, Pairing, Pool,
+    PoolOptions, Row, TableLayout, stamp_of,
 };
 use engines::{Engine, EngineError, EngineOptions, Resources, Setup};
 
 use crate::administration::examine::{Finding, Findings, gap_text};
 use crate::administration::tuple_code::{Tally, encode};
 use crate::administration::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
-use crate::administration::whole::{Tallies, check_free, create_whole, no_tuples};
+use crate::administration::whole::{
+    Tallies, check_free, check_free_for_files, create_whole, no_tuples,
+};
 use crate::any_engine::{AnyEngine, Engines, Which};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
-use crate::host::{EndsOf, look_at_files_of, pair, place_of};
+use crate::host::{COPIES, EndsOf, look_at_files_of, pair, place_of};
 use crate::media::Media;
 use crate::options::Options;
 use crate::table::Table;
@@ -98,14 +100,14 @@ pub struct Salvaged {
 /// over into a new database at `to`, with the same tables, engine, partitions and domain.
 ///
 /// The database at `from` is not changed, not even recovered: a pool is mapped privately, and files
-/// are copied to a directory beside `to` first, which is removed again. So it must be closed, and
+/// are copied to a directory `<to>.salvage`, which is removed again. So it must be closed, and
 /// `to` needs room for both. A database that a reboot hit is taken as it is. Tuples are found by the
 /// primary key and, where that is broken, by the secondary indexes; a tuple verifies if its values
 /// are possible for their columns and its own key leads to it. In pools of the NVM engines no
 /// checksum covers values: what was damaged within a value comes over as it is.
 ///
 /// The new database is at `to` only when all of that is in it, durable, checked and compared; until
-/// then it is at `<to>.new`, where a kill may leave it.
+/// then it is at `<to>.perdura-new`, where a kill may leave it; the next attempt removes it.
 ///
 /// # Errors
 /// The header or the description of `from` is damaged, so that nothing can be read; there is
@@ -114,29 +116,30 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let (from, to) = (from.as_ref(), to.as_ref());
     // What is seen at once is told before the time is spent.
     check_free(to)?;
+    check_free_for_files(&place_of(to)?.beside(COPIES))?;
     let pool = Pool::open(from, &PoolOptions::default(), Access::Inspect)?;
     let header = pool.info().header;
     let mut media = Media::native(pool.clone());
     let (heap, description) = describe(&media)?;
     let engine = agreed_engine(&description, &Options::new(), &media.name)?;
     let kind = engine.kind();
-    let mut copied = Copied { files: None, _unfinished: None };
-    let (mut other, mut ends) = (None, None);
+    let (mut source, mut other, mut ends) = (None, None, None);
     if kind.traits().needs_files() {
-        let source = look_at_files_of(&pool, kind.name())?;
-        match pair(&pool, &source) {
-            Ok(pairing) => match EndsOf::of(&pool, &source, &pairing) {
+        let found = look_at_files_of(&pool, kind.name())?;
+        match pair(&pool, &found) {
+            Ok(pairing) => match EndsOf::of(&pool, &found, &pairing) {
                 Ok(found) => ends = Some(found),
                 Err(error) => other = Some(error),
             },
             Err(error) => {
                 if let Error::OtherFiles { whose: FilesOf::Another(uuid), .. } = error {
-                    source.set_stamp(stamp_of(uuid));
+                    found.set_stamp(stamp_of(uuid));
                 }
                 other = Some(error);
             }
         }
-        media.attach(copied.take(&source, to)?, Options::new().volatile_bytes);
+        found.lock()?;
+        source = Some(found);
     }
     let catalog = Arc::new(Catalog::new(&description.schema)?);
     let options = Options::new()
@@ -149,7 +152,11 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
         .model(header.modelled);
     let setup = options.setup(description.partitions, description.node_bytes);
     let setup = Setup { closed: header.clean, ..setup };
-    create_whole(to, &description.schema, &options, &mut |_| {}, |target, _| {
+    create_whole(to, &description.schema, &options, &mut |_| {}, |target, new, _| {
+        let copies = source.map(|source| copy_files(&source, (new, target))).transpose()?;
+        if let Some(copies) = &copies {
+            media.attach(copies.clone(), Options::new().volatile_bytes);
+        }
         let mut done = Salvage::default();
         match other {
             Some(Error::OtherFiles { files, whose, .. }) => {
@@ -165,7 +172,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
             let opened = open_partition(
                 &engine,
                 || resources(&media, &heap, partition),
-                (&catalog, copied.files.as_ref()),
+                (&catalog, copies.as_ref()),
                 setup.clone(),
                 |error, lost| done.findings.of_partition(partition, error, lost),
             )?;
@@ -183,6 +190,10 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
                 let place = (&*engine, partition);
                 take_partition(place, &catalog, target, &mut tallies, &mut done)?;
             }
+        }
+        if let Some(copies) = copies {
+            let path = copies.path().display().to_string();
+            copies.discard().map_err(|source| Error::Io { path, source })?;
         }
         Ok((tallies, done))
     })
@@ -396,50 +407,26 @@ impl Sink for Taker<'_> {
     }
 }
 
-/// A copy of a database's files, which goes when this is dropped.
-struct Copied {
-    files: Option<HostFiles>,
-    /// The mark that makes it go with the process, too.
-    _unfinished: Option<Unfinished>,
-}
-
-impl Copied {
-    fn take(&mut self, source: &HostFiles, to: &Path) -> Result<HostFiles, Error> {
-        source.lock()?;
-        let place = place_of(to)?.beside(".salvage");
-        let error = |path: &Path| {
-            let path = path.display().to_string();
-            move |source| Error::Io { path, source }
-        };
-        let path = place.path().to_owned();
-        if place.is_taken().map_err(error(&path))? {
-            let what = "is a copy in use, or was left by a kill; if nobody uses it, remove it";
-            return Err(Error::InTheWay { path: path.display().to_string(), what: what.into() });
-        }
-        // Nothing of it has to survive anything.
-        let domain = engines::below::Domain::Process;
-        let make = || {
-            let files = HostFiles::create_at(place, domain, false).map_err(error(&path))?;
-            files.set_stamp(source.stamp());
-            let named = files.named().map_err(error(&path))?;
-            Ok::<_, Error>((files, [None, named]))
-        };
-        let (unfinished, files) = Unfinished::begin(make)?;
-        (self.files, self._unfinished) = (Some(files.clone()), Some(unfinished));
-        for name in source.list().map_err(error(source.path()))? {
-            copy(source, &files, &name).map_err(error(&source.path().join(&name)))?;
-        }
-        Ok(files)
+/// Copies a database's files to a directory that belongs to the new database, and goes with it.
+fn copy_files(
+    source: &HostFiles,
+    (new, database): (&NewPool, &Database<Native>),
+) -> Result<HostFiles, Error> {
+    let pool = database.pool();
+    let place = pool.place().beside(COPIES);
+    let error = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| Error::Io { path, source }
+    };
+    let path = place.path().to_owned();
+    // Nothing of it has to survive anything.
+    let files = new.add_directory(pool, place, (Domain::Process, false)).map_err(error(&path))?;
+    Pairing::claim(&files, pool.info().header.uuid).map_err(error(&path))?;
+    files.set_stamp(source.stamp());
+    for name in source.list().map_err(error(source.path()))? {
+        copy(source, &files, &name).map_err(error(&source.path().join(&name)))?;
     }
-}
-
-impl Drop for Copied {
-    fn drop(&mut self) {
-        if let Some(files) = self.files.take() {
-            // It takes up space and says nothing.
-            let _ = files.discard();
-        }
-    }
+    Ok(files)
 }
 
 fn copy(from: &HostFiles, to: &HostFiles, name: &str) -> std::io::Result<()> {

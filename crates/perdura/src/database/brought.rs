@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::path::Path;
 
 use engines::Maker;
-use engines::below::{Access, Native, Pool, Schema};
+use engines::below::{Access, Native, NewPool, Pool, Schema};
 
 use super::Database;
 use crate::error::Error;
-use crate::host::Host;
+use crate::host::{Host, place_of};
 use crate::media::Media;
 use crate::options::Options;
 
@@ -25,9 +25,10 @@ impl Database<Native> {
         maker: &dyn Maker<Native>,
     ) -> Result<Self, Error> {
         options.check()?;
-        let pool = Pool::create(path.as_ref(), &options.pool)?;
+        let (new, pool) = NewPool::begin(&place_of(path.as_ref())?, &[], &options.pool)?;
         let media = Media::native(pool.clone());
         let mut database = Self::create_with(media, schema, options, maker)?;
+        new.finish(Some(&pool))?;
         database.host = Some(Host { pool, files: None, pairing: None });
         Ok(database)
     }

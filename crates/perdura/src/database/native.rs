@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::path::Path;
 
 use engines::below::{
-    Access, Catalog, Counters, Files, HostFiles, Named, Native, Pairing, Place, Pool, PoolError,
+    Access, Catalog, Counters, Files, HostFiles, Native, NewPool, Pairing, Place, Pool, PoolError,
     PoolInfo, Schema, stamp_of,
 };
 
 use crate::any_engine::Which;
 use crate::error::Error;
-use crate::host::{FILES, Host, Paired, files_of, mark_open, place_of, take_mark_back};
+use crate::host::{FILES, Host, Paired, belonging, files_of, mark_open, place_of, take_mark_back};
 use crate::media::Media;
 use crate::opening::{OpeningTimes, Stopwatch};
 use crate::options::Options;
@@ -21,9 +21,12 @@ impl Database<Native> {
     /// Creates a database in a new pool file at `path`. An engine that keeps files has them in a
     /// directory beside it, `<path>.files`.
     ///
+    /// It has its name only once it is whole. What a kill leaves of a creation (`<path>.perdura-new`, and
+    /// its files) means nothing, and the next one begins anew.
+    ///
     /// # Errors
     /// The schema or the options make no sense, there is something at `path`, or no room. Nothing
-    /// is left behind then.
+    /// is left behind then. [`PoolError::InUse`], while another process creates it.
     pub fn create(
         path: impl AsRef<Path>,
         schema: &Schema,
@@ -37,6 +40,18 @@ impl Database<Native> {
         schema: &Schema,
         options: &Options,
     ) -> Result<Self, Error> {
+        let (new, database) = Self::begin_at(place, schema, options)?;
+        new.finish(Some(database.pool()))?;
+        Ok(database)
+    }
+
+    /// Creates a database that gets its name when it is [finished](NewPool::finish): until then it goes
+    /// when that is dropped.
+    pub(crate) fn begin_at(
+        place: &Place,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<(NewPool, Self), Error> {
         options.check()?;
         let catalog = Catalog::new(schema)?;
         let partitions = options.partitions.unwrap_or(1);
@@ -46,45 +61,36 @@ impl Database<Native> {
         let mut pool_options = options.pool.clone();
         pool_options.initial_bytes =
             options.initial_bytes.unwrap_or(64 << 10).min(pool_options.limit_bytes);
-        let pool = Pool::create_at(place, &pool_options)?;
-        let made = Self::create_in(pool.clone(), &catalog.schema, options);
-        made.inspect_err(|_| {
-            // It was made by this call.
-            let _ = pool.discard();
-        })
+        let (new, pool) = NewPool::begin(place, &belonging(place), &pool_options)?;
+        let database = Self::create_in(&new, pool, &catalog.schema, options)?;
+        Ok((new, database))
     }
 
-    pub(super) fn create_in(pool: Pool, schema: &Schema, options: &Options) -> Result<Self, Error> {
+    fn create_in(
+        new: &NewPool,
+        pool: Pool,
+        schema: &Schema,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let kind = options.kind_on(pool.info().medium.natural);
         let engine = options.engine_options(kind)?;
         let header = pool.info().header;
-        let files_at = pool.place().beside(FILES);
-        let path = files_at.path().display().to_string();
-        let files = kind
-            .traits()
-            .needs_files()
-            .then(|| HostFiles::create_at(files_at, header.domain, header.modelled))
-            .transpose()
-            .map_err(|source| Error::Io { path: path.clone(), source })?;
-        let mut pairing = None;
-        let mut create = || {
-            let mut media = Media::native(pool.clone());
-            if let Some(files) = &files {
-                files.lock()?;
-                files.set_stamp(stamp_of(header.uuid));
-                let marked = Pairing::create(files, header.uuid);
-                let error = |source| Error::Io { path: path.clone(), source };
-                pairing = Some(marked.map_err(error)?);
-                media.attach(files.clone(), options.volatile_bytes);
-            }
-            Self::create_as(Which::Known(&engine, media.engines), media, schema, options)
-        };
-        let mut database = create().inspect_err(|_| {
-            // They were made by this call.
-            if let Some(files) = &files {
-                let _ = files.discard();
-            }
-        })?;
+        let mut media = Media::native(pool.clone());
+        let (mut files, mut pairing) = (None, None);
+        if kind.traits().needs_files() {
+            let place = pool.place().beside(FILES);
+            let path = place.path().display().to_string();
+            let error = |source| Error::Io { path: path.clone(), source };
+            let own =
+                new.add_directory(&pool, place, (header.domain, header.modelled)).map_err(error)?;
+            own.lock()?;
+            own.set_stamp(stamp_of(header.uuid));
+            pairing = Some(Pairing::create(&own, header.uuid).map_err(error)?);
+            media.attach(own.clone(), options.volatile_bytes);
+            files = Some(own);
+        }
+        let which = Which::Known(&engine, media.engines);
+        let mut database = Self::create_as(which, media, schema, options)?;
         database.host = Some(Host { pool, files, pairing });
         Ok(database)
     }
@@ -106,8 +112,20 @@ impl Database<Native> {
 
     pub(crate) fn open_at(place: &Place, options: &Options) -> Result<Self, Error> {
         options.check()?;
+        Self::open_pool(|| Pool::open_at(place, &options.pool, Access::ReadWrite), options)
+    }
+
+    /// Opens a database once more that has not got its name.
+    pub(crate) fn open_new(new: &NewPool, options: &Options) -> Result<Self, Error> {
+        Self::open_pool(|| new.open(&options.pool), options)
+    }
+
+    fn open_pool(
+        open: impl FnOnce() -> Result<Pool, PoolError>,
+        options: &Options,
+    ) -> Result<Self, Error> {
         let mut watch = Stopwatch::start();
-        let pool = Pool::open_at(place, &options.pool, Access::ReadWrite)?;
+        let pool = open()?;
         let header = pool.info().header;
         let media = Media::native(pool.clone());
         let map = watch.lap();
@@ -148,7 +166,11 @@ impl Database<Native> {
         let place = place_of(path)?;
         let io = |source| Error::Io { path: path.display().to_string(), source };
         if !place.is_taken().map_err(io)? {
-            return Self::create_at(&place, schema, options);
+            match Self::create_at(&place, schema, options) {
+                // Another process has created it meanwhile.
+                Err(Error::Pool(PoolError::Exists { .. })) => {}
+                created => return created,
+            }
         }
         let database = Self::open(path, options)?;
         if let Some(differs) = database.catalog.schema.difference(&schema.normalized()) {
@@ -157,12 +179,9 @@ impl Database<Native> {
         Ok(database)
     }
 
-    /// The pool and the files by their names.
-    pub(crate) fn named(&self) -> Result<(Named, Option<Named>), Error> {
-        let host = self.host.as_ref().expect("a native database has a pool");
-        let io = |source| Error::Io { path: host.pool.info().path.display().to_string(), source };
-        let files = host.files.as_ref().map(|files| files.named().map_err(io)).transpose()?;
-        Ok((host.pool.named().map_err(io)?, files.flatten()))
+    /// The pool of a database that has one.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.host.as_ref().expect("a native database has a pool").pool
     }
 
     /// Returns what is known of the pool.
@@ -170,7 +189,7 @@ impl Database<Native> {
     /// # Panics
     /// Never: a native database has a pool.
     pub fn pool_info(&self) -> &PoolInfo {
-        self.host.as_ref().expect("a native database has a pool").pool.info()
+        self.pool().info()
     }
 
     /// Starts or stops counting flushes, fences, and file operations. While off, counting costs

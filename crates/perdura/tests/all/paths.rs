@@ -248,7 +248,7 @@ fn what_somebody_else_makes_meanwhile_is_never_removed() {
         }
     };
     for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::NvmInp] {
-        let all: &[&str] = &["copy.new", "copy.new.files"];
+        let all: &[&str] = &["copy.perdura-new", "copy.files"];
         let names = if engine.traits().needs_files() { all } else { &all[..1] };
         let mut first = true;
         let mut watch = |at: CopyProgress| {
@@ -272,10 +272,10 @@ fn what_somebody_else_makes_meanwhile_is_never_removed() {
         assert_eq!(place.names(), ["backup", "db", "db.files"], "{engine}");
     }
     let db = Database::open(place.at("db"), &small_logs()).unwrap();
-    db.backup_watched(place.at("next"), &mut |_| replaced(&["next.tmp"])).unwrap_err();
-    untouched(&["next.tmp"]);
-    db.dump(place.at("next"), &[], &mut |_| replaced(&["next.tmp"])).unwrap_err();
-    untouched(&["next.tmp"]);
+    db.backup_watched(place.at("next"), &mut |_| replaced(&["next.perdura-new"])).unwrap_err();
+    untouched(&["next.perdura-new"]);
+    db.dump(place.at("next"), &[], &mut |_| replaced(&["next.perdura-new"])).unwrap_err();
+    untouched(&["next.perdura-new"]);
     db.close().unwrap();
     salvage(place.at("db"), place.at("saved")).unwrap();
     assert_eq!(place.names(), ["backup", "db", "db.files", "saved", "saved.files"]);

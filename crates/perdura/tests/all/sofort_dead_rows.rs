@@ -1,11 +1,11 @@
 //! The cost of scans of `sofort` after rows were deleted, given other keys, or left by aborted transactions: it
 //! depends on the rows that are there, and not on those that were. Costs are counts of index entries and versions.
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Media, Options, OwnStats, Recorded, Scan, Schema,
-    SofortStats, Table, TableSchema, Tx, Value,
+    ColumnType, Database, EngineKind, Media, Options, OwnStats, Scan, Schema, SofortStats, Table,
+    TableSchema, Tx, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 /// The most entries that a scan may pass without finding a row: less than two steps of the collection free.
 const DEAD: u64 = 128;
@@ -27,7 +27,7 @@ fn options(placement: u32) -> Options {
 }
 
 fn media(memory: &Recording) -> Media<Recorded> {
-    Media::recorded(memory.clone(), RecordingFiles::new())
+    faults::recorded(memory.clone(), RecordingFiles::new())
 }
 
 fn row(key: u64, group: u64) -> [Value<'static>; 3] {

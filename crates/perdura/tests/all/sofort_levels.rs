@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use perdura::recording::{Recording, RecordingFiles};
 use perdura::{
-    ColumnType, Database, EngineKind, Error, Media, Options, OwnStats, Recorded, Scan, Schema,
-    SofortStats, Table, TableSchema, Tx, Value,
+    ColumnType, Database, EngineKind, Error, Media, Options, OwnStats, Scan, Schema, SofortStats,
+    Table, TableSchema, Tx, Value,
 };
+use sim::{Recorded, Recording, RecordingFiles};
 
 const LIMIT: u64 = 64 << 20;
 /// Rows that stay.
@@ -24,7 +24,7 @@ fn options() -> Options {
 }
 
 fn media(memory: &Recording) -> Media<Recorded> {
-    Media::recorded(memory.clone(), RecordingFiles::new())
+    faults::recorded(memory.clone(), RecordingFiles::new())
 }
 
 /// A value of the column of bytes, longer with each number up to 15.

@@ -10,9 +10,10 @@ use super::host_file::HostFile;
 use super::{File, Files};
 use crate::bytes::Bytes;
 use crate::counters::Counters;
+use crate::names::{UNFINISHED, WHOLE};
 use crate::place::{Named, Place};
 use crate::pool::registry::Registered;
-use crate::unfinished::{Unfinished, lock, sweep};
+use crate::unfinished::{Left, Unfinished, create, sweep};
 
 /// The directory that a path lies in, as far as the files are concerned whose names begin as the path
 /// ends. Clones share it. A sync there is one of the kernel's, whatever the medium.
@@ -57,6 +58,11 @@ impl AroundPath {
     }
 }
 
+/// The name of a file that has all its contents, by its name until then.
+fn whole_name(unfinished: &str) -> String {
+    format!("{}{WHOLE}", unfinished.strip_suffix(UNFINISHED).unwrap_or(unfinished))
+}
+
 impl Files for AroundPath {
     type File = AroundFile;
 
@@ -65,17 +71,40 @@ impl Files for AroundPath {
         Ok(AroundFile { file, _lock: None })
     }
 
-    fn create_unfinished(&self, name: &str) -> io::Result<(AroundFile, Option<Unfinished>)> {
-        let place = self.at(name)?;
-        sweep(&place, 0, None).map_err(|left| left.into_io(&place.path().display().to_string()))?;
+    fn unfinished_name(&self, name: &str) -> String {
+        format!("{name}{UNFINISHED}")
+    }
+
+    fn make_whole(&self, name: &str, unfinished: Option<&Unfinished>) -> io::Result<String> {
+        let whole = whole_name(&self.unfinished_name(name));
+        if let Some(unfinished) = unfinished {
+            unfinished.rename(self.at(&whole)?)?;
+            // Otherwise a power cut could leave the contents under the name that it had before.
+            self.sync_directory()?;
+        }
+        Ok(whole)
+    }
+
+    fn create_unfinished(
+        &self,
+        name: &str,
+        begins: &[u8],
+    ) -> io::Result<(AroundFile, Option<Unfinished>)> {
+        let (place, whole) = (self.at(name)?, self.at(&whole_name(name))?);
         let make = || {
-            let file = place.create_file()?;
-            let named = Named::of(&place, &file)?;
-            Ok::<_, io::Error>((file, [Some(named), None]))
+            let (file, lock) = create(&place, &mut |_| Ok(()))?;
+            let named = Named::of(&place, &file).inspect_err(|_| drop(place.remove(&file)))?;
+            Ok(((file, lock), Some(named)))
         };
-        let (unfinished, file) = Unfinished::begin(make)?;
-        let lock = Some(lock(&place, &file)?);
-        Ok((AroundFile { file: self.directory.host_file(file), _lock: lock }, Some(unfinished)))
+        let begun = Unfinished::begin(make);
+        let failed = |place: &Place| {
+            let path = place.path().display().to_string();
+            move |left: Left| left.into_io(&path)
+        };
+        let (unfinished, (file, lock)) = begun.map_err(failed(&place))?;
+        sweep(&whole, Some((&place, begins)), &mut |_| Ok(())).map_err(failed(&whole))?;
+        let file = AroundFile { file: self.directory.host_file(file), _lock: Some(lock) };
+        Ok((file, Some(unfinished)))
     }
 
     fn open(&self, name: &str) -> io::Result<AroundFile> {

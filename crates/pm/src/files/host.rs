@@ -168,6 +168,16 @@ impl HostFiles {
         }
     }
 
+    /// Removes the files that a creation has left which was cut off: the one that says whose they are
+    /// last. The directory stays, empty.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        place::remove_files(&self.0.handle)?;
+        self.0.handle.sync_all()
+    }
+
     /// The directory by its name; unlike a lock this keeps nobody out. `None` if it is only gone
     /// through.
     ///
@@ -175,7 +185,8 @@ impl HostFiles {
     /// It has lost its name, or the kernel refuses.
     pub fn named(&self) -> io::Result<Option<Named>> {
         let place = self.0.place.as_ref();
-        place.map(|place| Named::of(place, &self.0.handle)).transpose()
+        let named = |place| Ok(Named::of(place, &self.0.handle)?.prepared(!self.0.made));
+        place.map(named).transpose()
     }
 
     /// Returns where the directory is by now. It says nothing of the path that led to it.

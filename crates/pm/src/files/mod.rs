@@ -75,15 +75,32 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn leads_to(&self, _name: &str, _file: &Self::File) -> io::Result<bool> {
         Ok(true)
     }
-    /// As [`Files::create`], for a file that gets another name when it is finished. Where other
-    /// programs make files, too, they are kept away from it, it goes when the process ends before that,
-    /// and one that an attempt has left which was killed is removed before.
+    /// Returns the name of a file until it is finished and called `name`.
+    fn unfinished_name(&self, name: &str) -> String {
+        format!("{name}.tmp")
+    }
+    /// As [`Files::create`], for a file that has its [unfinished name](Files::unfinished_name). Where
+    /// other programs make files, too, they are kept away from it, it goes when the process ends before it
+    /// is finished, and one that an attempt has left which was killed is removed before: one that has its
+    /// mark, or that begins with `begins` and has the name which [`Files::make_whole`] gives.
     ///
     /// # Errors
     /// As [`Files::create`].
     #[track_caller]
-    fn create_unfinished(&self, name: &str) -> io::Result<(Self::File, Option<Unfinished>)> {
+    fn create_unfinished(
+        &self,
+        name: &str,
+        _begins: &[u8],
+    ) -> io::Result<(Self::File, Option<Unfinished>)> {
         Ok((self.create(name)?, None))
+    }
+    /// Called before such a file gets its contents in place of its mark. Returns the name that it has then.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    #[track_caller]
+    fn make_whole(&self, name: &str, _unfinished: Option<&Unfinished>) -> io::Result<String> {
+        Ok(self.unfinished_name(name))
     }
     /// Returns the bytes at the beginning of such a file, by which it can be told from any other.
     ///

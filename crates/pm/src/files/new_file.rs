@@ -4,12 +4,13 @@
 //! - Under its name the file is whole and durable, or there is none.
 //! - What was there before stays: nothing is ever replaced.
 //! - A failure leaves nothing behind, nor does a signal whose handler calls
-//!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave `<name>.tmp`,
-//!   which means nothing, and which the next attempt removes.
+//!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave a file of its
+//!   [unfinished name](Files::unfinished_name), which means nothing, and which the next attempt removes.
 //!
-//! 1. The bytes go to `<name>.tmp`, which this creates; in place of the first ones stands a mark that
+//! 1. The bytes go to a file of that name, which this creates; in place of the first ones stands a mark that
 //!    says that it is not finished.
-//! 2. [`NewFile::finish`] puts them there, syncs the file, renames it where the name is still free,
+//! 2. [`NewFile::finish`] puts them there, where other programs make files under another name
+//!    ([`Files::make_whole`]), syncs the file, renames it where the name is still free,
 //!    and syncs the directory.
 
 use std::io::{self, Write};
@@ -22,6 +23,8 @@ use crate::unfinished::{MARK_BYTES, Unfinished};
 pub struct NewFile<F: Files> {
     files: F,
     name: String,
+    /// The name that the file has meanwhile.
+    own: String,
     /// `None` once the file has its name.
     file: Option<F::File>,
     /// Makes the file go with the process; dropped after `file`.
@@ -32,19 +35,19 @@ pub struct NewFile<F: Files> {
 }
 
 impl<F: Files> NewFile<F> {
-    /// Begins a file that will be called `name`.
+    /// Begins a file that will be called `name`, whose contents begin with `begins`.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] for the name, or for a file that an earlier attempt has
     /// left; what the kernel says.
     #[track_caller]
-    pub fn create(files: &F, name: &str) -> io::Result<Self> {
+    pub fn create(files: &F, name: &str, begins: &[u8]) -> io::Result<Self> {
         let taken = |what: String| io::Error::new(io::ErrorKind::AlreadyExists, what);
         if files.is_taken(name)? {
             return Err(taken("exists already; choose another name, or remove it".into()));
         }
-        let own = temporary(name);
-        let (file, unfinished) = files.create_unfinished(&own).map_err(|error| {
+        let own = files.unfinished_name(name);
+        let (file, unfinished) = files.create_unfinished(&own, begins).map_err(|error| {
             // Others say what is in the way.
             match (error.kind(), error.get_ref()) {
                 (io::ErrorKind::AlreadyExists, None) => taken(format!("`{own}` is in the way")),
@@ -52,8 +55,9 @@ impl<F: Files> NewFile<F> {
             }
         })?;
         let (files, name) = (files.clone(), name.to_owned());
-        let new = Self { files, name, file: Some(file), unfinished, begin: Vec::new(), at: 0 };
-        new.file().write_at(0, &new.files.mark(&own)?)?;
+        let begin = Vec::new();
+        let new = Self { files, name, own, file: Some(file), unfinished, begin, at: 0 };
+        new.file().write_at(0, &new.files.mark(&new.own)?)?;
         Ok(new)
     }
 
@@ -68,6 +72,7 @@ impl<F: Files> NewFile<F> {
     /// [`io::ErrorKind::AlreadyExists`] if something has got the name meanwhile; a write or a sync
     /// failed. There is no file then.
     pub fn finish(mut self) -> io::Result<u64> {
+        self.own = self.files.make_whole(&self.name, self.unfinished.as_ref())?;
         let file = self.file();
         file.write_at(0, &self.begin)?;
         if self.begin.len() < MARK_BYTES {
@@ -75,18 +80,17 @@ impl<F: Files> NewFile<F> {
         }
         file.sync()?;
         match self.unfinished.take() {
-            Some(unfinished) => unfinished.finish(|_, _| self.name_it()),
+            Some(unfinished) => unfinished.finish(|_| self.name_it()),
             None => self.name_it(),
         }
     }
 
     fn name_it(&mut self) -> io::Result<u64> {
-        let own = temporary(&self.name);
-        if !self.files.leads_to(&own, self.file())? {
-            let why = format!("`{own}` was removed or replaced meanwhile");
+        if !self.files.leads_to(&self.own, self.file())? {
+            let why = format!("`{}` was removed or replaced meanwhile", self.own);
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
-        self.files.rename_new(&own, &self.name)?;
+        self.files.rename_new(&self.own, &self.name)?;
         let Some(file) = self.file.take() else { unreachable!("looked at above") };
         self.files.sync_directory().inspect_err(|_| {
             // Whether the name would survive a power cut is unknown.
@@ -102,10 +106,6 @@ fn remove<F: Files>(files: &F, name: &str, file: &F::File) {
     if files.leads_to(name, file).is_ok_and(|ours| ours) {
         let _ = files.remove(name);
     }
-}
-
-fn temporary(name: &str) -> String {
-    format!("{name}.tmp")
 }
 
 impl<F: Files> Write for NewFile<F> {
@@ -128,7 +128,7 @@ impl<F: Files> Write for NewFile<F> {
 impl<F: Files> Drop for NewFile<F> {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            remove(&self.files, &temporary(&self.name), &file);
+            remove(&self.files, &self.own, &file);
         }
     }
 }

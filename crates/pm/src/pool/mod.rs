@@ -14,6 +14,7 @@ pub(crate) mod file;
 mod holes;
 mod marks;
 mod memory;
+mod new;
 pub(crate) mod notes;
 mod opening;
 mod options;
@@ -21,7 +22,7 @@ pub(crate) mod registry;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,15 +31,17 @@ use crate::counters::{Counters, Tally};
 use crate::domain::Domain;
 use crate::error::PoolError;
 use crate::flush::{FlushInstruction, LineStore};
-use crate::header::{Header, HeaderDamage};
+use crate::header::{COPIES, HEADER_BYTES, Header, HeaderDamage};
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, Sharing};
 use crate::media::Medium;
+use crate::names::UNFINISHED;
 use crate::offset::Range;
-use crate::place::{Named, Place};
+use crate::place::Place;
 use crate::poison::{Health, Watch};
-use crate::unfinished::{Left, MARK_BYTES, sweep};
+use crate::unfinished::{MARK_BYTES, MARK_IN_POOL};
 
 pub use file::random_uuid;
+pub use new::NewPool;
 pub use options::{Access, PoolOptions};
 
 use notes::Notes;
@@ -95,8 +98,10 @@ struct Shared {
     tally: Tally,
     /// Pages to sync at the next fence of a `disk` pool.
     notes: Notes,
-    /// The place where the file has its name.
+    /// The place where the file has its name, or gets it.
     place: Place,
+    /// True until then.
+    is_new: AtomicBool,
     file: File,
     header: Mutex<Header>,
     info: PoolInfo,
@@ -126,47 +131,22 @@ impl Shared {
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Shared>);
 
-/// The place where the mark of an unfinished pool stands, between the copies of the header.
-const MARK_AT: u64 = 2048;
-const _: () = assert!(MARK_AT >= crate::header::HEADER_BYTES as u64 && MARK_AT < 4096);
+// The mark of an unfinished pool stands between the copies of the header.
+const _: () = assert!(MARK_IN_POOL >= HEADER_BYTES as u64);
+const _: () = assert!(MARK_IN_POOL + MARK_BYTES as u64 <= COPIES[1]);
 
 impl Pool {
-    /// Returns the place where the pool has its name.
+    /// Returns the place where the pool has its name, or gets it when it is finished.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
 
-    /// Removes the pool's file, to take a creation back that failed half-way. Something else that has
-    /// got its name stays.
+    /// Removes the pool's file. Something else that has got its name stays.
     ///
     /// # Errors
     /// The kernel refuses, or the file has lost its name.
     pub fn discard(&self) -> io::Result<()> {
         self.0.place.remove(&self.0.file)
-    }
-
-    /// The pool's file by its name. Unlike the pool it keeps nobody out.
-    ///
-    /// # Errors
-    /// The file has lost its name, or the kernel refuses.
-    pub fn named(&self) -> io::Result<Named> {
-        Named::of(&self.0.place, &self.0.file)
-    }
-
-    /// Makes the place free of a pool, and of a directory with files, that an attempt which was cut off
-    /// has left unfinished.
-    ///
-    /// # Errors
-    /// Why it is not free.
-    pub fn sweep(place: &Place, directory: &Place) -> Result<(), Left> {
-        sweep(place, MARK_AT, Some(directory))
-    }
-
-    /// Removes the mark of a pool that is finished and has its name. Where that fails nothing is lost:
-    /// the mark is that of another name.
-    pub fn remove_mark(place: &Place) {
-        let opened = place.open(rustix::fs::OFlags::RDWR);
-        let _ = opened.and_then(|file| file.write_all_at(&[0; MARK_BYTES], MARK_AT));
     }
 
     /// Finds out whether the path that was asked for still leads to the pool.
@@ -175,7 +155,11 @@ impl Pool {
     /// [`PoolError::Removed`] or [`PoolError::Elsewhere`].
     pub fn check_path(&self) -> Result<(), PoolError> {
         let path = self.0.info.path.clone();
-        PoolError::of_whereabouts(path, self.0.place.whereabouts(&self.0.file))
+        let whereabouts = match self.0.is_new.load(Ordering::Acquire) {
+            true => self.0.place.beside(UNFINISHED).whereabouts(&self.0.file),
+            false => self.0.place.whereabouts(&self.0.file),
+        };
+        PoolError::of_whereabouts(path, whereabouts)
     }
 
     /// The pool's file, header and medium.

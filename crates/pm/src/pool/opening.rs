@@ -4,72 +4,42 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::file::{boot_to_store, header_of, open_locked, random_uuid, reserve_space, this_boot};
 use super::notes::Notes;
 use super::options::{Access, PoolOptions};
 use super::registry::Registered;
-use super::{MARK_AT, Mode, Pool, PoolInfo, Shared, domain_text, holes, survives_reboot};
+use super::{Mode, Pool, PoolInfo, Shared, domain_text, holes, survives_reboot};
 use crate::counters::Tally;
 use crate::domain::Domain;
 use crate::epoch::Epoch;
 use crate::error::{PoolError, io_error};
 use crate::flush::{FlushInstruction, LineStore};
-use crate::header::{Header, HeaderDamage, POOL_DATA_START};
+use crate::header::{Header, HeaderDamage};
 use crate::limits::{addresses_left, page_bytes};
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, Sharing};
 use crate::media::{Medium, medium_of};
 use crate::memory::Memory;
+use crate::names::UNFINISHED;
 use crate::offset::{Off, Range};
 use crate::place::Place;
 use crate::poison::{Health, Watch, fork_generation};
-use crate::unfinished::mark;
+use crate::unfinished::{MARK_BYTES, MARK_IN_POOL, mark};
 
 impl Pool {
-    /// Creates a pool file. Its contents after the header are zero.
-    ///
-    /// # Errors
-    /// See [`PoolError`]; where creating failed no file is left behind.
-    pub fn create(path: &Path, options: &PoolOptions) -> Result<Self, PoolError> {
-        Self::create_at(&Place::of(path).map_err(io_error(path, "create the pool"))?, options)
-    }
-
-    /// As [`Pool::create`], at a place.
-    ///
-    /// # Errors
-    /// As [`Pool::create`].
-    pub fn create_at(place: &Place, options: &PoolOptions) -> Result<Self, PoolError> {
+    /// Makes a pool of a locked file that has the name of an unfinished one.
+    pub(super) fn create_in(
+        place: &Place,
+        file: File,
+        registered: Registered,
+        options: &PoolOptions,
+    ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
-        let sizes = |why: String| PoolError::Sizes { path: path.into(), why };
-        if options.initial_bytes < POOL_DATA_START {
-            return Err(sizes(format!("a pool has at least {POOL_DATA_START} bytes")));
-        }
-        if options.initial_bytes > options.limit_bytes {
-            return Err(sizes(format!(
-                "the pool would start with {} bytes, more than its limit of {}",
-                options.initial_bytes, options.limit_bytes
-            )));
-        }
-        let file = place.create_file().map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => PoolError::Exists { path: path.into() },
-            _ => PoolError::Io { path: path.into(), doing: "create the pool", source },
-        })?;
-        // From here on the file is ours: on any error it goes again.
-        let take_back = |file: &File| drop(place.remove(file));
-        let ours = file.try_clone().inspect_err(|_| take_back(&file));
-        let ours = ours.map_err(io_error(path, "create the pool"))?;
-        Self::create_in(place, file, options).inspect_err(|_| take_back(&ours))
-    }
-
-    fn create_in(place: &Place, file: File, options: &PoolOptions) -> Result<Self, PoolError> {
-        let path = &*place.asked_path();
-        let registered = Registered::lock(path, &file)?;
-        if options.unfinished {
-            // Once it is locked. On hugetlbfs it has to wait until the file is mapped.
-            let _ = file.write_all_at(&mark(place.name()), MARK_AT);
-        }
+        let mark = mark(place.beside(UNFINISHED).name());
+        // On hugetlbfs it has to wait until the file is mapped.
+        let _ = file.write_all_at(&mark, MARK_IN_POOL);
         let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
         let domain = options.domain.unwrap_or(medium.natural);
         let modelled = !domain.is_given_by(medium.natural);
@@ -111,13 +81,12 @@ impl Pool {
             registered,
             true,
         )?;
-        if options.unfinished {
-            pool.copy(Off::new(MARK_AT), &mark(place.name()));
-        }
+        pool.copy(Off::new(MARK_IN_POOL), &mark);
+        pool.flush(Range::new(MARK_IN_POOL, MARK_BYTES as u64));
+        pool.fence();
         header.write(&pool);
         pool.0.collapse(0, size);
         pool.still_good("make the pool's header durable")?;
-        place.sync_directory().map_err(io_error(path, "make the pool's name durable"))?;
         Ok(pool)
     }
 
@@ -139,8 +108,21 @@ impl Pool {
         options: &PoolOptions,
         access: Access,
     ) -> Result<Self, PoolError> {
+        Self::open_in(place, false, options, access)
+    }
+
+    /// As [`Pool::open_at`], of a pool that has the name of an unfinished one, if it `is_new`.
+    pub(super) fn open_in(
+        place: &Place,
+        is_new: bool,
+        options: &PoolOptions,
+        access: Access,
+    ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
-        let (file, registered) = open_locked(place, path, access)?;
+        let (file, registered) = match is_new {
+            true => open_locked(&place.beside(UNFINISHED), path, access)?,
+            false => open_locked(place, path, access)?,
+        };
         // Only now: until then somebody else may have let it grow.
         let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
         let (header, damage) = header_of(path, &file, file_bytes)?;
@@ -182,7 +164,10 @@ impl Pool {
         if access == Access::ReadWrite {
             holes::fill(path, &file, header.size, &medium)?;
         }
-        Self::map(place, file, header, damage, medium, access, options, registered, false)
+        let pool =
+            Self::map(place, file, header, damage, medium, access, options, registered, false)?;
+        pool.0.is_new.store(is_new, Ordering::Relaxed);
+        Ok(pool)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the one place where a handle is put together")]
@@ -256,6 +241,7 @@ impl Pool {
             tally: Tally::default(),
             notes: Notes::default(),
             place: place.clone(),
+            is_new: AtomicBool::new(new),
             file,
             header: Mutex::new(header),
             info: PoolInfo {

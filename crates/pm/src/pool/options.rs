@@ -20,9 +20,6 @@ pub struct PoolOptions {
     pub catch_media_errors: bool,
     /// True to ask the kernel for huge pages as the pool grows, on tmpfs.
     pub huge_pages: bool,
-    /// A new pool is marked as unfinished, and one at its place that an attempt has left which was
-    /// killed is removed before.
-    pub unfinished: bool,
     /// Take this for the machine's boot instead of asking the kernel: for tests.
     pub boot_id: Option<[u8; 16]>,
 }
@@ -37,7 +34,6 @@ impl Default for PoolOptions {
             accept_loss: false,
             catch_media_errors: true,
             huge_pages: true,
-            unfinished: false,
             boot_id: None,
         }
     }

@@ -8,7 +8,7 @@ use sim::{DiskReplay, DiskTrace, RecordingFiles};
 const WHOLE: [u8; 1300] = [7; 1300];
 
 fn write(files: &RecordingFiles) -> io::Result<u64> {
-    let mut file = NewFile::create(files, "new")?;
+    let mut file = NewFile::create(files, "new", b"")?;
     WHOLE.chunks(600).try_for_each(|part| file.write_all(part))?;
     file.finish()
 }
@@ -83,9 +83,9 @@ fn what_is_there_is_never_replaced() {
     assert_eq!(files.image(), [("new".to_owned(), b"old".to_vec())].into());
     // Nor what gets the name while it is written.
     files.remove("new").unwrap();
-    let mut file = NewFile::create(&files, "new").unwrap();
+    let mut file = NewFile::create(&files, "new", b"").unwrap();
     file.write_all(b"late").unwrap();
-    let error = NewFile::create(&files, "new").unwrap_err();
+    let error = NewFile::create(&files, "new", b"").unwrap_err();
     assert!(error.to_string().contains("`new.tmp` is in the way"), "{error}");
     files.create("new").unwrap().write_at(0, b"first").unwrap();
     assert_eq!(file.finish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);

@@ -85,7 +85,7 @@ fn numbers<F: Files>(files: &F, prefix: &str) -> Result<Vec<u64>> {
 /// Only who has the database open makes such a file.
 fn remove_unfinished<F: Files>(files: &F, (prefix, number): (&str, u64), stamp: u64) -> Result<()> {
     let failed = io("removing an unfinished segment of the archive");
-    let name = format!("{}.tmp", name_of(prefix, number));
+    let name = files.unfinished_name(&name_of(prefix, number));
     if !files.is_taken(&name).map_err(&failed)? {
         return Ok(());
     }
@@ -314,7 +314,8 @@ impl<F: Files> Archive<F> {
     /// Begins the segment behind another one.
     fn begin(&self, before: &Joint) -> Result<Segment<F>> {
         let number = before.number + 1;
-        let file = NewFile::create(&self.files, &name_of(&self.prefix, number))
+        let name = name_of(&self.prefix, number);
+        let file = NewFile::create(&self.files, &name, layout::HEADER_MAGIC)
             .map_err(io("making a segment of the archive"))?;
         let id = new_id();
         let header = Header { stamp: self.stamp, number, from: before.to, id, before: before.id };

@@ -75,12 +75,12 @@ impl<N: Files> Note<N> {
     ) -> Result<Self> {
         let failed = io("noting the archive");
         let name = format!("{prefix}{NAME}");
-        let unfinished = format!("{name}.tmp");
+        let unfinished = files.unfinished_name(&name);
         // Nobody else makes files here.
         if files.is_taken(&unfinished).map_err(&failed)? {
             files.remove(&unfinished).map_err(&failed)?;
         }
-        let mut new = NewFile::create(files, &name).map_err(&failed)?;
+        let mut new = NewFile::create(files, &name, MAGIC).map_err(&failed)?;
         new.write_all(&encode(stamp, joint, directory)).map_err(&failed)?;
         new.finish().map_err(&failed)?;
         let file = files.open(&name).map_err(&failed)?;

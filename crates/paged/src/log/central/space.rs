@@ -305,11 +305,11 @@ impl<R: File> Space<R> {
 
 #[cfg(test)]
 mod tests {
-    use pm::RecordingFiles;
+    use sim::RecordingFiles;
 
     use super::*;
 
-    fn small(files: &RecordingFiles) -> Space<pm::RecordedFile> {
+    fn small(files: &RecordingFiles) -> Space<sim::RecordedFile> {
         let segments = (0..4).map(|file| Segment::create(files, &format!("{file}")));
         let segments = segments.collect::<io::Result<_>>().expect("created");
         let shape = Shape { stamp: 0, partitions: 4, partition_bytes: 4096 };

@@ -18,7 +18,7 @@ use engines::{BasePart, BaseSource, LogUntil, Restoring, find_until};
 use zerocopy::IntoBytes;
 
 use super::error::BackupError;
-use super::layout::{BLOCK_BYTES, PAGES, PARTITION_END, PartitionEnd};
+use super::layout::{BLOCK_BYTES, MAGIC, PAGES, PARTITION_END, PartitionEnd};
 use super::reader::{Block, Reader};
 use super::restore::Backup;
 use super::writer::{Writer, describe};
@@ -134,7 +134,7 @@ impl<E: Environment> Database<E> {
         let mut description = describe(self)?;
         description.base = true;
         let (files, name) = AroundPath::of(path).map_err(error)?;
-        let mut file = NewFile::create(&files, &name).map_err(error)?;
+        let mut file = NewFile::create(&files, &name, &MAGIC).map_err(error)?;
         let mut out = BufWriter::with_capacity(64 << 10, &mut file);
         let mut writer = Writer::new(&mut out, &shown);
         writer.begin(&description)?;
@@ -411,7 +411,7 @@ impl Backup {
         let (archive, until) = (directory.as_ref().to_owned(), untils);
         let source = Source { state: Mutex::new(state), parts, until, archive };
         options.restoring = Some(Restoring(Arc::new(source)));
-        create_whole(path.as_ref(), &schema, &options, watch, |database, watch| {
+        create_whole(path.as_ref(), &schema, &options, watch, |database, _, watch| {
             let tallies = tally(database, None, watch)?;
             let mut summary = CopySummary { bytes, ..CopySummary::default() };
             for (number, table) in schema.tables().iter().enumerate() {

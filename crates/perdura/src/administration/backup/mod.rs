@@ -112,7 +112,7 @@ impl<E: Environment> Database<E> {
         watch: Watch<'_>,
     ) -> Result<CopySummary, Error> {
         let error = |source| Error::Io { path: shown.into(), source };
-        let mut file = NewFile::create(files, name).map_err(error)?;
+        let mut file = NewFile::create(files, name, &layout::MAGIC).map_err(error)?;
         let mut out = BufWriter::with_capacity(64 << 10, &mut file);
         let summary = self.backup_to(&mut out, shown, watch)?;
         // Flushed by now; a buffer that is dropped would write.

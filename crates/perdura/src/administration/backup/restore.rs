@@ -125,7 +125,7 @@ impl Backup {
         let (options, partitions) = self.options(options)?;
         let verified = self.verify(watch)?;
         let schema = self.description.schema.clone();
-        create_whole(path.as_ref(), &schema, &options, watch, |database, watch| {
+        create_whole(path.as_ref(), &schema, &options, watch, |database, _, watch| {
             let tables: Vec<Table> = schema
                 .tables()
                 .iter()

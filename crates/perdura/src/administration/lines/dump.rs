@@ -6,7 +6,7 @@ use std::path::Path;
 use engines::below::{AroundPath, ColumnType, Environment, NewFile, Row, Schema};
 
 use super::text::{put_text, put_value};
-use super::{End, FORMAT, Head};
+use super::{End, FORMAT, HEAD_BEGINS, Head};
 use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, WATCH_EVERY, Watch};
 use crate::database::Database;
 use crate::error::Error;
@@ -33,7 +33,7 @@ impl<E: Environment> Database<E> {
         let name = path.display().to_string();
         let error = |source| Error::Io { path: name.clone(), source };
         let (directory, own) = AroundPath::of(path).map_err(error)?;
-        let mut file = NewFile::create(&directory, &own).map_err(error)?;
+        let mut file = NewFile::create(&directory, &own, HEAD_BEGINS).map_err(error)?;
         let summary = self.dump_to(&mut file, &name, tables, watch)?;
         file.finish().map_err(error)?;
         Ok(summary)

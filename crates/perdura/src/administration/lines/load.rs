@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::error::{Kept, LinesError};
 use super::text::TupleSeed;
-use super::{End, FORMAT, Head};
+use super::{End, FORMAT, HEAD_BEGINS, Head};
 use crate::administration::loader::Loader;
 use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, Watch};
 use crate::administration::tuple_code::encode;
@@ -154,7 +154,7 @@ impl Database<Native> {
             options = options.tune("node_bytes", head.node_bytes.into());
             options.partitions = options.partitions.or(Some(head.partitions));
         }
-        create_whole(path.as_ref(), schema, &options, watch, |database, watch| {
+        create_whole(path.as_ref(), schema, &options, watch, |database, _, watch| {
             let mut loading = Loading::new(database, load)?;
             let mut tallies = no_tuples(database.partition_count(), schema);
             loading.tallies = Some(&mut tallies);
@@ -235,7 +235,7 @@ impl<'a> Input<'a> {
         }
         let version = match serde_json::from_slice::<Peek>(&self.buffer) {
             Ok(peek) => peek.perdura_dump,
-            Err(error) if self.buffer.trim_ascii_start().starts_with(b"{\"perdura_dump\"") => {
+            Err(error) if self.buffer.trim_ascii_start().starts_with(HEAD_BEGINS) => {
                 return Err(self.wrong(explain(&error, 0), Kept::Nothing));
             }
             Err(_) => None,

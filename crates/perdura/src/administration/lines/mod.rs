@@ -42,6 +42,8 @@ pub use error::{Kept, LinesError};
 pub use load::{Existing, LoadOptions};
 
 const FORMAT: u32 = 1;
+/// The bytes that a dump begins with.
+const HEAD_BEGINS: &[u8] = b"{\"perdura_dump\"";
 
 /// The first line.
 #[derive(Serialize, Deserialize, Debug)]

@@ -87,14 +87,14 @@ fn nothing_that_is_there_is_replaced() {
     std::fs::create_dir(place.at("directory")).unwrap();
     said(db.backup(place.at("directory")).unwrap_err(), "exists already");
     said(db.backup(place.at("missing/backup")).unwrap_err(), "missing/backup: ");
-    std::fs::write(place.at("next.tmp"), "somebody's").unwrap();
-    said(db.backup(place.at("next")).unwrap_err(), "next.tmp` is in the way");
-    assert_eq!(std::fs::read(place.at("next.tmp")).unwrap(), b"somebody's");
+    std::fs::write(place.at("next.perdura-new"), "somebody's").unwrap();
+    said(db.backup(place.at("next")).unwrap_err(), "next.perdura-new` is in the way");
+    assert_eq!(std::fs::read(place.at("next.perdura-new")).unwrap(), b"somebody's");
     assert!(!place.at("next").exists());
 
     // A restored database: the pool, its files, and what a kill may have left of an earlier try.
     for engine in [EngineKind::NvmInp, EngineKind::Inp] {
-        for taken in ["copy", "copy.files", "copy.new", "copy.new.files"] {
+        for taken in ["copy", "copy.files", "copy.perdura-new"] {
             std::fs::write(place.at(taken), "somebody's").unwrap();
             let names = place.names();
             let error =

@@ -123,7 +123,7 @@ pub fn is_full(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pm::RecordingFiles;
+    use sim::RecordingFiles;
 
     use super::*;
 
