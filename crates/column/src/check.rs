@@ -1,4 +1,4 @@
-//! A look at everything: whether rows, versions, dictionaries, indexes and the allocator agree.
+//! The consistency check: whether rows, versions, dictionaries, indexes and the allocator agree.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering::Acquire;
@@ -15,7 +15,7 @@ use crate::store::{Shared, Store};
 use crate::table::Table;
 use crate::version::ReadView;
 
-/// The things that were counted.
+/// The counts of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Census {
     /// Versions that were committed.
@@ -213,7 +213,7 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Looks at everything. Nobody changes anything meanwhile.
+    /// Checks everything. No other thread changes anything meanwhile.
     ///
     /// # Errors
     /// Something does not agree.

@@ -1,7 +1,7 @@
-//! The clock: commit numbers, and up to which of them everything is published.
+//! The clock: commit numbers, and the last one up to which all commits are published.
 //!
-//! Numbers are published in their order. A snapshot is the last published one, so nobody sees a
-//! transaction without those that come before it.
+//! Numbers are published in order. A snapshot is the last published number, so no transaction sees a commit
+//! without those before it.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
@@ -16,7 +16,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock behind whose `number` nothing was committed.
+    /// A clock whose last commit is `number`.
     pub(crate) fn new(number: u64, waiting: &Waiting) -> Self {
         let (taken, published) = (AtomicU64::new(number), AtomicU64::new(number));
         Self { taken, published, waiting: waiting.clone() }
@@ -27,12 +27,13 @@ impl Clock {
         self.published.load(Acquire)
     }
 
-    /// A number for a commit; it has to be published, whatever becomes of the commit.
+    /// Takes a number for a commit. It has to be published, whatever the outcome of the commit.
     pub(crate) fn take(&self) -> u64 {
         self.taken.fetch_add(1, AcqRel) + 1
     }
 
-    /// The last number that was taken. What was done before this is seen by whoever takes the next one.
+    /// The last number that was taken. A thread that takes the next one sees everything that was done before this
+    /// call.
     pub(crate) fn last_taken(&self) -> u64 {
         self.taken.fetch_add(0, AcqRel)
     }

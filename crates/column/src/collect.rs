@@ -1,23 +1,24 @@
-//! Collection: rows of versions that nobody sees any more are used again. It is done in steps, beside
-//! transactions.
+//! Collection of garbage: rows of versions that no snapshot sees are made free, in steps, while transactions go
+//! on.
 //!
-//! A version is garbage when a commit has replaced or deleted it, or when the transaction that made it
-//! has aborted.
+//! A version is garbage when a commit has replaced or deleted it, or when the transaction that made it has
+//! aborted.
 //!
-//! 1. Every snapshot is behind that commit.
-//! 2. With the stripe of its key the version is taken out of the indexes, of those in persistent memory
-//!    durably. An index that leads elsewhere already may do so by what a killed process had stored: of versions
-//!    that were there when the store was opened that is flushed, too. One that others are reached
-//!    through stays: its turn comes when a version in front of it is committed, or is garbage itself.
-//!    Versions that never counted come first: those that they lead to would be others' rows.
-//! 3. Whoever had begun before that has ended.
-//! 4. No slot names it any more: those that nobody has forget their last transaction; **fence**. One that
-//!    somebody has taken forgets it with the first statement, which is waited for. Its begin
-//!    becomes zero: flush, **fence**. Then its end does: flush, **fence**. The row is as one that nobody
-//!    has had.
+//! 1. Wait until every snapshot is at least the commit that ended the version.
+//! 2. Take the version out of the indexes, with the stripe of its key held; out of indexes in persistent memory
+//!    durably. An index may already lead elsewhere through stores of a killed process that are not durable, so for
+//!    versions that were there when the store was opened those lines are flushed, too. A version through which
+//!    others are reached stays in the queue until the version in front of it is committed, or is garbage itself.
+//!    Versions of aborted transactions come first: an index that leads to one of them would otherwise lead,
+//!    through it, to a row that has been used again.
+//! 3. Wait until all transactions that had begun before step 2 have ended.
+//! 4. Let no slot name the version: free slots forget their last transaction; **fence**. A slot that is taken
+//!    forgets it with the first statement of its next transaction, for which this step waits. Then the row's begin
+//!    becomes zero: flush, **fence**. Then its end does: flush, **fence**. The row is as if it had never been
+//!    used.
 //!
-//! After a crash the rows that are not in use are found while indexes are built. Nothing else says
-//! which they are: a row whose begin is zero, or the mark of a transaction that is over, is not there.
+//! After a crash, free rows are found while indexes are built. No other record of them exists: a row is free if
+//! its begin is zero, or the mark of a transaction that is over.
 
 use std::collections::VecDeque;
 
@@ -29,10 +30,10 @@ use crate::store::{Shared, Store};
 use crate::stripes::Stripes;
 use crate::table::Table;
 
-/// Versions that a reader takes out of the indexes before another thread can collect.
+/// Versions that a reader takes out of the indexes in one step, after which another thread can collect.
 const UNLINKED_TOGETHER: usize = 128;
 
-/// A version that is garbage once every snapshot is at least `until`.
+/// A version that is garbage once every snapshot is at least `until`; zero if its transaction has aborted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DeadVersion {
     pub(crate) table: usize,
@@ -40,13 +41,13 @@ pub(crate) struct DeadVersion {
     pub(crate) until: u64,
 }
 
-/// Versions on their way to be used again.
+/// The queue of versions that are, or will be, garbage.
 #[derive(Debug, Default)]
 pub(crate) struct GarbageQueue {
-    /// Those that never counted.
+    /// Versions of aborted transactions.
     never: VecDeque<DeadVersion>,
     ended: VecDeque<DeadVersion>,
-    /// Those that are in no index, and the epoch in which they were last.
+    /// Versions that have left the indexes, each with the last epoch in which an index had it.
     retired: VecDeque<(u64, DeadVersion)>,
 }
 
@@ -57,7 +58,7 @@ impl GarbageQueue {
         }
     }
 
-    /// Adds rows that nothing leads to.
+    /// Adds rows that no index leads to.
     pub(crate) fn retire(&mut self, epoch: u64, dead: impl IntoIterator<Item = DeadVersion>) {
         self.retired.extend(dead.into_iter().map(|dead| (epoch, dead)));
     }
@@ -66,13 +67,14 @@ impl GarbageQueue {
         self.never.len() + self.ended.len() + self.retired.len()
     }
 
-    /// Takes up to `many` versions from the front that never counted.
+    /// Takes up to `many` versions of aborted transactions.
     fn take_never(&mut self, many: usize) -> Vec<DeadVersion> {
         let many = many.min(self.never.len());
         self.never.drain(..many).collect()
     }
 
-    /// Takes up to `many` versions from the front that no snapshot needs, if there are only such as have counted.
+    /// Takes up to `many` ended versions that no snapshot needs; none while versions of aborted transactions are
+    /// queued.
     fn take_ended(&mut self, many: usize, horizon: u64) -> Vec<DeadVersion> {
         if !self.never.is_empty() {
             return Vec::new();
@@ -87,7 +89,7 @@ impl GarbageQueue {
         self.retired.drain(..ready).collect()
     }
 
-    /// Puts back what was taken.
+    /// Puts back versions that could not be freed.
     fn put_back(&mut self, taken: Vec<(u64, DeadVersion)>) {
         taken.into_iter().rev().for_each(|one| self.retired.push_front(one));
     }
@@ -103,7 +105,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Returns whether the step did anything. Without anything else that happens, the next one does nothing, either.
+    /// Returns whether the step did nothing. A next one does nothing, either, unless something else happens.
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
@@ -112,9 +114,9 @@ impl Collected {
 /// The thread that collects, which decides what it may wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Collector {
-    /// A writer waits for statements on the same keys, and for the medium.
+    /// A writer may wait for statements on the same keys, and for the medium.
     Writer,
-    /// A reader leaves both to writers.
+    /// A reader does not wait for either.
     Reader,
 }
 
@@ -122,8 +124,8 @@ impl<M: Memory> Shared<M> {
     /// Steps 1 and 2; returns how many versions left the indexes.
     #[track_caller]
     fn unlink_some(&self, many: usize, collector: Collector) -> Result<u64> {
-        // First: then all versions that aborted transactions have put in front of one that no snapshot needs are in
-        // the pile.
+        // First, so that the queue has every version that an aborted transaction has put in front of one that no
+        // snapshot needs.
         let horizon = self.epochs.horizon(&self.clock);
         let mut unlinked = Unlinked { horizon, collector, dead: Vec::new(), lines: LineSet::new() };
         let taken = self.garbage.write().take_never(many);
@@ -144,8 +146,8 @@ impl<M: Memory> Shared<M> {
         done.map(|()| many)
     }
 
-    /// Takes versions out of the indexes. Those that others are reached through go back into the pile. A version
-    /// whose row is damaged is left where it is by a writer, who returns the error, and put back by a reader.
+    /// Takes versions out of the indexes. Versions through which others are reached go back into the queue. A
+    /// writer skips a version whose row is damaged and returns the error; a reader puts it back.
     #[track_caller]
     fn unlink_all(&self, taken: Vec<DeadVersion>, unlinked: &mut Unlinked) -> Result<()> {
         let (mut kept, mut done) = (Vec::new(), Ok(()));
@@ -163,7 +165,7 @@ impl<M: Memory> Shared<M> {
         done
     }
 
-    /// Takes a version out of the indexes; returns false if others are reached through it, or a reader would wait.
+    /// Takes a version out of the indexes. Returns false if others are reached through it, or a reader would wait.
     #[track_caller]
     fn unlink(&self, dead: DeadVersion, unlinked: &mut Unlinked) -> Result<bool> {
         let (table, row) = (self.table(dead.table)?, dead.row);
@@ -180,7 +182,7 @@ impl<M: Memory> Shared<M> {
         let head = table.indexes[0].read().peek(&primary)?.unwrap_or(0);
         let newest = self.newest_counting(table, head)?;
         if newest != head {
-            // Together: a transaction may have left any number of versions of one row.
+            // All at once: an aborted transaction may have left any number of versions of one row.
             self.lead_primary(table, &primary, newest, lines)?;
         }
         let reached = self.reached(table, newest, unlinked.horizon)?;
@@ -234,8 +236,7 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// The versions that somebody may come to, from the newest one on: down to the one that every
-    /// snapshot is behind the begin of.
+    /// The versions that a snapshot may need, newest first: down to the first one that had begun at the horizon.
     fn reached(&self, table: &Table<M>, head: u64, horizon: u64) -> Result<Vec<u64>> {
         let (mut reached, mut row, mut passed) = (Vec::new(), head, 0);
         while row != 0 {
@@ -248,7 +249,7 @@ impl<M: Memory> Shared<M> {
         Ok(reached)
     }
 
-    /// Steps 3 and 4; returns how many rows can be used again.
+    /// Does steps 3 and 4; returns how many rows became free.
     #[track_caller]
     fn free_some(&self, many: usize) -> Result<u64> {
         let taken = self.garbage.write().take_retired(many, &self.epochs);
@@ -257,7 +258,7 @@ impl<M: Memory> Shared<M> {
         }
         let mut lines = LineSet::new();
         if !self.slots.forget_committed(&mut lines) {
-            // Its transaction begins, or gives the slot back.
+            // A slot's next transaction is about to begin, or to give the slot back.
             self.garbage.write().put_back(taken);
             return Ok(0);
         }
@@ -297,23 +298,23 @@ struct Unlinked {
 }
 
 impl<M: Memory> Shared<M> {
-    /// Does a step for the thread that collects.
+    /// Does a step for the thread that holds the latch of the collection.
     fn collect_step(&self, many: usize) -> Result<Collected> {
         let built = self.built();
         if built.waiting > 0 {
-            // A version that is taken out now would come into an index that is built later.
+            // A version that is unlinked now could still come into an index that is built later.
             return Ok(Collected::default());
         }
         self.fence_commits();
         let unlinked = self.unlink_some(many, Collector::Writer);
-        // A row that is used again must not be looked at as one that was there when the store was opened.
+        // Rows are not used again before all of them were classified as used or free.
         let freed = if built.unswept == 0 { self.free_some(many)? } else { 0 };
         Ok(Collected { unlinked: unlinked?, freed })
     }
 
-    /// Takes up to `many` dead versions out of the indexes, for a scan that has passed over as many. Their rows stay
+    /// Takes up to `many` dead versions out of the indexes, for a scan that has passed that many. Their rows stay
     /// for [`Store::collect`]. Does nothing if an index of keys lies in persistent memory: a read flushes nothing.
-    /// Damage is left for writers to report.
+    /// Writers report damage.
     pub(crate) fn unlink_for_reader(&self, many: u64) {
         for _ in 0..many.div_ceil(UNLINKED_TOGETHER as u64) {
             let Some(_alone) = self.collecting.try_write() else { return };
@@ -335,14 +336,14 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// Damage of a version, which is left as it is. The step is done for all others.
     pub fn collect(&self, many: usize) -> Result<Collected> {
-        // One at a time: a slot that another one lets forget its transaction may not be fenced.
+        // One thread at a time: a slot that another thread lets forget its transaction may not be fenced yet.
         match self.0.collecting.try_write() {
             Some(_alone) => self.0.collect_step(many),
             None => Ok(Collected::default()),
         }
     }
 
-    /// Does a step as [`Self::collect`], and waits for another thread's.
+    /// Does a step as [`Self::collect`], but waits while another thread collects.
     ///
     /// # Errors
     /// As [`Self::collect`].
@@ -351,7 +352,7 @@ impl<M: Memory> Store<M> {
         self.0.collect_step(many)
     }
 
-    /// The number of versions that are garbage or will be.
+    /// The number of versions that are, or will be, garbage.
     pub fn garbage(&self) -> usize {
         self.0.garbage.read().len()
     }

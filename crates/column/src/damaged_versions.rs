@@ -31,7 +31,7 @@ fn versions_that_lead_to_each_other_are_damage() {
     first.commit().unwrap();
     session.begin().unwrap();
     (2..4).for_each(|number| session.update(0, key, &[(1, Value::Word(number))]).unwrap());
-    // The two of the open transaction, which others pass on their way back.
+    // The versions of the open transaction, which other transactions pass.
     let (table, one, other) = (&store.0.tables[0], 3, 4);
     assert_eq!(table.prev(other, &mut 0).unwrap(), one);
     assert_eq!(first.get(0, key).unwrap().unwrap()[1], Value::Word(1).into());
@@ -40,8 +40,8 @@ fn versions_that_lead_to_each_other_are_damage() {
     assert!(is_damage(&store.collect(64)));
 }
 
-/// One transaction changes a row so often that a walk over its versions for each of them would be the
-/// work of all pairs. Here each version leads to itself: whoever walks at all finds damage.
+/// One transaction changes a row so often that walking over its versions for each of them would cost all pairs.
+/// Here each version leads to itself, so any walk finds damage.
 #[test]
 fn building_an_index_walks_over_no_versions() {
     const MANY: u64 = 100;

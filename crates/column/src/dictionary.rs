@@ -1,10 +1,10 @@
-//! The dictionary of a column: a value for each id, in the order in which they came (P4 3).
+//! The dictionary of a column: a value for each id. Ids are in the order in which values were added (P4 3).
 //!
-//! - Id 0 is the number zero, or no bytes; it has no element. [`NULL`] is no value.
-//! - An element is a word, or, of bytes, where they are and how many, with a checksum. Zero is no value
-//!   yet. So an element says for itself whether it is whole.
-//! - Whoever puts an id into a row makes its value durable first, or with the row: the finder of an id
-//!   that nobody is known to have fenced flushes it once more.
+//! - Id 0 is the number zero, or empty bytes; it has no element. [`NULL`] is the id of NULL.
+//! - An element is a word, or, for bytes, their place and length, with a checksum. Zero is no value yet. So an
+//!   element shows whether it is whole.
+//! - The value of an id is made durable before, or together with, a row that has the id. A thread that finds an id
+//!   which is not known to be durable flushes its value once more.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -25,7 +25,7 @@ use crate::value::{Field, Value};
 
 /// The id of no value.
 pub(crate) const NULL: u32 = u32::MAX;
-/// The low bit of the first word of an element: it is there.
+/// The low bit of the first word of an element: the value is there.
 const THERE: u64 = 1;
 
 /// The dictionary of a column.
@@ -40,11 +40,11 @@ pub(crate) struct Dictionary<M> {
     pub(crate) index: Latch<DictionaryIndex<M>>,
 }
 
-/// An id that a row may be given, when what `lines` has got is durable.
+/// An id that a row may have once the lines in `lines` are durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     pub(crate) id: u32,
-    /// Nobody is known to have fenced its value.
+    /// The value is not known to be durable.
     pub(crate) fresh: bool,
 }
 
@@ -162,7 +162,7 @@ impl<M: Memory> Dictionary<M> {
         Ok(())
     }
 
-    /// No two words share theirs.
+    /// Returns the hash of a value; that of a word is unique.
     fn hash(&self, value: Value<'_>) -> u64 {
         match value {
             Value::Null => 0,
@@ -177,7 +177,7 @@ impl<M: Memory> Dictionary<M> {
             Value::Bytes(bytes) => {
                 let (first, second) = self.words(id)?;
                 let range = Self::range(first, second);
-                // Before the bytes: of most that are looked at in a scan this is all that is read.
+                // Checked before the bytes: for most elements in a scan, nothing else is read.
                 if first == 0 || second != second_word(bytes) {
                     return Ok(false);
                 }
@@ -206,8 +206,8 @@ impl<M: Memory> Dictionary<M> {
         if unbuilt > 1 { self.find_unbuilt(value, unbuilt) } else { Ok(None) }
     }
 
-    /// The id of a value for a row: one that is there, or a new one. What has to become durable with the
-    /// row is added to `lines`.
+    /// Returns the id of a value for a row, an existing one or a new one. The lines that have to become durable
+    /// with the row are added to `lines`.
     #[track_caller]
     pub(crate) fn id_of(
         &self,
@@ -219,7 +219,7 @@ impl<M: Memory> Dictionary<M> {
             return self.found(id, lines);
         }
         let mut index = self.index.write();
-        // Somebody may have added it meanwhile.
+        // Another thread may have added it meanwhile.
         if let Some(id) = index.find(self.hash(value), |id| self.has(id, value))? {
             drop(index);
             return self.found(id, lines);
@@ -243,7 +243,7 @@ impl<M: Memory> Dictionary<M> {
         Ok(Found { id, fresh })
     }
 
-    /// An id that nobody has, with room for its element.
+    /// Takes an unused id, with room for its element.
     #[track_caller]
     fn take(&self, lane: &Latch<Lane<M>>) -> Result<u32> {
         let bytes = self.element_bytes();
@@ -289,7 +289,7 @@ impl<M: Memory> Dictionary<M> {
         Ok(Found { id, fresh })
     }
 
-    /// The objects of values that are too long to lie beside others.
+    /// The objects of values that are too long for the array of bytes.
     pub(crate) fn long_values(&self) -> Result<Vec<u64>> {
         let mut long = Vec::new();
         for id in 1..self.ids.next() as u32 {
@@ -302,9 +302,8 @@ impl<M: Memory> Dictionary<M> {
         Ok(long)
     }
 
-    /// Indexes up to `many` values that were there when the store was opened, newest first. None is there
-    /// twice: whoever adds one has looked through all of them. Returns
-    /// whether there are more.
+    /// Indexes up to `many` values that were there when the store was opened, newest first. None is there twice,
+    /// since a new value is added only after a search of all of them. Returns whether there are more.
     pub(crate) fn build(&self, many: u64) -> Result<bool> {
         let end = self.index.read().unbuilt;
         let start = end.saturating_sub(many).max(1);
@@ -316,7 +315,7 @@ impl<M: Memory> Dictionary<M> {
             }
         }
         let mut index = self.index.write();
-        // Somebody else may have built some of them.
+        // Another thread may have built some of them.
         if index.unbuilt == end {
             for (hash, id) in found {
                 index.add(hash, id);

@@ -1,11 +1,11 @@
-//! The index of a dictionary: from a value's hash to its id. It lies in ordinary memory, and is built
-//! again after opening, from the newest id down; or it lies in persistent memory, and is there.
+//! The index of a dictionary: a map from a value's hash to its id. It lies in ordinary memory, and is rebuilt
+//! after opening, from the newest id down; or it lies in persistent memory, and needs no rebuilding.
 //!
-//! Values that share a hash have the numbers behind it. Nothing is ever taken out.
+//! Values that share a hash have the following numbers. Nothing is ever removed.
 //!
-//! In persistent memory an id is in the index, durably, before its value is stored: a value that is there can be
-//! found. A crash, or a full memory, may leave an id without a value, which nobody else gets; the next value with
-//! that place has it instead.
+//! In persistent memory, an id enters the index, durably, before its value is stored, so a value that is there can
+//! be found. A crash, or a full memory, may leave an id without a value; the next value with that place takes the
+//! place over.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ impl<M: Memory> Nodes<M> {
         }
     }
 
-    /// The id of a node; one that is none has no value.
+    /// The id of a node; an impossible one has no value.
     fn id(&self, node: u64) -> Result<u32> {
         let row = match self {
             Self::List(list) => list.row(node)?,
@@ -96,14 +96,14 @@ pub(crate) struct DictionaryIndex<M> {
     /// The ids from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
     pub(crate) uses: Uses,
-    /// The work of searches among the ids that are not in it.
+    /// The backlog of searches among the ids that are not in it.
     pub(crate) backlog: IndexBacklog,
     /// Bits of the ids whose values are known to be durable.
     durable: Vec<u64>,
 }
 
 impl<M: Memory> DictionaryIndex<M> {
-    /// An index in ordinary memory, of nothing yet, of a dictionary that had `opened` ids.
+    /// An empty index in ordinary memory, of a dictionary that had `opened` ids.
     pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
         let ids = Ids::Ordinary(HashMap::default());
         let backlog = IndexBacklog::default();
@@ -140,7 +140,7 @@ impl<M: Memory> DictionaryIndex<M> {
         }
     }
 
-    /// The id with this hash whose value is the one that is sought.
+    /// The id with this hash that `is_it` accepts.
     pub(crate) fn find(
         &self,
         hash: u64,
@@ -157,8 +157,8 @@ impl<M: Memory> DictionaryIndex<M> {
         Ok(None)
     }
 
-    /// Adds an id, whose value is about to be stored and has no other one, to an index in persistent memory,
-    /// durably. `has_value` says of another id whether it has a value.
+    /// Adds the id of a new value, which is about to be stored, to an index in persistent memory, durably.
+    /// `has_value` returns whether another id has a value.
     pub(crate) fn announce(
         &mut self,
         hash: u64,
@@ -182,7 +182,8 @@ impl<M: Memory> DictionaryIndex<M> {
         let mut lane = lane.write();
         let node = nodes.prepare(place, &mut lane, &mut lines)?;
         nodes.store_id(node, id, &mut lines);
-        // Not with the record: a neighbour's row in one of these lines may change at any time.
+        // Flushed here and not with the record: another session may store a neighbour's row in one of these lines
+        // at any time.
         lines.flush(memory);
         memory.fence();
         if let Err(error) = nodes.link(node, &mut lane) {

@@ -1,10 +1,10 @@
-//! Epochs: which versions nobody can come to any more.
+//! Epochs: they show when no transaction can come to a version any more.
 //!
-//! A version that no snapshot sees is taken out of the indexes first. Whoever had begun before that may
-//! have found it there, so it is used again when all of them have ended.
+//! A version that no snapshot sees leaves the indexes first, which ends an epoch. A transaction that had begun in
+//! that epoch may have found the version, so its row is used again when all such transactions have ended.
 //!
-//! - A transaction is entered before it looks at the clock's number: what it sees is kept from then on.
-//! - One that is in flight and that no session has keeps its snapshot, and has found nothing.
+//! - A transaction enters before it reads the clock: its snapshot is kept from then on.
+//! - A transaction in flight without a session keeps its snapshot, and holds no version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::clock::Clock;
 use crate::latch::{Latch, Waiting};
 
-/// The entry of a transaction, or of a read without one.
+/// The epoch and snapshot of a transaction, or of a read without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EpochEntry {
     pub(crate) snapshot: u64,
@@ -22,7 +22,7 @@ pub(crate) struct EpochEntry {
 #[derive(Debug, Default)]
 struct State {
     epoch: u64,
-    /// Counts those who have entered, by their epochs and by their snapshots.
+    /// Counts active transactions, by their epochs and by their snapshots.
     epochs: BTreeMap<u64, u64>,
     snapshots: BTreeMap<u64, u64>,
 }
@@ -46,13 +46,13 @@ impl Epochs {
         Self(Latch::new(State::default(), waiting))
     }
 
-    /// Enters a transaction that sees what has committed until now.
+    /// Enters a transaction whose snapshot is the last commit.
     pub(crate) fn enter(&self, clock: &Clock) -> EpochEntry {
         let mut state = self.0.write();
         state.enter(clock.now())
     }
 
-    /// Enters one that goes on with this snapshot, which somebody keeps until then.
+    /// Enters a transaction that resumes with this snapshot, which is kept until then.
     pub(crate) fn enter_again(&self, snapshot: u64) -> EpochEntry {
         self.0.write().enter(snapshot)
     }
@@ -68,26 +68,26 @@ impl Epochs {
         add(&mut self.0.write().snapshots, snapshot);
     }
 
-    /// The end of that.
+    /// Releases a snapshot that was kept.
     pub(crate) fn release_snapshot(&self, snapshot: u64) {
         take(&mut self.0.write().snapshots, snapshot);
     }
 
-    /// Every snapshot, also of who enters later, is at least this one.
+    /// Returns the oldest snapshot; also those of later transactions are at least this one.
     pub(crate) fn horizon(&self, clock: &Clock) -> u64 {
         let state = self.0.write();
         let now = clock.now();
         state.snapshots.first_key_value().map_or(now, |(oldest, _)| now.min(*oldest))
     }
 
-    /// Begins an epoch; returns the number of the last one.
+    /// Begins an epoch; returns the number of the one that ends.
     pub(crate) fn next(&self) -> u64 {
         let mut state = self.0.write();
         state.epoch += 1;
         state.epoch - 1
     }
 
-    /// Returns whether everybody who had entered in an epoch, or before it, has left.
+    /// Returns whether all transactions that began in an epoch, or before it, have left.
     pub(crate) fn is_over(&self, epoch: u64) -> bool {
         self.0.write().epochs.first_key_value().is_none_or(|(oldest, _)| *oldest > epoch)
     }
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// The stay of a transaction, or of a read without one, until it is dropped.
+/// Keeps a transaction, or a read without one, entered until it is dropped.
 #[derive(Debug)]
 pub(crate) struct EpochGuard {
     epochs: Arc<Epochs>,
@@ -109,12 +109,12 @@ pub(crate) struct EpochGuard {
 }
 
 impl EpochGuard {
-    /// Sees what has committed until now.
+    /// Enters with the last commit as the snapshot.
     pub(crate) fn new(epochs: &Arc<Epochs>, clock: &Clock) -> Self {
         Self { entered: epochs.enter(clock), epochs: Arc::clone(epochs) }
     }
 
-    /// Goes on with a snapshot that was kept until now.
+    /// Enters with a snapshot that was kept until now.
     pub(crate) fn again(epochs: &Arc<Epochs>, snapshot: u64) -> Self {
         let entered = epochs.enter_again(snapshot);
         epochs.release_snapshot(snapshot);

@@ -1,23 +1,23 @@
-//! A hash table in persistent memory (P4 5: one of the forms of its secondary structures): from keys to a word each,
-//! for whoever asks for equal keys alone.
+//! A hash table in persistent memory (P4 5: one of the forms of its secondary structures): a map from keys to a
+//! word each, for lookups of equal keys.
 //!
 //! ```text
 //! head     buckets u64 | nodes u64 | zeros, to a line | array of buckets: the first node of each
 //! node     row | key's length u32, its hash u32 | next node of its bucket | key
 //! ```
 //!
-//! It grows by a bucket at a time (linear hashing): of `n` buckets, and `m` the largest power of two that is at most
-//! `n`, the next one is made of bucket `n - m`, whose nodes it takes that belong to bucket `n` of `2m`. So no change is
-//! longer than a chain, and nothing but the nodes of one chain is ever led elsewhere.
+//! It grows by a bucket at a time (linear hashing). Of `n` buckets, and `m` the largest power of two that is at
+//! most `n`, the next one takes from bucket `n - m` the nodes that belong to bucket `n` of `2m`. So no change is
+//! longer than a chain, and only the nodes of one chain move.
 //!
 //! Invariants, after every crash:
 //! - Every node is in the bucket that its hash says, once, and their number is that of the head: all words of a
 //!   change are in one mini-transaction of the heap, which takes the node as well.
 //! - A node's key is durable before anything leads to it.
-//! - The row is a word of its own, which its owner stores and makes durable.
-//! - Buckets behind the last one, in a segment that is there, are empty.
+//! - The row is a separate word, which the table's owner stores and makes durable.
+//! - Buckets after the last one, in an existing segment, are empty.
 //!
-//! The owner has a latch: nobody reads while somebody links.
+//! The owner has a latch: no thread reads while another one links.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -29,10 +29,9 @@ use crate::array::{Array, Shape, zeroed};
 use crate::layout::{HASH_ARRAY_AT, NODE_NEXT_AT, NODE_SIZE_AT};
 use crate::seed::Seed;
 
-/// Behind the one word that leads on.
+/// After the one word that leads on.
 const KEY_AT: u64 = NODE_NEXT_AT + 8;
-/// A chain that is longer is not parted: one mini-transaction has room for 316 words. With a seed that nobody knows
-/// there is none.
+/// A longer chain is not split: one mini-transaction has room for 316 words. With a secret seed there is none.
 const MOST_PARTED: usize = 100;
 
 /// See the module's comment.
@@ -146,7 +145,7 @@ impl<M: Memory> HashTable<M> {
         Ok(None)
     }
 
-    /// The word of a node that its owner gives a meaning.
+    /// The word of a node; the owner defines its meaning.
     pub(crate) fn row(&self, node: u64) -> Result<u64> {
         self.load(Off::new(node))
     }
@@ -159,8 +158,9 @@ impl<M: Memory> HashTable<M> {
         lines.add(at.range());
     }
 
-    /// Makes a node that nothing leads to yet, of a key that is not there: a crash leaves it free. Its row is for
-    /// [`Self::store_row`]. All of it has to be durable before [`Self::link`]. Makes room in the table first.
+    /// Makes a node that nothing leads to yet, for a key that is not in the table: after a crash it is free. Its
+    /// row is stored by [`Self::store_row`]. All of it has to be durable before [`Self::link`]. Makes room in the
+    /// table first.
     #[track_caller]
     pub(crate) fn prepare(
         &self,
@@ -179,7 +179,7 @@ impl<M: Memory> HashTable<M> {
         Ok(node)
     }
 
-    /// Adds to the lane's mini-transaction the words that lead to a node, whose key is not there.
+    /// Adds to the lane's mini-transaction the words that lead to a node, whose key is not in the table.
     pub(crate) fn link(&self, node: u64, lane: &mut Lane<M>) -> Result<()> {
         let many = self.load(self.many_at())?;
         let first = self.first_at(Self::bucket_of(self.size(node)?.1, many))?;
@@ -233,7 +233,7 @@ impl<M: Memory> HashTable<M> {
         Ok(())
     }
 
-    /// Looks at every node; calls `visit` with each, and with each object of the array of buckets.
+    /// Checks every node; calls `visit` with each, and with each object of the array of buckets.
     ///
     /// # Errors
     /// A node is damaged, or in another bucket than its own, or is not counted.
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         let mut fixture = fixture();
         (0..100).for_each(|key| fixture.set(key, key + 1));
         let mut nodes = Vec::new();

@@ -1,5 +1,5 @@
-//! Builders that meet: one builds a structure at a time, and others go on to the next one. Builders that come to damage:
-//! it is in the way of the structure that has it, and of no other one.
+//! Concurrent builds of indexes: one thread builds a structure at a time, and others go on to the next one. Damage
+//! in a structure stops the building of that one alone.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use sim::Recording;
 use crate::{FirstColumn, KeyRange, Kind, Options, Part, Pause, Store, Structure, Value, Waiting};
 
 #[test]
-fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_owed() {
+fn taken_structure_is_skipped_and_its_backlog_stays() {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();
@@ -30,7 +30,7 @@ fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_ow
     let waiting = |number: usize| store.0.waiting(store.0.building[number].structure);
     let all = store.0.building.len();
     assert_eq!(all, 3);
-    // A search that owes rows in all structures but one.
+    // A search that adds to the backlog of all structures but one.
     assert!(store.session().get(0, Value::Word(25)).unwrap().is_some());
     let before: Vec<u64> = (0..all).map(waiting).collect();
     let alone = store.0.building[0].alone.write();
@@ -41,7 +41,7 @@ fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_ow
         assert!(store.rebuild(7).unwrap());
         store.build_pending().unwrap();
     }
-    // There is more, and nothing to be done.
+    // There is more, which another thread has taken.
     assert!(store.rebuild(7).unwrap() && store.has_unbuilt());
     assert_eq!((store.build_pending().unwrap(), waiting(0)), (0, before[0]));
     drop(alone);
@@ -55,12 +55,12 @@ fn whoever_finds_a_structure_taken_builds_the_next_one_and_what_is_owed_stays_ow
 
 /// Rows of each of two tables.
 const ROWS: u64 = 49;
-/// One of the last ones, which are built first. An opening looks at the last one.
+/// One of the last rows, which are built first. An opening checks the last one.
 const LATE: u64 = ROWS - 2;
-/// The damaged row is one of the first table's, of which the index of its keys comes to be.
+/// The structure that comes to the damaged row.
 const DAMAGED: Structure = Structure { table: 0, part: Part::Keys(0) };
 
-/// A store that was opened, with no index built. A row of the first table has an id that no value has.
+/// A store that was opened, with no index built. A row of the first table has an id without a value.
 fn damaged(row: u64) -> Store<Recording> {
     damaged_and_waiting(row, &Waiting::default())
 }
@@ -90,17 +90,17 @@ fn damaged_and_waiting(row: u64, waiting: &Waiting) -> Store<Recording> {
     Store::open(heap.lane(0), store.at(), &keys, waiting).unwrap().0
 }
 
-/// No latch is taken by somebody else, as far as it is asked for.
+/// A test in which no thread waits for a latch.
 #[derive(Debug)]
-struct Never;
+struct NoPause;
 
-impl Pause for Never {
+impl Pause for NoPause {
     fn pause(&self) {
         panic!("it waits for a latch");
     }
 }
 
-/// The rows or values that wait, of the damaged structure and of all others.
+/// The rows or values that are not indexed, of the damaged structure and of all others.
 fn waiting(store: &Store<Recording>) -> (u64, u64) {
     let all: u64 = store.structures().iter().map(|state| state.waiting).sum();
     let damaged = store.0.waiting(DAMAGED);
@@ -112,7 +112,7 @@ fn has(store: &Store<Recording>, table: usize, key: u64) -> bool {
 }
 
 #[test]
-fn damage_stops_whoever_builds_beside_reads_from_building_that_structure_alone() {
+fn damage_stops_builds_for_reads_of_that_structure_alone() {
     let store = damaged(ROWS / 2);
     let mut steps = 0;
     while store.rebuild_sound(7) {
@@ -122,7 +122,7 @@ fn damage_stops_whoever_builds_beside_reads_from_building_that_structure_alone()
     let (left, others) = waiting(&store);
     assert!((ROWS / 2..ROWS).contains(&left), "it is built as far as the damage: {left}");
     assert_eq!(others, 0);
-    // Whoever changes something is told, each time; so is whoever reads that.
+    // Every call for writers reports it, and so does every read of the structure.
     for _ in 0..3 {
         assert!(store.rebuild(7).is_err());
     }
@@ -133,14 +133,14 @@ fn damage_stops_whoever_builds_beside_reads_from_building_that_structure_alone()
     assert!((1..=ROWS).all(|key| has(&store, 1, key)));
 }
 
-/// The one who has the damaged structure is told; nobody else takes what is unbuilt for built.
+/// While one thread reports the damage, another one does not take what is unbuilt for built.
 #[test]
-fn whoever_meets_another_builder_at_damage_is_not_told_that_all_is_built() {
+fn a_damaged_structure_that_is_taken_is_not_built() {
     let store = damaged(ROWS / 2);
     while store.rebuild_sound(7) {}
     let alone = store.0.building.iter().find(|building| building.structure == DAMAGED).unwrap();
     let alone = alone.alone.write();
-    // What is left beside it is rows that are not in use.
+    // What is left apart from it are rows to check for use.
     for _ in 0..100 {
         assert!(store.rebuild(7).unwrap());
     }
@@ -152,7 +152,7 @@ fn whoever_meets_another_builder_at_damage_is_not_told_that_all_is_built() {
 }
 
 #[test]
-fn whoever_is_told_of_damage_has_built_another_structure() {
+fn reporting_damage_builds_another_structure() {
     let store = damaged(LATE);
     let errors = (0..1000).filter(|_| store.rebuild(7).is_err()).count();
     assert!(errors > 900, "{errors}");
@@ -161,52 +161,52 @@ fn whoever_is_told_of_damage_has_built_another_structure() {
 }
 
 #[test]
-fn what_is_owed_is_built_beside_damage() {
+fn the_backlog_is_built_despite_damage() {
     let store = damaged(LATE);
     while store.0.waiting(DAMAGED) > LATE {
         store.0.build(DAMAGED, 1).unwrap();
     }
-    let owe = || assert!(has(&store, 0, 1) && has(&store, 1, 1));
-    owe();
+    let search = || assert!(has(&store, 0, 1) && has(&store, 1, 1));
+    search();
     let before = waiting(&store);
     assert!(store.build_pending_sound() > 0);
     let after = waiting(&store);
     assert_eq!(after.0, before.0);
     assert!(after.1 < before.1, "{after:?}");
-    // Nobody tries it again but for those who are told.
-    owe();
+    // Only calls that report damage try it again.
+    search();
     assert!(store.build_pending_sound() > 0);
     assert!(store.0.backlog(DAMAGED, crate::unbuilt::IndexBacklog::has_pending));
     let before = waiting(&store);
-    owe();
+    search();
     assert!(store.build_pending().is_err());
     assert!(waiting(&store).1 < before.1);
 }
 
-/// A store in which all is built but what is damaged.
-fn built_beside_damage(waiting: &Waiting) -> Store<Recording> {
+/// A store in which everything is built but the damaged structure.
+fn built_despite_damage(waiting: &Waiting) -> Store<Recording> {
     let store = damaged_and_waiting(ROWS / 2, waiting);
     while store.rebuild_sound(7) {}
-    assert!(store.rebuild(7).is_err(), "whoever is told comes to it again");
+    assert!(store.rebuild(7).is_err(), "the damage is reported again");
     store
 }
 
 #[test]
-fn whoever_reads_beside_damage_asks_for_no_latch_to_build() {
-    let store = built_beside_damage(&Waiting::through(Arc::new(Never)));
+fn reads_take_no_latch_to_build_where_only_damage_is_left() {
+    let store = built_despite_damage(&Waiting::through(Arc::new(NoPause)));
     let indexes = store.0.tables.iter().flat_map(|table| &table.indexes);
     let _keys: Vec<_> = indexes.map(|index| index.write()).collect();
     assert_eq!((store.rebuild_sound(7), store.build_pending_sound()), (false, 0));
 }
 
 #[test]
-fn whoever_reads_builds_on_when_the_damage_is_gone() {
-    let store = built_beside_damage(&Waiting::default());
+fn reads_build_again_when_the_damage_is_gone() {
+    let store = built_despite_damage(&Waiting::default());
     // The row gets back its id, which is that of the second column: both have the same values.
     let table = &store.0.tables[0];
     let (id, at) = (table.id(ROWS / 2, 1).unwrap(), table.place(ROWS / 2).unwrap().id(0));
     store.0.memory.copy(at.plus(0), &id.to_le_bytes());
-    assert!(!store.rebuild_sound(7), "nobody tries it but for those who are told");
+    assert!(!store.rebuild_sound(7), "reads do not try it");
     assert!(store.rebuild(7).unwrap() && waiting(&store).0 > 7);
     while store.rebuild_sound(7) {}
     assert_eq!(waiting(&store), (0, 0));

@@ -1,5 +1,4 @@
-//! Keys of indexes. What they are made of is for whoever uses the store to say: it knows words and
-//! bytes alone.
+//! Keys of indexes. The crate's user defines how they are made of values; the store knows words and bytes alone.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -17,8 +16,8 @@ pub struct IndexKey {
     pub unique: Option<usize>,
 }
 
-/// Makes keys of rows. A table has an index of its primary key, number 0, and secondary ones behind it,
-/// in whose keys the primary key is contained.
+/// Makes keys of rows. A table has an index of its primary key, number 0, and then secondary ones, whose keys
+/// contain the primary key.
 pub trait Keys: Send + Sync + Debug {
     /// Returns how many indexes a table has.
     fn count(&self, table: usize) -> usize;
@@ -68,7 +67,7 @@ impl Keys for FirstColumn {
     }
 }
 
-/// The primary key of a row that is sought: as the index has it, and the values of its columns.
+/// The primary key of a row: the bytes of the index's key, and the values of its columns.
 #[derive(Clone, Debug)]
 pub struct Key<'a> {
     pub(crate) bytes: Cow<'a, [u8]>,

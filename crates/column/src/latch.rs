@@ -1,7 +1,7 @@
-//! Latches: short locks, and the seam through which whoever waits lets others go on.
+//! Latches: short locks, and the hook by which a test decides which thread runs.
 //!
-//! Where a test says who runs when, a thread that finds a latch taken calls its [`Pause`] and tries
-//! again; else it waits as threads of the operating system do.
+//! Under such a test, a thread that finds a latch taken calls its [`Pause`] and tries again; otherwise it waits as
+//! threads of the operating system do.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::sync::{
     PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult, yield_now,
 };
 
-/// A test's way of letting other threads run.
+/// A test's hook to let other threads run.
 pub trait Pause: Send + Sync + Debug {
     /// Lets another thread run: the calling one cannot go on.
     fn pause(&self);
@@ -46,7 +46,7 @@ impl Waiting {
     }
 }
 
-/// A value behind a latch.
+/// A value that a latch protects.
 #[derive(Debug)]
 pub(crate) struct Latch<T> {
     inner: RwLock<T>,
@@ -72,7 +72,7 @@ impl<T> Latch<T> {
         taken.unwrap_or_else(|| self.inner.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The latch, if nobody has it.
+    /// Takes the latch if it is free.
     pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         match self.inner.try_write() {
             Ok(guard) => Some(guard),
@@ -81,7 +81,7 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Lets another thread run: somebody has the latch.
+    /// Lets another thread run, while the latch is taken.
     pub(crate) fn pause(&self) {
         self.waiting.pause();
     }

@@ -10,7 +10,7 @@ use crate::seed::Seed;
 /// The first word of a store: a name, and two digits of the format's version.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PDCOLM02");
 const MAGIC_NAME_BYTES: usize = 6;
-/// The place of the slot area, and behind it those of the tables, in the master.
+/// The place in the master of the slot area's place, and of the tables' places.
 pub(crate) const SLOTS_AT: u64 = 64;
 pub(crate) const TABLES_AT: u64 = 72;
 /// The most tables.
@@ -66,8 +66,8 @@ fn version(magic: u64) -> Option<u32> {
     is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
 }
 
-/// A table begins with the number of its columns and a byte for the kind of each; its rows' array is
-/// behind that, then for each column the array of its values and that of their bytes.
+/// A table begins with the number of its columns and a byte for the kind of each. The array of its rows follows,
+/// then for each column the array of its values and that of their bytes.
 pub(crate) const KINDS_AT: u64 = 8;
 /// Bytes of an array's header: how many elements are reserved, and the pages of its directory.
 pub(crate) const ARRAY_BYTES: u64 = 192;
@@ -86,7 +86,7 @@ pub(crate) const HASH_HEAD_BYTES: u64 = HASH_ARRAY_AT + ARRAY_BYTES;
 pub(crate) const NODE_SIZE_AT: u64 = 8;
 pub(crate) const NODE_NEXT_AT: u64 = 16;
 
-/// Words of a chunk's header: its columns' places behind those of begin, end and prev.
+/// Words of a chunk's header before the places of its columns: those of begin, end and prev.
 pub(crate) const CHUNK_FIXED: u64 = 3;
 /// The most objects of a chunk that columns lie in: one mini-transaction makes all of them. Where there
 /// are more columns, several lie in one object.
@@ -105,7 +105,7 @@ pub(crate) const SNAPSHOT_AT: u64 = 16;
 pub(crate) const OPENINGS_AT: u64 = 24;
 pub(crate) const STATE_AT: u64 = 32;
 pub(crate) const NAME_AT: u64 = 64;
-/// A transaction that has been found so often when the store was opened, and has not gone on, is over.
+/// The number of openings after which a transaction that has not gone on is over.
 pub const MOST_OPENINGS: u64 = 16;
 /// The most bytes of a transaction's name.
 pub const MOST_NAME: usize = 48;
@@ -127,9 +127,9 @@ pub(crate) struct Header {
     pub(crate) sequence: u64,
     /// The number of the slot's last commit; it stays when the next transaction begins.
     pub(crate) number: u64,
-    /// The transaction sees what has a number up to this one.
+    /// The transaction sees commits with numbers up to this one.
     pub(crate) snapshot: u64,
-    /// Counts how often the transaction was found when the store was opened, since its last statement.
+    /// Counts the openings that found the transaction in flight since its last statement.
     pub(crate) openings: u64,
     /// The state in the low byte; in a committed one, the number of its statements above.
     pub(crate) state: u64,
@@ -176,29 +176,28 @@ impl Kind {
     }
 }
 
-/// The place of a table's first array, behind the kinds.
+/// The place of a table's first array, after the kinds.
 pub(crate) const fn rows_at(columns: u64) -> u64 {
     (KINDS_AT + columns).next_multiple_of(64)
 }
 
-/// The place in a table of the array of a column's values; that of their bytes is behind it.
+/// The place in a table of the array of a column's values; the array of their bytes follows.
 pub(crate) const fn values_at(columns: u64, column: u64) -> u64 {
     rows_at(columns) + ARRAY_BYTES * (1 + 2 * column)
 }
 
-/// The place in a table of its placement, behind the arrays: how many structures there are that follow from its rows,
-/// for each one how often it is used and, a byte, whether it lies in persistent memory, and, on lines, the heads of
-/// those that do.
+/// The place in a table of its placement, after the arrays: the number of structures that follow from its rows;
+/// for each one its uses and, a byte, its form; and, on lines, the heads of those in persistent memory.
 pub(crate) const fn placement_at(columns: u64) -> u64 {
     values_at(columns, columns)
 }
 
-/// The place in a table of how often a structure is used.
+/// The place in a table of the uses of a structure.
 pub(crate) const fn uses_at(columns: u64, structure: u64) -> u64 {
     placement_at(columns) + 8 + 8 * structure
 }
 
-/// The place in a table with so many structures of the bytes that say where they lie.
+/// The place in a table with so many structures of their forms.
 pub(crate) const fn flags_at(columns: u64, structures: u64) -> u64 {
     uses_at(columns, structures)
 }
@@ -257,8 +256,8 @@ pub(crate) fn table_bytes(forms: &[Form], columns: u64) -> u64 {
 /// The parameters of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Transaction slots: 2 to 256. An open transaction has one, and one that has just committed keeps
-    /// its own until the next statement of its session.
+    /// Transaction slots: 2 to 256. An open transaction has one, and one that has just committed keeps its own
+    /// until the next statement of its session.
     pub slots: u32,
     /// Rows of the first chunk; each has twice those of the last one, up to `most_rows`. Both are powers
     /// of two from 64 to 32,768.
@@ -269,12 +268,13 @@ pub struct Options {
     /// `most_rows`.
     pub reserve: u32,
     /// The share of indexes, by their number, that lie in persistent memory, in per cent: the first ones, in the
-    /// order of tables, and of each table those of keys before those of dictionaries. The others lie in ordinary memory, and are built again after opening.
+    /// order of tables, and of each table those of keys before those of dictionaries. The others lie in ordinary
+    /// memory, and are rebuilt after opening.
     pub durable_percent: u32,
     /// Indexes of dictionaries that lie in persistent memory are hash tables, else skip lists.
     pub hashed: bool,
-    /// The seed of hashes and of heights in skip lists. `None` takes one that nobody can guess, so that nobody can
-    /// choose values that make searches slow; a number is for tests, which are to do the same each time.
+    /// The seed of hashes and of heights in skip lists. `None` takes a random one, so that values cannot be chosen
+    /// to make searches slow; a number is for tests that have to be deterministic.
     pub seed: Option<u64>,
 }
 

@@ -2,38 +2,37 @@
 //! dictionary-encoded columns, versions of rows, no log.
 //!
 //! Invariants, after every crash:
-//! - A statement that was acknowledged is durable, and nobody else sees it before its transaction has
-//!   committed. A transaction that was open is open, behind its last statement.
-//! - A row keeps its id; its values, and which version it replaces, never change.
-//! - A stamp is the number of a commit that is durable. Every number is at most the clock's.
-//! - What an id leads to was durable before, or with, the row that has the id.
-//! - An element below what its array has reserved lies in a segment; zero is an element that is not
-//!   there.
+//! - An acknowledged statement is durable, and no other transaction sees it before its own has committed. An open
+//!   transaction stays open, after its last statement.
+//! - A row keeps its id. Its values, and the version that it replaces, never change.
+//! - A stamp is the number of a durable commit. No number is above the clock's.
+//! - The value of an id is durable before, or together with, the row that has the id.
+//! - An element below its array's reserved count lies in a segment. An element of zeros is absent.
 //!
 //! | question | module |
 //! |---|---|
-//! | how all of it lies in memory | [`layout`], `docs/format/column.md` |
-//! | arrays that grow and never move, and ids of their elements | `array`, `ids` |
-//! | which value has which id | `dictionary`, `dictionary_index`, `bytes` |
+//! | layout of all persistent structures | [`layout`], `docs/format/column.md` |
+//! | arrays that grow and never move, and the ids of their elements | `array`, `ids` |
+//! | values and their ids | `dictionary`, `dictionary_index`, `bytes` |
 //! | rows, column by column | `chunk`, `table` |
-//! | when a version begins and ends, and who sees it | `stamps`, `version`, `clock` |
-//! | transactions in memory | `slots` |
+//! | begin and end of a version, and its visibility | `stamps`, `version`, `clock` |
+//! | persistent state of transactions | `slots` |
 //! | a transaction: begin and end, changes, reads | [`session`], `statement`, `read` |
-//! | who may change a key | `stripes`, `claims` |
+//! | latches of keys that are changed, and claims of keys | `stripes`, `claims` |
 //! | keys of rows, in the order of their bytes | `keys` |
-//! | indexes in ordinary memory, and how they come back | `secondary`, [`rebuild`] |
-//! | searches for what is not in an index yet, and what they owe | `unbuilt` |
+//! | indexes in ordinary memory, and how they are rebuilt | `secondary`, [`rebuild`] |
+//! | searches for rows that no index has yet, and the index work that follows from them | `unbuilt` |
 //! | indexes in persistent memory | `secondary`, `skip_list`, `hash_table` |
 //! | where indexes lie, and how often they are used | `placement` |
-//! | hashes that nobody can foretell | `seed` |
+//! | hashes with a secret seed | `seed` |
 //! | counts of what scans look at | `scanned` |
 //! | whether a serializable transaction may commit | `serial`, `watch` |
-//! | opening after a crash; going on by running everything once more | `recover`, `replay` |
-//! | rows that are used again when nobody sees their versions | `collect`, `epoch`, `unfenced` |
-//! | whether all of it agrees | [`check`] |
+//! | opening after a crash; replaying a transaction from its start | `recover`, `replay` |
+//! | garbage collection of versions | `collect`, `epoch`, `unfenced` |
+//! | the consistency check | [`check`] |
 //!
-//! It knows no engine and no schema: a value is a word or bytes, and whoever uses the store says what
-//! keys are made of ([`Keys`]).
+//! The crate knows no engine and no schema. A value is a word or bytes, and the caller defines how keys are made
+//! of values ([`Keys`]).
 
 #![forbid(unsafe_code)]
 

@@ -102,7 +102,7 @@ impl Placement<'_> {
     }
 }
 
-/// The number of times that a structure was searched, about: of two threads' at the same time one may be lost.
+/// The number of searches of a structure, about: of two threads' at the same time one may be lost.
 #[derive(Debug, Default)]
 pub(crate) struct Uses(AtomicU64);
 

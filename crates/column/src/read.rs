@@ -1,5 +1,4 @@
-//! Reads of a transaction: one row by its key, and rows in the order of an index. Readers wait for
-//! nobody.
+//! Reads of a transaction: one row by its key, and rows in the order of an index. A read waits for no writer.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -31,9 +30,9 @@ pub enum Claiming {
     OrSkip,
 }
 
-/// Keys that are taken from an index at a time.
+/// Keys that are copied from an index at a time.
 const BATCH: usize = 64;
-/// Entries that led to no row, from which on a scan takes dead versions out of indexes.
+/// The number of entries without a row from which on a scan takes dead versions out of indexes.
 const MANY_UNSEEN: u64 = 64;
 
 impl<M: Memory> Shared<M> {
@@ -72,7 +71,7 @@ impl<M: Memory> Shared<M> {
         mut range: KeyRange,
         mut visit: impl FnMut(&[u8], u64) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        // Before the index: what comes into it meanwhile is in both.
+        // Before the index is read: rows that come into it meanwhile are in both.
         let mut rest = self.unbuilt_keys(table, index, &range)?;
         loop {
             let batch = table.indexes[index].read().some(&range, BATCH)?;
@@ -91,14 +90,14 @@ impl<M: Memory> Shared<M> {
                 }
             }
             match last {
-                Some(last) => range.go_on_behind(last),
+                Some(last) => range.go_on_after(last),
                 None => return Ok(()),
             }
         }
     }
 }
 
-/// Takes out what comes before `last`, on the way; all, if there is none.
+/// Removes and returns the keys before `last` in the scan's direction; all if there is none.
 fn upto(
     rest: &mut BTreeMap<Vec<u8>, u64>,
     last: Option<&[u8]>,
@@ -114,12 +113,12 @@ fn upto(
 }
 
 impl<M: Memory> Session<M> {
-    /// Keeps what a read without a transaction sees.
+    /// Keeps the snapshot of a read without a transaction.
     fn guard(&self) -> Option<EpochGuard> {
         self.open.is_none().then(|| EpochGuard::new(&self.shared.epochs, &self.shared.clock))
     }
 
-    /// Notes a key that was sought, of a serializable transaction.
+    /// Notes a key that a serializable transaction has looked up.
     pub(crate) fn has_read(&self, table: usize, key: &Key<'_>) {
         if let Some(reads) = self.open.as_ref().and_then(|open| open.reads.as_ref()) {
             reads.write().add_key(table, key);
@@ -146,7 +145,7 @@ impl<M: Memory> Session<M> {
     ) -> Result<Option<Vec<Field>>> {
         let (table, key) = (self.shared.table(table)?, key.into());
         let _guard = self.guard();
-        // Before the newest version is looked for: one that comes behind that is behind the snapshot, too.
+        // Before the newest version is looked up: a version that is made later is not in the snapshot, either.
         let view = self.view();
         table.check_key(&key.values)?;
         self.has_read(table.number, &key);
@@ -231,13 +230,13 @@ impl<M: Memory> Session<M> {
 }
 
 /// The range that a scan of a serializable transaction reads. It is noted when the scan ends, also by a panic of
-/// whoever visits its rows: as far as the row at which it ended.
+/// `visit`: up to the row at which it ended.
 struct ScannedRange<'a> {
     reads: &'a Latch<Reads>,
     table: usize,
     index: usize,
     range: KeyRange,
-    /// The key that was visited last, and whether nothing has come behind it.
+    /// The last visited key, and whether the scan has ended there.
     last: Vec<u8>,
     ends_there: bool,
 }

@@ -1,8 +1,8 @@
-//! Rebuilding of the indexes in ordinary memory (P4 4.3, 4.4), beside transactions: step by step, the
-//! newest rows first. What is not built yet is found by scans of the rest. An index in persistent memory is
-//! there; rows that are not in use are looked for all the same.
+//! Rebuilding of the indexes in ordinary memory (P4 4.3, 4.4) while transactions go on: in steps, the newest rows
+//! first. Rows that are not indexed yet are found by scans. An index in persistent memory needs no building, but
+//! free rows are looked for all the same.
 
-// Signs of damage, and of what is left: tests of interleavings do not schedule them.
+// Hints about damage and remaining work: tests of interleavings do not schedule them.
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -19,15 +19,15 @@ use crate::store::{Shared, Store};
 use crate::table::Table;
 use crate::unbuilt::IndexBacklog;
 
-/// Rows or values that are indexed together, for which readers wait.
+/// Rows or values that are indexed with the latch held once, for which readers wait.
 const TOGETHER: u64 = 512;
-/// The most rows and values that one call of [`Store::build_pending`] indexes: a scan of a large table owes all of it, and
-/// whoever comes next had to wait for that. The rest stays owed.
+/// The most rows and values that one call of [`Store::build_pending`] indexes, so that no caller waits long after
+/// a scan of a large table. The rest stays pending.
 pub const MOST_BUILT_TOGETHER: u64 = 32 * TOGETHER;
 
-/// Notes whether a structure is left to be built in which nobody has come to damage: whoever reads asks often, and walks
-/// over no structures. An odd number says that none is. Whoever finds damage gone makes it the next even number, so
-/// that who has walked over the structures before that says nothing.
+/// Notes whether there is a structure to be built that is not known to be damaged, since readers ask often and
+/// should not walk over all structures. An odd number means that there is none. A thread that finds damage gone
+/// makes it the next even number, which cancels the result of walks that began before.
 #[derive(Debug, Default)]
 pub(crate) struct BuildableHint(AtomicU64);
 
@@ -41,13 +41,13 @@ impl BuildableHint {
         self.0.load(Acquire)
     }
 
-    /// Says that a walk has found none.
+    /// Notes that a walk has found none.
     fn end(&self, before: u64) {
-        // Where it has changed, there may be one.
+        // If the number has changed, there may be one again.
         let _ = self.0.compare_exchange(before, before | 1, Relaxed, Relaxed);
     }
 
-    /// Says that there may be one again, whose mark is taken away.
+    /// Notes that there may be one again, whose damage is gone.
     fn again(&self) {
         // It never fails.
         let _ = self.0.fetch_update(Release, Relaxed, |number| Some((number | 1) + 1));
@@ -58,9 +58,9 @@ impl BuildableHint {
 #[derive(Debug)]
 pub(crate) struct IndexBuild {
     pub(crate) structure: Structure,
-    /// The latch of the one who builds it: two would do the same work.
+    /// The latch of the thread that builds it: two would do the same work.
     pub(crate) alone: Latch<()>,
-    /// Building it has come to damage, the last time.
+    /// The last attempt to build it found damage.
     is_damaged: AtomicBool,
 }
 
@@ -70,14 +70,14 @@ impl IndexBuild {
     }
 }
 
-/// The end of a look for a structure to be built.
+/// The result of looking for a structure to build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     /// A part of one is built.
     Built,
-    /// Others build those that are left.
+    /// Other threads build all that are left.
     Taken,
-    /// None is left, but for those that are damaged.
+    /// None is left except damaged ones.
     Over,
 }
 
@@ -88,10 +88,10 @@ pub struct Built {
     pub waiting: u64,
     /// Keys and values in indexes in ordinary memory.
     pub built: u64,
-    /// Rows that were there when the store was opened, of tables whose first index lies in persistent memory, and
-    /// of which nobody has looked yet whether they are in use.
+    /// Rows that were there when the store was opened and are not yet checked for use, of tables whose first index
+    /// lies in persistent memory.
     pub unswept: u64,
-    /// Rows and values that searches have looked at, since an index had not got them.
+    /// Rows and values that searches have looked at because an index lacked them.
     pub looked: u64,
 }
 
@@ -147,7 +147,7 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Builds a structure, whose latch the caller has, and remembers whether that comes to damage.
+    /// Builds a structure, whose latch the caller has, and notes whether that finds damage.
     fn build_and_note(&self, building: &IndexBuild, many: u64) -> Result<bool> {
         let built = self.build(building.structure, many);
         if building.is_damaged.swap(built.is_err(), Relaxed) && built.is_ok() {
@@ -156,8 +156,8 @@ impl<M: Memory> Shared<M> {
         built
     }
 
-    /// Builds the first structure that nobody else builds, and that is not known to be damaged, with up to `many` rows
-    /// or values. Damage that it comes to is in the way of no other structure.
+    /// Builds up to `many` rows or values of the first structure that no other thread builds and that is not known
+    /// to be damaged. Damage in one structure does not stop the others.
     fn step(&self, many: u64) -> (Step, Result<()>) {
         let (mut step, mut damage, before) = (Step::Over, Ok(()), self.buildable.before());
         for building in &self.building {
@@ -179,8 +179,9 @@ impl<M: Memory> Shared<M> {
         (step, damage)
     }
 
-    /// Comes to the damage of structures once more, for whoever is to be told. Where somebody else does,
-    /// rows or values are still waiting afterwards. Returns whether a part was built, since the damage is gone.
+    /// Tries to build damaged structures once more, so that the caller can report the damage. If another thread is
+    /// reporting it, this returns while rows or values are still waiting. Returns whether a part was built, since
+    /// the damage is gone.
     fn report_damage(&self, many: u64) -> Result<bool> {
         let mut is_built = false;
         let damaged = self.building.iter().filter(|building| building.is_damaged.load(Relaxed));
@@ -193,8 +194,9 @@ impl<M: Memory> Shared<M> {
         Ok(is_built)
     }
 
-    /// Builds what is owed. Damage is in the way of no other structure; those that are known to be damaged are passed, or
-    /// tried again. Returns how many rows and values were indexed.
+    /// Builds the backlog of searches. Damage in one structure does not stop the others; structures that are known
+    /// to be damaged are skipped, or tried again if `tries_damaged`. Returns how many rows and values were
+    /// indexed.
     fn build_backlog(&self, tries_damaged: bool) -> (u64, Result<()>) {
         let (mut guard, mut indexed, mut damage) = (None, 0, Ok(()));
         for building in &self.building {
@@ -206,7 +208,7 @@ impl<M: Memory> Shared<M> {
             if is_passed || !self.backlog(*structure, IndexBacklog::has_pending) {
                 continue;
             }
-            // It stays owed where somebody else builds.
+            // The backlog stays if another thread builds the structure.
             let Some(_alone) = alone.try_write() else { continue };
             let mut pending =
                 self.backlog(*structure, |backlog| backlog.take(MOST_BUILT_TOGETHER - indexed));
@@ -219,7 +221,7 @@ impl<M: Memory> Shared<M> {
                         indexed += many;
                         pending -= many;
                         if !more {
-                            // Several have searched for what is there by now.
+                            // Several searches have lacked what is there by now.
                             self.backlog(*structure, |backlog| backlog.take(u64::MAX));
                             break;
                         }
@@ -241,14 +243,14 @@ impl<M: Memory> Shared<M> {
         let (mut found, mut unused) = (Vec::new(), Unused::default());
         let horizon = self.epochs.horizon(&self.clock).min(self.opened);
         for row in (start..end).rev() {
-            // Dead versions stay out of the index, so that scans do not pass over them.
+            // Dead versions stay out of the index, so that scans do not pass them.
             if self.counts(table, row)? && !self.is_dead(table, row, horizon)? {
                 found.push((table.key(row, index)?.bytes, row));
             }
             self.classify(table, row, &mut unused)?;
         }
         let mut keys = table.indexes[index].write();
-        // Somebody else may have built some of them.
+        // Another thread may have built some of them.
         if keys.unbuilt == end {
             self.forget_cut_off(&unused);
             for (key, row) in found {
@@ -269,7 +271,7 @@ impl<M: Memory> Shared<M> {
         Ok(keys.unbuilt > 1)
     }
 
-    /// Looks at up to `many` rows of a table whose first index needs no building, for those that are not in use.
+    /// Checks up to `many` rows of a table whose first index needs no building for use.
     fn sweep(&self, table: &Table<M>, many: u64) -> Result<()> {
         let end = *table.unswept.read();
         let start = end.saturating_sub(many).max(1);
@@ -286,11 +288,11 @@ impl<M: Memory> Shared<M> {
         Ok(())
     }
 
-    /// Notes a row that was there when the store was opened, if it is not in use or will not be.
+    /// Notes a row that was there when the store was opened, if it is free or will be.
     fn classify(&self, table: &Table<M>, row: u64, unused: &mut Unused) -> Result<()> {
         let dead = |until| DeadVersion { table: table.number, row, until };
         if self.counts(table, row)? {
-            // What has ended since then is known to whoever has ended it.
+            // The transaction that has ended a version since then has queued it.
             let until = self.ended(table, row)?.filter(|until| *until <= self.opened);
             unused.ended.extend(until.map(dead));
             return Ok(());
@@ -301,7 +303,7 @@ impl<M: Memory> Shared<M> {
             unused.cut_off.push(begin);
             unused.gone.push(dead(0));
         } else if stamp != 0 && table.has_durable_index() && table.has_keys(row)? {
-            // The version of a transaction that is over, to which an index may lead.
+            // The version of a transaction that is over; an index may lead to it.
             unused.ended.push(dead(0));
         } else {
             unused.gone.push(dead(0));
@@ -309,8 +311,8 @@ impl<M: Memory> Shared<M> {
         Ok(())
     }
 
-    /// Makes rows nobody's that a statement has left which a crash cut off. Its transaction may go on, with the
-    /// same mark: nobody must take the rows for its own. They are not used again before everything is built.
+    /// Clears the marks of rows whose statement was cut off by a crash. Their transaction may go on with the same
+    /// mark, and must not take them for its own. The rows are not used again before everything is built.
     fn forget_cut_off(&self, unused: &Unused) {
         for begin in &unused.cut_off {
             self.memory.store(*begin, 0);
@@ -324,27 +326,27 @@ impl<M: Memory> Shared<M> {
     }
 }
 
-/// Rows that are not in use, or will not be.
+/// Rows that are free, or will be.
 #[derive(Default)]
 struct Unused {
-    /// Those whose versions have ended, or never counted, and that somebody may come to.
+    /// Rows whose versions have ended, or were rolled back, and to which an index may lead.
     ended: Vec<DeadVersion>,
-    /// Those that nothing leads to.
+    /// Rows to which nothing leads.
     gone: Vec<DeadVersion>,
-    /// The stamps of those that a transaction in flight has made and does not know.
+    /// The begin stamps of rows that a transaction in flight has made in a statement that was cut off.
     cut_off: Vec<Off<u64>>,
 }
 
 impl<M: Memory> Store<M> {
-    /// Indexes up to `many` rows or values that were there when the store was opened: of the tables of
-    /// transactions in flight first, and of structures those first that were used most; then looks for rows that
-    /// are not in use, an eighth as many. Returns whether there are more: false only if nothing is left anywhere.
+    /// Indexes up to `many` rows or values that were there when the store was opened: first those of tables of
+    /// transactions in flight, and of structures the most used ones. Then it checks rows for use, an eighth as
+    /// many. Returns whether there is more: false only if nothing is left in any structure.
     ///
     /// # Errors
-    /// Damage. That of a structure is told each time, but where somebody else is just told of it; others are built all
-    /// the same.
+    /// Damage. That of a structure is reported on every call, unless another thread is reporting it; other
+    /// structures are built all the same.
     pub fn rebuild(&self, many: u64) -> Result<bool> {
-        // What is looked at is not used again meanwhile, though somebody else finishes.
+        // Rows that are looked at are not used again meanwhile, even if another thread finishes the build.
         let _guard = EpochGuard::new(&self.0.epochs, &self.0.clock);
         let (step, damage) = self.0.step(many);
         let is_built = damage.and_then(|()| self.0.report_damage(many))?;
@@ -355,11 +357,11 @@ impl<M: Memory> Store<M> {
             self.0.collecting.pause();
             return Ok(true);
         }
-        // No answer waits for this.
+        // No read waits for this.
         if let Some(table) = self.0.tables.iter().find(|table| *table.unswept.read() > 1) {
             return self.0.sweep(table, many.div_ceil(8)).map(|()| true);
         }
-        // Somebody else is just told of damage, or has come to it.
+        // Another thread is reporting damage, or has found it.
         let has_more = self.0.building.iter().any(|one| self.0.waiting(one.structure) > 0);
         if has_more {
             self.0.collecting.pause();
@@ -367,9 +369,9 @@ impl<M: Memory> Store<M> {
         Ok(has_more)
     }
 
-    /// Indexes up to `many` rows or values of a structure in which nobody has come to damage yet, for whoever only
-    /// reads. Damage stops the building of the structure that has it, and is told to whoever reads that, and by
-    /// [`Self::rebuild`]. Returns whether a part was built. Where nothing is left, this costs a load.
+    /// Indexes up to `many` rows or values of a structure that is not known to be damaged, for readers. Damage
+    /// stops the building of its own structure only; reads of that structure and [`Self::rebuild`] report it.
+    /// Returns whether a part was built. If nothing is left, this costs one load.
     pub fn rebuild_sound(&self, many: u64) -> bool {
         if self.0.buildable.is_over() {
             return false;
@@ -379,10 +381,10 @@ impl<M: Memory> Store<M> {
         self.0.step(many).0 == Step::Built
     }
 
-    /// Indexes the rows and values that are owed for searches since the last call, each in the index that they lacked:
-    /// however many searches there are, together they look at no more than so many bytes for each row, as long as they
-    /// owe no more than [`MOST_BUILT_TOGETHER`] between two calls. A call indexes no more than that; the rest stays owed. Returns
-    /// how many those were.
+    /// Indexes the backlog of searches since the last call, each row and value in the index that lacked it.
+    /// However many searches there are, together they look at a fixed number of bytes for each row, as long as no
+    /// more than [`MOST_BUILT_TOGETHER`] become pending between two calls. A call indexes at most that many.
+    /// Returns how many it has indexed.
     ///
     /// # Errors
     /// Damage, as in [`Self::rebuild`].
@@ -391,12 +393,12 @@ impl<M: Memory> Store<M> {
         damage.map(|()| indexed)
     }
 
-    /// The same for whoever only reads, as [`Self::rebuild_sound`]: what damaged structures lack stays owed.
+    /// The same for readers, as [`Self::rebuild_sound`]: the backlog of damaged structures stays.
     pub fn build_pending_sound(&self) -> u64 {
         if self.0.buildable.is_over() { 0 } else { self.0.build_backlog(false).0 }
     }
 
-    /// Returns whether [`Self::rebuild`] has something to do.
+    /// Returns whether [`Self::rebuild`] has anything to do.
     pub fn has_unbuilt(&self) -> bool {
         let built = self.built();
         built.waiting > 0 || built.unswept > 0

@@ -1,22 +1,21 @@
-//! Recovery of a store (P4 4.1): steps 1 and 2, the memory and its structures, are behind it when it
-//! starts; this is step 3, the slots. Step 4 is [`crate::rebuild`].
+//! Recovery of the slots of a store: step 3 of P4 4.1. Steps 1 and 2, the memory and its structures, are done
+//! before; step 4 is [`crate::rebuild`].
 //!
 //! For each slot:
-//! - *Committed*: its versions are stamped again, if its entries are there. The first one is not if the
-//!   next transaction had begun to overwrite it, and then the stamps are durable. The last one is not,
-//!   or its row is not, if it was to be durable with the commit and is not: the statement and the commit
-//!   never happened.
-//! - *Active*: its statements are the entries that match. Of the last one the row has to be there, too;
-//!   the marks of the last two are set again, since their lines ride on later fences. Without a
-//!   statement, or with one and without the name that it was given, it never began.
-//! - All else is over. The sequence goes up by two, since rows may have marks of a transaction that
+//! - *Committed*: its versions are stamped again, if its entries are there. The first entry is missing if the next
+//!   transaction had begun to overwrite it; then the stamps are durable. The last entry, or its row, is missing if
+//!   it was to become durable with the commit and did not; then the statement and the commit never happened.
+//! - *Active*: its statements are the entries that match. Of the last one the row has to be there, too. The marks
+//!   of the last two are set again, since their lines are flushed with later fences. Without a statement, or with
+//!   one and without the name that it was given, the transaction never began.
+//! - Every other transaction is over. The sequence rises by two, since rows may have marks of a transaction that
 //!   began and left no line.
 //!
-//! Stores of a killed process may not be durable. Three fences: what is gone by, before anything
-//! that follows from it is stored (a stamp is that of a durable commit, a mark is in a durable entry);
-//! stamps and marks, before a slot says that nobody needs them; the slots. Where indexes lie in persistent
-//! memory, what the last two statements of each slot have made is led to before the slots say that nobody needs
-//! it.
+//! Stores of a killed process may not be durable. There are three fences: one for what recovery relies on, before
+//! anything that follows from it is stored (a stamp is that of a durable commit, a mark is in a durable entry);
+//! one for stamps and marks, before a slot gives up the entries they follow from; one for the slots. Where indexes
+//! lie in persistent memory, they are led to the versions of the last two statements of each slot before the slot
+//! gives up those entries.
 
 use std::collections::HashMap;
 
@@ -33,7 +32,7 @@ use crate::stamps::{MOST_SEQUENCE, mark};
 use crate::store::{DetachedTransaction, InFlight, Recovered, Shared, TxId};
 use crate::table::Table;
 
-/// The end of a slot's transaction, as a crash left it.
+/// The state in which a crash has left a slot's transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     Over,
@@ -42,7 +41,7 @@ enum Found {
     InFlight(u64),
 }
 
-/// Looks at every slot and repairs what it leads to.
+/// Finds the state of every slot, and repairs what follows from it.
 ///
 /// # Errors
 /// Damage.
@@ -56,13 +55,13 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
         lines.add(shared.slots.line(slot));
         ends.push((header, find_end(shared, slot, &header, &mut lines)?));
     }
-    // What is gone by.
+    // What recovery relies on.
     lines.flush(&shared.memory);
     shared.memory.fence();
     for (slot, (header, found)) in (0..).zip(&ends) {
         repair(shared, slot, header, *found, &mut lines)?;
     }
-    // What follows from it: behind this fence nobody needs the slots' entries.
+    // What follows from it. After this fence the entries of the slots are not needed.
     if !lines.is_empty() {
         lines.flush(&shared.memory);
         shared.memory.fence();
@@ -75,7 +74,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
         }
         report.stamped += u64::from(matches!(found, Found::Committed(_)));
     }
-    // Behind all of them: which of two versions is the newer one, the transactions in flight say.
+    // After all of them: the transactions in flight decide which of two versions is newer.
     for (slot, (header, found)) in (0..).zip(&ends) {
         if let Found::InFlight(statements) | Found::Committed(statements) = found {
             redo_index(shared, mark(slot, header.sequence), *statements, &mut lines)?;
@@ -98,7 +97,7 @@ pub(crate) fn run<M: Memory>(shared: &mut Shared<M>, waiting: &Waiting) -> Resul
     Ok(report)
 }
 
-/// Finds out how a slot's transaction ended. Adds the lines that say so.
+/// Finds the state of a slot's transaction. Adds the lines that it relies on.
 fn find_end<M: Memory>(
     shared: &Shared<M>,
     slot: u16,
@@ -113,7 +112,7 @@ fn find_end<M: Memory>(
     let (state, named) = (header.state & STATES, header.state & NAMED != 0);
     let most = match state {
         FREE | ABORTED => return Ok(Found::Over),
-        // Nobody has gone on with it.
+        // No process has gone on with it.
         ACTIVE if header.openings >= MOST_OPENINGS => return Ok(Found::Over),
         ACTIVE => u64::from(u32::MAX),
         COMMITTED => header.state >> 8,
@@ -140,8 +139,7 @@ fn find_end<M: Memory>(
     Ok(if committed { Found::Committed(statements) } else { Found::InFlight(statements) })
 }
 
-/// Stamps the versions of a transaction that committed; marks those of the last two statements of one
-/// that is in flight.
+/// Stamps the versions of a committed transaction; sets the marks of the last two statements of one in flight.
 fn repair<M: Memory>(
     shared: &Shared<M>,
     slot: u16,
@@ -156,7 +154,7 @@ fn repair<M: Memory>(
         Found::InFlight(statements) => (statements.saturating_sub(2)..statements, mark),
     };
     if let Found::InFlight(next) = found {
-        // The row of a statement that was cut off is another's some day, which may be the same row.
+        // The row of a statement that was cut off may be used by a later one, with the same mark.
         shared.slots.forget_entry(mark, next, lines)?;
     }
     for index in statements {
@@ -181,8 +179,8 @@ fn whole_statements<M: Memory>(shared: &Shared<M>, mark: u64, most: u64) -> Resu
     Ok(if whole { statements } else { statements - 1 })
 }
 
-/// Leads indexes in persistent memory to what the last two statements of a transaction have made, if they are
-/// behind it.
+/// Leads indexes in persistent memory to the versions of the last two statements of a transaction, if they lead to
+/// older ones.
 fn redo_index<M: Memory>(
     shared: &Shared<M>,
     mark: u64,
@@ -204,8 +202,8 @@ fn redo_index<M: Memory>(
     Ok(())
 }
 
-/// Makes a row the newest of a key, unless another one is newer. What was there may be a killed process's: it is
-/// flushed, too.
+/// Leads a key to a row, unless it leads to a newer one. The entry may be that of a killed process: it is flushed,
+/// too.
 #[track_caller]
 fn redo_entry<M: Memory>(
     shared: &Shared<M>,
@@ -216,14 +214,14 @@ fn redo_entry<M: Memory>(
 ) -> Result<()> {
     let there = table.indexes[index].read().peek(&key.bytes)?;
     if let Some(there) = there {
-        // What an aborted transaction has left is in front of what counts.
+        // Versions of aborted transactions are in front of the version that counts.
         let counts = shared.newest_counting(table, there)?;
         let is_newer = counts == 0 || counts != row && shared.is_newer(table, row, counts)?;
         let row = if is_newer { row } else { there };
         return table.indexes[index].write().replace(&key.bytes, row, lines);
     }
     if !shared.is_last(table, row)? {
-        // It was taken out: nobody sees the row.
+        // The key was taken out, since no snapshot sees the row.
         return Ok(());
     }
     let (keys, mut made) = (vec![(index, key)], LineSet::new());
@@ -234,7 +232,7 @@ fn redo_entry<M: Memory>(
     table.publish((keys, &rooms), row, &shared.lane, lines)
 }
 
-/// Keeps a transaction in flight: its rows count, and its keys are in the index at once.
+/// Restores a transaction in flight: its rows count, and their keys enter the indexes at once.
 fn restore<M: Memory>(
     shared: &mut Shared<M>,
     slot: u16,
@@ -268,7 +266,7 @@ fn restore<M: Memory>(
     Ok(())
 }
 
-/// Ends a slot's transaction. No row has a mark with the sequence that is next.
+/// Ends a slot's transaction. No row has a mark with the sequence of the next one.
 fn end<M: Memory>(shared: &Shared<M>, slot: u16, header: &Header) {
     let sequence = header.sequence + 2;
     shared.slots.store_over(slot, sequence);

@@ -1,21 +1,21 @@
-//! Indexes: from a key to the newest version that has it and may count. One lies in ordinary memory, and is
-//! built again after opening, from the newest row down; or it lies in persistent memory, and is there (P4 4.3).
+//! Indexes: maps from a key to the newest version that has it and may count. An index lies in ordinary memory, and
+//! is rebuilt after opening, from the newest row down; or it lies in persistent memory, and needs no rebuilding
+//! (P4 4.3).
 //!
-//! An entry in the primary key's index is the newest version of its key. In a secondary index a version
-//! that was replaced by one with another key stands under its own: whoever comes to it looks for the one
-//! that it sees, which may have that key or not.
+//! An entry in the index of the primary key is the newest version of its key. In a secondary index, a version that
+//! was replaced by one with another key keeps its entry: a reader that comes to it looks for the version that it
+//! sees, which may have that key or not.
 //!
-//! A row is used again when nobody sees its version any more, so its id says nothing of when it was made.
-//! While an index is built, of two versions that were there when the store was opened the newer one
-//! counts; whoever finds nothing, or a version that has ended, looks through the rows that are not built
-//! yet (P4 4.4).
+//! A row is used again when no snapshot sees its version any more, so its id does not show when it was made. While
+//! an index is built, the newer one of two versions that were there when the store was opened counts; a search
+//! that finds nothing, or a version that has ended, goes through the rows that are not indexed yet (P4 4.4).
 //!
 //! In persistent memory, in the steps of `statement`:
-//! - Room for a key that is not there is taken, and written, before the fence: what comes behind it cannot fail
-//!   for want of room. A crash leaves the room free.
-//! - Behind the fence the room becomes part of the index, durably: one mini-transaction for all indexes. Of a key
-//!   that is there the row is stored, and its line rides on the next fence.
-//! - Recovery does both again for the last two statements of each slot, where the index is behind them.
+//! - Room for a new key is taken, and written, before the fence: nothing after it can fail for want of room. After
+//!   a crash the room is free.
+//! - After the fence the room becomes part of the index, durably: one mini-transaction for all indexes. For an
+//!   existing key the row is stored, and its line is flushed before the next fence.
+//! - Recovery repeats both for the last two statements of each slot, where the index leads to older versions.
 //! - A key is taken out, or led to another row, durably, before its row is used again.
 
 use std::collections::BTreeMap;
@@ -37,15 +37,15 @@ enum Rows<M> {
     Durable(SkipList<M>),
 }
 
-/// A key in ordinary memory. Most keys have eight bytes at most: these are one number, which is compared without
-/// going where the key's bytes are.
+/// A key in ordinary memory. Most keys have at most eight bytes: these are one number, which is compared without
+/// loading the key's bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct OrdinaryKey {
-    /// The first eight bytes, as far as there are any, and zeros.
+    /// The first eight bytes, padded with zeros.
     head: u64,
-    /// How many of them are the key's. Of two keys with one head the shorter one is the beginning of the other.
+    /// The number of them that are the key's. Of two keys with one head, the shorter one is a prefix of the other.
     of_head: u8,
-    /// The bytes behind them, here if they are few.
+    /// The bytes after the head, inline if they are few.
     rest: SmallVec<[u8; 16]>,
 }
 
@@ -66,10 +66,10 @@ impl OrdinaryKey {
     }
 }
 
-/// The room of a key in an index, while its stripe is taken.
+/// The room of a key in an index, while the key's stripe is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// Ordinary memory makes room by itself.
+    /// Ordinary memory needs no preparation.
     Ordinary,
     /// The node that has the key.
     There(u64),
@@ -83,12 +83,12 @@ pub(crate) struct KeyIndex<M> {
     /// The rows from 1 to below this one are not in it.
     pub(crate) unbuilt: u64,
     pub(crate) uses: Uses,
-    /// The work of searches among the rows that are not in it.
+    /// The backlog of searches among the rows that are not in it.
     pub(crate) backlog: IndexBacklog,
 }
 
 impl<M: Memory> KeyIndex<M> {
-    /// An index in ordinary memory, of nothing yet, of a table that had `opened` rows.
+    /// An empty index in ordinary memory, of a table that had `opened` rows.
     pub(crate) fn ordinary(opened: u64, uses: Uses) -> Self {
         let backlog = IndexBacklog::default();
         Self { rows: Rows::Ordinary(BTreeMap::new()), unbuilt: opened.max(1), uses, backlog }
@@ -229,14 +229,14 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// A range of keys of an index, and from which end it is gone through.
+/// A range of keys of an index, and the direction in which it is scanned.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KeyRange {
     /// The lower bound.
     pub low: Bound<Vec<u8>>,
     /// The upper bound.
     pub high: Bound<Vec<u8>>,
-    /// True to come to the highest key first.
+    /// True to scan from the highest key down.
     pub backward: bool,
 }
 
@@ -273,8 +273,8 @@ impl KeyRange {
         }
     }
 
-    /// The rest of the range behind `last`.
-    pub(crate) fn go_on_behind(&mut self, last: Vec<u8>) {
+    /// Restricts the range to the keys after `last`.
+    pub(crate) fn go_on_after(&mut self, last: Vec<u8>) {
         *(if self.backward { &mut self.high } else { &mut self.low }) = Bound::Excluded(last);
     }
 }

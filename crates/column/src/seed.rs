@@ -1,5 +1,5 @@
-//! The store's seed: whoever chooses values and keys does not know it, and so cannot choose those that share a
-//! hash, or a height in a skip list. All hashes are SipHash-1-3, each kind with a second key of its own.
+//! The store's seed. It is secret, so values and keys cannot be chosen to share a hash, or a height in a skip
+//! list. All hashes are SipHash-1-3, each kind with a second key of its own.
 
 use siphasher::sip::SipHasher13;
 
@@ -41,7 +41,7 @@ mod tests {
 
     use super::*;
 
-    /// They lie in persistent memory. The numbers are another implementation's.
+    /// Hashes lie in persistent memory. These numbers are from another implementation.
     #[test]
     fn hashes_stay_as_they_are() {
         let seed = Seed(0x0706_0504_0302_0100);

@@ -1,22 +1,22 @@
-//! Serializable transactions, by backward validation: at its commit a transaction looks again at all that
-//! it has read, and goes on only if nobody has changed it since its snapshot (P4 is silent; it runs at
+//! Serializable transactions, by backward validation: at its commit a transaction checks again everything that it
+//! has read, and commits only if no other one has changed that since its snapshot (P4 is silent; it runs at
 //! snapshot isolation).
 //!
-//! 1. Every key and range that was read is looked at twice: as the snapshot shows it, and as the last commit
-//!    shows it. A row that is another version, or is missing in one of them, is [`ColumnError::Outdated`].
-//!    Others commit meanwhile, and leave which rows they change ([`crate::watch`]).
-//! 2. As long as many rows have been changed so, they are looked at alone. Each version that those commits have made
-//!    or ended is seen as of one moment and not as of the other, unless they have done both; its keys must not be
-//!    among what was read. Nobody keeps them for it any longer.
-//! 3. The commit takes its number, and waits until every number before it is published. What comes later
-//!    has a higher number, so it is behind this transaction in the order of commits; it waits for this one.
-//! 4. The few rows that are left are looked at, as in step 2. If something has changed, the number is void, and
-//!    published all the same. If they are not few, because a large commit has come between, the number is void, too,
-//!    and step 2 is next: nobody waits for more than a few rows.
+//! 1. Every key and range that was read is checked twice: as the snapshot shows it, and as the last commit shows
+//!    it. If a row is another version, or is missing in one of them, the result is [`ColumnError::Outdated`].
+//!    Other transactions commit meanwhile, and leave a list of the rows that they change ([`crate::watch`]).
+//! 2. While that list is long, its rows alone are checked. A version that these commits have made or ended is seen
+//!    in one of the two snapshots and not in the other, unless they have done both; its keys must not be among
+//!    what was read. Checked commits are dropped from the list.
+//! 3. The commit takes its number, and waits until every number before it is published. A later commit has a
+//!    higher number, so it is after this transaction in the order of commits; it waits for this one.
+//! 4. The few rows that are left are checked as in step 2. If one has changed, the number is void, and published
+//!    all the same. If they are not few, because a large commit has come between, the number is void, too, and
+//!    step 2 follows: no commit waits for more than a few rows.
 //!
-//! So a serializable transaction that changes something has seen what it would see if it ran alone at the
-//! moment of its commit. One that only reads sees a snapshot, which is such a moment. What the transaction
-//! itself has changed nobody else could change: the first one to change a row wins.
+//! So a serializable transaction that changes something has seen what it would see if it ran alone at the moment
+//! of its commit. One that only reads sees a snapshot, which is such a moment. No other transaction could change
+//! what the transaction itself has changed: the first one to change a row wins.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
@@ -44,20 +44,20 @@ pub(crate) struct Reads {
     ranges: HashMap<(usize, usize), HashSet<KeyRange>>,
 }
 
-/// Everything that a transaction has read, while no session has it.
+/// Everything that a transaction has read, while it is detached.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum KeptReads {
-    /// It is not serializable: nobody asks.
+    /// Nothing: it is not serializable.
     #[default]
     None,
-    /// This.
+    /// These reads.
     Here(Reads),
-    /// It was in a process that is gone.
+    /// Reads of a process that has ended.
     Forgotten,
 }
 
 impl Reads {
-    /// Adds a row that was sought, and found or not.
+    /// Adds a key that was looked up, found or not.
     pub(crate) fn add_key(&mut self, table: usize, key: &Key<'_>) {
         let keys = self.keys.entry(table).or_default();
         if !keys.contains_key(&*key.bytes) {
@@ -66,7 +66,7 @@ impl Reads {
         }
     }
 
-    /// Adds a range that was read, as far as `last`, if it was not read to its end.
+    /// Adds a range that was read, up to `last` if it was not read to its end.
     pub(crate) fn add_range(
         &mut self,
         table: usize,
@@ -90,16 +90,16 @@ impl Reads {
 /// A place between keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Cut<'k> {
-    /// In front of a key, or behind it, if this is true.
+    /// Before a key, or, if this is true, after it.
     At(&'k [u8], bool),
-    /// Behind all keys.
+    /// After all keys.
     End,
 }
 
-/// All that was read, for whoever asks about one key.
+/// Everything that was read, arranged for lookups by key.
 pub(crate) struct ReadSet<'r> {
     keys: &'r HashMap<usize, HashMap<Vec<u8>, Vec<Field>>>,
-    /// The ranges of each index, by table and index, in their order; none touches another one.
+    /// The ranges of each index, by table and index, in order and disjoint.
     ranges: HashMap<(usize, usize), Vec<(Cut<'r>, Cut<'r>)>>,
 }
 
@@ -112,8 +112,8 @@ impl<'r> ReadSet<'r> {
 
     fn has_range_with(&self, table: usize, index: usize, key: &[u8]) -> bool {
         let Some(ranges) = self.ranges.get(&(table, index)) else { return false };
-        let behind = ranges.partition_point(|(low, _)| *low <= Cut::At(key, false));
-        behind > 0 && ranges[behind - 1].1 >= Cut::At(key, true)
+        let starting = ranges.partition_point(|(low, _)| *low <= Cut::At(key, false));
+        starting > 0 && ranges[starting - 1].1 >= Cut::At(key, true)
     }
 }
 
@@ -132,7 +132,7 @@ fn cuts(range: &KeyRange) -> (Cut<'_>, Cut<'_>) {
     (low, high)
 }
 
-/// The same ranges in their order, with those that touch each other as one.
+/// The same ranges in order; those that touch are merged.
 fn together<'k>(mut ranges: Vec<(Cut<'k>, Cut<'k>)>) -> Vec<(Cut<'k>, Cut<'k>)> {
     ranges.retain(|(low, high)| low < high);
     ranges.sort_unstable();
@@ -146,13 +146,13 @@ fn together<'k>(mut ranges: Vec<(Cut<'k>, Cut<'k>)>) -> Vec<(Cut<'k>, Cut<'k>)> 
     ranges
 }
 
-/// Times that the last commits are looked at before that.
+/// The most rounds of step 2.
 const MOST_ROUNDS: u32 = 64;
 
 impl<M: Memory> Shared<M> {
-    /// Takes a number for a commit: what was read in the snapshot `from` is what the commits before it have left.
-    /// Returns what is told of `statements`, too, which are read before that, if somebody else watches by then; and what
-    /// watched the other commits, which is to be dropped when the number is published.
+    /// Takes a number for a commit whose reads, in the snapshot `from`, are what the commits before it have left.
+    /// Returns `statements`, too, read before the number is taken, if there is another watcher by then; and the
+    /// watcher of the other commits, to be dropped when the number is published.
     ///
     /// # Errors
     /// [`ColumnError::Outdated`]; damage.
@@ -180,7 +180,7 @@ impl<M: Memory> Shared<M> {
                 watch.go_on_from(now);
                 continue;
             }
-            // As late as possible, and before it has a number: others wait for that.
+            // As late as possible, but before the number: other commits wait for that.
             for_watchers = for_watchers.or_else(|| watch.for_watchers(&statements));
             let number = self.clock.take();
             self.clock.wait_before(number);
@@ -201,7 +201,7 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Checks that the commits that are watched, up to `to`, have changed nothing that was read.
+    /// Checks that the watched commits, up to `to`, have changed nothing that was read.
     fn look_at_commits(
         &self,
         (reads, read_set): (&Reads, &ReadSet<'_>),
@@ -223,8 +223,8 @@ impl<M: Memory> Shared<M> {
         if is_changed { Err(ColumnError::Outdated) } else { Ok(()) }
     }
 
-    /// Returns whether a statement has made or ended a version that was read, or would have been: one that is seen
-    /// in only one of the two snapshots.
+    /// Returns whether a statement has made or ended a version that was read, or would have been: one that only
+    /// one of the two snapshots sees.
     pub(crate) fn is_changed(
         &self,
         read_set: &ReadSet<'_>,
@@ -253,14 +253,14 @@ impl<M: Memory> Shared<M> {
         Ok(false)
     }
 
-    /// Returns whether a snapshot sees this version, of a commit that is published.
+    /// Returns whether a snapshot sees this version, of a published commit.
     fn is_seen(&self, table: &Table<M>, row: u64, snapshot: u64) -> Result<bool> {
-        // Only one that has begun by then: else the versions before it would be looked at.
+        // Only a version that has begun by then: otherwise those before it would be searched.
         Ok(self.has_begun(table, row, snapshot)?
             && self.seen(table, row, &view_of(snapshot))? == Some(row))
     }
 
-    /// Returns whether all that was read in the snapshot `from` is the same in the snapshot `to`.
+    /// Returns whether everything that was read in the snapshot `from` is the same in the snapshot `to`.
     ///
     /// # Errors
     /// Damage.
@@ -298,7 +298,7 @@ impl<M: Memory> Shared<M> {
     }
 }
 
-/// The sight of a snapshot. A mark of the transaction itself is like that of any other one that is open.
+/// The view of a snapshot. The transaction's own mark counts as that of another open one.
 fn view_of(snapshot: u64) -> ReadView<'static> {
     ReadView { mark: 0, snapshot, replay: None }
 }

@@ -1,8 +1,7 @@
 //! A session: one transaction at a time, its begin and its end.
 //!
-//! A transaction takes a slot with its first statement. The slot of one that has committed stays the
-//! session's until its stamps are durable, which they are with the session's next fence: two slots in
-//! turn.
+//! A transaction takes a slot with its first statement. The slot of a committed transaction stays with the session
+//! until its stamps are durable, which the session's next fence makes them: a session uses two slots in turn.
 
 use std::sync::Arc;
 
@@ -35,30 +34,30 @@ pub(crate) struct Open {
     /// Its mark; zero: it has no statement.
     pub(crate) mark: u64,
     pub(crate) statements: u64,
-    /// Counts how often it was found in flight since its last statement.
+    /// Counts how often an opening found it in flight since its last statement.
     pub(crate) openings: u64,
-    /// The statements that are not compared yet, if the transaction is replayed.
+    /// The statements that are not compared yet, while the transaction is replayed.
     pub(crate) replay: Option<Replay>,
-    /// Everything that it has read, if it is serializable.
+    /// Everything that a serializable transaction has read.
     pub(crate) reads: Option<Latch<Reads>>,
 }
 
-/// A session of a store; see the module's comment. One that is dropped aborts its transaction.
+/// A session of a store; see the module's comment. Dropping it aborts its transaction.
 #[derive(Debug)]
 pub struct Session<M: Memory> {
     pub(crate) shared: Arc<Shared<M>>,
     /// Its number, by which claims are its own.
     pub(crate) number: u64,
     pub(crate) open: Option<Open>,
-    /// The slot of the last transaction, whose stamps may not be durable, with their lines.
+    /// The last commit, until its stamps are durable.
     pub(crate) unfenced: SessionCommit,
     /// Lines that the next fence has to cover.
     pub(crate) lines: LineSet,
-    /// Values among them: table, column, id.
+    /// Values in these lines: table, column, id.
     pub(crate) fresh: Vec<(usize, usize, u32)>,
 }
 
-/// A number for a commit, what the commit tells, and whoever has watched others for it.
+/// The number of a commit, its statements for watchers, and the watcher that has validated it.
 type NumberedCommit<'s> = (u64, Option<CommitStatements>, Option<CommitWatch<'s>>);
 
 const NONE_OPEN: ColumnError = ColumnError::State { what: "the session has no transaction" };
@@ -79,7 +78,7 @@ impl<M: Memory> Session<M> {
         let InFlight { id: TxId(mark), name, statements, openings } = open;
         let slot = Some(parts(mark).0);
         let guard = EpochGuard::again(&session.shared.epochs, snapshot);
-        // Whoever replays reads everything again.
+        // A replay reads everything again.
         let reads = match reads {
             KeptReads::None => None,
             KeptReads::Here(reads) if replay.is_none() => Some(reads),
@@ -91,7 +90,7 @@ impl<M: Memory> Session<M> {
         session
     }
 
-    /// Begins a transaction. It sees what has committed until now.
+    /// Begins a transaction. It sees the commits up to now.
     ///
     /// # Errors
     /// The session has one.
@@ -99,8 +98,8 @@ impl<M: Memory> Session<M> {
         self.begin_named(b"")
     }
 
-    /// Begins a transaction with a name of up to 48 bytes, by which it is found after a crash. No other
-    /// open transaction has it.
+    /// Begins a transaction with a name of up to 48 bytes, by which it is found after a crash. No other open
+    /// transaction has the name.
     ///
     /// # Errors
     /// The session has a transaction; the name is taken, or too long.
@@ -108,8 +107,8 @@ impl<M: Memory> Session<M> {
         self.begin_as(name, false)
     }
 
-    /// Begins a serializable transaction, with or without a name: it commits only if nobody has changed
-    /// what it has read.
+    /// Begins a serializable transaction, with or without a name: it commits only if no other one has changed what
+    /// it has read.
     ///
     /// # Errors
     /// As [`Self::begin_named`].
@@ -148,7 +147,7 @@ impl<M: Memory> Session<M> {
         self.open.as_ref().ok_or(NONE_OPEN)
     }
 
-    /// The view of the open transaction; without one, of what has committed until now.
+    /// The view of the open transaction; without one, of the commits up to now.
     pub(crate) fn view(&self) -> ReadView<'_> {
         match &self.open {
             Some(open) => {
@@ -158,22 +157,22 @@ impl<M: Memory> Session<M> {
         }
     }
 
-    /// Returns whether statements are compared with those that are done, and not run.
+    /// Returns whether statements are compared with those that are done, instead of being run.
     pub fn is_replaying(&self) -> bool {
         let replay = self.open.as_ref().and_then(|open| open.replay.as_ref());
         replay.is_some_and(|replay| !replay.is_over())
     }
 
-    /// The number of the open transaction, if it has a statement, and how many it has.
+    /// The number of the open transaction and of its statements, if it has any.
     pub fn transaction(&self) -> Option<(TxId, u64)> {
         let open = self.open.as_ref().filter(|open| open.mark != 0)?;
         Some((TxId(open.mark), open.statements))
     }
 
-    /// Flushes what is left over, and fences: the last transaction's slot can be used again.
+    /// Flushes the lines that are left over, and fences: the last transaction's slot becomes free.
     #[track_caller]
     pub(crate) fn fence(&mut self) {
-        // Who has taken it from here has fenced it, or is about to.
+        // A thread that has taken it from here has fenced it, or is about to.
         let unfenced = self.unfenced.write().take();
         for line in unfenced.iter().flat_map(|unfenced| unfenced.lines.lines()) {
             self.lines.add(Range::new(line.start(), LINE_BYTES));
@@ -194,13 +193,13 @@ impl<M: Memory> Session<M> {
         self.open.as_ref().map(|open| open.snapshot)
     }
 
-    /// Commits: all statements are seen, by transactions that begin from now on. Returns the commit's
-    /// number; zero, if there was nothing to commit.
+    /// Commits: transactions that begin from now on see all statements. Returns the commit's number, or zero if
+    /// there was nothing to commit.
     ///
     /// # Errors
-    /// There is no transaction; it is replayed and has not come to its last statement
-    /// ([`ColumnError::Diverged`]); it is serializable, and what it has read has changed
-    /// ([`ColumnError::Outdated`]); the medium is not sound. It is open still, but for the last one.
+    /// There is no transaction; it is replayed and has not come to its last statement ([`ColumnError::Diverged`]);
+    /// it is serializable, and what it has read has changed ([`ColumnError::Outdated`]); the medium is not sound.
+    /// In all but the last case the transaction stays open.
     pub fn commit(&mut self) -> Result<u64> {
         if self.is_replaying() {
             return Err(ColumnError::Diverged);
@@ -221,7 +220,7 @@ impl<M: Memory> Session<M> {
             self.fence();
             self.forget(&open.name);
             let finished = self.finish_commit(open, number, for_watchers);
-            // Not before the number is published: it may have much to drop.
+            // Not before the number is published: there may be much to drop.
             drop(watch);
             finished?;
             done = number;
@@ -235,9 +234,9 @@ impl<M: Memory> Session<M> {
         Ok(done)
     }
 
-    /// A number for the commit, which has to be published, and what it tells, which is read before that. What a
-    /// serializable transaction has read is what the commits before it have left; what it has watched them with is
-    /// dropped when the number is published.
+    /// Takes a number for the commit, which has to be published, and reads the statements for watchers before
+    /// that. A serializable transaction is validated first; its watcher is returned, to be dropped when the number
+    /// is published.
     fn commit_number<'s>(shared: &'s Shared<M>, open: &Open) -> Result<NumberedCommit<'s>> {
         let Some(reads) = &open.reads else {
             let for_watchers = Self::for_watchers(shared, open, None);
@@ -249,7 +248,7 @@ impl<M: Memory> Session<M> {
         Ok((number, for_watchers, Some(watch)))
     }
 
-    /// The statements of the transaction, with one that it is about to have, if somebody watches.
+    /// The statements of the transaction, and one that it is about to have, if the commit is watched.
     pub(crate) fn for_watchers(
         shared: &Shared<M>,
         open: &Open,
@@ -261,7 +260,7 @@ impl<M: Memory> Session<M> {
         })
     }
 
-    /// Publishes a commit that is durable, and stamps its versions. `told` is that of before it took its number.
+    /// Publishes a durable commit, and stamps its versions. `for_watchers` was read before the number was taken.
     #[track_caller]
     pub(crate) fn finish_commit(
         &mut self,
@@ -272,7 +271,8 @@ impl<M: Memory> Session<M> {
         let slot = parts(open.mark).0;
         let shared = Arc::clone(&self.shared);
         shared.slots.set_committed(slot, number);
-        // Those of a large one would be waited for: without them, whoever watches looks at all that it has read.
+        // Other commits wait for this. Without the statements of a large commit, a watcher checks everything that
+        // it has read.
         let few = || match open.statements {
             ..=FEW => shared.statements(open.mark, open.statements).collect(),
             _ => None,
@@ -292,7 +292,7 @@ impl<M: Memory> Session<M> {
         Ok(())
     }
 
-    /// Aborts. Nothing is undone: what was written is nobody's (P4 4.2).
+    /// Aborts. Nothing is undone: no transaction sees what was written (P4 4.2).
     ///
     /// # Errors
     /// There is no transaction; the medium is not sound.
@@ -312,7 +312,7 @@ impl<M: Memory> Session<M> {
         Ok(self.shared.memory.healthy()?)
     }
 
-    /// Leaves the versions of a transaction that has aborted to the collection.
+    /// Queues the versions of an aborted transaction for the collection.
     fn queue_dead(&self, open: &Open) -> Result<()> {
         let mut dead = Vec::new();
         // Newest first: no version is free while a newer one leads to it.
@@ -325,7 +325,7 @@ impl<M: Memory> Session<M> {
         Ok(())
     }
 
-    /// Leaves the transaction open, for [`crate::Store::resume`]; every statement of it is durable.
+    /// Detaches the transaction, which stays open for [`crate::Store::resume`]; every statement of it is durable.
     ///
     /// # Errors
     /// There is no transaction, or it has no statement.
@@ -337,13 +337,13 @@ impl<M: Memory> Session<M> {
         }
         let Open { snapshot, guard, name, mark, statements, openings, reads, replay, .. } = open;
         let reads = match reads {
-            // It has read again only a part.
+            // A replay has repeated only a part of the reads.
             Some(_) if replay.is_some() => KeptReads::Forgotten,
             Some(reads) => KeptReads::Here(reads.into_inner()),
             None => KeptReads::None,
         };
         let open = InFlight { id: TxId(mark), name, statements, openings };
-        // Another session, in another thread, goes on: what it relies on is durable.
+        // Another session, in another thread, goes on: what it relies on has to be durable.
         self.fence();
         self.shared.epochs.keep_snapshot(snapshot);
         drop(guard);
@@ -364,7 +364,7 @@ impl<M: Memory> Session<M> {
         Ok(self.shared.memory.healthy()?)
     }
 
-    /// Makes durable what the last transactions have left over, and gives back their slot.
+    /// Makes the stamps of the last commit durable, and frees its slot.
     pub fn finish(&mut self) {
         if self.unfenced.read().is_some() || !self.lines.is_empty() {
             self.fence();
@@ -383,7 +383,7 @@ impl<M: Memory> Session<M> {
 impl<M: Memory> Drop for Session<M> {
     fn drop(&mut self) {
         if self.open.is_some() {
-            // The medium says for itself that it is not sound.
+            // The next use of the medium reports that it is not sound.
             let _ = self.abort();
         }
         self.finish();

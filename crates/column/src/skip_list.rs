@@ -1,5 +1,5 @@
-//! A skip list in persistent memory (P4 5: the index structure of its experiments): from keys, in the order of
-//! their bytes, to a word each.
+//! A skip list in persistent memory (P4 5: the index structure of its experiments): a map from keys, in the order
+//! of their bytes, to a word each.
 //!
 //! ```text
 //! head     16 words: the first node of each level
@@ -10,12 +10,11 @@
 //! - Every node on a level is on all levels below it, and keys ascend on each: all words of a change are in one
 //!   mini-transaction of the heap, which takes or frees the node as well.
 //! - A node's key is durable before anything leads to it.
-//! - The row is a word of its own, which its owner stores and makes durable.
+//! - The row is a separate word, which the list's owner stores and makes durable.
 //!
-//! How many levels a node has follows from its key's hash, so a key that comes back needs as much room as before.
-//! The hash has the store's seed: nobody can choose keys that are all on one level, where a search would go through
-//! all of them.
-//! The owner has a latch: nobody reads while somebody links or unlinks.
+//! The number of a node's levels follows from its key's hash, so a key that is inserted again needs as much room
+//! as before. The hash has the store's secret seed: otherwise keys could be chosen that are all on one level,
+//! where a search is linear. The owner has a latch: no thread reads while another one links or unlinks.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -47,7 +46,7 @@ struct Size {
 impl Size {
     fn of(key: &[u8], seed: Seed) -> Self {
         let length = u32::try_from(key.len()).expect("a key is far shorter than 4 GiB");
-        // Zeros are no node, that of the empty key neither.
+        // A word of zeros is no node, not even that of the empty key.
         Self { length, check: (seed.of_key(key) as u32).max(1) }
     }
 
@@ -70,7 +69,7 @@ impl Size {
 }
 
 impl<M: Memory> SkipList<M> {
-    /// The list whose head is at `head`, of a store with this seed; zeros are an empty one.
+    /// The list whose head is at `head`, of a store with this seed; a head of zeros is an empty list.
     pub(crate) fn new(memory: &M, head: u64, seed: Seed) -> Self {
         Self { memory: memory.clone(), head, seed }
     }
@@ -112,7 +111,7 @@ impl<M: Memory> SkipList<M> {
         self.with_key(node, |key| key.to_vec())
     }
 
-    /// The word of a node that its owner gives a meaning.
+    /// The word of a node; the owner defines its meaning.
     pub(crate) fn row(&self, node: u64) -> Result<u64> {
         Ok(self.memory.load(Off::new(node), Acquire)?)
     }
@@ -129,10 +128,11 @@ impl<M: Memory> SkipList<M> {
         lines.add(Off::<u64>::new(node).range());
     }
 
-    /// The last node of each level, from the lowest one up, that is `before` what is sought; zero: none.
+    /// The last node of each level, from the lowest one up, that is `before` the wanted key; zero if there is
+    /// none.
     fn descend(&self, before: impl Fn(&pm::Bytes<'_>) -> bool) -> Result<[u64; SKIP_LEVELS]> {
         let (mut path, mut node) = ([0; SKIP_LEVELS], 0);
-        // More nodes than there is room for lead to each other.
+        // More nodes than the memory can hold: they form a cycle.
         let mut left = self.memory.len() / NODE_NEXT_AT;
         for level in (0..SKIP_LEVELS).rev() {
             loop {
@@ -150,7 +150,7 @@ impl<M: Memory> SkipList<M> {
         Ok(path)
     }
 
-    /// The way to where a key is, or would be, and its node, or zero.
+    /// The path to the place of a key, and its node, or zero.
     fn path(&self, key: &[u8]) -> Result<([u64; SKIP_LEVELS], u64)> {
         let path = self.descend(|there| there.compare(key) == Ordering::Less)?;
         let next = self.next(path[0], 0)?;
@@ -163,7 +163,7 @@ impl<M: Memory> SkipList<M> {
         Ok(Some(self.path(key)?.1).filter(|node| *node != 0))
     }
 
-    /// Makes a node that nothing leads to yet: a crash leaves it free. Its row is for [`Self::store_row`].
+    /// Makes a node that nothing leads to yet: after a crash it is free. Its row is stored by [`Self::store_row`].
     /// All of it has to be durable before [`Self::link`].
     #[track_caller]
     pub(crate) fn prepare(
@@ -180,7 +180,7 @@ impl<M: Memory> SkipList<M> {
         Ok(node)
     }
 
-    /// Adds to the lane's mini-transaction the words that lead to a node, whose key is not there.
+    /// Adds to the lane's mini-transaction the words that lead to a node, whose key is not in the list.
     pub(crate) fn link(&self, node: u64, lane: &mut Lane<M>) -> Result<()> {
         let key = self.key(node)?;
         let (path, there) = self.path(&key)?;
@@ -196,7 +196,7 @@ impl<M: Memory> SkipList<M> {
         Ok(())
     }
 
-    /// Takes a key out, if it is there, durably.
+    /// Removes a key, if it is there, durably.
     #[track_caller]
     pub(crate) fn remove(&self, key: &[u8], lane: &mut Lane<M>) -> Result<()> {
         let (path, node) = self.path(key)?;
@@ -260,7 +260,7 @@ impl<M: Memory> SkipList<M> {
         Ok(path[0])
     }
 
-    /// Looks at every node; calls `visit` with each.
+    /// Checks every node; calls `visit` with each.
     ///
     /// # Errors
     /// A node is damaged, keys do not ascend, or levels do not agree.
@@ -428,9 +428,9 @@ mod tests {
         assert!(steps[0] > 256 && steps[1] < 2 * steps[0], "{steps:?}");
     }
 
-    /// Somebody has found out which keys are on one level of a store, and uses them in another one.
+    /// Keys that are on one level in one store are on many in a store with another seed.
     #[test]
-    fn nobody_can_choose_keys_that_are_on_one_level() {
+    fn keys_cannot_be_chosen_to_be_on_one_level() {
         let (mut fixture, mut steps) = (fixture(), 0);
         let one_level = |key: &u64| Size::of(&key.to_be_bytes(), Seed(1)).height() == 1;
         let chosen: Vec<u64> = (0..).filter(one_level).take(1024).collect();
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_node_and_damage_is_told() {
+    fn zeros_are_no_node_and_damage_is_reported() {
         assert_ne!(Size::of(b"", SEED).check, 0);
         let mut fixture = fixture();
         for number in 0..40 {
@@ -465,7 +465,7 @@ mod tests {
                 let at = Off::<u64>::new(node + word);
                 let old = fixture.memory.load(at, Acquire).unwrap();
                 for wrong in [old ^ 1, !old, 0, node, fixture.head] {
-                    // What lies behind a key is nobody's. The rows tell that the end of a list is missing.
+                    // Bytes after a key have no owner. The rows show that the end of a list is missing.
                     let within = (size.bytes() - word).min(8) * 8;
                     let mask = if within == 64 { u64::MAX } else { (1 << within) - 1 };
                     if wrong & mask == old & mask || word == NODE_NEXT_AT && wrong == 0 {
@@ -482,7 +482,7 @@ mod tests {
         fixture.list.check(|_| ()).unwrap();
     }
 
-    /// Keys that come and go; returns the trace, and what is there behind each note.
+    /// Inserts and removes keys; returns the trace, and the contents after each note.
     fn story() -> (sim::Trace, Vec<Model>, u64) {
         let (mut fixture, mut model) = (fixture(), Model::new());
         for number in 0..12 {

@@ -32,12 +32,12 @@ pub(crate) const FREE: u64 = 0;
 pub(crate) const ACTIVE: u64 = 1;
 pub(crate) const COMMITTED: u64 = 2;
 pub(crate) const ABORTED: u64 = 3;
-/// Beside [`ACTIVE`]: the transaction has a name, in a line of its own, so its first statement counts
-/// only with that.
+/// Flag of [`ACTIVE`]: the transaction has a name, in a line of its own, so its first statement counts only with
+/// that.
 pub(crate) const NAMED: u64 = 1 << 7;
-/// Beside [`ACTIVE`]: the transaction is serializable.
+/// Flag of [`ACTIVE`]: the transaction is serializable.
 pub(crate) const SERIAL: u64 = 1 << 6;
-/// The bits of the state that say which one it is.
+/// The bits of the state without the flags.
 pub(crate) const STATES: u64 = SERIAL - 1;
 
 /// The kinds of statements.
@@ -49,7 +49,7 @@ pub(crate) const DELETE: u8 = 3;
 const OPEN: u64 = 0;
 const GONE: u64 = u64::MAX;
 
-/// A statement, as its entry has it.
+/// A statement, as its entry stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Statement {
     pub(crate) kind: u8,
@@ -60,12 +60,12 @@ pub(crate) struct Statement {
     pub(crate) sum: u32,
 }
 
-/// The fate of the transaction with a mark.
+/// The outcome of the transaction with a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Open,
     Committed(u64),
-    /// It is over. If the mark still stands where it was read, it aborted.
+    /// It is over. If the mark is still stored where it was read, the transaction has aborted.
     Over,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Outcome {
 struct Mirror {
     sequence: AtomicU64,
     outcome: AtomicU64,
-    /// One: a transaction has taken the slot, and until its first fence the slot may say still that the
+    /// 1 while a transaction has taken the slot and has not fenced yet: until then the slot may still say that the
     /// one before it has committed.
     stale: AtomicU64,
 }
@@ -85,9 +85,9 @@ pub(crate) struct Slots<M> {
     at: u64,
     pub(crate) count: u32,
     mirrors: Box<[Mirror]>,
-    /// Slots that nobody has, and whether their last transaction has committed and they still say so.
+    /// Free slots, and whether each still says that its last transaction has committed.
     free: Latch<Vec<(u16, bool)>>,
-    /// The segments of further entries that each slot has.
+    /// The segments of entries of each slot, beyond those in the slot itself.
     chains: Box<[Latch<Vec<u64>>]>,
 }
 
@@ -115,22 +115,22 @@ impl<M: Memory> Slots<M> {
         Ok(self.memory.read(Off::new(self.word(slot, 0).get()))?)
     }
 
-    /// Takes a slot that nobody has.
+    /// Takes a free slot.
     pub(crate) fn take(&self) -> Result<u16> {
         let mut free = self.free.write();
         let (slot, committed) = free.pop().ok_or(ColumnError::Busy { slots: self.count })?;
-        // With the latch: whoever collects sees the slot here or there.
+        // With the latch held, so that the collection sees the slot either here or as taken.
         self.mirrors[usize::from(slot)].stale.store(u64::from(committed), Release);
         Ok(slot)
     }
 
-    /// Says that the first statement of a slot's transaction is durable.
+    /// Notes that the first statement of a slot's transaction is durable.
     pub(crate) fn set_begun(&self, slot: u16) {
         self.mirrors[usize::from(slot)].stale.store(0, Release);
     }
 
-    /// Gives a slot back whose transaction is over, durably, and whether that `committed`. If it never
-    /// began, the slot says what it said before.
+    /// Releases a slot whose transaction is over, durably, and whether that `committed`. If it never began, the
+    /// slot still says what it said before.
     pub(crate) fn release(&self, slot: u16, committed: bool) {
         let mut free = self.free.write();
         let stale = &self.mirrors[usize::from(slot)].stale;
@@ -139,9 +139,9 @@ impl<M: Memory> Slots<M> {
         free.push((slot, says_committed));
     }
 
-    /// Lets slots that nobody has forget their last transaction, whose stamps are durable: its rows may
-    /// be others' afterwards. The caller fences. Returns false, and does nothing, while a slot that
-    /// somebody has taken may say still that its last one has committed.
+    /// Lets free slots forget their last transactions, whose stamps are durable, so that the rows of these can be
+    /// used again. The caller fences. Returns false, and does nothing, while a slot that is taken may still say
+    /// that its last transaction has committed.
     #[track_caller]
     pub(crate) fn forget_committed(&self, lines: &mut LineSet) -> bool {
         let mut free = self.free.write();
@@ -153,7 +153,7 @@ impl<M: Memory> Slots<M> {
             lines.add(self.line(*slot));
             *committed = false;
         }
-        // Before anybody has one of them: the flush must not meet another transaction's line half stored.
+        // Before another thread takes one of them: the flush must not meet another transaction's line half stored.
         lines.flush(&self.memory);
         true
     }
@@ -163,14 +163,14 @@ impl<M: Memory> Slots<M> {
         self.mirrors[usize::from(slot)].sequence.load(Acquire)
     }
 
-    /// Sets the mirror to an open transaction.
+    /// Sets the mirror of a slot to an open transaction.
     pub(crate) fn set_open(&self, slot: u16, sequence: u64) {
         let mirror = &self.mirrors[usize::from(slot)];
         mirror.sequence.store(sequence, Release);
         mirror.outcome.store(OPEN, Release);
     }
 
-    /// Sets the mirror of a slot that has no transaction; the last one had this sequence.
+    /// Sets the mirror of a slot without a transaction, whose last one had this sequence.
     pub(crate) fn set_over(&self, slot: u16, sequence: u64) {
         self.mirrors[usize::from(slot)].sequence.store(sequence, Release);
         self.set_aborted(slot);
@@ -201,7 +201,7 @@ impl<M: Memory> Slots<M> {
         }
     }
 
-    /// Stores the line of a transaction that begins, and its name; no statement of it is durable yet.
+    /// Stores the line of a transaction that begins, and its name, before any statement of it is durable.
     pub(crate) fn store_begin(
         &self,
         slot: u16,
@@ -227,7 +227,7 @@ impl<M: Memory> Slots<M> {
         self.put(slot, SEQUENCE_AT, sequence);
     }
 
-    /// Stores the line of a transaction that goes on.
+    /// Stores the line of a transaction in flight.
     pub(crate) fn store_kept(&self, slot: u16, openings: u64, is_serial: bool) {
         self.put(slot, OPENINGS_AT, openings);
         self.put(slot, STATE_AT, if is_serial { ACTIVE | SERIAL } else { ACTIVE });
@@ -261,7 +261,7 @@ impl<M: Memory> Slots<M> {
             .store(self.word(slot, NAME_CHECK_AT), name_check(&padded, name.len(), sequence));
     }
 
-    /// The name of the transaction with this sequence; empty: it has none.
+    /// The name of the transaction with this sequence, or nothing.
     pub(crate) fn name(&self, slot: u16, sequence: u64) -> Result<Vec<u8>> {
         let padded: [u8; MOST_NAME] = self.memory.read(Off::new(self.word(slot, NAME_AT).get()))?;
         let check = self.memory.load(self.word(slot, NAME_CHECK_AT), Acquire)?;
@@ -280,7 +280,7 @@ impl<M: Memory> Slots<M> {
         Range::new(self.word(slot, NAME_AT).get(), 64)
     }
 
-    /// The place of an entry that there is room for.
+    /// The place of an entry that has room.
     pub(crate) fn entry_at(&self, slot: u16, index: u64) -> Off<Entry> {
         if index < SLOT_ENTRIES {
             return Off::new(self.word(slot, ENTRIES_AT).get() + index * ENTRY_BYTES);
@@ -291,19 +291,19 @@ impl<M: Memory> Slots<M> {
         Off::new(segment + (further % SEGMENT_ENTRIES + 1) * ENTRY_BYTES)
     }
 
-    /// Returns whether there is room for an entry in what the slot is known to have.
+    /// Returns whether the known segments have room for an entry.
     fn has_room(&self, slot: u16, index: u64) -> bool {
         let segments = self.chains[usize::from(slot)].read().len() as u64;
         index < SLOT_ENTRIES + segments * SEGMENT_ENTRIES
     }
 
-    /// The word that leads to the segment behind those that the slot is known to have.
+    /// The word that leads to the next segment after the known ones.
     fn link(&self, slot: u16) -> Off<u64> {
         let chain = self.chains[usize::from(slot)].read();
         chain.last().map_or(self.word(slot, CHAIN_AT), |last| Off::new(*last))
     }
 
-    /// Looks for the next segment of a slot; returns whether there is one.
+    /// Loads the place of a slot's next segment; returns whether there is one.
     fn learn(&self, slot: u16) -> Result<bool> {
         let next = self.memory.load(self.link(slot), Acquire)?;
         if next != 0 {
@@ -317,7 +317,7 @@ impl<M: Memory> Slots<M> {
         Ok(next != 0)
     }
 
-    /// Makes room for an entry. Segments stay with their slot.
+    /// Makes room for an entry. A segment stays with its slot.
     #[track_caller]
     pub(crate) fn make_room(&self, slot: u16, index: u64, lane: &Latch<Lane<M>>) -> Result<()> {
         while !self.has_room(slot, index) {
@@ -347,7 +347,7 @@ impl<M: Memory> Slots<M> {
         at.range()
     }
 
-    /// A statement of the transaction with this mark, if there is such an entry.
+    /// A statement of the transaction with this mark, if there is a matching entry.
     pub(crate) fn statement(&self, mark: u64, index: u64) -> Result<Option<Statement>> {
         let slot = parts(mark).0;
         while !self.has_room(slot, index) {
@@ -366,11 +366,11 @@ impl<M: Memory> Slots<M> {
         Ok((encode(mark, index, found) == entry).then_some(found))
     }
 
-    /// Takes an entry back that was never acknowledged, if there is one. The caller fences.
+    /// Clears an entry that was never acknowledged, if there is one. The caller fences.
     #[track_caller]
     pub(crate) fn forget_entry(&self, mark: u64, index: u64, lines: &mut LineSet) -> Result<()> {
         if self.statement(mark, index)?.is_some() {
-            // Its first word has the kind, which is never zero.
+            // The first word contains the kind, which is never zero.
             let first: Off<u64> = Off::new(self.entry_at(parts(mark).0, index).get());
             self.memory.store(first, 0);
             lines.add(first.range());
@@ -378,7 +378,7 @@ impl<M: Memory> Slots<M> {
         Ok(())
     }
 
-    /// All segments of further entries.
+    /// All segments of a slot.
     pub(crate) fn segments(&self, slot: u16) -> Result<Vec<u64>> {
         while self.learn(slot)? {}
         Ok(self.chains[usize::from(slot)].read().clone())

@@ -1,15 +1,17 @@
-//! Statements that change a row. Each is durable before the next one starts (P4 4.2), with one fence,
-//! and nobody else sees it before its transaction commits.
+//! Statements that change a row. Each is durable before the next one starts (P4 4.2), with one fence. No other
+//! transaction sees it before its own commits.
 //!
-//! 1. The stripe of the key is taken; the newest version must be the transaction's own, or have been
-//!    committed before it began, and nobody else may have marked its end, or claimed it.
-//! 2. Everything that can fail: ids of the values, room for the entry and for keys in persistent memory, a row.
-//! 3. All stores: the slot's line, if it is the first statement; the row, begin last; new keys; the entry.
-//! 4. All flushes, with what the last statement or commit has left over; **fence**.
-//! 5. The end of the old version is marked, the indexes lead to the new one. Their lines ride on the next fence,
-//!    but for new keys in persistent memory, which a mini-transaction links: recovery does this step again.
+//! 1. The stripe of the key is taken. The newest version must be the transaction's own, or have been committed
+//!    before the transaction began, and no other transaction may have marked its end, or claimed it.
+//! 2. Everything that can fail is done: room for the entry, ids of the values, room for keys in persistent memory,
+//!    a row.
+//! 3. All stores: the slot's line, if it is the first statement; the row, its begin last; new keys; the entry.
+//! 4. All flushes, also of lines that the last statement or commit has left over; **fence**.
+//! 5. The end of the old version is marked, and the indexes lead to the new one. Their lines are flushed before
+//!    the next fence, except new keys in persistent memory, which a mini-transaction links. Recovery repeats this
+//!    step.
 //!
-//! The entry may persist without the row: it has the row's checksum, and does not count then.
+//! The entry may persist without the row: it has the row's checksum, and is void if that does not match.
 
 use std::sync::Arc;
 
@@ -40,7 +42,7 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Checks that the table can have such values.
+    /// Checks that the table can have these values.
     fn check<M: Memory>(self, table: &Table<M>) -> Result<()> {
         match self {
             Self::Insert(values) => {
@@ -60,7 +62,7 @@ impl Change<'_> {
         }
     }
 
-    /// Returns whether it gives a column of a secondary index another value.
+    /// Returns whether it changes a column of a secondary index.
     fn is_update_of_index<M: Memory>(self, table: &Table<M>) -> bool {
         let Self::Update(changes) = self else { return false };
         let mut indexes =
@@ -99,7 +101,7 @@ impl Change<'_> {
     }
 }
 
-/// The stripes of a statement: that of the key, and those of what is unique in other keys.
+/// The stripes of a statement: that of the key, and those of the unique parts of other keys.
 fn stripes_of(table: usize, key: &Key<'_>, keys: &[(usize, IndexKey)]) -> Vec<usize> {
     let unique = keys.iter().filter_map(|(index, key)| {
         key.unique.map(|unique| Stripes::of(table, *index, &key.bytes[..unique]))
@@ -108,13 +110,13 @@ fn stripes_of(table: usize, key: &Key<'_>, keys: &[(usize, IndexKey)]) -> Vec<us
 }
 
 impl<M: Memory> Shared<M> {
-    /// A statement that a transaction has.
+    /// A statement of a transaction.
     pub(crate) fn statement(&self, mark: u64, index: u64) -> Result<Statement> {
         let damaged = Bad::Damaged { what: "statement of a transaction", at: self.at };
         self.slots.statement(mark, index)?.ok_or_else(|| damaged.into())
     }
 
-    /// The statements of a transaction, each of which is none if it cannot be read.
+    /// The statements of a transaction; `None` for each one that cannot be read.
     pub(crate) fn statements(
         &self,
         mark: u64,
@@ -147,10 +149,10 @@ impl<M: Memory> Shared<M> {
 }
 
 impl<M: Memory> Session<M> {
-    /// Inserts a row; its first value is the key.
+    /// Inserts a row.
     ///
     /// # Errors
-    /// The key is there; [`ColumnError::Conflict`]; a value does not fit; no room.
+    /// There is a row with the key; [`ColumnError::Conflict`]; a value does not fit; no room.
     pub fn insert(&mut self, table: usize, row: &[Value<'_>]) -> Result<()> {
         let (shared, change) = (Arc::clone(&self.shared), Change::Insert(row));
         change.check(shared.table(table)?)?;
@@ -158,7 +160,7 @@ impl<M: Memory> Session<M> {
         self.statement(table, &key, change, false)
     }
 
-    /// Gives columns of a row new values, by their numbers.
+    /// Updates columns of a row, by their numbers.
     ///
     /// # Errors
     /// There is no such row; [`ColumnError::Conflict`]; a value does not fit; no room.
@@ -171,10 +173,10 @@ impl<M: Memory> Session<M> {
         self.statement(table, &key.into(), Change::Update(changes), false)
     }
 
-    /// The same as the last statement of the transaction, which commits with it: one fence.
+    /// Updates columns of a row and commits, with one fence.
     ///
     /// # Errors
-    /// As [`Self::update`]; the transaction is open then. The medium is not sound.
+    /// As [`Self::update`], and then the transaction stays open. The medium is not sound.
     pub fn update_and_commit<'k>(
         &mut self,
         table: usize,
@@ -182,7 +184,7 @@ impl<M: Memory> Session<M> {
         changes: &[(usize, Value<'_>)],
     ) -> Result<()> {
         if self.open()?.reads.is_some() {
-            // What it has read is looked at first.
+            // Its reads are validated first.
             self.statement(table, &key.into(), Change::Update(changes), false)?;
             return self.commit().map(drop);
         }
@@ -209,8 +211,8 @@ impl<M: Memory> Session<M> {
         let done = self.run(number, key, change, commits);
         if done.is_err() {
             self.release_slot();
-            // Statements may fail any number of times before the next fence. Their values are flushed once more when
-            // a row gets them.
+            // Statements may fail any number of times before the next fence. A value of theirs is flushed again
+            // when a row gets it.
             self.fresh.truncate(fresh);
             if self.lines.lines().len() > MOST_UNFLUSHED {
                 self.lines.flush(&self.shared.memory);
@@ -219,8 +221,8 @@ impl<M: Memory> Session<M> {
         done
     }
 
-    /// Gives back the slot of a transaction that has not begun there: whoever collects waits for each that somebody
-    /// has taken.
+    /// Releases the slot of a transaction that has no statement: the collection waits for every slot that is
+    /// taken.
     fn release_slot(&mut self) {
         let open = self.open.as_mut().filter(|open| open.mark == 0);
         if let Some(slot) = open.and_then(|open| open.slot.take()) {
@@ -252,7 +254,7 @@ impl<M: Memory> Session<M> {
             (Change::Insert(_), Newest::Absent(prev)) => (INSERT, 0, prev),
             (Change::Update(_), Newest::Live(old)) => (UPDATE, old, old),
             (Change::Delete, Newest::Live(old)) => (DELETE, old, 0),
-            // Whoever is told so has read the key.
+            // The caller learns from the error that the key is there: that is a read.
             (Change::Insert(_), Newest::Live(_)) => {
                 self.has_read(number, key);
                 return Err(ColumnError::DuplicateKey);
@@ -293,7 +295,7 @@ impl<M: Memory> Session<M> {
         let entry = shared.slots.store_entry(own, statements, statement);
         self.lines.add(entry);
         let committed = commits.then(|| {
-            // Before it has a number: others wait for that.
+            // Before it has a number, for which other commits wait.
             let for_watchers = self
                 .open
                 .as_ref()
@@ -317,7 +319,7 @@ impl<M: Memory> Session<M> {
         }
         let published = self.publish(table, &statement, own, (keys, &rooms));
         drop(stripes);
-        // All the same: the statement is durable, and others wait for the commit's number.
+        // Also after an error: the statement is durable, and other commits wait for the number.
         self.open.as_mut().expect("it is open").statements += 1;
         if let Some((commit, for_watchers)) = committed {
             self.end_committed(commit, for_watchers)?;
@@ -344,7 +346,7 @@ impl<M: Memory> Session<M> {
         change.new_keys(table, old)
     }
 
-    /// Compares a statement of a transaction that is replayed.
+    /// Compares a statement of a replayed transaction.
     fn replay(
         &mut self,
         number: usize,
@@ -369,7 +371,7 @@ impl<M: Memory> Session<M> {
         if commits { self.commit().map(drop) } else { Ok(()) }
     }
 
-    /// Step 5, once the statement is durable.
+    /// Does step 5, once the statement is durable.
     fn publish(
         &mut self,
         table: &Table<M>,
@@ -415,7 +417,7 @@ impl<M: Memory> Session<M> {
         }
     }
 
-    /// The transaction's slot, with room for one more entry.
+    /// Returns the transaction's slot, with room for one more entry.
     #[track_caller]
     fn slot_with_room(&mut self) -> Result<u16> {
         let shared = Arc::clone(&self.shared);
@@ -423,7 +425,7 @@ impl<M: Memory> Session<M> {
             Some(slot) => slot,
             None => {
                 let taken = match shared.slots.take() {
-                    // Transactions that are over may have them, of sessions that nobody uses.
+                    // Idle sessions may hold slots of transactions that are over.
                     Err(_) => {
                         shared.fence_commits();
                         shared.slots.take()?
@@ -439,8 +441,8 @@ impl<M: Memory> Session<M> {
         Ok(slot)
     }
 
-    /// Stores the line of the transaction, and its name, with its first statement. Returns whether this
-    /// is the first one.
+    /// Stores the line of the transaction, and its name, with its first statement. Returns whether this is the
+    /// first one.
     #[track_caller]
     fn begin_in(&mut self, slot: u16) -> bool {
         let shared = Arc::clone(&self.shared);

@@ -36,7 +36,7 @@ use crate::table::{Table, store_header, store_placement};
 use crate::unfenced::UnfencedCommits;
 use crate::watch::WatchedCommits;
 
-/// The number of a transaction that can be continued: it stays the same over crashes.
+/// The number of a transaction, by which it can be continued: it stays the same over crashes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TxId(pub(crate) u64);
 
@@ -53,20 +53,20 @@ impl From<u64> for TxId {
     }
 }
 
-/// A transaction that is open and that no session has.
+/// An open transaction that no session has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InFlight {
     /// Its number.
     pub id: TxId,
-    /// Its name; empty: it has none.
+    /// Its name, or nothing.
     pub name: Vec<u8>,
-    /// The statements that are done, durably.
+    /// The number of its statements, which are durable.
     pub statements: u64,
-    /// Counts how often the store was opened since its last statement.
+    /// Counts the openings of the store since its last statement.
     pub openings: u64,
 }
 
-/// The same, with what whoever goes on with it needs.
+/// An open transaction that no session has, with the state that continuing it needs.
 #[derive(Debug)]
 pub(crate) struct DetachedTransaction {
     pub(crate) open: InFlight,
@@ -86,7 +86,7 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) watched: WatchedCommits,
     pub(crate) stripes: Stripes,
     pub(crate) claims: Claims,
-    /// Transactions that are open and that no session has, by their marks.
+    /// Open transactions that no session has, by their marks.
     pub(crate) in_flight: Latch<BTreeMap<u64, DetachedTransaction>>,
     /// The names of open transactions.
     pub(crate) names: Latch<BTreeSet<Vec<u8>>>,
@@ -102,7 +102,7 @@ pub(crate) struct Shared<M: Memory> {
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) unfenced: UnfencedCommits,
     pub(crate) garbage: Latch<GarbageQueue>,
-    /// Whoever collects has it.
+    /// The latch of the thread that collects.
     pub(crate) collecting: Latch<()>,
 }
 
@@ -126,8 +126,8 @@ pub struct Recovered {
 }
 
 impl<M: Memory> Store<M> {
-    /// Makes a store of tables with these columns, durably. Who makes it gives [`Self::at`] a name; until then a crash leaves objects that nothing leads
-    /// to.
+    /// Creates a store of tables with these columns, durably. The caller gives [`Self::at`] a name; a crash before
+    /// that leaves objects that nothing leads to.
     ///
     /// # Errors
     /// The options or tables are impossible, or the memory is full.
@@ -198,7 +198,7 @@ impl<M: Memory> Store<M> {
     /// them yet is found by scans.
     ///
     /// # Errors
-    /// There is none, or it is damaged; [`ColumnError::Version`].
+    /// There is no store, or it is damaged; [`ColumnError::Version`].
     pub fn open<K: Keys + 'static>(
         lane: Lane<M>,
         at: u64,
@@ -229,7 +229,7 @@ impl<M: Memory> Store<M> {
         {
             return Err(Bad::Damaged { what: "master of a column store", at }.into());
         }
-        let word = |behind: u64| memory.load(Off::new(at + behind), Acquire);
+        let word = |within: u64| memory.load(Off::new(at + within), Acquire);
         let slots = Slots::open(&memory, word(SLOTS_AT)?, options.slots, waiting)?;
         let mut found = Vec::with_capacity(tables);
         for number in 0..tables as u64 {
@@ -277,7 +277,7 @@ impl<M: Memory> Store<M> {
         self.0.scans.get()
     }
 
-    /// The number of the last commit that everybody sees.
+    /// The number of the last published commit.
     pub fn now(&self) -> u64 {
         self.0.clock.now()
     }
@@ -292,8 +292,7 @@ impl<M: Memory> Store<M> {
         Session::new(Arc::clone(&self.0))
     }
 
-    /// The transactions that are open and that no session has: those that a crash cut off, and those
-    /// that were detached.
+    /// The open transactions that no session has: cut off by a crash, or detached.
     pub fn in_flight(&self) -> Vec<InFlight> {
         self.0.in_flight.read().values().map(|left| left.open.clone()).collect()
     }
@@ -303,11 +302,11 @@ impl<M: Memory> Store<M> {
         self.0.in_flight.read().keys().map(|mark| TxId(*mark)).collect()
     }
 
-    /// A session that continues a transaction in flight, behind its last statement.
+    /// Resumes a transaction in flight, after its last statement.
     ///
     /// # Errors
-    /// [`ColumnError::NotInFlight`]; [`ColumnError::Forgotten`], of which [`Self::replay`] is the way to
-    /// go on, or to roll back.
+    /// [`ColumnError::NotInFlight`]; [`ColumnError::Forgotten`], if it can only be continued, or rolled back, by
+    /// [`Self::replay`].
     pub fn resume(&self, id: TxId) -> Result<Session<M>> {
         let mut in_flight = self.0.in_flight.write();
         let found = in_flight.get(&id.0).ok_or(ColumnError::NotInFlight)?;
@@ -319,13 +318,13 @@ impl<M: Memory> Store<M> {
         Ok(Session::resumed(Arc::clone(&self.0), found, None))
     }
 
-    /// The same from the start of the transaction: its statements are compared with those that are done
-    /// and skipped, up to the last one, and reads see what they saw.
+    /// Replays a transaction in flight from its start: statements are compared with those that are done and
+    /// skipped, up to the last one, and reads see what they saw.
     ///
     /// # Errors
     /// [`ColumnError::NotInFlight`]; damage.
     pub fn replay(&self, id: TxId) -> Result<Session<M>> {
-        // Nobody else goes on with it meanwhile.
+        // No other session goes on with it meanwhile.
         let found = self.0.in_flight.write().remove(&id.0).ok_or(ColumnError::NotInFlight)?;
         let replay = match Replay::of(&self.0, &found.open) {
             Ok(replay) => replay,

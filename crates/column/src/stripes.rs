@@ -1,5 +1,5 @@
-//! Stripes: a latch for the keys that share a hash. Whoever changes the newest version of a key has it
-//! until the change is published.
+//! Stripes: a latch for all keys that share a hash. A statement that changes the newest version of a key holds the
+//! key's stripe until the change is published.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -27,8 +27,7 @@ impl Stripes {
         self.0[stripe].try_write()
     }
 
-    /// Takes these stripes, each once, in their order: whoever takes several waits for nobody who waits
-    /// for him.
+    /// Takes these stripes, each once and in order, so that threads which take several cannot deadlock.
     pub(crate) fn take(&self, mut stripes: Vec<usize>) -> Vec<RwLockWriteGuard<'_, ()>> {
         stripes.sort_unstable();
         stripes.dedup();

@@ -7,8 +7,7 @@ pub(crate) use std::sync::{
 };
 pub(crate) use std::thread::yield_now;
 
-/// Statements of other commits that are left to be looked at while those who commit wait for it: see
-/// [`crate::serial`].
+/// Statements of other commits that a validation checks while other commits wait for it: see [`crate::serial`].
 pub(crate) const FEW: u64 = 16;
 
 /// Commits that are copied or dropped together with the latch of [`crate::watch`].

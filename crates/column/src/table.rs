@@ -41,12 +41,12 @@ pub(crate) struct Table<M> {
     memory: M,
     pub(crate) rows: Array<Chunk>,
     pub(crate) ids: Ids,
-    /// Rows that are as if nobody had had them.
+    /// Free rows.
     pub(crate) free: Latch<Vec<u64>>,
     pub(crate) columns: Vec<Dictionary<M>>,
     /// The index of the primary key, and the secondary ones.
     pub(crate) indexes: Vec<Latch<KeyIndex<M>>>,
-    /// Nobody has looked whether the rows from 1 to below this one are in use.
+    /// The rows from 1 to below this one are not yet checked for use.
     pub(crate) unswept: Latch<u64>,
     pub(crate) keys: Arc<dyn Keys>,
 }
@@ -125,7 +125,7 @@ impl<M: Memory> Table<M> {
         Ok(Place::new(chunk, row - shape.start(segment)))
     }
 
-    /// A row that nobody has, with a chunk for it.
+    /// Takes a free row, and makes a chunk if there is none.
     pub(crate) fn take_row(&self, lane: &Latch<Lane<M>>) -> Result<u64> {
         if let Some(row) = self.free.write().pop() {
             return Ok(row);
@@ -197,8 +197,8 @@ impl<M: Memory> Table<M> {
         pairs.try_for_each(|(column, value)| value.fits_key(self.columns[*column].kind()))
     }
 
-    /// The version that a row replaces. `passed` counts the versions that the caller has come by: more
-    /// than there are rows, and they lead to each other.
+    /// Returns the version that a row replaces. `passed` counts the versions that the caller has come by: if there
+    /// are more than rows, they form a cycle.
     pub(crate) fn prev(&self, row: u64, passed: &mut u64) -> Result<u64> {
         let at = self.place(row)?.prev();
         let prev = self.memory.load(at, Acquire)?;
@@ -272,7 +272,8 @@ impl<M: Memory> Table<M> {
         Ok(())
     }
 
-    /// Room for keys in their indexes. What has to be durable before [`Self::publish`] is added to `lines`.
+    /// Prepares room for keys in their indexes. The lines that have to be durable before [`Self::publish`] are
+    /// added to `lines`.
     #[track_caller]
     pub(crate) fn prepare(
         &self,
@@ -293,7 +294,7 @@ impl<M: Memory> Table<M> {
         Ok(rooms)
     }
 
-    /// Gives back room that is not used.
+    /// Releases room that is not used.
     pub(crate) fn release_rooms(rooms: &[Room], lane: &Latch<Lane<M>>) {
         for room in rooms {
             if let Room::New(node) = room {
@@ -316,8 +317,8 @@ impl<M: Memory> Table<M> {
         }
     }
 
-    /// Makes a row the newest of its keys in some indexes, for which there is room: of new nodes durably, and what
-    /// else changes is added to `lines`. Indexes are in the order of their numbers, the first one last.
+    /// Makes a row the newest of its keys in some indexes, with the room that was prepared: of new nodes durably;
+    /// other changed lines are added to `lines`. Indexes are in the order of their numbers, the first one last.
     #[track_caller]
     pub(crate) fn publish(
         &self,
@@ -360,7 +361,7 @@ impl<M: Memory> Table<M> {
         Ok(())
     }
 
-    /// Returns whether a row that may be torn has keys: others are in no index.
+    /// Returns whether a row that may be torn has its keys: other rows are in no index.
     pub(crate) fn has_keys(&self, row: u64) -> Result<bool> {
         for index in 0..self.indexes.len() {
             for column in self.keys.columns(self.number, index) {

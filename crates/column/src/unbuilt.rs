@@ -1,15 +1,15 @@
-//! Searches for what no index has yet (P4 4.4), and what is owed for them.
+//! Searches for rows and values that are in no index yet (P4 4.4), and the index backlog that follows from them.
 //!
-//! The ids of a column, and the words of a dictionary's elements, lie one behind the other in their segments. A search
-//! copies a block of them at a time and compares the block with what is sought; it looks at a row's stamps, and at a
-//! value's bytes, where that is found. What was there when the store was opened stays as it is while anybody who
-//! searches has not ended.
+//! The ids of a column, and the words of a dictionary's elements, are contiguous in their segments. A search
+//! copies a block of them at a time and compares it with the wanted value; it looks at stamps of rows, and bytes
+//! of values, only where the block matches. Rows and values that were there when the store was opened stay as they
+//! are until all searches that may look at them have ended.
 //!
-//! A search owes rows and values in the index that it lacked: one for so many bytes as are looked at in about the time
-//! in which one is put into an index. [`crate::Store::build_pending`] builds that, so much at a time that nobody waits long for
-//! it. So all searches together look at no more than a fixed number of bytes for each row, however many searches there
-//! are, and building costs about as much as they do; only where they owe more than is built at a time, those that come
-//! before the rest is built look at more.
+//! A search adds rows and values to the backlog of the index that it lacked: one for as many bytes as are searched
+//! in about the time that indexing one takes. [`crate::Store::build_pending`] builds the backlog, in calls of
+//! bounded length. So all searches together look at no more than a fixed number of bytes for each row, however
+//! many they are, and building costs about as much as they do. Only if more becomes pending than one call builds,
+//! searches before the next call look at more.
 
 use std::ops::ControlFlow;
 // Counts that are no words between threads: tests of interleavings do not schedule them.
@@ -25,40 +25,40 @@ use crate::layout::Kind;
 use crate::table::Table;
 use crate::value::Value;
 
-/// Bytes for which a row or a value is owed.
+/// Bytes searched for each row or value of the backlog.
 const BACKLOG_BYTES: u64 = 1024;
 /// Rows whose ids are compared together, 4 KiB of a column.
 const ROWS: usize = 1024;
 /// Words of elements that are compared together, 4 KiB.
 const WORDS: usize = 512;
 
-/// The work of searches that lacked an index.
+/// The index work that follows from searches that lacked an index.
 #[derive(Debug, Default)]
 pub(crate) struct IndexBacklog {
     /// Rows or values that were looked at.
     looked: AtomicU64,
-    /// The bytes of them for which nothing was built.
+    /// The bytes of them for which nothing is built yet.
     bytes: AtomicU64,
 }
 
 impl IndexBacklog {
-    /// A search has looked at so many rows or values, which have so many bytes.
+    /// Adds a search of so many rows or values, of so many bytes.
     fn add(&self, looked: u64, bytes: u64) {
         self.looked.fetch_add(looked, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A search has made the keys of so many rows, which takes as long as to index them.
+    /// Adds a search that has made the keys of so many rows, which takes as long as to index them.
     pub(crate) fn add_keys(&self, looked: u64) {
         self.add(looked, looked * BACKLOG_BYTES);
     }
 
-    /// Returns whether something is owed.
+    /// Returns whether anything is pending.
     pub(crate) fn has_pending(&self) -> bool {
         self.bytes.load(Relaxed) > 0
     }
 
-    /// Takes the rows or values that are owed, up to so many: one at least, if there was a search.
+    /// Takes up to `most` pending rows or values: at least one, if there was a search.
     pub(crate) fn take(&self, most: u64) -> u64 {
         let mut taken = 0;
         let build_backlog = |bytes: u64| {
@@ -76,7 +76,7 @@ impl IndexBacklog {
     }
 }
 
-/// Returns whether one of the words is the one that is sought. It looks at all of them: that needs no branches.
+/// Returns whether one of the words is the wanted one. It compares all of them, which needs no branches.
 fn have<T: PartialEq + Copy>(words: impl Iterator<Item = T>, sought: T) -> bool {
     words.fold(false, |found, word| found | (word == sought))
 }
@@ -146,7 +146,7 @@ impl<M: Memory> Dictionary<M> {
 
     /// The same; `end` becomes the end of the last block.
     fn find_in_blocks(&self, value: Value<'_>, unbuilt: u64, end: &mut u64) -> Result<Option<u32>> {
-        // The word of an element that few others have; that of bytes is behind their place.
+        // The word of an element that few others share; for bytes that is the second one.
         let (words, sought) = match (self.kind(), value) {
             (Kind::Word, Value::Word(word)) => (1, word),
             (Kind::Bytes, Value::Bytes(bytes)) => (2, second_word(bytes)),

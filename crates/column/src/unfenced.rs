@@ -1,8 +1,8 @@
-//! The work that a commit leaves to the next fence: the lines of its stamps, and its slot, which names rows until
-//! they are durable.
+//! The work that a commit leaves to its session's next fence: the lines of its stamps, and its slot, which names
+//! rows until the stamps are durable.
 //!
-//! A session fences soon if it is used. Nobody waits for one that is not: whoever needs the slot, or its
-//! rows, fences in its place.
+//! A session that is used fences soon. An idle one may not: a thread that needs the slot, or its rows, fences in
+//! its place.
 
 use std::sync::{Arc, Weak};
 
@@ -17,14 +17,14 @@ use crate::store::Shared;
 pub(crate) struct UnfencedCommit {
     pub(crate) slot: u16,
     pub(crate) lines: LineSet,
-    /// The rows of the transaction are its own until then.
+    /// Keeps the rows of the transaction until then.
     pub(crate) guard: EpochGuard,
 }
 
-/// A session's place for it.
+/// The last commit of a session, which other threads may fence.
 pub(crate) type SessionCommit = Arc<Latch<Option<UnfencedCommit>>>;
 
-/// The places of all sessions.
+/// The last commits of all sessions.
 #[derive(Debug)]
 pub(crate) struct UnfencedCommits(Latch<Vec<Weak<Latch<Option<UnfencedCommit>>>>>, Waiting);
 
@@ -33,7 +33,7 @@ impl UnfencedCommits {
         Self(Latch::new(Vec::new(), waiting), waiting.clone())
     }
 
-    /// A place for a new session.
+    /// Returns the place for the commits of a new session.
     pub(crate) fn of_session(&self) -> SessionCommit {
         let place = Arc::new(Latch::new(None, &self.1));
         let mut all = self.0.write();
@@ -44,7 +44,7 @@ impl UnfencedCommits {
 }
 
 impl<M: Memory> Shared<M> {
-    /// Makes durable what sessions have left over, and gives back their slots.
+    /// Makes the stamps of all sessions' last commits durable, and releases their slots.
     #[track_caller]
     pub(crate) fn fence_commits(&self) {
         let places: Vec<_> = self.unfenced.0.read().iter().filter_map(Weak::upgrade).collect();

@@ -1,5 +1,5 @@
-//! The work that others wait for: what a serializable transaction does while it has a number for its commit, and whether
-//! the few rows that it looks at then tell all.
+//! The work that other commits wait for: what a serializable transaction does while it has an unpublished number,
+//! and whether the few rows that it checks then suffice.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -27,11 +27,11 @@ use crate::{
 
 /// Rows that the transaction reads.
 const MANY: u64 = 600;
-/// Keys that it may look at while others wait: of the statements of the last few commits.
+/// Keys that it may read while other commits wait: those of the statements of the last few commits.
 const FEW: u64 = 64;
 
-/// Keys of a table with an index of its second column. They count how often they are asked for while somebody has a
-/// number that is not published, and do something else once, when a primary key is sought in another one.
+/// Keys of a table with an index of its second column. They count how often they are asked for while a number is
+/// taken and unpublished, and run `act` once, when a primary key is extracted from another one.
 #[derive(Default)]
 struct Counting {
     store: OnceLock<Weak<Shared<Recording>>>,
@@ -98,8 +98,9 @@ fn create(keys: &Arc<Counting>, durable_percent: u32) -> Store<Recording> {
     Store::create(heap.lane(0), options, tables, keys).unwrap()
 }
 
-/// A transaction reads [`MANY`] rows, those whose second column is below 7, and changes another one. While its commit
-/// looks at them, another one does `write` and commits. Returns the keys that are asked for while others wait.
+/// A transaction reads [`MANY`] rows, those whose second column is below 7, and changes another one. While its
+/// commit checks them, another transaction does `write` and commits. Returns the keys that are asked for while
+/// other commits wait.
 fn asked_while_others_wait(write: impl FnOnce(&mut Session<Recording>) + Send + 'static) -> u64 {
     let keys = Arc::new(Counting::default());
     let store = create(&keys, 0);
@@ -120,7 +121,7 @@ fn asked_while_others_wait(write: impl FnOnce(&mut Session<Recording>) + Send + 
     assert_eq!(rows, MANY);
     (0..MANY).for_each(|key| assert!(one.get(0, Value::Word(key)).unwrap().is_some()));
     one.update(0, Value::Word(1 << 20), &[(1, Value::Word(8))]).unwrap();
-    // Without a commit behind the snapshot there would be nothing to look at.
+    // Without a commit after the snapshot there would be nothing to look at.
     other.begin().unwrap();
     other.insert(0, &row(1 << 21, 7)).unwrap();
     other.commit().unwrap();
@@ -138,9 +139,9 @@ fn asked_while_others_wait(write: impl FnOnce(&mut Session<Recording>) + Send + 
     keys.asked.load(SeqCst)
 }
 
-/// One of the last commits is about what was read, and leaves it as it was.
+/// One of the last commits is about rows that were read, and leaves them as they were.
 #[test]
-fn what_was_read_is_not_looked_at_as_a_whole_while_others_wait() {
+fn reads_are_not_checked_as_a_whole_while_others_wait() {
     let asked = asked_while_others_wait(|other| {
         other.insert(0, &row(MANY, 2)).unwrap();
         other.delete(0, Value::Word(MANY)).unwrap();
@@ -150,17 +151,17 @@ fn what_was_read_is_not_looked_at_as_a_whole_while_others_wait() {
 
 /// One of the last commits has many rows.
 #[test]
-fn the_rows_of_a_large_commit_are_not_looked_at_while_others_wait() {
+fn rows_of_a_large_commit_are_not_checked_while_others_wait() {
     let asked = asked_while_others_wait(|other| {
         (0..MANY).for_each(|key| other.insert(0, &row((1 << 30) + key, 9)).unwrap());
     });
     assert!(asked <= FEW, "{asked}");
 }
 
-/// Another one begins to watch while a large serializable transaction is validated, which took a look before whether
-/// somebody watches. Its statements are read before it has a number all the same: behind that they would be left out.
+/// Another watcher registers while a large serializable transaction is validated, after it had looked for one. Its
+/// statements are read before it has a number all the same: after that they would be left out.
 #[test]
-fn a_large_serializable_commit_is_told_before_it_has_a_number() {
+fn statements_of_a_large_commit_are_read_before_its_number() {
     let keys = Arc::new(Counting::default());
     let store = create(&keys, 0);
     let mut one = store.session();
@@ -171,7 +172,7 @@ fn a_large_serializable_commit_is_told_before_it_has_a_number() {
     let visit = |_| ControlFlow::Continue(());
     one.scan(0, 1, KeyRange::ALL, None, visit).unwrap();
     (0..MANY).for_each(|key| one.update(0, Value::Word(key), &[(1, Value::Word(8))]).unwrap());
-    // Of a row that is not read, at whose number the validation looks at all that was.
+    // A row that is not read, at whose number the validation checks all reads.
     let mut other = store.session();
     other.begin().unwrap();
     other.insert(0, &row(1 << 21, 7)).unwrap();
@@ -188,11 +189,11 @@ fn a_large_serializable_commit_is_told_before_it_has_a_number() {
     store.check().unwrap();
 }
 
-/// Commits of others, while a transaction is validated.
+/// Commits of another session while a transaction is validated.
 const OTHERS: u64 = 1_000;
 
-/// Validates a transaction while others commit. Returns how many of their commits are kept just before it has a number,
-/// and as long as that is not published. Another one that watches all of them `is_slow`, and stops in between.
+/// Validates a transaction while others commit. Returns how many of their commits are kept just before it has a
+/// number, and while that is unpublished. If `is_slow`, another watcher of all of them stops in between.
 fn kept_by_a_validation(is_slow: bool) -> [usize; 2] {
     let keys = Arc::new(Counting::default());
     let store = create(&keys, 0);
@@ -200,7 +201,7 @@ fn kept_by_a_validation(is_slow: bool) -> [usize; 2] {
     one.begin().unwrap();
     (0..MANY).for_each(|key| one.insert(0, &row(key, key % 7)).unwrap());
     let snapshot = one.commit().unwrap();
-    // Without a commit behind the snapshot there would be nothing to look at.
+    // Without a commit after the snapshot there would be nothing to look at.
     one.begin().unwrap();
     one.insert(0, &row(1 << 21, 7)).unwrap();
     one.commit().unwrap();
@@ -212,7 +213,7 @@ fn kept_by_a_validation(is_slow: bool) -> [usize; 2] {
             one.insert(0, &row((1 << 30) + key, 9)).unwrap();
             one.commit().unwrap();
         }
-        // Somebody wants to be told of the commit.
+        // Another transaction watches the commit.
         std::mem::forget(shared.watched.watch(&shared.clock));
     };
     *keys.act.lock().unwrap() = Some(Box::new(act));
@@ -227,19 +228,19 @@ fn kept_by_a_validation(is_slow: bool) -> [usize; 2] {
     };
     let (number, _, watch) = store.0.validate(&reads, snapshot, statements).unwrap();
     assert_eq!((number, store.now()), (snapshot + OTHERS + 2, snapshot + OTHERS + 1));
-    let behind = kept();
+    let unpublished = kept();
     store.0.clock.publish(number);
     drop(watch);
     assert_eq!(kept(), 0);
-    [before.get().expect("it tells its statements"), behind]
+    [before.get().expect("it reads its statements"), unpublished]
 }
 
 #[test]
-fn what_a_validation_has_looked_at_is_not_kept_for_it() {
+fn commits_that_a_validation_has_checked_are_dropped() {
     assert_eq!(kept_by_a_validation(false), [0, 0]);
 }
 
-/// Another one has left it all commits to be dropped.
+/// The other watcher leaves all commits to be dropped by this one.
 #[test]
 fn a_validation_drops_nothing_while_others_wait() {
     assert_eq!(kept_by_a_validation(true), [OTHERS as usize; 2]);
@@ -250,17 +251,17 @@ fn inserts(count: u64) -> CommitStatements {
     Some((0..count).map(one).collect())
 }
 
-/// Commits with a statement each, behind the number from which somebody watches.
+/// Adds commits with a statement each, after the number from which they are watched.
 fn add(watched: &WatchedCommits, clock: &Clock, commits: u64) {
     for _ in 0..commits {
         let number = clock.take();
-        watched.add(number, Some(inserts(1)), || panic!("it is told"));
+        watched.add(number, Some(inserts(1)), || panic!("they are given"));
         clock.publish(number);
     }
 }
 
 #[test]
-fn nobody_looks_at_more_than_a_few_commits_at_a_time() {
+fn few_commits_are_looked_at_with_the_latch_held() {
     const COMMITS: u64 = 10 * PIECE as u64 + 3;
     let waiting = Waiting::default();
     let (clock, watched) = (Clock::new(0, &waiting), WatchedCommits::new(&waiting));
@@ -283,7 +284,7 @@ fn nobody_looks_at_more_than_a_few_commits_at_a_time() {
         assert_eq!(watch.between(0, upto).unwrap().len() as u64, upto);
     }
     assert_eq!(watch.between(COMMITS - 1, COMMITS).unwrap().len(), 1);
-    // Those that are wanted no more go in pieces, and the others stay.
+    // Commits that are not needed any more are dropped in pieces, and the others stay.
     watched.state.write().from.remove(&watch.from);
     assert_eq!(watched.state.write().take_unwanted().len(), PIECE);
     drop(watch);
@@ -297,12 +298,12 @@ fn commits_with_more_statements_are_more() {
     let commits = [inserts(2), inserts(3), None];
     let more = |few, of: usize| are_more_than(few, commits[..of].iter());
     assert!(!more(5, 2) && more(4, 2) && more(1, 1) && !more(0, 0));
-    assert!(more(u64::MAX - 1, 3), "one that could not be read is more than anybody looks at");
+    assert!(more(u64::MAX - 1, 3), "a commit that could not be read is more than any bound");
 }
 
-/// Somebody watches from a later number: the statements are not read for him.
+/// The watcher begins at a later number: the statements are not read for it.
 #[test]
-fn a_commit_that_nobody_watches_is_not_told() {
+fn statements_of_an_unwatched_commit_are_not_read() {
     let waiting = Waiting::default();
     let (clock, watched) = (Clock::new(0, &waiting), WatchedCommits::new(&waiting));
     let number = clock.take();
@@ -318,7 +319,7 @@ fn a_commit_that_nobody_watches_is_not_told() {
 const KEYS: u64 = 9;
 const VALUES: u64 = 4;
 
-/// Random statements; others may be in their way.
+/// Runs random statements; they may be in conflict.
 fn change(session: &mut Session<Recording>, random: &mut SmallRng) {
     for _ in 0..random.random_range(1..6) {
         let (key, value) = (random.random_range(0..KEYS), random.random_range(0..VALUES));
@@ -364,10 +365,10 @@ fn reads(random: &mut SmallRng) -> Reads {
     reads
 }
 
-/// The statements of commits tell the same of what was read as a look at all of it: between any two snapshots,
-/// beside a transaction that is open, one that was aborted, and the collection of versions.
+/// The statements of commits give the same verdict on reads as a check of all reads: between any two snapshots,
+/// with a transaction open, one aborted, and versions collected meanwhile.
 #[test]
-fn the_statements_of_commits_tell_what_a_look_at_everything_tells() {
+fn statements_of_commits_give_the_verdict_of_all_reads() {
     let mut verdicts = [0, 0];
     for seed in 0..400 {
         let random = &mut SmallRng::seed_from_u64(seed);

@@ -1,8 +1,7 @@
-//! Versions of a key: which of them a transaction sees, and which it may replace.
+//! Versions of a key: which one a transaction sees, and which one it may replace.
 //!
-//! A version is seen if the transaction made it, or it was committed up to its snapshot, and if its end
-//! was not. Marks of open transactions do not count for others, nor do those of transactions that are
-//! over without a stamp.
+//! A transaction sees a version if it made it, or if it was committed up to its snapshot, and its end was not.
+//! Marks of other open transactions are ignored, and so are those of transactions that are over without a stamp.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,19 +19,19 @@ use crate::stamps::{is_mark, visible};
 use crate::store::Shared;
 use crate::table::Table;
 
-/// A transaction's view: its own mark (zero: it has changed nothing), and its snapshot.
+/// The view of a transaction: its own mark (zero if it has changed nothing), and its snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadView<'a> {
     pub(crate) mark: u64,
     pub(crate) snapshot: u64,
-    /// A transaction that is replayed sees of its own what it has come to.
+    /// A replayed transaction sees its own changes up to the statement that it has come to.
     pub(crate) replay: Option<&'a Replay>,
 }
 
 /// The meaning of a stamp for a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meaning {
-    /// It does not count: it was never set, or its transaction is over without a commit.
+    /// Nothing: the stamp was never set, or its transaction is over without a commit.
     Nothing,
     /// The transaction's own.
     Own,
@@ -42,17 +41,17 @@ enum Meaning {
     At(u64),
 }
 
-/// The newest versions of primary keys among the rows that the primary index has not yet. A scan of a
-/// secondary index gathers them once, when it needs them first.
+/// The newest versions of primary keys among the rows that the primary index lacks. A scan of a secondary index
+/// gathers them when it first needs them.
 #[derive(Default, Debug)]
 pub(crate) struct UnbuiltKeys(Option<BTreeMap<Vec<u8>, u64>>);
 
-/// The newest version of a key, for whoever wants to replace it.
+/// The newest version of a key, for a statement that wants to replace it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Newest {
     /// A row.
     Live(u64),
-    /// The key has none; what comes next is made behind this version, or zero.
+    /// The key has no row; a new version is made after this one, or zero.
     Absent(u64),
 }
 
@@ -71,7 +70,7 @@ impl<M: Memory> Shared<M> {
                 Outcome::Committed(number) => return Ok(Meaning::At(number)),
                 Outcome::Over => {}
             }
-            // Its stamp was stored before the slot went on.
+            // Its stamp was stored before the slot began another transaction.
             let again = self.memory.load(at, Acquire)?;
             if again == stamp {
                 return Ok(Meaning::Nothing);
@@ -80,7 +79,7 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// The newest version of a key that may count: from the index, or from the rows that are not in it
+    /// Returns the newest version of a key that may count: from the index, or from the rows that are not in it
     /// yet.
     pub(crate) fn newest(&self, table: &Table<M>, key: &Key<'_>) -> Result<u64> {
         let (hit, unbuilt) = Self::hit(table, &key.bytes)?;
@@ -145,7 +144,7 @@ impl<M: Memory> Shared<M> {
             Some(rest) => rest,
             none => none.insert(self.unbuilt_keys(table, 0, &KeyRange::ALL)?),
         };
-        // Behind the rest: what has come into the index meanwhile is in both.
+        // After the gathering: rows that came into the index meanwhile are in both.
         let (hit, _) = Self::hit(table, primary)?;
         match rest.get(primary) {
             Some(row) if hit != 0 => self.newer(table, *row, hit),
@@ -160,17 +159,17 @@ impl<M: Memory> Shared<M> {
         Ok((keys.get(primary)?.unwrap_or(0), keys.unbuilt))
     }
 
-    /// Returns whether a version is the newest one of its key, while indexes are built: it was made since
-    /// then, or no commit has ended it.
+    /// Returns whether a version is the newest one of its key, while indexes are built: it was made since the
+    /// opening, or no commit has ended it.
     pub(crate) fn is_last(&self, table: &Table<M>, row: u64) -> Result<bool> {
         let ended = || self.meaning(table.place(row)?.end(), 0);
         Ok(row >= table.ids.opened || !matches!(ended()?, Meaning::At(_)))
     }
 
-    /// Returns whether a version of a key is newer than another one, of those that were there when the
-    /// store was opened. Of versions that one commit has both made and ended neither is: nobody sees
-    /// them, and what is in front of them has another number. It looks at no other version, since a
-    /// transaction may have made any number of them.
+    /// Returns whether a version of a key is newer than another one, both there when the store was opened. Of
+    /// versions that one commit has both made and ended, neither is newer: no snapshot sees them, and the version
+    /// in front of them has another number. It looks at no other version, since a transaction may have made any
+    /// number of them.
     pub(crate) fn is_newer(&self, table: &Table<M>, row: u64, than: u64) -> Result<bool> {
         // Before the stamps, which change when such a transaction ends.
         let in_one = self
@@ -211,14 +210,14 @@ impl<M: Memory> Shared<M> {
         Ok(if stays { indexed } else { row })
     }
 
-    /// Returns whether every snapshot from `horizon` on is behind the begin of a version.
+    /// Returns whether a version had begun at `horizon`, and so for every snapshot from there on.
     pub(crate) fn has_begun(&self, table: &Table<M>, row: u64, horizon: u64) -> Result<bool> {
         let begun = self.meaning(table.place(row)?.begin(), 0)?;
         Ok(matches!(begun, Meaning::At(number) if number <= horizon))
     }
 
-    /// The moment from which on nobody sees a row that was there when the store was opened, if there is
-    /// one: zero, if it is not there.
+    /// The commit from which on no snapshot sees a row that was there when the store was opened, if there is one;
+    /// zero if the row is free.
     pub(crate) fn ended(&self, table: &Table<M>, row: u64) -> Result<Option<u64>> {
         if !self.counts(table, row)? {
             return Ok(Some(0));
@@ -242,8 +241,8 @@ impl<M: Memory> Shared<M> {
         })
     }
 
-    /// The version that the transaction sees of the row with this key in a secondary index, if it has
-    /// the key; `hint` is a version that has it. `rest` is the scan's.
+    /// Returns the version that the transaction sees of the row with this key in a secondary index, if that has
+    /// the key. `hint` is a version that has it; the rest is the scan's.
     pub(crate) fn seen_by_index(
         &self,
         table: &Table<M>,
@@ -255,7 +254,7 @@ impl<M: Memory> Shared<M> {
         // Of a row's versions a transaction sees one at most.
         let mut found = self.seen_from(table, hint, view, versions)?;
         if let Some(row) = found.filter(|row| *row != hint) {
-            // A hint that never counted may lead to what is another key's row by now.
+            // A hint that was rolled back may lead to a row that another key uses by now.
             found = (table.key(row, 0)?.bytes == *primary).then_some(row);
         }
         if found.is_none() {
@@ -268,9 +267,8 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Refuses a key of a secondary index if another row has, or may have when this transaction commits,
-    /// the part of it that is unique. Whoever calls has the part's stripe. Rows that the transaction
-    /// sees were refused before.
+    /// Refuses a key of a secondary index if another row has, or may have when this transaction commits, the
+    /// unique part of it. The caller has the part's stripe. Rows that the transaction sees were refused before.
     pub(crate) fn check_unique(
         &self,
         table: &Table<M>,
@@ -302,7 +300,7 @@ impl<M: Memory> Shared<M> {
         })
     }
 
-    /// The version that the transaction sees, of those from `newest` back.
+    /// Returns the version that the transaction sees, of those from `newest` back.
     pub(crate) fn seen(
         &self,
         table: &Table<M>,
@@ -351,7 +349,7 @@ impl<M: Memory> Shared<M> {
         Ok(None)
     }
 
-    /// The newest version of a key, for a transaction that has the key's stripe: the first one that
+    /// Returns the newest version of a key, for a transaction that has the key's stripe: the first one that
     /// changes it wins.
     pub(crate) fn to_replace(
         &self,

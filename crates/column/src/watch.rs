@@ -1,17 +1,18 @@
-//! Rows that commits change while a serializable transaction is validated.
+//! The changes of recent commits, kept while serializable transactions are validated.
 //!
-//! A validation looks at all that its transaction has read, which takes long, and others commit meanwhile. So
-//! they leave a list of the rows that they change, which is short, and the end of the validation looks at that alone.
+//! A validation checks everything that its transaction has read, which takes long, and other transactions commit
+//! meanwhile. These leave a list of the rows that they change, and the end of the validation checks that list
+//! alone.
 //!
-//! - One who watches says so before it looks at the last number that was taken. Whoever takes a number behind that
-//!   one sees that somebody watches.
+//! - A watcher registers before it reads the last number that was taken. A commit that takes a later number sees
+//!   the watcher.
 //! - The rows of a commit are in the list before its number is published.
-//! - Nobody copies or drops the rows with the latch, or reads those of a commit while it has its number: others wait
-//!   for both. Of one that has taken its number just when somebody began to watch a few are read then; if there are
-//!   more, it is in the list without them.
-//! - Nobody looks at more than a few commits of the list with the latch: it is copied and dropped in pieces.
-//! - What a round of a validation has looked at is dropped behind it. One that has its number stops to watch, and drops
-//!   nothing before that is published: others may have left it much.
+//! - The rows of a commit are not copied, dropped or read while its number is taken and unpublished, since other
+//!   commits wait. The exception is a commit that took its number just as a watcher registered: its rows are read
+//!   then if they are few, and otherwise it enters the list without them.
+//! - No thread walks over more than a few commits with the latch held: the list is copied and dropped in pieces.
+//! - Commits that a round of a validation has checked are dropped after it. A validation that has its number stops
+//!   watching, and drops commits only after the number is published, since they may be many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use crate::latch::{Latch, Waiting};
 use crate::slots::Statement;
 use crate::sync::{AtomicU64, PIECE};
 
-/// The statements of a commit; none: they could not be read.
+/// The statements of a commit; `None` if they could not be read.
 pub(crate) type CommitStatements = Option<Arc<[Statement]>>;
 
-/// The rows that commits change, while anybody wants to know; see the module's comment.
+/// The changes of recent commits that are watched; see the module's comment.
 #[derive(Debug)]
 pub(crate) struct WatchedCommits {
     watchers: AtomicU64,
@@ -34,13 +35,13 @@ pub(crate) struct WatchedCommits {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Counts those who watch, by the number behind which they do.
+    /// Counts watchers, by the number after which they watch.
     pub(crate) from: BTreeMap<u64, u64>,
     pub(crate) commits: BTreeMap<u64, CommitStatements>,
 }
 
 impl State {
-    /// Counts one less of those who watch behind a number.
+    /// Removes a watcher from the count of a number.
     fn leave(&mut self, from: u64) {
         match self.from.get_mut(&from) {
             Some(count) if *count > 1 => *count -= 1,
@@ -48,7 +49,7 @@ impl State {
         }
     }
 
-    /// Takes a piece of the commits that nobody wants to know any more; none, if there are none.
+    /// Takes a piece of the commits that no watcher needs any more; it is empty if there are none.
     pub(crate) fn take_unwanted(&mut self) -> Vec<CommitStatements> {
         let oldest = self.from.first_key_value().map_or(u64::MAX, |(from, _)| *from);
         let mut taken = Vec::with_capacity(PIECE);
@@ -62,8 +63,8 @@ impl State {
     }
 }
 
-/// Returns whether commits have more than so many statements; they have, if those of one could not be read. It looks at
-/// one commit more than that: each has a statement.
+/// Returns whether commits have more statements than `few`; a commit whose statements could not be read counts as
+/// more. Stops after `few` commits and one more, since each has a statement.
 pub(crate) fn are_more_than<'a>(
     few: u64,
     mut commits: impl Iterator<Item = &'a CommitStatements>,
@@ -82,17 +83,17 @@ impl WatchedCommits {
         Self { watchers: AtomicU64::new(0), state: Latch::new(State::default(), waiting) }
     }
 
-    /// Watches the commits behind the last number that was taken.
+    /// Begins to watch the commits after the last number that was taken.
     pub(crate) fn watch(&self, clock: &Clock) -> CommitWatch<'_> {
         self.watchers.fetch_add(1, AcqRel);
-        // With the latch: whoever stops to watch drops nothing that is behind it.
+        // With the latch held: a watcher that stops drops no commit after this number.
         let mut state = self.state.write();
         let from = clock.last_taken();
         *state.from.entry(from).or_default() += 1;
         CommitWatch { watched: self, from, is_stopped: false }
     }
 
-    /// Drops the commits that nobody wants to know any more, in pieces.
+    /// Drops the commits that no watcher needs any more, in pieces.
     fn drop_unwanted(&self) {
         loop {
             let unwanted = self.state.write().take_unwanted();
@@ -102,7 +103,7 @@ impl WatchedCommits {
         }
     }
 
-    /// The statements of a transaction that is about to commit, if somebody watches now.
+    /// Reads the statements of a transaction that is about to commit, if it is watched.
     pub(crate) fn for_watchers(
         &self,
         statements: impl FnOnce() -> CommitStatements,
@@ -110,15 +111,15 @@ impl WatchedCommits {
         (self.watchers.load(Acquire) > 0).then(statements)
     }
 
-    /// Adds a commit that is about to be published, if somebody watches it, with what was told before it took its
-    /// number. Others wait for `statements`.
+    /// Adds a commit that is about to be published, if it is watched. `for_watchers` was read before it took its
+    /// number; other commits wait for `statements`.
     pub(crate) fn add(
         &self,
         number: u64,
         for_watchers: Option<CommitStatements>,
         statements: impl FnOnce() -> CommitStatements,
     ) {
-        // One that is about to watch does so from a later number.
+        // A watcher that registers from now on begins at a later number.
         let is_watched = |state: &State| {
             state.from.first_key_value().is_some_and(|(oldest, _)| *oldest < number)
         };
@@ -133,20 +134,20 @@ impl WatchedCommits {
     }
 }
 
-/// Somebody who watches, until he stops or this is dropped, with which goes what nobody wants to know any more.
+/// A watcher, until it stops or is dropped. Dropping it drops the commits that no watcher needs any more.
 #[derive(Debug)]
 pub(crate) struct CommitWatch<'a> {
     watched: &'a WatchedCommits,
-    /// Commits behind this number are watched.
+    /// Commits after this number are watched.
     pub(crate) from: u64,
     is_stopped: bool,
 }
 
 impl CommitWatch<'_> {
-    /// Watches the commits behind a later number, which is published, from now on. Those before it are looked at.
+    /// Moves the start to a later number, which is published. The commits up to it have been checked.
     pub(crate) fn go_on_from(&mut self, number: u64) {
         let mut state = self.watched.state.write();
-        // Together: a commit behind the later number finds one of them.
+        // In one step: a commit after the later number finds one of the two entries.
         *state.from.entry(number).or_default() += 1;
         state.leave(self.from);
         drop(state);
@@ -154,7 +155,7 @@ impl CommitWatch<'_> {
         self.watched.drop_unwanted();
     }
 
-    /// Stops to watch, and drops nothing yet: others may wait.
+    /// Stops watching, and drops no commit yet: other commits may wait.
     pub(crate) fn stop(&mut self) {
         if !self.is_stopped {
             self.is_stopped = true;
@@ -163,7 +164,7 @@ impl CommitWatch<'_> {
         }
     }
 
-    /// As [`WatchedCommits::for_watchers`], if somebody else watches.
+    /// As [`WatchedCommits::for_watchers`], if there is another watcher.
     pub(crate) fn for_watchers(
         &self,
         statements: impl FnOnce() -> CommitStatements,
@@ -171,11 +172,11 @@ impl CommitWatch<'_> {
         (self.watched.watchers.load(Acquire) > 1).then(statements)
     }
 
-    /// The statements of the commits behind `from`, up to `to`, which are published; none, if they could not be read.
+    /// The statements of the published commits after `from`, up to `to`; `None` if some could not be read.
     pub(crate) fn between(&self, mut from: u64, to: u64) -> Option<Vec<Arc<[Statement]>>> {
         let mut all = Vec::new();
         loop {
-            // What is published stays as it is while somebody watches it.
+            // Published commits stay as they are while they are watched.
             let piece = self.piece(from, to);
             let last = piece.last().map(|(number, _)| *number).filter(|_| piece.len() == PIECE);
             for (_, for_watchers) in piece {
@@ -188,15 +189,15 @@ impl CommitWatch<'_> {
         }
     }
 
-    /// The first ones of those commits, with their numbers.
+    /// The first of those commits, with their numbers.
     pub(crate) fn piece(&self, from: u64, to: u64) -> Vec<(u64, CommitStatements)> {
         let state = self.watched.state.read();
-        // One more: a range has no end before its start.
+        // One more on both sides: a range must not end before its start.
         let commits = state.commits.range(from + 1..to + 1).take(PIECE);
         commits.map(|(number, for_watchers)| (*number, for_watchers.clone())).collect()
     }
 
-    /// Returns whether those are more than so many statements, or could not be read.
+    /// Returns whether those commits have more statements than `few`, or could not be read.
     pub(crate) fn has_more_than(&self, few: u64, (from, to): (u64, u64)) -> bool {
         let state = self.watched.state.read();
         are_more_than(
