@@ -204,7 +204,7 @@ fn bank(durable_percent: u32) -> (Recording, Bank) {
     (memory, bank)
 }
 
-/// A session that a panic leaves as it is: the scheduler has no latches any more for whoever unwinds.
+/// A session that a panic leaves as it is: the scheduler's latches do not work while a thread unwinds.
 struct Teller(Option<Session<Recording>>);
 
 impl Teller {
@@ -328,7 +328,7 @@ fn story<const PLACED: u32>() {
     for _ in 0..4 {
         bank.collect(64).unwrap();
     }
-    assert_eq!(bank.garbage(), 0, "nobody sees the old versions any more");
+    assert_eq!(bank.garbage(), 0, "no snapshot sees the old versions any more");
     bank.check().unwrap();
 }
 
@@ -397,13 +397,13 @@ fn reopened<const PLACED: u32>() {
 }
 
 /// Three serializable transactions: each reads all accounts, and puts one more than their sum into its
-/// own. What is there in the end is what they leave one behind another, in some order.
+/// own. What is there in the end is what they leave one after another, in some order.
 fn serial<const PLACED: u32>() {
     let bank = Arc::new(bank(PLACED).1);
     let one = |session: &mut Session<Recording>, account: u64| -> Result<u64> {
         session.begin_serializable(b"")?;
         let sum: u64 = all(session).iter().sum();
-        // The second one has two statements: of more than a few nobody reads those while others wait.
+        // The second one has two statements: those of more than a few are not read while other commits wait.
         for number in 0..=account % 2 {
             let money = sum + u64::from(number == account % 2);
             session.update(0, Value::Word(account + 1), &[(1, Value::Word(money))])?;
@@ -432,7 +432,7 @@ fn serial<const PLACED: u32>() {
     for (_, account) in order {
         expected[account] = expected.iter().sum::<u64>() + 1;
     }
-    assert_eq!(all(&bank.session()), expected, "not as one behind another");
+    assert_eq!(all(&bank.session()), expected, "not as one after another");
     bank.check().unwrap();
 }
 
@@ -447,7 +447,7 @@ fn watched() {
         let (clock, watched, committed) = (clock.clone(), watched.clone(), committed.clone());
         thread::spawn(move || {
             for row in row..row + 3 {
-                // Told before it has a number, if somebody watches by then; else behind that.
+                // Read before it has a number, if it is watched by then; otherwise after that.
                 let for_watchers = watched.for_watchers(|| Some([one(row)].into()));
                 let number = clock.take();
                 committed.lock().unwrap().insert(number, row);
@@ -480,14 +480,14 @@ fn watched() {
                 }
                 watch.stop();
                 clock.publish(number);
-                assert_eq!(found, all, "behind {start}, before {number}");
+                assert_eq!(found, all, "after {start}, before {number}");
             }
         })
     };
     let threads = [commits(10), watches(), commits(20), watches()];
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let left = watched.watch(&clock).between(0, clock.now());
-    assert_eq!(left, Some(Vec::new()), "nobody wants to know any more");
+    assert_eq!(left, Some(Vec::new()), "no watcher needs it any more");
 }
 
 fn run(schedules: usize, story: fn()) -> usize {
@@ -510,19 +510,19 @@ fn snapshots_are_of_one_moment() {
 }
 
 #[test]
-fn indexes_are_built_beside_a_transaction_that_goes_on() {
+fn indexes_are_built_while_a_transaction_goes_on() {
     assert_eq!(run(1_000, reopened::<0>), 2_000);
     assert_eq!(run(100, reopened::<50>), 200);
     assert_eq!(run(300, reopened::<100>), 600);
 }
 
 #[test]
-fn whoever_watches_knows_every_commit_behind_the_start() {
+fn a_watcher_gets_every_commit_after_its_start() {
     assert_eq!(run(3_000, watched), 6_000);
 }
 
 #[test]
-fn serializable_transactions_leave_what_an_order_of_them_would() {
+fn serializable_transactions_are_equal_to_some_order() {
     assert_eq!(run(1_000, serial::<0>), 2_000);
     assert_eq!(run(300, serial::<100>), 600);
 }
@@ -556,6 +556,6 @@ fn a_store_that_is_left_out_is_noticed() {
         sync::LEFT_OUT.set(Some((file, line as u32)));
         let found = catch_unwind(AssertUnwindSafe(|| run(100, story::<0>)));
         sync::LEFT_OUT.set(None);
-        assert!(found.is_err(), "nobody noticed that `{text}` is left out");
+        assert!(found.is_err(), "it is not noticed that `{text}` is left out");
     }
 }

@@ -4,18 +4,18 @@
 //! | operation | steps (P4 3, 4.2) |
 //! |---|---|
 //! | INSERT | ids of the values; a version with the transaction's mark, an entry in its slot; **fence**; the indexes |
-//! | UPDATE | the same with a version behind the old one; the old one's end is marked |
+//! | UPDATE | the same with a version that leads to the old one; the old one's end is marked |
 //! | DELETE | an entry; **fence**; the version's end is marked |
 //! | COMMIT | a number and the state of the slot; **fence**; the number is published, versions are stamped |
 //! | ABORT | the state of the slot; **fence**; nothing is undone |
 //!
-//! Recovery looks at the slots alone (P4 4.1): committed transactions are stamped again, open ones with
-//! a name are in flight, those without one are over. Indexes come back step by step, beside
-//! transactions; what is not in them yet is found by scans.
+//! Recovery reads the slots alone (P4 4.1): committed transactions are stamped again, open ones with a name stay
+//! in flight, those without one are aborted. Indexes are rebuilt in steps while transactions go on; rows that are
+//! not indexed yet are found by scans.
 //!
-//! Snapshot isolation: a transaction sees what had committed when it began, and its own changes. Of two
-//! that change one row, or take one unique key, the first one goes on, and the other one is in conflict.
-//! A transaction that asks for it is serializable: its commit looks again at what it has read.
+//! Snapshot isolation: a transaction sees what was committed before it began, and its own changes. Of two that
+//! change one row, or take one unique key, the first one goes on, and the other one gets a conflict. A transaction
+//! can ask to be serializable: its commit then validates what it has read.
 //!
 //! Invariants: those of [`column`].
 
@@ -54,7 +54,7 @@ use tables::{ColumnTables, Fields, value};
 pub struct Sofort<E: Environment> {
     shared: Arc<Shared<E>>,
     session: Session<E::Durable>,
-    /// The open transaction is replayed, and did something else the first time.
+    /// The open transaction is replayed, and has diverged from its first run.
     diverged: bool,
 }
 
@@ -73,8 +73,8 @@ impl<E: Environment> Sofort<E> {
         Self { shared, session, diverged: false }
     }
 
-    /// Begins a transaction if none is open: that of the root begins with its first statement. If this fails none has
-    /// begun.
+    /// Begins a transaction if none is open: that of the root session begins with its first statement. After an
+    /// error none has begun.
     fn start(&mut self) -> Result<(), EngineError> {
         self.shared.usable()?;
         if self.session.snapshot().is_none() && !self.diverged {
@@ -280,7 +280,8 @@ impl<E: Environment> Engine for Sofort<E> {
         }
         self.diverged = false;
         match begin.isolation {
-            // Who only reads has a place in the order of commits by its snapshot: nothing is to be validated.
+            // A transaction that only reads has its place in the order of commits by its snapshot: it needs no
+            // validation.
             Isolation::Serializable if !begin.reads_only => {
                 self.session.begin_serializable(name)?;
             }

@@ -42,7 +42,7 @@ fn most(
     session: &mut Session<Recording>,
     before: impl Fn(&mut Session<Recording>, u64),
     counted: impl Fn(&mut Session<Recording>, u64),
-    behind: impl Fn(&mut Session<Recording>, u64),
+    after: impl Fn(&mut Session<Recording>, u64),
 ) -> (u64, u64) {
     let mut most = (0, 0);
     for number in 0..100 {
@@ -51,7 +51,7 @@ fn most(
         counted(session, number);
         let Counters { flushed_lines, fences, .. } = memory.stop().counters();
         most = (most.0.max(flushed_lines), most.1.max(fences));
-        behind(session, number);
+        after(session, number);
     }
     most
 }
@@ -129,7 +129,7 @@ fn an_abort_has_one_fence_and_undoes_nothing() {
 /// Where the index of keys lies in persistent memory: an update of values that are there has a line more, that of the
 /// key's node. A new key has three fences more: the record of a mini-transaction, its words, and its end.
 #[test]
-fn an_index_in_persistent_memory_costs_a_line_an_update_and_three_fences_a_new_key() {
+fn costs_of_an_index_in_persistent_memory() {
     let memory = Recording::pool(16 << 10, 256 << 20).unwrap();
     let (store, mut session) = placed(&memory, 5, 100);
     let known = |number| [(1, Value::Word(number * 11 % ROWS))];

@@ -38,7 +38,7 @@ fn fill(store: &Store<Recording>, rows: u64) {
     }
 }
 
-/// The next process behind a kill.
+/// The next process after a kill.
 fn killed(memory: &Recording) -> (Store<Recording>, Heap<Recording>) {
     open(from_image(&memory.contents(), LIMIT).unwrap(), &Waiting::default()).unwrap()
 }
@@ -48,7 +48,7 @@ fn structure(table: usize, part: Part) -> Structure {
 }
 
 #[test]
-fn the_structures_that_were_chosen_are_there_after_a_kill_and_the_others_are_built() {
+fn chosen_structures_survive_a_kill_and_others_are_built() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let chosen = [
         structure(1, Part::Keys(1)),
@@ -173,7 +173,7 @@ fn the_stores_own_work_is_no_use_of_a_structure() {
 }
 
 #[test]
-fn the_tables_of_transactions_in_flight_come_before_the_most_used_structures() {
+fn tables_of_transactions_in_flight_are_built_first() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let store = create(memory.clone(), small());
     fill(&store, 40);

@@ -1,5 +1,5 @@
-//! Rows of versions that nobody sees any more are used again: space does not grow with updates, whoever
-//! may see a version keeps it, and a crash forgets nothing for good.
+//! Rows of versions that no snapshot sees are used again: space does not grow with updates, every snapshot keeps
+//! its versions, and a crash leaks nothing for good.
 
 use column::{Field, Options, Session, Store, Value, Waiting};
 use sim::{Killed, Recording};
@@ -82,7 +82,7 @@ fn grows_not(options: Options) {
 }
 
 #[test]
-fn whoever_may_see_a_version_keeps_it() {
+fn snapshots_keep_their_versions() {
     [small(), mixed(), durable()].into_iter().for_each(keeps);
 }
 
@@ -120,10 +120,10 @@ fn keeps(options: Options) {
     store.check().unwrap();
 }
 
-/// A slot whose next transaction has not begun, since the memory was full, says still that the last one
-/// has committed: the rows of that one are nobody else's before it is durable that it no longer does.
+/// A slot whose next transaction has not begun, since the memory was full, still says that the last one has
+/// committed: the rows of that one are not used again before it is durable that the slot no longer says so.
 #[test]
-fn a_row_stays_away_though_the_next_transaction_of_its_slot_finds_no_room() {
+fn rows_are_not_reused_before_their_slot_forgets_them() {
     const KEY: u64 = 500;
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let store = create(memory.clone(), small());
@@ -165,10 +165,10 @@ fn a_row_stays_away_though_the_next_transaction_of_its_slot_finds_no_room() {
     store.check().unwrap();
 }
 
-/// A transaction whose first statement has failed may go on, or be there for long: whoever collects does not wait for
-/// it.
+/// A transaction whose first statement has failed may go on, or stay open for long: the collection does not wait
+/// for it.
 #[test]
-fn rows_are_free_beside_a_transaction_that_has_found_no_room() {
+fn rows_are_freed_despite_a_transaction_without_room() {
     let memory = Recording::pool(16 << 10, 1 << 20).unwrap();
     let store = create(memory, small());
     let (mut session, mut reader) = (store.session(), store.session());
@@ -196,7 +196,7 @@ fn rows_are_free_beside_a_transaction_that_has_found_no_room() {
 /// A kill in the collection leaves rows of indexes that are seen and may not be durable. The next process collects,
 /// uses the rows that it has found again, and loses its power: no key leads to another one's row.
 #[test]
-fn a_kill_in_the_collection_leads_no_key_to_another_row() {
+fn a_kill_in_the_collection_misleads_no_key() {
     // A change of a column that is in no secondary index, of which no slot says anything any more; and one that is
     // given up.
     let committed = |session: &mut Session<Recording>| {
@@ -235,7 +235,7 @@ fn a_kill_in_the_collection_leads_no_key_to_another_row() {
     assert!(killed > 20 && states > 5000, "{killed} kills, {states} states");
 }
 
-/// Goes on behind a kill, and looks at power cuts in that: how many states, and the first failure.
+/// Goes on after a kill, and explores power cuts in that: returns the number of states, and the first failure.
 fn collect_and_use(killed: &Killed) -> (u64, Option<String>) {
     let memory = killed.reopened(LIMIT).unwrap();
     let store = open(memory.clone(), &Waiting::default()).unwrap().0;
@@ -267,10 +267,10 @@ fn collect_and_use(killed: &Killed) -> (u64, Option<String>) {
     (states, failed)
 }
 
-/// The next process behind a kill finds the rows that nobody needs in the order of their places. The row of a version
-/// that a key leads to and that never counted lies in front of that of the version before it.
+/// The next process after a kill finds free rows in the order of their places. The row of a rolled back version to
+/// which a key leads lies in front of that of the version before it.
 #[test]
-fn a_version_that_never_counted_leaves_the_indexes_before_the_one_behind_it_is_free() {
+fn rolled_back_versions_are_unlinked_before_older_ones() {
     let (memory, store) = store(durable());
     let mut session = store.session();
     let mut change = |key, column: usize, value: Value<'_>, commits: bool| {
@@ -284,7 +284,7 @@ fn a_version_that_never_counted_leaves_the_indexes_before_the_one_behind_it_is_f
     while store.collect(64).unwrap().freed == 0 {}
     change(4, 1, Value::Word(4), false);
     change(4, 2, Value::Bytes(b"second"), true);
-    // Those between them are more than the rows that nobody has had.
+    // The rows between them are more than the unused ones.
     (5..KEYS).for_each(|key| change(key, 2, Value::Bytes(b"first"), true));
     drop((session, store));
     let memory = from_image(&memory.contents(), LIMIT).unwrap();

@@ -28,7 +28,7 @@ fn row(key: u64, value: u64) -> [Value<'static>; 3] {
 }
 
 #[test]
-fn a_transaction_is_carried_from_session_to_session_and_over_kills() {
+fn a_transaction_moves_between_sessions_and_over_kills() {
     [small(), durable()].into_iter().for_each(carries);
 }
 
@@ -115,7 +115,7 @@ fn finds_too_often(options: Options) {
     }
     assert!(store.in_flight().is_empty());
     assert!(store.session().get(0, Value::Word(1)).unwrap().is_none());
-    // The next one in any slot is counted anew, also behind a statement of one that was found.
+    // The next one in any slot is counted anew, also after a statement of one that was found.
     let sessions: Vec<_> = (0..4).map(|key| started(&store, key)).collect();
     let (memory, store) = killed(&memory);
     assert!(store.in_flight().iter().all(|one| one.openings == 1), "{:?}", store.in_flight());

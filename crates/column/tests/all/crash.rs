@@ -57,7 +57,7 @@ fn note(memory: &Recording, states: &mut Vec<Acknowledged>, state: State) {
     states.push(Acknowledged { state, halfway: None });
 }
 
-/// Runs transactions; each moment that is acknowledged is noted, and is behind those in `states`.
+/// Runs transactions; each acknowledgement is noted, and the state after it is in `states`.
 fn transactions(
     store: &Store<Recording>,
     memory: &Recording,
@@ -71,7 +71,7 @@ fn transactions(
             session = store.session();
             in_another_thread(random);
         }
-        // Beside an open transaction, and between two.
+        // During an open transaction, and between two.
         if number % 3 != 0 {
             store.collect(12).unwrap();
         }
@@ -163,7 +163,7 @@ fn fill(store: &Store<Recording>, rows: u64) -> Model {
     model
 }
 
-/// Returns what is wrong with the state that a crash left behind, if anything; else the store, and what
+/// Returns what is wrong with the state that a crash has left, if anything; else the store, and what
 /// is there.
 fn verdict(
     memory: Recording,
@@ -357,7 +357,7 @@ fn survives_kill(
         session.commit().map_err(text)?;
         note(&memory, &mut states, State { committed: begun.own, open: None });
     }
-    // Collections beside what follows find rows to be used again.
+    // Collections during what follows find rows to be used again.
     if killed.position().is_multiple_of(2) {
         rebuild(&store)?;
         while store.collect(12).map_err(text)?.freed > 0 {}
@@ -389,11 +389,11 @@ fn a_power_cut_after_many_kills_loses_nothing() {
     }
 }
 
-/// A fence behind a mini-transaction of the heap is for whoever changes one of its words next in
+/// A fence after a mini-transaction of the heap is for a thread that changes one of its words next in
 /// another way. The store has no such change; who shares the lane may.
 const FOR_OTHERS: &str = "lane.fence_flushed();";
 /// Within one session the statement's fence covers the reservation of ids:
-/// `ids_that_one_session_has_reserved_are_durable_when_another_one_uses_them`.
+/// `reserved_ids_are_durable_when_other_sessions_use_them`.
 const FOR_OTHER_SESSIONS: &str = "memory.fence();";
 
 /// Only a slot whose last transaction was found in flight has something else there: `continued.rs`.
@@ -406,15 +406,15 @@ const BEHIND_A_RECORD: &str = "memory.fence();";
 /// Every word of the header of a chunk of rows is stored, and flushed, again.
 const OVERWRITTEN: &str = "let mut objects = vec![zeroed(lane, words * 8)?];";
 
-/// A story of transactions of every kind, with collections beside and between them; and one in which a table
+/// A story of transactions of every kind, with collections during and between them; and one in which a table
 /// grows, which is used afterwards.
 #[test]
-fn the_test_of_power_cuts_fails_without_one_flush_or_fence() {
+fn each_flush_and_fence_is_needed() {
     fails_without_one(small(), 13, "array bytes chunk collect ids lag session slots statement");
 }
 
 #[test]
-fn so_it_does_where_indexes_lie_in_persistent_memory() {
+fn each_flush_and_fence_of_persistent_indexes_is_needed() {
     fails_without_one(durable(), 13, "collect lag statement");
 }
 
@@ -433,7 +433,7 @@ fn fails_without_one(options: Options, seed: u64, files: &str) {
         options.durable_percent == 0
             || files.split(' ').any(|file| place.contains(&format!(" {file}.rs")))
     };
-    // The next fences of the collection, behind what leaves the indexes, cover that of what was left over.
+    // The next fences of the collection, after versions have left the indexes, cover that of what was left over.
     let is_covered = |line: &str| options.durable_percent > 0 && line == "self.fence_commits();";
     let has_reason =
         |place: &str, line: &str| has_reason(place, line) || !is_of(place) || is_covered(line);
@@ -460,7 +460,7 @@ fn fails_without_one(options: Options, seed: u64, files: &str) {
 /// One session reserves ids for values, and then finds no slot: nothing of its statement is fenced. Another
 /// one uses the ids and commits. Its fence does not cover what the first one has flushed.
 #[test]
-fn ids_that_one_session_has_reserved_are_durable_when_another_one_uses_them() {
+fn reserved_ids_are_durable_when_other_sessions_use_them() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let store = create(memory.clone(), Options { slots: 2, ..small() });
     let row = |key| [Value::Word(key), Value::Word(key), Value::Null];

@@ -2,7 +2,7 @@
 //! that they share; and power cuts at every fence of that.
 //!
 //! Undisturbed: a transaction sees what had committed up to its snapshot, and its own; of two that change
-//! the same row and commit, one began behind the other's commit. After a crash: everything acknowledged
+//! the same row and commit, one began after the other's commit. After a crash: everything acknowledged
 //! is there, of each thread at most the call that was under way is done, and every transaction in flight
 //! sees what it saw.
 
@@ -221,7 +221,7 @@ fn check_history(story: &Story) {
 }
 
 #[test]
-fn sessions_that_interleave_see_their_snapshots_and_lose_no_update() {
+fn interleaved_sessions_see_snapshots_and_lose_no_update() {
     let (mut commits, mut conflicts) = (0, 0);
     let placed = (0..12).map(|_| small()).chain((0..6).map(|_| durable()));
     let placed = placed.chain((0..6).map(|_| mixed()));
@@ -255,7 +255,7 @@ fn at_moment(record: &Record, thread: usize, noted: usize) -> Option<(usize, u64
     Some((open, statements, next))
 }
 
-/// Returns what is wrong with the state that a crash left behind, if anything.
+/// Returns what is wrong with the state that a crash has left, if anything.
 fn verdict(image: &[u8], story: &Story, noted: usize, goes_on: bool) -> Result<(), String> {
     let record = &story.record;
     let (store, heap) = open(from_image(image, LIMIT)?, &Waiting::default())?;
@@ -296,7 +296,7 @@ fn verdict(image: &[u8], story: &Story, noted: usize, goes_on: bool) -> Result<(
         open.push((transaction, listed));
     }
     if !found.is_empty() {
-        return Err(format!("nobody's: {found:?}"));
+        return Err(format!("of no session: {found:?}"));
     }
     let mut model = record.applied_in(&story.initial, &committed, noted);
     let seen = contents(&store.session())?;
@@ -350,7 +350,7 @@ impl Record {
         })
     }
 
-    /// The rows that a transaction sees behind so many statements.
+    /// The rows that a transaction sees after so many statements.
     fn own(&self, transaction: usize, statements: u64) -> Model {
         let mut model = self.transactions[transaction].base.clone();
         for statement in self.statements(transaction).take(statements as usize) {
@@ -378,7 +378,7 @@ fn survives_power_cuts(options: Options, seed: u64, threads: usize, bound: u64) 
 }
 
 #[test]
-fn sessions_that_interleave_survive_power_cuts_at_every_fence() {
+fn interleaved_sessions_survive_power_cuts_at_fences() {
     for options in [small(), mixed(), durable()] {
         let bound = if options.durable_percent == 0 { 10 } else { 5 };
         let cut = |seed| survives_power_cuts(options, seed, 3, bound);
@@ -389,7 +389,7 @@ fn sessions_that_interleave_survive_power_cuts_at_every_fence() {
 
 #[test]
 #[ignore = "minutes"]
-fn sessions_that_interleave_survive_many_power_cuts() {
+fn interleaved_sessions_survive_many_power_cuts() {
     let options = [small(), durable(), mixed()];
     let cut = |seed| survives_power_cuts(options[seed as usize % 3], seed, 3, 100);
     let states: u64 = (100..140).map(cut).sum();

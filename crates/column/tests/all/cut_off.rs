@@ -10,7 +10,7 @@ const NAME: &[u8] = b"goes on";
 
 /// The row of a torn statement is used again, for a row that is the same.
 #[test]
-fn a_torn_statement_is_not_made_whole_by_a_row_of_another_transaction() {
+fn a_torn_statement_stays_torn_when_its_row_is_used_again() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     // No other row is free.
     let store = create(memory.clone(), Options { reserve: 1, ..small() });
@@ -33,7 +33,7 @@ fn a_torn_statement_is_not_made_whole_by_a_row_of_another_transaction() {
             }
             torn += 1;
             rebuild(&store).unwrap();
-            // Behind this nobody can come to the row, and it is free.
+            // From here on nothing leads to the row, and it is free.
             (0..3).for_each(|_| drop(store.collect(64)));
             let mut other = store.session();
             other.begin().unwrap();

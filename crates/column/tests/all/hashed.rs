@@ -21,7 +21,7 @@ fn insert(store: &Store<Recording>, number: u64) -> Result<(), String> {
     session.commit().map(drop).map_err(text)
 }
 
-/// Rows of new values, noted one by one, behind so many others.
+/// Rows of new values, noted one by one, after so many others.
 fn story(options: Options, before: u64, many: u64) -> Trace {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let store = create(memory.clone(), options);
@@ -48,7 +48,7 @@ fn verdict(image: &[u8], before: u64, noted: u64) -> Result<(), String> {
         insert(&store, 1001)?;
         return store.check().map(drop).map_err(text);
     }
-    Err(format!("{rows} rows behind {noted} and {before}"))
+    Err(format!("{rows} rows after {noted} and {before}"))
 }
 
 /// The first values, and those around the first bucket that is parted: segments are made of 64 buckets and of 128.
@@ -60,12 +60,12 @@ fn a_power_cut_while_a_hash_table_grows_loses_no_value() {
         let trace = story(hashed(), before, many);
         let (_, states, failed) =
             explore(Replay::new(&trace), 24, |image, noted| verdict(image, before, noted));
-        assert_eq!(failed, None, "behind {before}");
+        assert_eq!(failed, None, "after {before}");
         assert!(states > 500, "{states}");
     }
 }
 
-/// A fence behind a mini-transaction is for whoever changes one of its words next in another way.
+/// A fence after a mini-transaction is for a thread that changes one of its words next in another way.
 const FOR_OTHERS: &str = "lane.fence_flushed();";
 /// The next fence is that of the record that adds a segment. A crash would have to keep the record, and to lose a line
 /// of the zeros: no test comes to that.
@@ -109,7 +109,7 @@ fn and_so_it_is_of_a_list_of_values() {
 
 /// Keys are needed in their order: their indexes are lists.
 #[test]
-fn indexes_of_keys_are_ordered_and_those_of_dictionaries_are_not() {
+fn indexes_of_keys_are_ordered_in_any_placement() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let store = create(memory.clone(), hashed());
     (1..=100).try_for_each(|number| insert(&store, number)).unwrap();

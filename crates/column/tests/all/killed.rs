@@ -1,9 +1,9 @@
-//! A transaction of a thousand statements, four sessions beside it, and two hundred kills, each behind
-//! some store or other.
+//! A transaction of a thousand statements, four sessions in parallel, and two hundred kills, each after some store
+//! or other.
 //!
 //! Every statement adds one to a row, so a statement that was done twice, or not at all, shows. What was
 //! acknowledged is there after each kill, and at most the call that was under way: the long transaction
-//! is in flight and goes on behind its last statement, the other ones are finished.
+//! is in flight and goes on after its last statement, the other ones are finished.
 
 use column::{Field, Options, Session, Store, Value, Waiting};
 use rand::rngs::SmallRng;
@@ -17,7 +17,7 @@ const STATEMENTS: u64 = 1000;
 const KILLS: u64 = 200;
 /// Rows of the long transaction, which has made them.
 const KEYS: u64 = 90;
-/// Sessions beside it, with a row each.
+/// The other sessions, with a row each.
 const OTHERS: u64 = 4;
 
 /// Adds one to a row, or makes it.
@@ -38,7 +38,7 @@ fn count(session: &Session<Recording>, key: u64) -> u64 {
     }
 }
 
-/// The row of a session beside the long transaction.
+/// The row of another session.
 fn own_row(session: u64) -> u64 {
     1000 + session
 }
@@ -67,10 +67,10 @@ fn process(
     if long.snapshot().is_none() {
         long.begin_named(b"long").unwrap();
     }
-    let mut beside: Vec<_> = (0..OTHERS).map(|_| store.session()).collect();
+    let mut others: Vec<_> = (0..OTHERS).map(|_| store.session()).collect();
     for round in 0..3 {
-        for (number, session) in beside.iter_mut().enumerate() {
-            session.begin_named(format!("beside {number}").as_bytes()).unwrap();
+        for (number, session) in others.iter_mut().enumerate() {
+            session.begin_named(format!("other {number}").as_bytes()).unwrap();
             add_one(session, own_row(number as u64));
         }
         for _ in 0..3 {
@@ -80,7 +80,7 @@ fn process(
                 note(&mut states, OTHERS as usize);
             }
         }
-        for (number, session) in beside.iter_mut().enumerate() {
+        for (number, session) in others.iter_mut().enumerate() {
             session.commit().unwrap();
             note(&mut states, number);
         }
@@ -91,7 +91,7 @@ fn process(
     states
 }
 
-/// Kills the process behind one of its stores; returns the memory, and the last note before it.
+/// Kills the process after one of its stores; returns the memory, and the last note before it.
 fn kill(trace: &Trace, random: &mut SmallRng) -> (Recording, u64) {
     let stored = |event: &Event| matches!(event, Event::Store { .. } | Event::Copy { .. });
     let stores = trace.events.iter().filter(|event| stored(&event.event)).count();
@@ -103,7 +103,7 @@ fn kill(trace: &Trace, random: &mut SmallRng) -> (Recording, u64) {
     found.unwrap()
 }
 
-/// Finishes what was open beside the long transaction; returns what is there, which is what was
+/// Finishes the other open transactions; returns what is there, which is what was
 /// acknowledged and at most one call more.
 fn found(store: &Store<Recording>, acknowledged: Acknowledged) -> Acknowledged {
     let mut found = [0; OTHERS as usize + 1];
@@ -124,7 +124,7 @@ fn found(store: &Store<Recording>, acknowledged: Acknowledged) -> Acknowledged {
         assert!((acknowledged..=acknowledged + 1).contains(found), "{found}, {acknowledged}");
     }
     for key in 0..KEYS {
-        assert_eq!(count(&session, key), 0, "nobody sees the long transaction");
+        assert_eq!(count(&session, key), 0, "no other session sees the long transaction");
     }
     found
 }

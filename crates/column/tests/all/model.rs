@@ -125,7 +125,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn the_first_that_changes_a_row_wins_and_readers_see_their_snapshot() {
+fn the_first_change_wins_and_readers_see_snapshots() {
     let store = create(memory(), small());
     let (mut one, mut other) = (store.session(), store.session());
     one.begin().unwrap();

@@ -77,7 +77,7 @@ fn is_raise(line: &str) -> bool {
 /// The statement of a new key is durable, and nothing leads to the key's nodes: opening does it. So it is if the
 /// power is cut again meanwhile.
 #[test]
-fn a_new_key_that_a_crash_has_cut_off_is_linked_by_the_next_opening() {
+fn a_new_key_that_was_cut_off_is_linked_at_opening() {
     let (memory, store) = store();
     let mut session = store.session();
     session.begin_named(NAME).unwrap();
@@ -130,7 +130,7 @@ fn a_new_key_that_a_crash_has_cut_off_is_linked_by_the_next_opening() {
 /// An update that commits is durable, and the index leads to the version before it: opening leads it on, before the
 /// slot forgets the update.
 #[test]
-fn an_index_that_is_behind_a_commit_is_led_on_by_the_next_opening() {
+fn an_index_that_lags_a_commit_is_led_on_at_opening() {
     let (memory, store) = store();
     let mut session = store.session();
     session.begin().unwrap();
@@ -212,7 +212,7 @@ fn others_build_on_what_an_idle_session_has_not_fenced() {
             _ => [Some(3), Some(35), Some(36), Some(33)],
         };
         let fits = found.iter().zip(least).all(|(found, least)| *found >= least);
-        if fits { Ok(()) } else { Err(format!("{found:?} behind note {noted}")) }
+        if fits { Ok(()) } else { Err(format!("{found:?} after note {noted}")) }
     });
     assert_eq!(failed, None);
     assert!(states > 300, "{states}");
@@ -221,7 +221,7 @@ fn others_build_on_what_an_idle_session_has_not_fenced() {
 /// One session adds a value to a dictionary, in the index of which the value's node shares a line with the node of
 /// another session's key. That one stores its row meanwhile, at any moment.
 #[test]
-fn a_neighbour_that_another_session_stores_spoils_no_record_of_a_new_value() {
+fn a_store_to_the_same_line_spoils_no_new_value() {
     let (memory, store) = store();
     let (mut one, mut other) = (store.session(), store.session());
     let mut spoilt = 0;
@@ -270,11 +270,11 @@ fn a_neighbour_that_another_session_stores_spoils_no_record_of_a_new_value() {
     assert!(spoilt > 300, "{spoilt}");
 }
 
-/// The slot of the transaction that has made a key still has it when the process is killed. Behind it the row was
+/// The slot of the transaction that has made a key still has it when the process is killed. Later the row was
 /// updated, and one more update was rolled back, whose version is in front of what counts. Opening does not lead the
 /// key back to the first version.
 #[test]
-fn a_version_that_was_rolled_back_does_not_hide_what_was_committed() {
+fn a_rolled_back_version_hides_no_committed_one() {
     for ends in [false, true] {
         let (memory, store) = store();
         let (mut first, mut second) = (store.session(), store.session());
@@ -307,9 +307,9 @@ fn a_version_that_was_rolled_back_does_not_hide_what_was_committed() {
 }
 
 /// The keys of a transaction that is over stand in the indexes when a process is killed. They are found, and taken
-/// out, beside transactions; no answer waits for that.
+/// out, while transactions go on; no answer waits for that.
 #[test]
-fn keys_of_a_transaction_that_is_over_leave_the_indexes_after_a_kill() {
+fn keys_of_finished_transactions_leave_indexes_after_a_kill() {
     let (memory, store) = store();
     let before = store.check().unwrap();
     let mut cut_off = store.session();
@@ -332,7 +332,7 @@ fn keys_of_a_transaction_that_is_over_leave_the_indexes_after_a_kill() {
     assert!(store.built().unswept > 15, "{:?}", store.built());
     assert_eq!(contents(&store.session()).unwrap().len(), 8);
     assert!(store.check().unwrap().objects > before.objects, "keys stand in the indexes");
-    assert_eq!(store.collect(64).unwrap().freed, 0, "nobody knows yet which rows are in use");
+    assert_eq!(store.collect(64).unwrap().freed, 0, "it is not known yet which rows are in use");
     rebuild(&store).unwrap();
     assert_eq!((store.built().unswept, store.has_unbuilt()), (0, false));
     while store.collect(64).unwrap().freed > 0 {}
@@ -342,7 +342,7 @@ fn keys_of_a_transaction_that_is_over_leave_the_indexes_after_a_kill() {
     assert_eq!(contents(&store.session()).unwrap().len(), 8);
 }
 
-/// Lines that are looked at by the next process behind a kill: to open a store of so many rows, and for its first
+/// Lines that are looked at by the next process after a kill: to open a store of so many rows, and for its first
 /// commit, which changes a row and adds another one. And the rows and values that were looked at for want of an index.
 fn looked_at(rows: u64, durable_percent: u32) -> ([u64; 2], u64) {
     const LIMIT: u64 = 256 << 20;
@@ -381,7 +381,7 @@ fn looked_at(rows: u64, durable_percent: u32) -> ([u64; 2], u64) {
 
 /// A search in a list looks at a few lines more where there are 16 times as many keys; nothing else depends on that.
 #[test]
-fn opening_and_the_first_commit_read_nothing_that_grows_with_the_rows() {
+fn opening_reads_nothing_that_grows_with_the_rows() {
     let [small, large] = [200, 3200].map(|rows| looked_at(rows, 100));
     println!("{small:?} {large:?}");
     assert_eq!((small.1, large.1), (0, 0));

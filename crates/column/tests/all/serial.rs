@@ -65,9 +65,9 @@ fn scan(session: &Session<Recording>, range: KeyRange, most: usize) -> usize {
     rows
 }
 
-/// Two transactions beside each other: the first one does `read` and then changes row 90, the second one
+/// Two interleaved transactions: the first one does `read` and then changes row 90, the second one
 /// does `write`, and commits first. Returns the end of the first one.
-fn beside(
+fn interleaved(
     read: impl FnOnce(&mut Session<Recording>),
     write: impl FnOnce(&mut Session<Recording>),
 ) -> Result<u64, ColumnError> {
@@ -110,7 +110,7 @@ fn skewed(begin: fn(&mut Session<Recording>)) -> [Result<u64, ColumnError>; 2] {
 }
 
 #[test]
-fn of_two_that_change_what_the_other_one_has_read_one_commits() {
+fn of_two_with_crossed_reads_and_changes_one_commits() {
     let [one, other] = skewed(|session| session.begin_serializable(b"").unwrap());
     assert!(one.is_ok());
     is_outdated(&other);
@@ -121,31 +121,31 @@ fn of_two_that_change_what_the_other_one_has_read_one_commits() {
 #[test]
 fn a_row_that_was_read_is_the_same() {
     let read = |session: &mut Session<_>| assert_eq!(value(session, 30), Some(1));
-    is_outdated(&beside(read, |other| set(other, 30, 2)));
-    is_outdated(&beside(read, |other| other.delete(0, Value::Word(30)).unwrap()));
-    beside(read, |other| set(other, 40, 2)).unwrap();
+    is_outdated(&interleaved(read, |other| set(other, 30, 2)));
+    is_outdated(&interleaved(read, |other| other.delete(0, Value::Word(30)).unwrap()));
+    interleaved(read, |other| set(other, 40, 2)).unwrap();
     let read = |session: &mut Session<_>| assert_eq!(value(session, 35), None);
-    is_outdated(&beside(read, |other| other.insert(0, &row(35, 1)).unwrap()));
+    is_outdated(&interleaved(read, |other| other.insert(0, &row(35, 1)).unwrap()));
 }
 
 #[test]
 fn a_range_that_was_read_is_the_same() {
     let read = |session: &mut Session<_>| assert_eq!(scan(session, range(30, 60, false), 9), 4);
-    is_outdated(&beside(read, |other| other.insert(0, &row(45, 1)).unwrap()));
-    is_outdated(&beside(read, |other| other.delete(0, Value::Word(60)).unwrap()));
-    is_outdated(&beside(read, |other| set(other, 30, 2)));
-    beside(read, |other| other.insert(0, &row(65, 1)).unwrap()).unwrap();
-    beside(read, |other| set(other, 20, 2)).unwrap();
+    is_outdated(&interleaved(read, |other| other.insert(0, &row(45, 1)).unwrap()));
+    is_outdated(&interleaved(read, |other| other.delete(0, Value::Word(60)).unwrap()));
+    is_outdated(&interleaved(read, |other| set(other, 30, 2)));
+    interleaved(read, |other| other.insert(0, &row(65, 1)).unwrap()).unwrap();
+    interleaved(read, |other| set(other, 20, 2)).unwrap();
 }
 
-/// Rows behind the last one that was visited were not read.
+/// Rows after the last one that was visited were not read.
 #[test]
 fn a_range_is_read_as_far_as_the_reader_came() {
     for (backward, read_key, unread_key) in [(false, 35, 45), (true, 55, 45)] {
         let read =
             |session: &mut Session<_>| assert_eq!(scan(session, range(30, 60, backward), 2), 2);
-        is_outdated(&beside(read, |other| other.insert(0, &row(read_key, 1)).unwrap()));
-        beside(read, |other| other.insert(0, &row(unread_key, 1)).unwrap()).unwrap();
+        is_outdated(&interleaved(read, |other| other.insert(0, &row(read_key, 1)).unwrap()));
+        interleaved(read, |other| other.insert(0, &row(unread_key, 1)).unwrap()).unwrap();
     }
 }
 
@@ -167,24 +167,24 @@ fn a_secondary_index_that_was_read_shows_the_same() {
         session.scan(0, 1, range, None, visit).unwrap();
         assert_eq!(rows, 0);
     };
-    is_outdated(&beside(read, |other| set(other, 30, 2)));
-    is_outdated(&beside(read, |other| other.insert(0, &row(35, 2)).unwrap()));
-    beside(read, |other| set(other, 30, 3)).unwrap();
+    is_outdated(&interleaved(read, |other| set(other, 30, 2)));
+    is_outdated(&interleaved(read, |other| other.insert(0, &row(35, 2)).unwrap()));
+    interleaved(read, |other| set(other, 30, 3)).unwrap();
 }
 
-/// An error tells of a row, too.
+/// An error is a read of its row, too.
 #[test]
 fn a_key_that_was_told_of_is_the_same() {
     let missing = |session: &mut Session<Recording>| {
         let update = session.update(0, Value::Word(35), &[(1, Value::Word(2))]);
         assert!(matches!(update, Err(ColumnError::MissingKey)));
     };
-    is_outdated(&beside(missing, |other| other.insert(0, &row(35, 1)).unwrap()));
+    is_outdated(&interleaved(missing, |other| other.insert(0, &row(35, 1)).unwrap()));
     let there = |session: &mut Session<Recording>| {
         let insert = session.insert(0, &row(30, 2));
         assert!(matches!(insert, Err(ColumnError::DuplicateKey)));
     };
-    is_outdated(&beside(there, |other| other.delete(0, Value::Word(30)).unwrap()));
+    is_outdated(&interleaved(there, |other| other.delete(0, Value::Word(30)).unwrap()));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn the_last_statement_commits_only_what_is_not_outdated() {
 }
 
 #[test]
-fn what_was_read_goes_with_the_transaction_to_another_session() {
+fn reads_move_with_the_transaction_to_another_session() {
     for disturb in [false, true] {
         let (store, mut one, mut other) = sessions();
         one.begin_serializable(b"").unwrap();
@@ -251,9 +251,9 @@ fn what_was_read_goes_with_the_transaction_to_another_session() {
     }
 }
 
-/// A kill forgets the reads of a transaction: only whoever reads again may commit.
+/// A kill loses the reads of a transaction: it commits only after it has read again.
 #[test]
-fn behind_a_kill_a_transaction_runs_from_its_start() {
+fn after_a_kill_a_transaction_runs_from_its_start() {
     let work = |session: &mut Session<Recording>| -> Result<u64, ColumnError> {
         session.get(0, Value::Word(10))?;
         session.update(0, Value::Word(90), &[(1, Value::Word(5))])?;
@@ -335,7 +335,7 @@ fn cut_off(work: impl FnOnce(&mut Session<Recording>)) -> (Store<Recording>, col
 
 /// A replay that was given up has read less than the transaction had.
 #[test]
-fn a_replay_that_was_given_up_lets_nobody_resume() {
+fn a_replay_that_was_given_up_cannot_be_resumed() {
     let (store, id) = cut_off(|session| {
         assert_eq!(value(session, 10), Some(1));
         set(session, 90, 5);
@@ -379,9 +379,9 @@ fn a_range_is_read_though_its_visitor_panics() {
         let scan = AssertUnwindSafe(|| session.scan(0, 0, range(30, 60, false), None, visit));
         assert!(catch_unwind(scan).is_err());
     };
-    is_outdated(&beside(read, |other| set(other, 40, 2)));
-    is_outdated(&beside(read, |other| other.insert(0, &row(35, 1)).unwrap()));
-    beside(read, |other| set(other, 50, 2)).unwrap();
+    is_outdated(&interleaved(read, |other| set(other, 40, 2)));
+    is_outdated(&interleaved(read, |other| other.insert(0, &row(35, 1)).unwrap()));
+    interleaved(read, |other| set(other, 50, 2)).unwrap();
 }
 
 /// Keys that do something else once, when the primary key is sought in one of them.
@@ -420,13 +420,13 @@ impl Keys for Interrupted {
     }
 }
 
-/// A wait in a test that has nobody to wait for.
+/// A wait in a test where no thread may wait.
 #[derive(Debug)]
 struct Never;
 
 impl Pause for Never {
     fn pause(&self) {
-        panic!("somebody waits");
+        panic!("a thread waits");
     }
 }
 
@@ -464,7 +464,7 @@ fn meanwhile(
     one.scan(0, 1, below, None, count).unwrap();
     assert_eq!(rows, 9);
     set(&mut one, 90, 5);
-    // Without a commit behind the snapshot there would be nothing to look at.
+    // Without a commit after the snapshot there would be nothing to look at.
     other.begin().unwrap();
     other.insert(0, &row(100, 7)).unwrap();
     other.commit().unwrap();
@@ -506,7 +506,7 @@ fn others_commit_while_a_transaction_is_validated() {
 }
 
 #[test]
-fn what_others_change_while_a_transaction_is_validated_is_noticed() {
+fn changes_during_a_validation_are_noticed() {
     for many in [1, 3, 100] {
         // By its key, which has been looked at by then.
         is_outdated(&meanwhile(many, |session, number| set(session, 10, number + 7)).0);

@@ -90,7 +90,7 @@ fn a_scan_makes_a_few_keys_for_each_row_that_is_not_built() {
 }
 
 #[test]
-fn a_unique_value_is_sought_with_a_few_keys_for_each_row_that_is_not_built() {
+fn a_unique_check_makes_few_keys_for_each_unbuilt_row() {
     for rows in [50, 100, 200] {
         let (store, keys) = opened(rows, true);
         let mut session = store.session();
@@ -116,7 +116,7 @@ const KEYS: Part = Part::Keys(0);
 const NUMBERS: Part = Part::Dictionary(0);
 
 #[test]
-fn a_row_is_sought_by_its_key_with_one_look_at_each_row_and_value_and_without_a_key() {
+fn a_lookup_checks_each_unbuilt_row_once_without_its_key() {
     for rows in [50, 1000, 5000] {
         let (store, keys) = opened(rows, false);
         let before = waiting(&store, KEYS) + waiting(&store, NUMBERS);
@@ -128,7 +128,7 @@ fn a_row_is_sought_by_its_key_with_one_look_at_each_row_and_value_and_without_a_
         }
         assert!(store.session().get(0, Value::Word(rows + 1)).unwrap().is_none());
         assert_eq!(keys.made.load(Ordering::Relaxed), 0, "{rows} rows");
-        // A block more than the row is behind.
+        // At most a block after the row.
         let looked = store.built().looked;
         value(&store, rows);
         let looked = store.built().looked - looked;
@@ -139,7 +139,7 @@ fn a_row_is_sought_by_its_key_with_one_look_at_each_row_and_value_and_without_a_
 /// Each search is for the row that is found last. The searches together look at a fixed number of rows for each that
 /// is to be built, and answers are right meanwhile.
 #[test]
-fn searches_by_key_owe_the_index_that_they_lack_and_nothing_else() {
+fn lookups_add_to_the_backlog_of_their_own_index() {
     for rows in [200, 1000, 5000] {
         let (store, _) = opened(rows, false);
         let (others, all) = (Part::Keys(1), waiting(&store, KEYS));
@@ -159,7 +159,7 @@ fn searches_by_key_owe_the_index_that_they_lack_and_nothing_else() {
         let looked = store.built().looked;
         assert!(looked <= (256 + 128) * (all + 1), "{looked} of {all}");
         assert!(rows < 1000 || looked > 20 * all, "{looked} of {all}");
-        // The more rows, the more are owed for a search: 256 (1 + ln(all / 256)) searches of all that is left.
+        // The more rows, the more become pending with a search: 256 (1 + ln(all / 256)) searches of all that is left.
         assert!(reads < 1200, "{reads} reads of {rows} rows");
         assert_eq!(waiting(&store, Part::Dictionary(1)) + waiting(&store, others), values);
         store.check().unwrap();
@@ -167,7 +167,7 @@ fn searches_by_key_owe_the_index_that_they_lack_and_nothing_else() {
 }
 
 #[test]
-fn a_scan_owes_all_of_the_indexes_that_it_lacks() {
+fn a_scan_adds_all_of_the_indexes_that_it_lacks() {
     let (store, keys) = opened(1000, false);
     let visit = |_| ControlFlow::Continue(());
     store.session().scan(0, 1, KeyRange::ALL, None, visit).unwrap();
@@ -175,7 +175,7 @@ fn a_scan_owes_all_of_the_indexes_that_it_lacks() {
     assert!(indexed >= 4000, "{indexed}");
     assert_eq!((waiting(&store, KEYS), waiting(&store, Part::Keys(1))), (0, 0));
     assert!(waiting(&store, NUMBERS) > 0);
-    // Nothing is owed twice, and nothing is looked through any more.
+    // Nothing is pending twice, and nothing is looked through any more.
     assert_eq!(store.build_pending().unwrap(), 0);
     let (looked, made) = (store.built().looked, keys.made.load(Ordering::Relaxed));
     assert_eq!(value(&store, 1), Field::Word(1001));
@@ -185,7 +185,7 @@ fn a_scan_owes_all_of_the_indexes_that_it_lacks() {
 }
 
 #[test]
-fn what_a_large_scan_owes_is_built_in_several_calls() {
+fn the_backlog_of_a_large_scan_is_built_in_parts() {
     let (store, _) = opened(5000, false);
     let visit = |_| ControlFlow::Continue(());
     store.session().scan(0, 1, KeyRange::ALL, None, visit).unwrap();
@@ -196,7 +196,7 @@ fn what_a_large_scan_owes_is_built_in_several_calls() {
         let (left, indexed) = (waiting(), store.build_pending().unwrap());
         assert!((1..=MOST_BUILT_TOGETHER).contains(&indexed), "{indexed}");
         assert!((1..=indexed).contains(&(left - waiting())), "{indexed} of {left}");
-        // Answers are right meanwhile; a search by key owes a little more.
+        // Answers are right meanwhile; a search by key adds a little.
         assert_eq!(value(&store, 1 + calls), Field::Word(1001 + calls));
         calls += 1;
     }
@@ -206,7 +206,7 @@ fn what_a_large_scan_owes_is_built_in_several_calls() {
 
 /// An update seeks the ids of its values, too.
 #[test]
-fn a_statement_owes_the_dictionary_that_it_lacks() {
+fn a_statement_adds_the_dictionary_that_it_lacks() {
     let (store, _) = opened(1000, false);
     let before = waiting(&store, Part::Dictionary(1));
     let mut session = store.session();

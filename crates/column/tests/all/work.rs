@@ -257,7 +257,7 @@ pub(crate) fn contents<M: Memory>(session: &Session<M>) -> Result<Model, String>
     for table in 0..TABLES.len() {
         let rows = scanned(session, (table, 0), false)?;
         if let Some(pair) = rows.windows(2).find(|pair| pair[0][0] >= pair[1][0]) {
-            return Err(format!("{:?} comes behind {:?}", pair[1], pair[0]));
+            return Err(format!("{:?} comes after {:?}", pair[1], pair[0]));
         }
         let mut by_value = rows.clone();
         by_value.sort_by_key(|row| std::cmp::Reverse((row[1].clone(), row[0].clone())));

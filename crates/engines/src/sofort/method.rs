@@ -83,7 +83,7 @@ impl<E: Environment> Method<E> for Sofort<E> {
         if store.tables() != tables.kinds() {
             return Err(Bad::Damaged { what: "tables of a column store", at }.into());
         }
-        // Nobody can go on with a transaction that has no name.
+        // A transaction without a name cannot be continued.
         let mut undone = 0;
         for found in store.in_flight().into_iter().filter(|found| found.name.is_empty()) {
             store.replay(found.id)?.abort()?;

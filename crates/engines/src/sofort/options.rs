@@ -17,13 +17,13 @@ engine_options! {
         /// commit is not stamped yet.
         slots: u32 = 256, 2 to 256, "transactions", fixed;
         /// Share of the indexes, of keys and of dictionaries, by their number, that lie in persistent memory:
-        /// they are there after a crash. The others lie in ordinary memory, and are built beside transactions.
+        /// they are there after a crash. The others lie in ordinary memory, and are built while transactions go on.
         placement: u32 = 0, 0 to 100, "%", fixed;
         /// 1: indexes of dictionaries that lie in persistent memory are hash tables, else skip lists. Those of keys are
         /// skip lists in any case, since scans need keys in their order.
         hashed: u32 = 0, 0 to 1, "(0 or 1)", fixed;
-        /// The seed of hashes and of heights in skip lists. 0 takes one that nobody can guess, so that nobody can
-        /// choose values that make searches slow; another one is for tests, which are to do the same each time.
+        /// The seed of hashes and of heights in skip lists. 0 takes a random one, so that values cannot be
+        /// chosen to make searches slow; another one is for tests that have to be deterministic.
         seed: u64 = 0, 0 to u64::MAX, "number", fixed;
     }
 }

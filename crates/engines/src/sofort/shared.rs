@@ -1,5 +1,5 @@
-//! The things that sessions of a partition have in common, and work that is put off: building indexes after
-//! opening, and freeing rows of versions that nobody sees any more.
+//! The state that sessions of a partition share, and work that is put off: building indexes after opening, and
+//! freeing rows of versions that no snapshot sees.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ use crate::error::EngineError;
 use crate::kind::EngineKind;
 use crate::stats::{EngineStats, StructureStats};
 
-/// Rows and values that a step puts into an index, beside those that are owed for searches.
+/// Rows and values that a step puts into an index, in addition to the backlog of searches.
 const STEP_ROWS: u64 = 512;
 /// About the bytes of a row in an index.
 const INDEXED_BYTES: u64 = 32;
@@ -61,7 +61,8 @@ pub(super) struct Shared<E: Environment> {
     in_flight: u64,
     /// Indexes are not built yet, or rows that are not in use are not found yet.
     unbuilt: AtomicBool,
-    /// Versions that are garbage, or will be, at which some are collected: more than usual while none of them can be.
+    /// The number of versions that are, or will be, garbage at which some are collected; it rises while none of
+    /// them can be.
     collect_at: AtomicUsize,
     /// An error of the collection after a commit or an abort, for the next transaction that begins.
     failed: Mutex<Option<ColumnError>>,
@@ -107,9 +108,8 @@ impl<E: Environment> Shared<E> {
         }
     }
 
-    /// Puts some rows or values into an index, if there are any that were there at opening, or looks for rows that are
-    /// not in use; returns
-    /// whether there may be more.
+    /// Puts some rows or values into an index, if there are any that were there at opening, or looks for free
+    /// rows; returns whether there may be more.
     fn build(&self, done: &Steps) -> Result<bool, EngineError> {
         if !self.unbuilt.load(Ordering::Relaxed) {
             return Ok(false);
@@ -122,7 +122,7 @@ impl<E: Environment> Shared<E> {
         Ok(more)
     }
 
-    /// Puts the rows and values into indexes that are owed for searches which lacked them.
+    /// Builds the index entries that earlier searches missed.
     fn build_pending(&self) -> Result<(), EngineError> {
         if self.unbuilt.load(Ordering::Relaxed) {
             self.note_built(self.store.build_pending()?);
@@ -136,9 +136,9 @@ impl<E: Environment> Shared<E> {
         }
     }
 
-    /// Builds a part for whoever reads, where nobody writes: a step, and what earlier reads owe. Damage stops the
-    /// building of the structure that has it; it is told to who reads that, or begins a transaction. Where nothing is
-    /// left beside that, this costs next to nothing.
+    /// Builds a part for a read, since there may be no writers: a step, and the backlog of earlier reads. Damage
+    /// stops the building of its own structure only; reads of that structure, and transactions that begin, report
+    /// it. If nothing else is left, this costs next to nothing.
     pub(super) fn build_for_read(&self) {
         if self.store.rebuild_sound(STEP_ROWS) {
             self.inline.add(STEP_ROWS);
@@ -146,7 +146,7 @@ impl<E: Environment> Shared<E> {
         self.note_built(self.store.build_pending_sound());
     }
 
-    /// Builds what a scan owes, at its end: the next one may be of another kind, and short.
+    /// Builds the backlog of a scan, at its end: the next read may be of another kind, and short.
     pub(super) fn build_after_scan(&self) {
         self.note_built(self.store.build_pending_sound());
     }
@@ -169,8 +169,8 @@ impl<E: Environment> Shared<E> {
         Ok(())
     }
 
-    /// Collects what a transaction of so many statements has left, which may be more than those that begin collect.
-    /// The transaction is over, so the next one returns the error.
+    /// Collects the versions that a transaction of so many statements has left: the next ones to begin collect
+    /// fewer. The transaction is over, so the next one returns an error.
     pub(super) fn collect_after(&self, statements: u64) {
         for _ in 0..statements / GARBAGE as u64 {
             if self.store.garbage() < GARBAGE {
@@ -201,7 +201,7 @@ impl<E: Environment> Shared<E> {
             done.add(collected.freed);
         }
         self.freed.fetch_add(collected.freed, Ordering::Relaxed);
-        // Versions that none can be collected of yet are not looked at again before as many more have come.
+        // While none can be collected, versions are not looked at again before as many more have come.
         let blocked = if collected.is_empty() { self.store.garbage() } else { 0 };
         self.collect_at.store(blocked + GARBAGE, Ordering::Relaxed);
     }
