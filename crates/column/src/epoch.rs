@@ -47,14 +47,14 @@ impl Epochs {
     }
 
     /// Enters a transaction whose snapshot is the last commit.
-    pub(crate) fn enter(&self, clock: &Clock) -> EpochEntry {
+    pub(crate) fn register(&self, clock: &Clock) -> EpochEntry {
         let mut state = self.0.write();
-        state.enter(clock.now())
+        state.register(clock.now())
     }
 
     /// Enters a transaction that resumes with this snapshot, which is kept until then.
-    pub(crate) fn enter_again(&self, snapshot: u64) -> EpochEntry {
-        self.0.write().enter(snapshot)
+    pub(crate) fn register_at(&self, snapshot: u64) -> EpochEntry {
+        self.0.write().register(snapshot)
     }
 
     pub(crate) fn leave(&self, entered: EpochEntry) {
@@ -94,7 +94,7 @@ impl Epochs {
 }
 
 impl State {
-    fn enter(&mut self, snapshot: u64) -> EpochEntry {
+    fn register(&mut self, snapshot: u64) -> EpochEntry {
         add(&mut self.epochs, self.epoch);
         add(&mut self.snapshots, snapshot);
         EpochEntry { snapshot, epoch: self.epoch }
@@ -111,12 +111,12 @@ pub(crate) struct EpochGuard {
 impl EpochGuard {
     /// Enters with the last commit as the snapshot.
     pub(crate) fn new(epochs: &Arc<Epochs>, clock: &Clock) -> Self {
-        Self { entered: epochs.enter(clock), epochs: Arc::clone(epochs) }
+        Self { entered: epochs.register(clock), epochs: Arc::clone(epochs) }
     }
 
     /// Enters with a snapshot that was kept until now.
     pub(crate) fn again(epochs: &Arc<Epochs>, snapshot: u64) -> Self {
-        let entered = epochs.enter_again(snapshot);
+        let entered = epochs.register_at(snapshot);
         epochs.release_snapshot(snapshot);
         Self { entered, epochs: Arc::clone(epochs) }
     }
