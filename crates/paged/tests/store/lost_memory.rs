@@ -11,7 +11,8 @@ use paged::log::LogManager;
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::Store;
 use paged::threads::Host;
-use pm::{Access, POOL_DATA_START, Pool, PoolOptions, RecordingFiles};
+use pm::{Access, POOL_DATA_START, Pool, PoolOptions};
+use sim::RecordingFiles;
 
 use super::support::{Model, TREES, TestStore, contents, options};
 

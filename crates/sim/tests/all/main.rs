@@ -1,5 +1,4 @@
 //! The tests of the public interface, in one program.
 
 mod emulated;
-mod left;
 mod two_threads;

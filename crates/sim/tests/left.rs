@@ -1,4 +1,5 @@
-//! What one recording leaves is used by the next one: alone in its process, so that it is.
+//! What one recording leaves is used by the next one. The test is alone in its process, so that nothing else
+//! takes it.
 
 use pm::{Memory, Off};
 use sim::Recording;
