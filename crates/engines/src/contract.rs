@@ -3,11 +3,10 @@
 //! Longer than 600 lines: it is one contract, most of it said in words.
 
 use std::fmt;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use heap::Heap;
-use index::Direction;
 use pm::Environment;
 use storage::{Catalog, Row, Value};
 
@@ -19,6 +18,8 @@ use crate::stats::{EngineStats, StructureStats};
 use crate::traits::EngineTraits;
 use crate::transaction::{Begin, InFlight, TxId};
 use crate::version::Version;
+
+pub use crate::scan::{Scan, ScanLocks};
 
 /// The resources that one partition is made from.
 #[derive(Debug)]
@@ -137,54 +138,6 @@ pub struct CheckReport {
     pub leaked: u64,
     /// Objects that something leads to although they are not persisted.
     pub dangling: u64,
-}
-
-/// A scan: over which index, from where to where, which way.
-#[derive(Clone, Copy, Debug)]
-pub struct Scan<'a> {
-    /// A secondary index, or the primary key.
-    pub index: Option<usize>,
-    /// The lower bound; it may give only the first columns of the key.
-    pub low: Bound<&'a [Value<'a>]>,
-    /// The upper bound, likewise.
-    pub high: Bound<&'a [Value<'a>]>,
-    /// The direction of the scan.
-    pub direction: Direction,
-    /// The columns to copy; all if `None`.
-    pub columns: Option<&'a [u16]>,
-    /// The number of tuples behind which the visitor breaks at the latest, if that is known: what comes
-    /// behind them need not be looked at.
-    pub limit: Option<usize>,
-    /// The locks that it takes.
-    pub locks: ScanLocks,
-}
-
-/// The locks of a scan in a transaction. Where one transaction at a time runs in a partition, all of them
-/// are the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ScanLocks {
-    /// What is shown is read.
-    #[default]
-    Read,
-    /// What is shown is going to be changed: as [`Write::get_for_update`].
-    Update,
-    /// The same of tuples that no other open transaction has changed, or read to change them. Those are
-    /// passed over, and not waited for. So what is shown is committed and stays as it is, but there may be
-    /// more than what is shown.
-    UpdateOrSkip,
-}
-
-impl Scan<'_> {
-    /// All tuples in the order of the primary key.
-    pub const ALL: Self = Self {
-        index: None,
-        low: Bound::Unbounded,
-        high: Bound::Unbounded,
-        direction: Direction::Forward,
-        columns: None,
-        limit: None,
-        locks: ScanLocks::Read,
-    };
 }
 
 /// Reads: what a transaction, a transaction that only reads and a snapshot have in common. Each

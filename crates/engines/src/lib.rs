@@ -44,6 +44,7 @@ mod packed_tables;
 mod paged;
 mod redo;
 mod savepoints;
+mod scan;
 mod sessions;
 mod shadow;
 mod slotted;
