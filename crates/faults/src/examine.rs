@@ -1,5 +1,5 @@
 //! An engine under examination: the standard story, then random ones, until as many states have been
-//! looked at as are wanted; and the shortest story that fails.
+//! looked at as are wanted, half of them of random stories; and the shortest story that fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::both::BothMedium;
 use crate::catalogue::Fault;
-use crate::explorer::{Again, Effort, Explored, Story, Violation, without_panic};
+use crate::explorer::{Again, Effort, Explored, Story, Violation, Visited, without_panic};
 use crate::files::FileMedium;
 use crate::medium::{Medium, Part};
 use crate::plot::{Plot, STANDARD, Workload};
@@ -30,6 +30,8 @@ const ROUND: u64 = 4;
 pub const BOUND: u64 = 12;
 /// Crash points that a story has at most which is looked at closely for a fault.
 const SHORTEST: u64 = 200;
+/// Lost stores that are shown of a violation.
+const MOST_LINES: usize = 20;
 /// The strides of kills: one in so many is looked at of a random story, and of the standard one,
 /// which is long.
 const KILL_STRIDES: [u64; 2] = [29, 97];
@@ -43,7 +45,7 @@ pub struct Settings {
     pub engine: EngineKind,
     /// The seed of the first random story; those after it have the next numbers.
     pub seed: u64,
-    /// The least number of distinct states.
+    /// The least number of distinct states, of which random stories have half.
     pub states: u64,
     /// The least number of states of crashes in recovery; those in the first transactions after it
     /// come on top.
@@ -54,7 +56,7 @@ pub struct Settings {
     pub bound: u64,
     /// Only the story with this seed.
     pub replay: Option<u64>,
-    /// The number of its transactions that are run; all without one.
+    /// The number of transactions of each story; without one, its own.
     pub transactions: Option<usize>,
     /// The share of the engine's indexes that lies in persistent memory, in per cent; the engine has such a choice.
     pub placement: Option<u32>,
@@ -81,6 +83,8 @@ impl Settings {
     fn plot(&self, seed: u64) -> Plot {
         let fault = self.inject.map(|fault| &fault.mutation);
         let plot = Plot::of(self.workload, self.engine, seed).with_fault(fault);
+        let transactions = self.transactions.unwrap_or(plot.transactions);
+        let plot = Plot { transactions, ..plot };
         match self.placement {
             Some(percent) => {
                 let options = plot.options.placement(Placement::Percent(percent));
@@ -104,6 +108,11 @@ pub struct Report {
     pub crash_points: u64,
     /// Distinct states.
     pub states: u64,
+    /// The number of [`Self::states`] of random stories.
+    pub random_states: u64,
+    /// Tells the states of random stories from others.
+    #[serde(skip)]
+    pub visited: Visited,
     /// The number of [`Self::states`] that a kill of the process leaves behind.
     pub kill_states: u64,
     /// States that a second crash leaves behind, or a third.
@@ -209,7 +218,6 @@ fn run<M: Medium, W: Work>(
     }
     let first = settings.replay.unwrap_or(STANDARD);
     let plot = settings.plot(first);
-    let plot = Plot { transactions: settings.transactions.unwrap_or(plot.transactions), ..plot };
     let (violation, kills) = match examiner.story(&plot, first, PARTS) {
         Ok(parts) => report.add_story(&parts),
         Err(what) => (Some(Violation::without_a_crash(&what)), false),
@@ -217,27 +225,8 @@ fn run<M: Medium, W: Work>(
     if let Some(violation) = violation {
         report.fail(examiner.shortest(&plot, first, violation, kills));
     }
-    if settings.replay.is_some() {
-        return report;
-    }
-    let mut seed = settings.seed;
-    while report.first.is_none()
-        && (report.states < settings.states || report.in_recovery < settings.nested)
-    {
-        let plots: Vec<_> = (seed..seed + ROUND).map(|seed| settings.plot(seed)).collect();
-        let explored =
-            in_parallel(plots.len(), |index| examiner.story(&plots[index], seed + index as u64, 1));
-        for (index, parts) in explored.into_iter().enumerate() {
-            let (violation, kills) = match parts {
-                Ok(parts) => report.add_story(&parts),
-                Err(what) => (Some(Violation::without_a_crash(&what)), false),
-            };
-            if let Some(violation) = violation {
-                let seed = seed + index as u64;
-                report.fail(examiner.shortest(&plots[index], seed, violation, kills));
-            }
-        }
-        seed += ROUND;
+    if settings.replay.is_none() {
+        examiner.random_stories(&mut report);
     }
     report
 }
@@ -246,6 +235,12 @@ fn run<M: Medium, W: Work>(
 struct Parts {
     power: Vec<Explored>,
     kills: Explored,
+}
+
+impl Parts {
+    fn all(&self) -> impl Iterator<Item = &Explored> {
+        self.power.iter().chain([&self.kills])
+    }
 }
 
 /// Tells a story; an error, if the engine fails without any crash.
@@ -258,6 +253,39 @@ struct Examiner<'a, M: Medium, W: Work> {
 }
 
 impl<M: Medium, W: Work> Examiner<'_, M, W> {
+    /// Looks at random stories until there were enough states, unless a story has failed.
+    fn random_stories(&self, report: &mut Report) {
+        let settings = self.settings;
+        let (standard, mut visited) = (report.states, Visited::default());
+        let mut seed = settings.seed;
+        while report.first.is_none() && !report.is_enough(settings) {
+            let before = report.states;
+            let plots: Vec<_> = (seed..seed + ROUND).map(|seed| settings.plot(seed)).collect();
+            let explored =
+                in_parallel(plots.len(), |index| self.story(&plots[index], seed + index as u64, 1));
+            for (index, parts) in explored.into_iter().enumerate() {
+                let (violation, kills) = match parts {
+                    Ok(parts) => {
+                        parts.all().for_each(|explored| visited.add(explored.visited));
+                        report.add_story(&parts)
+                    }
+                    Err(what) => (Some(Violation::without_a_crash(&what)), false),
+                };
+                if let Some(violation) = violation {
+                    let seed = seed + index as u64;
+                    report.fail(self.shortest(&plots[index], seed, violation, kills));
+                }
+            }
+            report.random_states = report.states - standard;
+            report.visited = visited;
+            if report.states == before {
+                // Stories without transactions.
+                return;
+            }
+            seed += ROUND;
+        }
+    }
+
     /// Looks at a story. Everything that is looked at follows from the arguments and the settings.
     fn story(&self, plot: &Plot, seed: u64, pieces: u64) -> Result<Parts, String> {
         let Settings { bound, states, nested, .. } = *self.settings;
@@ -330,6 +358,8 @@ impl Report {
             seed: settings.replay.unwrap_or(settings.seed),
             crash_points: 0,
             states: 0,
+            random_states: 0,
+            visited: Visited::default(),
             kill_states: 0,
             nested_states: 0,
             in_recovery: 0,
@@ -340,6 +370,13 @@ impl Report {
             seconds: 0.0,
             first: None,
         }
+    }
+
+    /// Returns whether as many states were looked at as are wanted, and half of them are of random stories.
+    fn is_enough(&self, settings: &Settings) -> bool {
+        self.states >= settings.states
+            && self.random_states >= settings.states.div_ceil(2)
+            && self.in_recovery >= settings.nested
     }
 
     fn add(&mut self, explored: &Explored) -> Option<Violation> {
@@ -373,9 +410,47 @@ impl Report {
         self.violations += 1;
         self.first.get_or_insert(found);
     }
+
+    /// Describes the first story that failed, with the command that shows it again, for people. These
+    /// are the settings of the report.
+    pub fn violation(&self, settings: &Settings) -> Option<String> {
+        let found = self.first.as_ref()?;
+        let mut text = format!(
+            "{}: after event {} of {}, the database {}\n",
+            self.engine, found.position, found.story, found.what
+        );
+        if let Some(command) = found.command(settings) {
+            text += &format!("  in {} transactions; again with: {command}\n", found.transactions);
+        }
+        for line in found.lost.iter().take(MOST_LINES) {
+            text += &format!("  {line}\n");
+        }
+        if found.lost.len() > MOST_LINES {
+            text += &format!("  and {} more\n", found.lost.len() - MOST_LINES);
+        }
+        Some(text)
+    }
 }
 
 impl Found {
+    /// The command that shows the violation again.
+    fn command(&self, settings: &Settings) -> Option<String> {
+        let workload = match settings.workload {
+            Workload::Story => String::new(),
+            other => format!(" --workload {other}"),
+        };
+        let placement = settings.placement.map(|percent| format!(" --placement {percent}"));
+        let inject = settings.inject.map(|fault| format!(" --inject {}", fault.name));
+        let Settings { engine, seed, states, nested, bound, .. } = settings;
+        Some(format!(
+            "perdura crash --engine {engine}{workload} --replay {} --transactions {} --seed {seed} --states {states} --nested {nested} --bound {bound}{}{}",
+            self.seed?,
+            self.transactions,
+            placement.unwrap_or_default(),
+            inject.unwrap_or_default()
+        ))
+    }
+
     fn in_short_story(number: usize, violation: Violation) -> Self {
         let Violation { position, what, lost } = violation;
         let story = format!("short story {number}");

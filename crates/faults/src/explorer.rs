@@ -102,6 +102,21 @@ impl Effort {
     }
 }
 
+/// A number of a set of states: two sets that differ have different ones, or by a chance of 2^-64.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Visited(u64);
+
+impl Visited {
+    fn note(&mut self, state: u64) {
+        self.add(Self(state));
+    }
+
+    /// Adds states that are not among these.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+}
+
 /// Counts of what was looked at.
 #[derive(Clone, Default, Debug)]
 pub struct Explored {
@@ -109,6 +124,8 @@ pub struct Explored {
     pub points: u64,
     /// States that a first crash left, none counted twice.
     pub states: u64,
+    /// Tells these states from others.
+    pub visited: Visited,
     /// States that a second crash left, or a third.
     pub nested: u64,
     /// The number of [`Self::states`] from crashes before opening, or creation, had ended.
@@ -184,6 +201,7 @@ impl<M: Medium, W: Work> Story<M, W> {
                 return ControlFlow::Continue(());
             }
             explored.states += 1;
+            explored.visited.note(number);
             explored.in_recovery += u64::from(state.acknowledged.is_none());
             let mut done = self.verdict(&state, explored.states.is_multiple_of(DEEP));
             let is_open = state.acknowledged.is_some() || !self.created;
@@ -225,7 +243,8 @@ impl<M: Medium, W: Work> Story<M, W> {
         let mut explored = Explored { injected, ..Explored::default() };
         let mut seen = HashSet::new();
         M::kills(trace, &mut |state| {
-            if self.is_nothing_yet(&state) || !seen.insert(with_promise::<M>(&state)) {
+            let number = with_promise::<M>(&state);
+            if self.is_nothing_yet(&state) || !seen.insert(number) {
                 return ControlFlow::Continue(());
             }
             explored.points += 1;
@@ -233,6 +252,7 @@ impl<M: Medium, W: Work> Story<M, W> {
                 return ControlFlow::Continue(());
             }
             explored.states += 1;
+            explored.visited.note(number);
             match self.verdict(&state, explored.states.is_multiple_of(DEEP)) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(what) => {

@@ -16,8 +16,7 @@ use command::progress::Bar;
 use command::scratch::Scratch;
 use command::units::grouped;
 use faults::catalogue::{Fault, faults, find};
-use faults::examine::{Found, Report, Settings, examine};
-use faults::plot::Workload;
+use faults::examine::{Report, Settings, examine};
 use faults::soak::{Soak, Soaked, soak, victim};
 use perdura::{Domain, EngineKind, Medium};
 use serde::Serialize;
@@ -176,39 +175,11 @@ fn people(runs: &[Report], all: &[Settings]) -> String {
     let rows: Vec<_> = runs.iter().map(row).collect();
     let mut text = table(&head, &rows, 2);
     for (run, settings) in runs.iter().zip(all) {
-        if let Some(found) = &run.first {
-            text += &violation(run, settings, found);
+        if let Some(violation) = run.violation(settings) {
+            text += &format!("\n{violation}");
         }
     }
     text += "\nStates are distinct within a story. Nested: of crashes in recovery (those in recovery) and in the first transactions after it. Each is recovered from, and must hold every acknowledged transaction and nothing but those in flight beside them.\n";
-    text
-}
-
-fn violation(run: &Report, settings: &Settings, found: &Found) -> String {
-    let inject = run.inject.map(|name| format!(" --inject {name}")).unwrap_or_default();
-    let placement =
-        run.placement.map(|percent| format!(" --placement {percent}")).unwrap_or_default();
-    let Settings { seed, states, nested, bound, .. } = settings;
-    let workload = match settings.workload {
-        Workload::Story => String::new(),
-        other => format!(" --workload {other}"),
-    };
-    let mut text = format!(
-        "\n{}: after event {} of {}, the database {}\n",
-        run.engine, found.position, found.story, found.what
-    );
-    if let Some(story) = found.seed {
-        text += &format!(
-            "  in {0} transactions; again with: perdura crash --engine {1}{workload} --replay {story} --transactions {0} --seed {seed} --states {states} --nested {nested} --bound {bound}{placement}{inject}\n",
-            found.transactions, run.engine
-        );
-    }
-    for line in found.lost.iter().take(20) {
-        text += &format!("  {line}\n");
-    }
-    if found.lost.len() > 20 {
-        text += &format!("  and {} more\n", found.lost.len() - 20);
-    }
     text
 }
 

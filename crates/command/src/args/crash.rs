@@ -42,7 +42,7 @@ pub struct CrashArgs {
     #[arg(long, value_name = "S", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=u64::MAX / 2))]
     pub seed: u64,
-    /// Explore at least so many states of each engine, distinct within a story.
+    /// Explore at least so many states of each engine, distinct within a story; random stories have half of them.
     #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_number)]
     pub states: u64,
     /// Explore at least so many states of crashes in recovery; those soon after it come on top.

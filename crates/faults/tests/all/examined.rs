@@ -1,23 +1,77 @@
 //! The figures that `docs/reliability.md` asks of every build: every crash point of the standard
-//! story, so many distinct states, so many crashes in recovery. They take minutes, and CI asks for
-//! them: `cargo test -p perdura-faults -- --ignored whole`. Without that, the story's first
-//! transactions are looked at. The kills are in the tests of the command.
+//! story, so many distinct states, half of them of random stories, so many crashes in recovery. They
+//! take minutes, and CI asks for them: `cargo test -p perdura-faults -- --ignored whole`. Without
+//! that, the first transactions of stories are looked at. The kills are in the tests of the command.
 
 use std::sync::atomic::AtomicU64;
+use std::thread;
 
-use faults::examine::{Settings, examine};
+use crate::seeds::{again, first_seed};
+use faults::examine::{Report, Settings, examine};
 use faults::plot::STANDARD;
 use perdura::{DurableIn, EngineKind};
+
+/// Examines an engine; a violation comes with the commands that show it again.
+fn sound(settings: &Settings) -> Report {
+    let report = examine(settings, &AtomicU64::new(0));
+    println!("{report:?}");
+    if let Some(violation) = report.violation(settings) {
+        let test = thread::current().name().map(again).unwrap_or_default();
+        panic!("{violation}the whole test again: {test}");
+    }
+    report
+}
 
 /// Examines an engine, with at least so many states, and so many of crashes in recovery.
 fn examined(engine: EngineKind, states: u64, nested: u64) {
     // So many states the standard story has, where it has more than are wanted: crashes in recovery
     // come for a share of them.
-    let settings = Settings { states, nested, bound: 4, ..Settings::of(engine) };
-    let report = examine(&settings, &AtomicU64::new(0));
-    println!("{report:?}");
-    assert_eq!(report.violations, 0, "{report:?}");
+    let seed = first_seed();
+    let settings = Settings { seed, states, nested, bound: 4, ..Settings::of(engine) };
+    let report = sound(&settings);
     assert!(report.states >= states && report.in_recovery >= nested, "{report:?}");
+}
+
+/// A few random stories of an engine, each whole.
+fn random_stories(engine: EngineKind, stories: u64) {
+    for number in 0..stories {
+        let replay = Some(first_seed() + number);
+        let of = Settings::of(engine);
+        let settings = Settings { states: 20_000, nested: 1_000, bound: 4, replay, ..of };
+        let report = sound(&settings);
+        assert!(report.states > 300 && report.in_recovery > 20, "{report:?}");
+    }
+}
+
+/// A seed that leads to the same states as another one tests nothing.
+#[test]
+fn each_seed_has_states_of_its_own() {
+    for engine in EngineKind::ALL {
+        let visited = [1, 2].map(|seed| {
+            let of = Settings::of(engine);
+            let settings = Settings { seed, states: 200, bound: 1, transactions: Some(4), ..of };
+            let report = sound(&settings);
+            let standard = report.states - report.random_states;
+            assert!(report.random_states >= 100 && standard > 20, "{engine}: {report:?}");
+            report.visited
+        });
+        assert_ne!(visited[0], visited[1], "{engine}");
+    }
+}
+
+/// Half of the states are those of random stories, whatever the standard story has.
+#[test]
+fn random_stories_have_half_of_the_states() {
+    let engine = EngineKind::Fast;
+    for states in [0, 40, 1_000] {
+        let of = Settings::of(engine);
+        let settings = Settings { states, bound: 1, transactions: Some(12), ..of };
+        let report = sound(&settings);
+        let standard = report.states - report.random_states;
+        assert!(standard > 40, "{states}: {report:?}");
+        assert!(report.random_states * 2 >= states && report.states >= states, "{report:?}");
+        assert_eq!(report.random_states == 0, states == 0, "{report:?}");
+    }
 }
 
 #[test]
@@ -32,9 +86,7 @@ fn the_first_transactions() {
             transactions: Some(if engine.traits().needs_files() { 80 } else { 20 }),
             ..Settings::of(engine)
         };
-        let report = examine(&settings, &AtomicU64::new(0));
-        println!("{report:?}");
-        assert_eq!(report.violations, 0, "{report:?}");
+        let report = sound(&settings);
         assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
     }
 }
@@ -52,9 +104,7 @@ fn the_first_transactions_of_sofort_in_each_placement() {
             placement: Some(percent),
             ..Settings::of(EngineKind::Sofort)
         };
-        let report = examine(&settings, &AtomicU64::new(0));
-        println!("{report:?}");
-        assert_eq!(report.violations, 0, "{report:?}");
+        let report = sound(&settings);
         assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
     }
 }
@@ -72,9 +122,7 @@ fn the_first_transactions_of_engines_in_both() {
             transactions: Some(12),
             ..Settings::of(engine)
         };
-        let report = examine(&settings, &AtomicU64::new(0));
-        println!("{report:?}");
-        assert_eq!(report.violations, 0, "{report:?}");
+        let report = sound(&settings);
         assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
     }
 }
@@ -90,6 +138,14 @@ fn long_crashes_in_recovery_of_p1() {
 fn long_nv_logging() {
     examined(EngineKind::NvLoggingFoi, 20_000, 2_000);
     examined(EngineKind::NvLoggingFoc, 20_000, 2_000);
+}
+
+/// Stories of both, in groups too: their standard story alone takes minutes.
+#[test]
+#[ignore = "takes a minute; CI runs it"]
+fn whole_random_stories_of_nv_logging() {
+    random_stories(EngineKind::NvLoggingFoi, 2);
+    random_stories(EngineKind::NvLoggingFoc, 4);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod paged;
 mod placed;
 mod points;
 mod pool;
+mod seeds;
 mod shared;
 mod stores;
 mod threads;

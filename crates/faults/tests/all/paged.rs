@@ -2,6 +2,7 @@
 //! `faults::paged`.
 
 use crate::common::{Explained, unexplained};
+use crate::seeds::{again, first_seed};
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
 use faults::mutation::{Code, How, Mutation, Where};
@@ -54,7 +55,10 @@ fn threads_over_flush_on_commit_survive_crashes() {
 
 /// As many states as `docs/reliability.md` asks of every build.
 fn examined(log: LogKind) {
-    let examined = examine(log, 1, 20_000, 2_000).unwrap_or_else(|violation| panic!("{violation}"));
+    let examined = examine(log, first_seed(), 20_000, 2_000).unwrap_or_else(|violation| {
+        let test = std::thread::current().name().map(again).unwrap_or_default();
+        panic!("{violation}\nagain with: {test}")
+    });
     println!("{}: {examined:?}", log.name());
 }
 
