@@ -49,7 +49,7 @@ pub trait BaseSource: Debug + Send + Sync {
     /// The part of a partition.
     fn part(&self, partition: u32) -> BasePart;
 
-    /// The LSN behind the last record that is restored.
+    /// Returns the LSN after the last record that is restored.
     fn until(&self, partition: u32) -> u64;
 
     /// The directory with the archive of the log.

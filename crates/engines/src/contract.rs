@@ -156,9 +156,9 @@ pub trait Read {
         row: &mut Row,
     ) -> Result<bool, EngineError>;
 
-    /// Copies columns of the tuple with this primary key one behind the other into `out`, numbers
-    /// as eight little-endian bytes. Returns how many bytes they have, and copies nothing if `out`
-    /// is shorter; `None` if there is no such tuple.
+    /// Copies columns of the tuple with this primary key into `out` in sequence, numbers as eight
+    /// little-endian bytes. Returns how many bytes they have, and copies nothing if `out` is
+    /// shorter; `None` if there is no such tuple.
     ///
     /// # Errors
     /// Wrong values, damage.
@@ -299,12 +299,13 @@ pub struct Early {
     pub number: u64,
     /// True if it is durable already.
     pub durable: bool,
-    /// True if it is the last one of its group: whoever has committed it waits until it is durable.
+    /// True if the transaction is the last one of its group: the thread that committed it waits
+    /// until it is durable.
     pub due: bool,
 }
 
-/// Makes a partition durable from any thread, while somebody else has its engine. One sync is under
-/// way at a time; who comes meanwhile waits.
+/// Makes a partition durable from any thread, while another thread has its engine. One sync is
+/// under way at a time; calls that come meanwhile wait.
 pub trait Syncer: Send + Sync + fmt::Debug {
     /// Makes durable what was committed early before this was called. Returns the number of the last
     /// transaction that is durable.
@@ -392,8 +393,8 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     /// No room.
     fn session(&self) -> Result<Box<dyn Engine>, EngineError>;
 
-    /// The transactions that a crash had cut off, or that were detached, and that nobody has resumed, in
-    /// engines that continue them.
+    /// Returns the transactions that a crash cut off, or that were detached, and that have not been
+    /// resumed, in engines that continue them.
     fn in_flight(&self) -> Vec<InFlight> {
         Vec::new()
     }
@@ -475,10 +476,10 @@ pub trait Engine: Write + Send + Sync {
     /// It is not committed, and the partition has stopped.
     fn commit(&mut self) -> Result<(u64, bool), EngineError>;
 
-    /// As [`Engine::commit`], while other transactions wait for the partition: where the commit would
-    /// sync, an engine that can share syncs leaves it to its [`Engine::syncer`], or without one to
-    /// [`Engine::sync`] or a later commit. Nobody who reads a snapshot sees the transaction before it
-    /// is durable.
+    /// Acts as [`Engine::commit`], while other transactions wait for the partition: where the
+    /// commit would sync, an engine that can share syncs leaves it to its [`Engine::syncer`], or
+    /// without one to [`Engine::sync`] or a later commit. No snapshot sees the transaction before
+    /// it is durable.
     ///
     /// # Errors
     /// As [`Engine::commit`].
@@ -553,12 +554,12 @@ pub trait Engine: Write + Send + Sync {
     /// No room; the log stays as it is.
     fn checkpoint(&mut self) -> Result<(), EngineError>;
 
-    /// Copies the pages of the partition while sessions go on, for a base backup; in engines whose log
-    /// has an archive. Behind it the archive has all that the copy needs.
+    /// Copies the pages of the partition while sessions go on, for a base backup; in engines whose
+    /// log has an archive. When it returns, the archive has all that the copy needs.
     ///
     /// # Errors
-    /// [`EngineError::Unsupported`]; `visit` failed; a page is damaged, or the medium, or the archive
-    /// refuses.
+    /// [`EngineError::Unsupported`]; `visit` failed; a page is damaged, or the medium, or the
+    /// archive refuses.
     fn copy_base(&self, _visit: VisitPage<'_>) -> Result<BasePart, EngineError> {
         Err(EngineError::Unsupported { what: "base backups" })
     }
@@ -579,15 +580,15 @@ pub trait Engine: Write + Send + Sync {
         Err(EngineError::Unsupported { what: "archive of its log" })
     }
 
-    /// Looks for all that can be read of a partition that is damaged, in engines that can: damage hides
-    /// nothing else from then on, but for what it has hit. Nobody changes anything any more. Returns the
+    /// Looks for all that can be read of a damaged partition, in engines that can: from then on
+    /// damage hides only what it has hit. The partition must not be changed any more. Returns the
     /// errors of places that cannot be read.
     fn find_rest(&mut self) -> Vec<EngineError> {
         Vec::new()
     }
 
-    /// Reads the first tuple of a table behind a primary key, or of all, that can be read, past what cannot;
-    /// returns whether there is one. `None` in engines that do not know, or before
+    /// Reads the first readable tuple of a table after a primary key, or of all, and skips what
+    /// cannot be read; returns whether there is one. `None` in engines that do not know, or before
     /// [`Engine::find_rest`].
     fn next_readable(
         &self,
@@ -622,9 +623,9 @@ pub trait Engine: Write + Send + Sync {
     /// Returns whether the partition has stopped: nothing works any more until it is opened again.
     fn is_stopped(&self) -> bool;
 
-    /// Does what keeps logs bounded although one process after the other is killed before it comes
-    /// to it. Called once behind an opening that has succeeded, before the first transaction.
-    /// Returns whether anything was changed.
+    /// Keeps logs bounded even if one process after the other is killed before it comes to that
+    /// work. Called once after an opening that has succeeded, before the first transaction. Returns
+    /// whether anything was changed.
     ///
     /// # Errors
     /// The partition has stopped.
@@ -638,9 +639,9 @@ pub trait Engine: Write + Send + Sync {
     /// The partition has stopped.
     fn close(&mut self) -> Result<(), EngineError>;
 
-    /// Takes owned snapshots of the last committed state, while somebody else has the engine, in
-    /// engines that have such a thing. One keeps what it sees for as long as it lives, and never
-    /// waits for the writer.
+    /// Returns a source of owned snapshots of the last committed state, which can be taken while
+    /// another thread has the engine; in engines that have such a thing. A snapshot keeps what it
+    /// sees for as long as it lives, and never waits for the writer.
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
         None
     }

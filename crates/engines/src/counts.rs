@@ -5,7 +5,7 @@
 
 use storage::shadow::ShadowStats;
 
-/// Levels of runs that [`RunStats`] tells apart.
+/// Levels of runs that [`RunStats`] counts separately.
 pub const STATS_LEVELS: usize = storage::lsm::tree::LEVELS;
 
 /// Something that is counted for each partition and added up.

@@ -1,7 +1,7 @@
 //! CoW: copy-on-write updates (P1 3.2), after System R's shadow paging with LMDB's trees.
 //!
-//! Tuples stand whole in the leaves of copy-on-write trees, whose pages lie in a file behind a
-//! cache. Nothing that is committed is ever written over: the current directory stays as it is
+//! Tuples stand whole in the leaves of copy-on-write trees, whose pages lie in a file and are read
+//! through a cache. Committed data is never written over: the current directory stays as it is
 //! while transactions build the dirty one, and the master record is moved to that for a group of
 //! them. Our Table 2 for it (`docs/paper/table2.md`):
 //!
@@ -13,7 +13,8 @@
 //! | COMMIT | the dirty directory becomes the current one; for a group: write its pages, sync, move the master record, sync |
 //! | ABORT | forget the dirty directory |
 //!
-//! There is nothing to recover. Invariants: those of [`storage::shadow::Shadow`] and [`FileMaster`].
+//! There is nothing to recover. Invariants: those of [`storage::shadow::Shadow`] and
+//! [`FileMaster`].
 
 mod options;
 mod stats;
@@ -63,7 +64,7 @@ fn file_name(partition: u32) -> String {
     format!("cow-{partition}")
 }
 
-/// Tells the file of a partition of this database from others.
+/// Returns a number that distinguishes the file of a partition of this database from others.
 fn owner(files: &impl Files, catalog: &Catalog, partition: u32) -> u64 {
     u64::from(catalog.fingerprint() ^ files.stamp()) << 32 | u64::from(partition)
 }

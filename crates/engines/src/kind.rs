@@ -34,7 +34,7 @@ impl EngineKind {
     pub const P1: [Self; 6] =
         [Self::Inp, Self::Cow, Self::Log, Self::NvmInp, Self::NvmCow, Self::NvmLog];
 
-    /// The engines of P2, on pages behind a buffer pool: the same but for the log.
+    /// The engines of P2, on pages in a buffer pool. They differ only in the log.
     pub const P2: [Self; 3] = [Self::NvDisk, Self::NvLoggingFoi, Self::NvLoggingFoc];
 
     /// The engines of P3, on slotted pages: the same but for how transactions commit.

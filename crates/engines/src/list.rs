@@ -21,7 +21,7 @@ macro_rules! with_engines {
             NvmCow, "nvm-cow", NvmCowOptions, NvmCowStats;
             /// NVM-aware log-structured updates (P1 4.3).
             NvmLog, "nvm-log", NvmLogOptions, NvmLogStats;
-            /// Pages behind a buffer pool, row locks, and ARIES over a central log (P2 3.1).
+            /// Pages in a buffer pool, row locks, and ARIES over a central log (P2 3.1).
             NvDisk, "nv-disk", NvDiskOptions, NvDiskStats;
             /// The same over a log in persistent memory, durable record by record (P2 4.3).
             NvLoggingFoi, "nv-logging-foi", NvLoggingFoiOptions, NvLoggingFoiStats;

@@ -1,9 +1,9 @@
-//! NV-Disk (P2 3.1): a database on a disk, or on a disk made of NVM, with a buffer pool, row locks and
-//! ARIES over the central log (P2 2.1). Operations: see [`crate::paged`].
+//! NV-Disk (P2 3.1): a database on a disk, or on a disk made of NVM, with a buffer pool, row locks
+//! and ARIES over the central log (P2 2.1). Operations: see [`crate::paged`].
 //!
-//! Pages and log lie in files; the pool holds the description of the database. The log has one buffer
-//! behind a lock, and eight partitions. Transactions that commit at the same time share a write and a
-//! sync.
+//! Pages and log lie in files; the pool holds the description of the database. The log has one
+//! buffer, which a lock guards, and eight partitions. Transactions that commit at the same time
+//! share a write and a sync.
 //!
 //! Invariants: those of [`paged::store`] and of [`paged::log::central`].
 

@@ -1,17 +1,17 @@
-//! NV-Logging (P2 4 and 5): a database on a disk whose log lies in persistent memory. Operations: see
-//! [`crate::paged`], and below what differs.
+//! NV-Logging (P2 4 and 5): a database on a disk whose log lies in persistent memory. Operations:
+//! see [`crate::paged`], and below what differs.
 //!
 //! Pages and their staging area lie in files, the log in the pool: one object of the heap, which a
-//! root of the partition leads to. A crash while the partition is created leaves an object or a root
-//! that nobody asks for: the pool has no description of a database yet.
+//! root of the partition leads to. A crash while the partition is created leaves an unused object
+//! or root: the pool has no description of a database yet.
 //!
 //! | step | flush-on-insert | flush-on-commit |
 //! |---|---|---|
 //! | INSERT, UPDATE, DELETE (4.3) | make the log object in DRAM; copy it to its place and flush it; store its entry and flush that; **fence**; then change the page | make the log object in DRAM, then change the page. The persister comes by: copy, flush, entry, flush of all objects that are made; **fence** |
 //! | COMMIT | its own object as above | its own object in DRAM; then objects that are not durable yet, older ones of others too, as the persister does; **fence** |
 //! | ABORT (4.4) | compensations, as any change, from the newest object to the oldest; an object that says so | the same; an object is made durable before it is read to be undone |
-//! | TRUNCATE (4.5) | when 80,000 entries are used: write the pages that were dirty before; move the head in one line, **fence**; clear the bits of entries behind it, **fence**; then these and their segments are used again | the same |
-//! | RECOVER (4.6) | follow the ring from the head; entries of an earlier round, and those whose object is not sound, are holes, which nobody has seen; analysis, redo, undo | the same, up to the first hole |
+//! | TRUNCATE (4.5) | when 80,000 entries are used: write the pages that were dirty before; move the head in one line, **fence**; clear the bits of entries passed by the head, **fence**; then these and their segments are used again | the same |
+//! | RECOVER (4.6) | follow the ring from the head; entries of an earlier round, and those whose object is not sound, are holes, which no reader has seen; analysis, redo, undo | the same, up to the first hole |
 //!
 //! Invariants: those of [`paged::store`] and of [`paged::log::nv`].
 
@@ -70,7 +70,7 @@ pub trait Policy: Debug + Send + Sync + 'static {
     /// The sizes among the options.
     fn sizes(options: &Self::Options) -> Sizes;
 
-    /// Returns whether a thread makes objects durable behind transactions.
+    /// Returns whether a background thread makes the log objects of transactions durable.
     fn has_persister(options: &Self::Options) -> bool;
 
     /// The counters of the engine.
@@ -140,7 +140,8 @@ pub struct InPool<E: Environment, P> {
 }
 
 impl<E: Environment, P: Policy> InPool<E, P> {
-    /// Tells the logs of the partitions of this database, and those of others, apart.
+    /// Returns a number that distinguishes the logs of this database's partitions from each other
+    /// and from those of other databases.
     fn stamp(resources: &Resources<E>) -> Result<u32, EngineError> {
         Ok(resources.own_files()?.stamp().wrapping_add(resources.partition))
     }

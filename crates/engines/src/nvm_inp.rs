@@ -20,18 +20,18 @@
 //! Invariants:
 //! - What an operation changes in place is in a durable log entry before. What a statement changes
 //!   in place becomes durable with the first fence of the next transaction.
-//! - An image, of an inlined column, is never persisted: nothing is allocated before recovery has ended,
-//!   and it is released when no recovery can ask for it.
+//! - An image, of an inlined column, is never persisted: nothing is allocated before recovery has
+//!   ended, and it is released when no recovery can ask for it.
 //! - A slot is marked persisted only when a durable log entry, or the tuple that it belongs to,
 //!   leads to it: a crash leaks nothing.
-//! - The slots that transaction `t` supersedes are freed in two steps. The first operation after its
-//!   commit clears their persisted bits. They are given out again when the transaction of that
-//!   operation has ended and the log can no longer ask for their contents. If that one is a
-//!   statement, which leaves the state word alone, they wait for the end of the one behind it,
+//! - The slots that transaction `t` supersedes are freed in two steps. The first operation after
+//!   its commit clears their persisted bits. They are given out again when the transaction of that
+//!   operation has ended and the log can no longer ask for their contents. If that transaction is a
+//!   statement, which leaves the state word alone, they wait for the end of the next transaction,
 //!   whose entry lies where the first of `t` was.
 //!
-//! An update of one field with its commit costs 3 fences and at most 8 flushed lines; as a statement
-//! one fence and 7 lines, of an inlined column 8. Deviations from the paper:
+//! An update of one field with its commit costs 3 fences and at most 8 flushed lines; as a
+//! statement one fence and 7 lines, of an inlined column 8. Deviations from the paper:
 //! `docs/paper/deviations.md`.
 
 mod options;

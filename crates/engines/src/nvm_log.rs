@@ -62,7 +62,7 @@ pub struct InRuns<E: Environment> {
     last: u64,
     /// Bytes and entries of the MemTable after the last transaction.
     committed_use: (u64, u64),
-    /// Somebody calls [`crate::Engine::background`].
+    /// [`crate::Engine::background`] is called.
     helped: bool,
     background: WorkDone,
 }

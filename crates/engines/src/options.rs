@@ -1,6 +1,6 @@
 //! The options with which a partition is made, and what can be chosen about its engine.
 //!
-//! [`Setup`] is what every engine is told. The rest belongs to the engine: each declares a struct of
+//! [`Setup`] is given to every engine. The rest belongs to the engine: each declares a struct of
 //! its own with `engine_options!`, in a file of its own, where each option has a meaning, a
 //! default, limits and a unit. From that declaration come the struct's documentation, the names for
 //! [`crate::EngineOptions::set`] and the list that the command line shows.
@@ -14,7 +14,7 @@ use pm::End;
 use crate::base::Restoring;
 use crate::kind::EngineKind;
 
-/// Bytes of a node of a B+tree where nobody has chosen (P1 5: 512).
+/// Default bytes of a node of a B+tree (P1 5: 512).
 pub const NODE_BYTES: u32 = 512;
 
 /// The options with which a partition is created or opened, whatever its engine.
@@ -27,8 +27,8 @@ pub struct Setup {
     /// Transactions that one sync of a file log, or one move of a master record, makes durable
     /// together; 1 does so at each commit.
     pub group: u32,
-    /// Somebody calls [`crate::Engine::background`] whenever there is a backlog: commits do only
-    /// what that falls behind with.
+    /// [`crate::Engine::background`] is called whenever there is a backlog: commits do only the
+    /// part that it is too slow for.
     pub helped: bool,
     /// A partition that is opened was closed: what else could be the trace of a crash, such as a
     /// torn log, is damage then.
@@ -39,8 +39,8 @@ pub struct Setup {
     /// A partition is salvaged whose log may end before its checkpoint does, so that of some
     /// transactions there is a part.
     pub accept_short_log: bool,
-    /// A partition is salvaged, in a memory that nobody needs afterwards: what its log wants undone
-    /// or done again and is damaged is passed over.
+    /// A partition is salvaged, in a memory that is discarded afterwards: if what its log has to
+    /// undo or redo is damaged, that is skipped.
     pub salvage: bool,
     /// The directory that logs are archived in, of engines that can.
     pub archive: Option<Arc<Path>>,
@@ -78,7 +78,7 @@ pub struct EngineOption {
     pub meaning: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// Its value where nobody has chosen.
+    /// Its value if none was chosen.
     pub default: u64,
     /// The least value.
     pub least: u64,

@@ -33,7 +33,7 @@ impl<P: Copy> Savepoints<P> {
         number
     }
 
-    /// Returns the place of a savepoint of this transaction; those behind it are void from now on.
+    /// Returns the place of a savepoint of this transaction; later savepoints are void from now on.
     ///
     /// # Errors
     /// [`EngineError::NoSavepoint`]: it is void, or of another transaction.

@@ -1,6 +1,6 @@
 //! The skeleton of the copy-on-write engines, CoW and NVM-CoW (P1 3.2, 4.2).
 //!
-//! Nothing that is committed is written over: the current directory stays as it is while transactions
+//! Committed data is not written over: the current directory stays as it is while transactions
 //! build the dirty one, and for a group of them, a batch, the master record is moved to that. The
 //! engines differ in their [`ShadowStore`]: where tuples and pages lie, and how a batch becomes
 //! durable there. The rest is [`ShadowEngine`]:
@@ -11,8 +11,8 @@
 //! | COMMIT | the dirty directory becomes the current one; for a group: make it durable, move the master record |
 //! | ABORT | forget the dirty directory |
 //!
-//! There is nothing to recover. The pages of a dirty directory that a crash left behind are found
-//! by walking the current one, a few pages with each commit, or by [`crate::Engine::background`].
+//! There is nothing to recover. The pages of a dirty directory that a crash leaked are found by
+//! walking the current one, a few pages with each commit, or by [`crate::Engine::background`].
 //!
 //! Invariants: those of [`Shadow`].
 
@@ -65,7 +65,7 @@ impl<B: PageBackend> Directories<B> {
             shadow,
             state: State::default(),
             group: setup.group.max(1),
-            // With somebody who helps only as many as the pages that it takes call for.
+            // If the background helps, only as many as the pages that the commit takes call for.
             collect_pages: if setup.helped { 0 } else { 32 },
             failures: 0,
             background: WorkDone::default(),

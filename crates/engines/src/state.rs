@@ -81,7 +81,7 @@ mod tests {
     use pm::Dram;
 
     #[test]
-    fn aborting_helps_where_a_part_is_missing_and_nothing_helps_a_stopped_partition() {
+    fn abort_helps_a_missing_part_but_not_a_stopped_partition() {
         let memory = Dram::new(4096).unwrap();
         let mut state = State::default();
         assert!(state.usable(&memory).is_ok());

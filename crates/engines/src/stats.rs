@@ -8,10 +8,10 @@ use crate::counts::Count;
 use crate::kind::EngineKind;
 use crate::own::OwnStats;
 
-/// Reports what an engine has done since it was opened, and what it has put off. Counts only: how
-/// long anything took is for whoever measures.
+/// Reports what an engine has done since it was opened, and what it has put off. Counts only: times
+/// are left to the caller's measurement.
 ///
-/// | engine | writes, beside its log | puts off |
+/// | engine | writes, besides its log | puts off |
 /// |---|---|---|
 /// | `inp` | checkpoints | steps of a checkpoint |
 /// | `cow` | pages | the collection of a dead directory |

@@ -1,7 +1,7 @@
-//! An engine's properties in one value: nothing above the engines asks for it by name.
+//! An engine's properties in one value, so that code above the engines does not ask for an engine
+//! by name.
 //!
-//! Each engine says it of itself ([`crate::Method::TRAITS`]), so that a new one does not compile
-//! until somebody has.
+//! Each engine declares its own ([`crate::Method::TRAITS`]): a new one does not compile without.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum DurableIn {
 /// The number of transactions that a partition runs at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Concurrency {
-    /// A single one: whoever writes has the partition to itself.
+    /// A single one: a writer has the partition to itself.
     Serial,
     /// Many transactions: each runs in a session of its own ([`crate::Sessions`]), and may end in
     /// [`crate::EngineError::Conflict`].
@@ -61,8 +61,8 @@ impl fmt::Display for Isolation {
 pub enum Unfinished {
     /// The transaction has never been.
     Undone,
-    /// The transaction goes on where it was, if it was given a name: [`crate::Sessions::in_flight`] has
-    /// it, [`crate::Sessions::resume`] gives it back. Nobody could find one without.
+    /// The transaction goes on where it was, if it was given a name: [`crate::Sessions::in_flight`]
+    /// has it, [`crate::Sessions::resume`] gives it back. Without a name it could not be found.
     Continued,
 }
 

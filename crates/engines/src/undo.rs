@@ -8,7 +8,7 @@
 //! |---|---|
 //! | COMMIT | fence; store the log's state word; fence |
 //! | ABORT | undo the log's entries, the newest first, durably; store the state word; fence |
-//! | ROLLBACK | undo the entries behind the savepoint, and take each out of the log |
+//! | ROLLBACK | undo the entries after the savepoint, and take each out of the log |
 //! | open | read what the log has left to do; finish what has committed, undo what was open |
 //!
 //! Invariants:
@@ -47,7 +47,7 @@ pub struct Undo<M> {
     pub(crate) log: UndoLog,
     pub(crate) superseded: Superseded,
     pub(crate) state: State,
-    /// The place of the log's head; the roots of the tables lie behind it.
+    /// The place of the log's head; the roots of the tables follow it.
     root: u64,
 }
 
@@ -181,7 +181,7 @@ pub trait UndoTables<E: Environment>: Send + Sync + Sized + 'static {
     type Options: OwnOptions;
     /// The tables as they are read.
     type Rows: Rows<E::Durable>;
-    /// A place in the open transaction, beside the number of its log entries.
+    /// A place in the open transaction, in addition to the number of its log entries.
     type Mark: Copy + Debug + Send + Sync;
 
     /// Bytes of the tables' roots.

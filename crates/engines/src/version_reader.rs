@@ -1,4 +1,4 @@
-//! Reads of one version of a partition, which nobody waits for: see [`SnapshotSource::lend`].
+//! Reads of one version of a partition, which block no other thread: see [`SnapshotSource::lend`].
 
 use std::ops::ControlFlow;
 

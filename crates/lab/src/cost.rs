@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insert_of_inp_writes_three_copies_and_one_of_nvm_inp_writes_one() {
+    fn inp_insert_writes_three_copies_and_nvm_inp_one() {
         assert_eq!(total(EngineKind::Inp, Operation::Insert), 3000.0);
         assert_eq!(total(EngineKind::NvmInp, Operation::Insert), 1016.0);
     }

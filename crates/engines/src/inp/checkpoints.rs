@@ -30,7 +30,7 @@ pub(super) struct Checkpoints<E: Environment> {
     least_bytes: u64,
     /// Bytes of log that make the next one due.
     due_bytes: u64,
-    /// Somebody calls [`crate::Engine::background`].
+    /// [`crate::Engine::background`] is called.
     helped: bool,
     last_file_bytes: u64,
     /// Bytes of the last checkpoint's state, uncompressed.
@@ -123,8 +123,8 @@ impl<E: Environment> Checkpoints<E> {
         Ok(done)
     }
 
-    /// Begins a checkpoint that is due, and goes on with one that is under way. With somebody who
-    /// helps, only where that falls behind.
+    /// Begins a checkpoint that is due, and goes on with one that is under way. If the background
+    /// helps, only where that is too slow.
     pub(super) fn keep_pace(
         &mut self,
         redo: &mut Redo<E>,
@@ -142,11 +142,11 @@ impl<E: Environment> Checkpoints<E> {
         let state = self.state_bytes.max(self.least_bytes);
         let wanted = u128::from(state) * u128::from(self.logged_since) * 2 / u128::from(due);
         let wanted = u64::try_from(wanted).unwrap_or(u64::MAX);
-        let behind = wanted.saturating_sub(saving.writer.plain_bytes());
+        let missing = wanted.saturating_sub(saving.writer.plain_bytes());
         let lead = if self.helped { state / 4 } else { SAVING_STEP.min(due / 16) };
-        if behind >= lead {
+        if missing >= lead {
             observe!(E::Durable: redo.pool.hold(Some(Component::Recovery)));
-            let done = self.save_some(wal, saved, behind);
+            let done = self.save_some(wal, saved, missing);
             observe!(E::Durable: redo.pool.hold(None));
             let done = done?;
             self.inline += done;
@@ -213,7 +213,8 @@ impl<E: Environment> Checkpoints<E> {
         state.saturating_sub(done).max(1)
     }
 
-    /// Bytes of the last one's file. The next one lies beside it until it counts.
+    /// Returns the bytes of the last checkpoint's file. The next checkpoint is another file until
+    /// it counts.
     pub(super) fn file_bytes(&self) -> u64 {
         let next = self.saving.as_ref().map_or(0, |saving| saving.writer.file_bytes());
         self.last_file_bytes + next

@@ -66,7 +66,7 @@ const LEAST_RECORD_BYTES: u64 = 1024;
 impl Sizes {
     /// The form of a log that takes at most `most` bytes, if any log fits them, with pages of this size.
     pub(super) fn form(&self, most: u64, page_bytes: usize) -> NvForm {
-        // The bytes of a page before and afterwards, and what is beside them.
+        // The bytes of a page before and after the change, and the rest of the record.
         let record_bytes = (page_bytes as u64 * 5 / 2).max(LEAST_RECORD_BYTES);
         NvForm::of_bytes(self.log_bytes.min(most), self.log_entries, record_bytes)
     }

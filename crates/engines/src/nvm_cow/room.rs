@@ -66,8 +66,8 @@ impl<E: Environment> InPool<E> {
         Ok(self.master.reserve(&mut self.lane, self.batch.entries() + entries + left)?)
     }
 
-    /// Frees what only waits for a batch to end, for somebody to notice that snapshots have gone,
-    /// or for the collection, if the pool or the batch's list is full.
+    /// Frees what only waits for a batch to end, for snapshots that have gone to be noticed, or for
+    /// the collection, if the pool or the batch's list is full.
     #[cold]
     fn make_room(&mut self, dirty: &mut Dirty<E>, error: EngineError) -> Result<(), EngineError> {
         let full = matches!(error, EngineError::Storage(StorageError::Heap(HeapError::Full(_))));

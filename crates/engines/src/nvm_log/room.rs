@@ -25,7 +25,7 @@ impl<E: Environment> InRuns<E> {
         if self.runs.is_tight() {
             return self.relieve();
         }
-        // Whoever helps takes the work off, as long as it comes along.
+        // The background does the work, unless it is too slow.
         if self.helped && !self.runs.is_behind() {
             return Ok(());
         }

@@ -16,15 +16,15 @@ fn wal_prefix(partition: u32) -> String {
     format!("wal-{partition}-")
 }
 
-/// Bytes in which space for a log is reserved ahead, where nobody has chosen.
+/// Default bytes in which space for a log is reserved ahead.
 const RESERVE_BYTES: u64 = 4 << 20;
 /// Bytes that are reserved ahead in all partitions together.
 const RESERVED_AHEAD: u64 = 64 << 20;
 /// Bytes that a partition reserves ahead at least.
 const LEAST_RESERVED: u64 = 256 << 10;
 
-/// Returns the options with which a partition's log is written. Where there are many partitions
-/// they reserve less ahead, unless somebody has chosen how much.
+/// Returns the options with which a partition's log is written. Where there are many partitions,
+/// each reserves less ahead, unless the amount was chosen.
 fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64) -> WalOptions {
     let share = (RESERVED_AHEAD / u64::from(setup.partitions.max(1))).max(LEAST_RESERVED);
     let chosen = reserve_bytes != RESERVE_BYTES;

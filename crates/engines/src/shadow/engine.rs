@@ -22,8 +22,8 @@ use crate::traits::EngineTraits;
 /// A partition of a copy-on-write engine; see the module's comment.
 #[derive(Debug)]
 pub struct ShadowEngine<E: Environment, S: ShadowStore<E>> {
-    /// Apart from what changes, so that a table's layout can be held meanwhile. (A
-    /// reference-counted pointer right behind a fence would wait for it.)
+    /// Separate from what changes, so that a table's layout can be held meanwhile. (A
+    /// reference-counted pointer right after a fence would wait for it.)
     map: TreeMap<Layout<E, S>>,
     store: S,
     dirty: Directories<S::Pages>,

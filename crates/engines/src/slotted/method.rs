@@ -83,7 +83,7 @@ fn store_options<M: Memory>(page_bytes: u32, tables: &PackedTables, heap: &Heap<
     Options { page_bytes, segment_bytes, trees: tables.trees().max(1), ..Options::default() }
 }
 
-/// Tells a store what was chosen for this opening, and how many trees a row is in.
+/// Gives a store the options of this opening, and the number of trees a row is in.
 fn tune<E: Environment, S: SlottedScheme<E>>(
     store: &mut Store<E::Durable, S>,
     options: &S::Options,

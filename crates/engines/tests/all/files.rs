@@ -238,7 +238,7 @@ fn checkpoints(engine: &Inp<Recorded>) -> u64 {
 /// it was written are in a group that is open. Otherwise the log would be too short for it, and the
 /// partition would not open after a crash.
 #[test]
-fn a_checkpoint_of_inp_makes_the_open_group_durable_before_it_counts() {
+fn inp_checkpoint_first_makes_the_open_group_durable() {
     let setup = Setup { group: 1 << 20, helped: true, ..setup() };
     let mut subject = Subject::<Inp<Recorded>>::with(options(), &setup);
     let mut model = BTreeMap::new();

@@ -28,7 +28,7 @@ fn resources(heap: &Heap<Recording>) -> Resources<Recorded> {
 /// column has to have the contents of which it is an image: those that the operation before has put
 /// there, not those of the statement before that one.
 #[test]
-fn a_statement_is_not_done_again_behind_two_operations() {
+fn a_statement_is_not_redone_after_two_operations() {
     let catalog = catalog();
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };

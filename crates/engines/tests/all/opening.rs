@@ -45,7 +45,7 @@ fn values(number: u64) -> (String, String) {
     (format!("{number:0100}"), format!("{:0100}", number * 7))
 }
 
-/// The lines of an opening and of the first commit behind it.
+/// The lines of an opening and of the first commit after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Lines {
     /// The heap, its unfinished changes; the description, the schema.
@@ -117,7 +117,7 @@ fn opening(rows: u64, hashed: u32) -> Lines {
 
 /// A search in a list looks at some lines more where there are 300 times as many keys; nothing else depends on that.
 #[test]
-fn from_the_heap_to_the_first_commit_nothing_grows_with_the_pool() {
+fn opening_and_first_commit_do_not_grow_with_the_pool() {
     for hashed in [0, 1] {
         let (small, large) = (opening(300, hashed), opening(100_000, hashed));
         println!("{small:?}\n{large:?}");
@@ -131,7 +131,7 @@ fn from_the_heap_to_the_first_commit_nothing_grows_with_the_pool() {
 /// Rows and values that a scan indexes at least, where an index lacks them.
 const BUILT_BY_A_SCAN: u64 = 16_384;
 
-/// The lines of the first answer behind an opening, of a row that no index has.
+/// Returns the lines of the first answer after an opening, of a row that no index has.
 fn first_answer(rows: u64) -> u64 {
     let options = SofortOptions { placement: 0, seed: 7, ..SofortOptions::default() };
     let (arena, setup) = (killed(rows, &options), Setup::default());
@@ -148,8 +148,8 @@ fn first_answer(rows: u64) -> u64 {
     let lines = meter.counts().accesses - before;
     let waiting = || engine.structures().iter().map(|one| one.waiting).collect::<Vec<_>>();
     assert!(waiting().iter().all(|waiting| *waiting > 0), "{:?}", waiting());
-    // The first one is the index of keys: a scan that lacks it owes all of it, and builds a bounded part. Those behind it
-    // build the rest.
+    // The first scan is that of the index of keys: it misses the whole index, and builds a bounded
+    // part. Later scans build the rest.
     let mut scans = 0;
     while waiting()[0] > 0 {
         let (mut found, left) = (0, waiting()[0]);
@@ -166,10 +166,10 @@ fn first_answer(rows: u64) -> u64 {
     lines
 }
 
-/// Eight bytes of each value up to that of the key, and four of each row behind that with the key; and the rows and
-/// values of a step that is built.
+/// Eight bytes of each value up to that of the key, and four of each row after that with the key;
+/// and the rows and values of a step that is built.
 #[test]
-fn the_first_answer_without_an_index_looks_at_five_bytes_for_each_row() {
+fn first_answer_without_index_reads_five_bytes_a_row() {
     let (small, large) = (first_answer(3_000), first_answer(100_000));
     println!("{small} {large}");
     let more = (large - small) as f64 / 97_000.0 * 64.0;

@@ -170,7 +170,7 @@ fn fields_and_names_are_the_same_options() {
 }
 
 #[test]
-fn what_is_beyond_the_limits_or_another_engines_is_refused_with_the_way_out() {
+fn options_out_of_range_or_of_another_engine_are_refused() {
     let mut options = EngineOptions::from(EngineKind::NvmLog);
     let before = options.clone();
     let error = options.set("level0_runs", 13).unwrap_err();

@@ -1,6 +1,6 @@
-//! Transactions of one partition, each in a thread of its own, as when a lock lets one after the
-//! other in. A fence covers what its own thread has flushed: whoever lets go of a partition has
-//! left nothing to the fences of the next one.
+//! Transactions of one partition, each in a thread of its own, as when a lock admits them one by
+//! one. A fence covers what its own thread has flushed: a thread that releases a partition has left
+//! nothing to the fences of the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -114,7 +114,7 @@ fn transaction<E: Method<Recorded>>(engine: &mut E, random: &mut SmallRng, model
     }
 }
 
-/// A trace of transactions with a note behind each.
+/// Returns a trace of transactions with a note after each.
 fn story<E: Method<Recorded>>(transactions: u64) -> Trace {
     let mut subject = Subject::<E>::new();
     let mut random = SmallRng::seed_from_u64(1);
@@ -243,11 +243,11 @@ fn a_failed_insert_does_not_undo_that_of_another_thread<E: Method<Recorded>>() {
 }
 
 #[test]
-fn a_failed_insert_of_nvm_inp_does_not_undo_that_of_another_thread() {
+fn nvm_inp_failed_insert_keeps_that_of_another_thread() {
     a_failed_insert_does_not_undo_that_of_another_thread::<NvmInp<Recorded>>();
 }
 
 #[test]
-fn a_failed_insert_of_nvm_log_does_not_undo_that_of_another_thread() {
+fn nvm_log_failed_insert_keeps_that_of_another_thread() {
     a_failed_insert_does_not_undo_that_of_another_thread::<NvmLog<Recorded>>();
 }

@@ -1,5 +1,5 @@
-//! A partition that one thread changes and others read, as `Database` lets them: several readers or
-//! one writer under a lock, and readers of snapshots beside the writer. Miri is to see it
+//! A partition that one thread changes and others read, as `Database` allows: several readers or
+//! one writer under a lock, and readers of snapshots during writes. Miri is to see it
 //! (`scripts/miri`).
 
 use std::ops::ControlFlow;
@@ -145,7 +145,7 @@ fn readers_and_a_writer_take_turns() {
 }
 
 #[test]
-fn readers_of_snapshots_go_on_beside_the_writer() {
+fn snapshot_readers_run_during_writes() {
     on_snapshots::<Cow<Recorded>>();
     on_snapshots::<NvmCow<Recorded>>();
 }

@@ -1,9 +1,9 @@
 //! The operations of a transaction as the file log of the traditional engines holds them (P1 3.1,
 //! 3.3): table, tuple, images before and after.
 //!
-//! A record is the operations of one transaction one behind the other: a byte for the kind, the
-//! table's number in two, then values. A tuple is named by its primary key. Numbers have eight
-//! bytes, text and bytes their length in four before them.
+//! A record is the sequence of a transaction's operations. Each is one byte for the kind, two for
+//! the table's number, then values. A tuple is named by its primary key. Numbers have eight bytes;
+//! text and bytes follow their length in four.
 
 use pm::Bad;
 
@@ -60,7 +60,7 @@ pub fn delete<'v>(
     before.for_each(|value| encode(out, &value));
 }
 
-/// Numbers in eight bytes; text and bytes behind their length in four.
+/// Appends a value: a number in eight bytes; text and bytes after their length in four.
 pub fn encode(out: &mut Vec<u8>, value: &Value<'_>) {
     let bytes = match value {
         // It has been stored as what its column holds meanwhile.

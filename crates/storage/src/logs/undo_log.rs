@@ -2,19 +2,19 @@
 //! entries are one line each and validate themselves. `docs/format/undo-log.md` draws it.
 //!
 //! Invariants:
-//! - The state word names a finished transaction `t` and how it ended; entries numbered `t` of a
-//!   committed one say which slots its end frees. All that have finished since were statements:
-//!   transactions of one entry, which say by themselves that they are committed.
-//! - The entries behind the last finished transaction belong to the one that was open.
-//! - Transactions use two chains of segments in turn, so that the entries of `t` stay until
-//!   `t + 1` has ended. All other entries count for nothing: their number is lower.
+//! - The state word names a finished transaction `t` and how it ended. If it committed, the entries
+//!   numbered `t` say which slots its end frees. All transactions that have finished since were
+//!   statements: transactions of one entry, which say by themselves that they are committed.
+//! - The entries after the last finished transaction belong to the one that was open.
+//! - Transactions use two chains of segments in turn, so that the entries of `t` stay until `t + 1`
+//!   has ended. All other entries are ignored: their number is lower.
 //! - A number is used once. Opening finishes number `t + 1` even if it finds no entry, since parts
 //!   of one may have persisted.
 //!
-//! One fence makes an entry durable (it carries its number and checksum), one the end of the
-//! transaction (one 8-byte store of the state word). A statement takes one fence for both: its entry
-//! counts only if what it leads to has the checksum that stands in it. What it changes in place
-//! comes after that, and opening does it again.
+//! One fence makes an entry durable, which carries its number and checksum; one more makes the end
+//! of the transaction durable, which is one 8-byte store of the state word. A statement takes one
+//! fence for both: its entry counts only if what it leads to has the checksum that the entry holds.
+//! A statement changes data in place only after that fence, and opening repeats the change.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -94,7 +94,8 @@ impl UndoLog {
         Ok(log)
     }
 
-    /// A log at `head` that says nothing, whatever stands there: for whoever saves what is left.
+    /// Returns a log at `head` that reads as empty, whatever the memory holds: for salvaging a
+    /// damaged pool.
     pub fn unreadable(head: u64) -> Self {
         Self::empty(head)
     }
@@ -163,24 +164,25 @@ impl UndoLog {
         ];
         for (transaction, count) in read {
             let chain = (transaction & 1) as usize;
-            // The line behind them, too: that there is no more may be news.
+            // The line after the entries is flushed too: that there is no further entry may not be
+            // durable yet.
             let lines = log.chains[chain].len() as u64 * ENTRIES;
             for sequence in 0..lines.min(count as u64 + 1) {
                 memory.flush(Range::new(log.entry_at(chain, sequence as u32).get(), LINE));
             }
         }
         memory.fence();
-        // The second operation of a transaction is logged behind the fence of the first, which is for
-        // what statements have left to do as well. Done again it would put older values over newer
-        // ones that the first operation has made durable in place.
+        // The second operation of a transaction is logged after the fence of the first. That fence
+        // also covers what statements have left to do. Repeated now, it would put older values over
+        // newer ones that the first operation has made durable in place.
         if open.iter().filter(|entry| !entry.continues()).count() > 1 {
             statements.clear();
         }
         Ok((log, UndoWork { committed, statements, open }))
     }
 
-    /// The statements behind the transaction that the state word names, oldest first, as far as
-    /// nothing has been written over them: a chain holds at most one.
+    /// Returns the statements after the transaction that the state word names, oldest first, as far
+    /// as they are not overwritten: a chain holds at most one.
     fn statements<M: Memory>(&self, memory: &M) -> Result<Vec<UndoEntry>, Bad> {
         let mut found = Vec::new();
         for chain in 0..2 {
@@ -364,8 +366,8 @@ impl UndoLog {
         memory.flush_word(word);
     }
 
-    /// Stores a number of the engine's beside the state word, on the same line: it becomes durable
-    /// with the next end of a transaction, and costs no flush of its own.
+    /// Stores a number of the engine's on the line of the state word: it becomes durable with the
+    /// next end of a transaction, and costs no flush of its own.
     #[track_caller]
     pub fn note<M: Memory>(&self, memory: &M, number: usize, value: u64) {
         memory.store(self.note_at(number), value);

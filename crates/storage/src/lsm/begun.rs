@@ -69,8 +69,8 @@ impl<R: pm::File> Merging<R> {
     }
 }
 
-/// Writes a part of what comes behind the last entry of a run, if it has one, until `done` has come
-/// to `until`; returns whether only the footer is left.
+/// Writes a part of what follows the last entry of a run, if it has one, until `done` reaches
+/// `until`. Returns whether only the footer is left.
 pub(super) fn end_some<R: pm::File>(
     writer: Option<&mut SsWriter<R>>,
     done: &mut u64,

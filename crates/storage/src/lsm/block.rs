@@ -14,7 +14,7 @@ pub const BLOCK_HEADER_BYTES: usize = 16;
 /// Bytes of a record before its key, unless that is long.
 const RECORD_HEADER_BYTES: usize = 2;
 /// The mark of a long key, in place of its length. The length is in the next two bytes, and the key
-/// behind them.
+/// follows them.
 const LONG: u8 = 255;
 /// No block has more bytes: the longest tuple fits.
 pub const MAX_BLOCK_BYTES: u32 = 1 << 28;
@@ -107,10 +107,10 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Adds a record, whose key comes behind all others.
+    /// Adds a record, whose key is above all others.
     ///
     /// # Panics
-    /// The key does not, or has more than 65,535 bytes.
+    /// The key is not above all others, or has more than 65,535 bytes.
     pub fn add(&mut self, kind: u8, key: &[u8], body: &[u8]) {
         assert!(self.is_empty() || key > &self.last_key[..], "records come in order");
         self.offsets.push(self.records.len() as u32);
@@ -424,7 +424,7 @@ mod tests {
             seal(&mut damaged, 7, 0);
             assert_eq!(check(&damaged, 7, 0, 0), Err("a record's key does not fit into it"));
         };
-        // A short key in the form of a long one; a key that ends behind its record.
+        // A short key in the form of a long one; a key that ends past its record.
         wrong(&[(at(2) + 2, 254)]);
         wrong(&[(at(3) + 3, 2)]);
         // No room for a length.

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_stay_while_they_are_used_and_the_cache_does_not_grow_beyond_its_bytes() {
+    fn used_blocks_stay_and_the_cache_keeps_its_limit() {
         for bytes in [4 * 4096, 1 << 20] {
             let cache = cache(bytes, 16 << 20);
             for round in 0..2000u64 {

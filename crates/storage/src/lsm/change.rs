@@ -261,7 +261,7 @@ mod tests {
         let mut tuple = Coalescing::new(set(&[2]));
         assert_eq!(tuple.add(&partial(&[0, 2])), set(&[2]));
         assert!(tuple.is_complete() && tuple.finish() == Ok(true));
-        // Nothing asked for: the newest entry tells whether there is a tuple.
+        // No column is asked for: the newest entry decides whether there is a tuple.
         let mut tuple = Coalescing::new(ColumnSet::EMPTY);
         assert!(!tuple.is_complete());
         tuple.add(&partial(&[0]));

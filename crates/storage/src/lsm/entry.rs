@@ -126,7 +126,7 @@ impl<'a> Assembly<'a> {
                     match *columns {
                         None => record.read_together(0, all.saturating_sub(1)),
                         Some(some) => {
-                            // One behind the other, as they mostly are asked for.
+                            // Consecutive columns, the usual request.
                             if let [first, .., last] = *some
                                 && usize::from(last.wrapping_sub(first)) == some.len() - 1
                             {

@@ -1,13 +1,13 @@
-//! The manifest: which runs a partition has, and from where on the log counts.
+//! The manifest: which runs a partition has, and where its part of the log starts.
 //!
 //! Invariants:
 //! - Only files that the manifest names count. Every file that it names is complete and durable.
-//! - An edit is one frame with the whole state after it. The last valid frame counts; what lies
-//!   behind it is the trace of a crash in the middle of an edit, which nobody was told of.
+//! - An edit is one frame with the whole state after it. The last valid frame counts; bytes after
+//!   it are the trace of a crash in the middle of an edit that was never acknowledged.
 //! - A file that an edit makes superfluous is removed only when the edit is durable.
 //!
-//! The state is a few dozen bytes a run, so a frame holds all of it; when the file has become
-//! long, it is written anew beside the old one, which it then replaces. The bytes are drawn in
+//! The state is a few dozen bytes a run, so a frame holds all of it. When the file has become long,
+//! it is written anew under another name and then replaces the old one. The bytes are drawn in
 //! `docs/format/manifest.md`.
 
 use pm::{File, Files};
@@ -301,7 +301,7 @@ impl<F: Files> Manifest<F> {
         Ok(())
     }
 
-    /// Returns whether a sync failed, so that nobody knows which version counts.
+    /// Returns whether a sync failed, so that the version that counts is unknown.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
@@ -347,7 +347,8 @@ fn header_sum(mut header: Header) -> u32 {
     crc32c::crc32c(header.as_bytes())
 }
 
-/// Writes a manifest with one edit beside the old one, durably but for its name.
+/// Writes a manifest with one edit to a file next to the old one. The file is durable, its name is
+/// not yet.
 fn prepare<F: Files>(
     files: &F,
     partition: u32,

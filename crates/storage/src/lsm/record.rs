@@ -149,9 +149,9 @@ impl<V: View> Record<V> {
         self.columns
     }
 
-    /// Tells whoever observes the memory that the values of columns `first` to `last` are about to
-    /// be read: their lines are fetched as one range, not one after the other. For an entry that has
-    /// all columns.
+    /// Announces to an observer of the memory that the values of columns `first` to `last` are
+    /// about to be read, so that their lines are fetched as one range and not one by one. For an
+    /// entry that has all columns.
     #[inline]
     pub fn read_together(&self, first: u16, last: u16) {
         if first <= last && last < self.columns {

@@ -229,7 +229,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         &self.trees
     }
 
-    /// Returns whether nobody knows any more which runs count; the partition must be opened again.
+    /// Returns whether it has become unknown which runs count; the partition must be opened again.
     pub fn is_poisoned(&self) -> bool {
         self.manifest.is_poisoned() || self.broken
     }

@@ -1,18 +1,18 @@
-//! The work that a tree puts off: writing a MemTable out, and merging runs. In steps, each a
-//! bounded number of bytes.
+//! The work that a tree puts off: writing a MemTable out, and merging runs. It is done in steps,
+//! each a bounded number of bytes.
 //!
 //! 1. [`LsmTree::freeze`] sets a full MemTable aside; readers still see it.
 //! 2. Steps write it to an SSTable. One edit of the manifest makes the run count and moves the
 //!    start of the log; the MemTable is emptied, to be the next one.
-//! 3. When a level has outgrown its limit, its runs and that of the level below are merged. The
-//!    level can take new runs meanwhile, and merges of different levels go on at the same time.
-//!    One edit puts the result in the place of the inputs; their files are removed.
+//! 3. When a level has outgrown its limit, its runs and those of the level below are merged. The
+//!    level can take new runs meanwhile, and merges of different levels go on at the same time. One
+//!    edit puts the result in the place of the inputs; their files are removed.
 //!
-//! Who does the steps: whoever calls [`LsmTree::work`], such as a thread in the background; and
+//! Steps are done by callers of [`LsmTree::work`], such as a thread in the background, and by
 //! writers, in [`LsmTree::pace`], where that is not enough. For each byte that comes into the
-//! MemTable a flush goes on by two, and a merge into a level by the growth factor and two: the
-//! merge of a level of `n` bytes reads at most `n` and the `k n` bytes of the level below, so it
-//! ends before `n` more bytes have come down. That bounds runs and space whatever happens.
+//! MemTable, a flush advances by two bytes, and a merge into a level by the growth factor and two:
+//! the merge of a level of `n` bytes reads at most `n` and the `k n` bytes of the level below, so
+//! it ends before `n` more bytes have come down. That bounds runs and space for every load.
 //!
 //! A MemTable whose tuples are only changed in place does not grow, but its log does. So a MemTable
 //! counts as at least a fourth of its log, and is full when that has become four times as long.
@@ -451,9 +451,9 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         self.fail_merge();
     }
 
-    /// Removes the file of a run that could not be installed. Where nobody knows which version of
-    /// the manifest counts, the one that names it may, so it stays for the next opening, which
-    /// removes what the manifest does not name.
+    /// Removes the file of a run that could not be installed. If it is unknown which version of the
+    /// manifest counts, that version may name the file. Then the file stays until the next opening,
+    /// which removes what the manifest does not name.
     fn remove_unless_it_may_count(&self, name: &str) {
         if !self.manifest.is_poisoned() {
             // Where this fails too, the next opening removes it.

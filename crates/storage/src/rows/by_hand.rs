@@ -38,7 +38,7 @@ pub fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -
     nearest(wrong, known).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-/// Letters of a name that are looked at: the work stays small, whatever somebody hands in.
+/// Letters of a name that are compared: it bounds the work for any input.
 const MAX_NAME: usize = 64;
 
 /// Letters that have to be put in, taken out or replaced to make one word of the other.

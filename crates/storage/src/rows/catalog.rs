@@ -44,8 +44,8 @@ pub(crate) struct KeyLayout {
 pub struct TableLayout {
     /// The declaration.
     pub declared: TableSchema,
-    /// The table as engines store it: behind the columns of the declaration come the null words, if
-    /// there are columns that may be NULL.
+    /// The table as engines store it: the columns of the declaration, then the null words, if any
+    /// column may be NULL.
     pub schema: TableSchema,
     /// The bit that says whether a column is NULL, for each column, if it can be. Empty if none
     /// can.

@@ -74,7 +74,7 @@ impl TableLayout {
     }
 }
 
-/// Checks that no column has two new values: nobody could say which one was meant.
+/// Checks that no column has two new values: it would be unclear which one is meant.
 #[cold]
 fn check_named_once(
     layout: &TableLayout,

@@ -13,7 +13,7 @@ use crate::rows::schema::Schema;
 const NAME: &str = "database";
 const MAGIC: u64 = u64::from_le_bytes(*b"PDDESCR1");
 
-/// The description as it is stored, in JSON, behind a header with its length and checksum.
+/// The description as it is stored, in JSON, after a header with its length and checksum.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {

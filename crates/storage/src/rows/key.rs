@@ -13,7 +13,7 @@
 //! A column that can be NULL, which only secondary indexes have, begins with one byte more: 0 if it
 //! is NULL, and zeros follow, else 1. So NULL comes before every value.
 //!
-//! The length behind the padding keeps `"a"` before `"a\0"`. Zeros fill a key up to a multiple of
+//! The length after the padding keeps `"a"` before `"a\0"`. Zeros fill a key up to a multiple of
 //! eight bytes. A key of numbers that has eight bytes then is packed into one word, whose order is
 //! that of the bytes.
 
@@ -61,7 +61,7 @@ impl TableKey {
 pub(crate) struct KeyBuilder {
     key: TableKey,
     len: usize,
-    /// The values of the column at hand have all the same length, which does not stand behind them.
+    /// All values of the current column have the same length, so no length follows them.
     fixed: bool,
 }
 
@@ -151,8 +151,8 @@ fn ordered_word(kind: ColumnType, word: u64) -> u64 {
     }
 }
 
-/// A number whose order is that of floating-point numbers in keys: one for both zeros, and one for
-/// all NaNs, behind everything else.
+/// Returns a number whose order is that of floating-point numbers in keys: one for both zeros, and
+/// one for all NaNs, above all others.
 fn ordered_float(number: f64) -> u64 {
     const SIGN: u64 = 1 << 63;
     // Adding zero makes a positive zero of the negative one, and nothing else of anything else.
@@ -323,8 +323,8 @@ pub(crate) fn key_of_values<'v>(layout: &KeyLayout, value: impl Fn(u16) -> Value
     builder.finish(0)
 }
 
-/// The key of the primary index in the bytes of a key of secondary index `index`, behind whose own
-/// columns it stands.
+/// Returns the key of the primary index from the bytes of a key of secondary index `index`, where
+/// it follows the index's own columns.
 pub(crate) fn primary_in_secondary(
     table: &TableLayout,
     index: usize,

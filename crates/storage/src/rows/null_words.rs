@@ -1,4 +1,4 @@
-//! Null words: the columns behind those of a declaration, whose bits say what of a tuple is NULL.
+//! Null words: columns after the declared ones, whose bits say which columns of a tuple are NULL.
 
 use crate::rows::schema::{Column, TableSchema};
 use crate::rows::value::ColumnType;

@@ -1,10 +1,10 @@
-//! NULL: how a tuple with columns that may be missing becomes one in which nothing is.
+//! NULL: how a tuple with columns that may be missing becomes one in which none is.
 //!
-//! Engines know no NULL. A table with columns that may be NULL is stored with one *null word* more
-//! for every 64 of them, a column of type `u64` behind its own: the bit of a column that is NULL is
-//! set, and the column itself holds nothing, zero or empty. So a change of a column to NULL or back
-//! is a change of two columns, which every engine logs, undoes, merges and copies as any other, and
-//! a table without such columns is stored as ever. `docs/format/tuple.md` draws it.
+//! Engines know no NULL. A table with columns that may be NULL is stored with one more *null word*
+//! for every 64 of them, a column of type `u64` after its own. The bit of a column that is NULL is
+//! set, and the column itself is zero or empty. So a change of a column to NULL or back is a change
+//! of two columns, which every engine logs, undoes, merges and copies as any other. A table without
+//! such columns has no null words. `docs/format/tuple.md` draws it.
 //!
 //! | what the user sees | what is stored |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | the changes of an update | [`TableLayout::stored_changes`] |
 //! | a row that is read | [`TableLayout::read_declared`], [`TableLayout::declare_row`] |
 //!
-//! Keys say themselves what of them is NULL: see [`super::key`].
+//! A key holds by itself which of its columns are NULL: see [`super::key`].
 
 use pm::Bad;
 use smallvec::SmallVec;
@@ -119,13 +119,13 @@ impl TableLayout {
         Ok(())
     }
 
-    /// Puts these changes, as they are stored, into `out`: with those of null words that they make
-    /// necessary. `words` reads the null words with these numbers of the tuple that changes; if
-    /// there is no such tuple they are not told apart.
+    /// Puts these changes into `out` as they are stored, with the changes of null words that they
+    /// require. `words` reads the null words with these numbers from the tuple that changes. If
+    /// there is no such tuple, the null words are not distinguished.
     ///
     /// # Errors
-    /// No such column, wrong type or length of values, or one that is NULL and may not be; or what
-    /// `words` says.
+    /// No such column, wrong type or length of values, a NULL for a column that may not be NULL; or
+    /// an error of `words`.
     pub fn stored_changes<'v, E: From<StorageError>>(
         &self,
         changes: &[(u16, Value<'v>)],
@@ -184,7 +184,7 @@ impl TableLayout {
         Ok(found)
     }
 
-    /// The columns that are to be read for those that are asked for: with the null words behind them.
+    /// Returns the stored columns to read for the columns asked for: these and their null words.
     pub fn stored_columns<'c>(
         &self,
         columns: Option<&[u16]>,
@@ -198,8 +198,8 @@ impl TableLayout {
         Some(out)
     }
 
-    /// Makes of a row with the columns of [`Self::stored_columns`] what was asked for: NULLs are told
-    /// as such, and the null words are gone.
+    /// Turns a row with the columns of [`Self::stored_columns`] into what was asked for: NULLs are
+    /// marked as such, and the null words are gone.
     pub fn declare_row(&self, columns: Option<&[u16]>, row: &mut Row) {
         let shown = columns.map_or(self.declared.columns.len(), <[u16]>::len);
         let first = self.declared.columns.len();
@@ -273,7 +273,7 @@ mod tests {
     use crate::rows::catalog::Catalog;
     use crate::rows::schema::{Schema, TableSchema};
 
-    /// 70 columns that may be NULL behind the key, so that there are two null words.
+    /// 70 columns that may be NULL after the key, so that there are two null words.
     fn layout() -> std::sync::Arc<TableLayout> {
         let mut table = TableSchema::new("t").column("id", ColumnType::U64).key(&["id"]);
         for number in 0..70 {

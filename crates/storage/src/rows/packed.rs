@@ -1,12 +1,12 @@
-//! Packed rows: no column takes more than its value and, of text and bytes, the length of it.
+//! Packed rows: no column takes more than its value and, for text and bytes, its length.
 //!
 //! ```text
 //! | column 0 | column 1 | ... | bytes of the first column that has some | of the next one | ...
 //! ```
 //!
-//! A number stands in as many little-endian bytes as its type has. Text and bytes have their length
+//! A number takes as many little-endian bytes as its type has. Text and bytes have their length
 //! there, in the fewest of 1, 2 or 4 bytes that can hold the column's maximum; the bytes themselves
-//! come behind all columns, in their order. A UUID is sixteen bytes without a length, unless it can be
+//! follow all columns, in their order. A UUID is sixteen bytes without a length, unless it can be
 //! NULL.
 
 use std::cell::Cell;

@@ -26,7 +26,7 @@ pub struct Row {
     pub(crate) by_column: Vec<RowField>,
     /// The words of a tuple that comes together from several entries.
     pub(crate) words: Vec<u64>,
-    /// None where nobody has said what they are.
+    /// None if the names were not given.
     pub(crate) names: Option<Arc<RowNames>>,
 }
 
@@ -162,8 +162,8 @@ impl Row {
         }
     }
 
-    /// Copies the values one behind the other to the start of `out`, numbers as eight
-    /// little-endian bytes; NULL has none.
+    /// Copies the values in sequence to the start of `out`, numbers as eight little-endian bytes;
+    /// NULL has none.
     ///
     /// # Panics
     /// `out` is too short.

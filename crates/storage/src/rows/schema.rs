@@ -72,7 +72,7 @@ impl TableSchema {
         }
     }
 
-    /// Adds a column behind those that there are.
+    /// Adds a column after the existing ones.
     #[must_use]
     pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Self {
         self.columns.push(Column { name: name.into(), kind, nullable: false, default: None });

@@ -63,8 +63,8 @@ pub trait StoredRow<'a> {
         }
     }
 
-    /// Copies columns one behind the other into `out`, numbers as eight little-endian bytes.
-    /// Returns how many bytes they have; copies nothing if `out` is shorter.
+    /// Copies columns in sequence into `out`, numbers as eight little-endian bytes. Returns how
+    /// many bytes they have; copies nothing if `out` is shorter.
     ///
     /// # Errors
     /// Damage.

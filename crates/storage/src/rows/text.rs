@@ -31,8 +31,8 @@ pub fn parse_timestamp(text: &str) -> Option<i64> {
     let mut micros = 0;
     if sign(&mut rest, b".").is_some() {
         let places = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (fraction, behind) = rest.split_at(places);
-        rest = behind;
+        let (fraction, after) = rest.split_at(places);
+        rest = after;
         let finer = fraction.get(6..).unwrap_or_default();
         if fraction.is_empty() || finer.iter().any(|digit| *digit != b'0') {
             return None;
@@ -64,19 +64,19 @@ pub fn parse_timestamp(text: &str) -> Option<i64> {
 }
 
 fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
-    let (taken, behind) = rest.split_at_checked(count)?;
-    *rest = behind;
+    let (taken, after) = rest.split_at_checked(count)?;
+    *rest = after;
     taken.iter().try_fold(0, |number, digit| {
         digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))
     })
 }
 
 fn sign(rest: &mut &[u8], allowed: &[u8]) -> Option<u8> {
-    let (first, behind) = rest.split_first()?;
+    let (first, after) = rest.split_first()?;
     if !allowed.contains(first) {
         return None;
     }
-    *rest = behind;
+    *rest = after;
     Some(*first)
 }
 

@@ -207,8 +207,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Acts as [`Self::as_word`], of what is not eight bytes long already: apart, so that numbers
-    /// are told from the rest by one comparison.
+    /// Acts as [`Self::as_word`] on values that are not eight bytes long. A function of its own, so
+    /// that one comparison separates numbers from the rest.
     #[cold]
     fn as_other_word(&self) -> Option<u64> {
         match self {

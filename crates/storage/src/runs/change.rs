@@ -1,11 +1,11 @@
-//! Changes of the MemTable in two halves, as [`crate::Tables`] has them: the first writes where
-//! nobody sees it, the engine's log entry becomes durable, the second makes it count.
+//! Changes of the MemTable in two halves, as [`crate::Tables`] has them: the first writes to places
+//! that no reader sees, the engine's log entry becomes durable, the second makes the change count.
 //!
-//! An update of columns that no index has goes into the words of the MemTable's entry, if it has
-//! them: [`Update::Fields`]. Everything else is a [`Replacement`]: the MemTable has another entry
-//! for the key than before, a new slot with the words of the old one that stay, a tombstone, or
-//! none. What an index has of a tuple therefore never changes in an entry; the keys that undo needs
-//! can be made from entries alone, in whatever order they became durable.
+//! An update of columns that are in no index goes into the words of the MemTable's entry, if it has
+//! them: [`Update::Fields`]. Everything else is a [`Replacement`]: the MemTable gets another entry
+//! for the key, which is a new slot with the words of the old one that stay, a tombstone, or none.
+//! So the columns of a tuple that an index holds never change within an entry, and the keys that
+//! undo needs can be made from entries alone, in whatever order they became durable.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -29,7 +29,7 @@ use crate::table::{
     NewFields, TableIndex, key_of_words, prepare_entry, release_words, write_value, write_words,
 };
 
-/// Bytes that an entry takes in a tree beside its key, about.
+/// Approximate bytes that an entry takes in a tree in addition to its key.
 const TREE_ENTRY_BYTES: u64 = 16;
 
 /// A change of what the MemTable says of a key, before it is made; a log entry has just this.
@@ -151,7 +151,7 @@ impl<M: Memory> Runs<M> {
             self.write_in_place(table, found, changes).map(Update::Fields)
         } else {
             self.key = self.encode(table, key)?;
-            self.write_beside(table, found, changes, indexed).map(Update::Entry)
+            self.write_new_entry(table, found, changes, indexed).map(Update::Entry)
         };
         if done.is_err() {
             self.give_back();
@@ -207,7 +207,7 @@ impl<M: Memory> Runs<M> {
 
     /// Writes an entry with the changed columns and those of the MemTable's entry, if it has one.
     #[track_caller]
-    fn write_beside(
+    fn write_new_entry(
         &mut self,
         table: usize,
         found: Found,
@@ -244,7 +244,7 @@ impl<M: Memory> Runs<M> {
             if columns.contains(*column)
                 && let Some(slot) = owned_slot(form, before)
             {
-                // The same column twice: what came first is nobody's.
+                // The same column twice: the first value is unused.
                 match self.fresh.iter().position(|fresh| *fresh == slot) {
                     Some(twice) => base.lane.release(self.fresh.swap_remove(twice)),
                     None => self.replaced.push(slot),
@@ -412,7 +412,7 @@ impl<M: Memory> Runs<M> {
         Ok(())
     }
 
-    /// Gives back what a first half has written and nobody will publish.
+    /// Gives back what a first half has written and that will not be published.
     pub fn give_back(&mut self) {
         while let Some(slot) = self.fresh.pop() {
             self.tables.lane.release(slot);

@@ -5,9 +5,9 @@
 //! 3. One mini-transaction: the list of the pieces, the words of the run that name the filter, the
 //!    pieces' persisted bits.
 //!
-//! A crash before 3 leaves nothing behind; the filter is built anew. Until it is there, look-ups go
-//! to the tree. A run that is frozen meanwhile waits for the filter that has been begun; that of a
-//! merge's result waits for those of frozen runs, and goes on where it was.
+//! A crash before 3 leaves no trace; the filter is built anew. Until it is there, look-ups go to
+//! the tree. A run that is frozen meanwhile waits for the filter that has been begun. The filter of
+//! a merge's result waits for those of frozen runs, and then continues from where it was.
 
 use std::ops::Bound;
 

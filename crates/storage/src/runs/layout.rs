@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of the directory of runs.
 pub const DIRECTORY_BYTES: u64 = 256;
-/// Runs that a partition can have beside its MemTable.
+/// Runs that a partition can have in addition to its MemTable.
 pub const MAX_RUNS: usize = 29;
 
 /// Runs of level 0 that are waited for before they are merged, at most: the rest of the directory

@@ -90,7 +90,7 @@ impl<M: Memory> Runs<M> {
                 }
             }
         }
-        // Without what leads to it nobody would look for these again.
+        // Without what leads to them these slots would never be looked for again.
         self.tables.lines.flush(self.tables.lane.memory());
         self.tables.lane.memory().fence();
         for key in &keys {

@@ -3,20 +3,20 @@
 //! 1. *Start.* Write the descriptor of the result, which names its inputs; one mini-transaction
 //!    makes it persisted and the directory's `building`.
 //! 2. *Build.* Step by step, take the next keys of all inputs in order. A key that one input alone
-//!    has, or whose newest entry hides the others, moves by its word: the entry stays where it
-//!    is. Otherwise an entry with the words of all is written. The keys of a step become one leaf of
-//!    the result; the leaf, its way from the root, and the new entries change in one
-//!    mini-transaction. Meanwhile everybody reads the inputs.
+//!    has, or whose newest entry hides the others, moves by its word: the entry stays where it is.
+//!    Otherwise an entry with the words of all is written. The keys of a step become one leaf of
+//!    the result; the leaf, its path from the root, and the new entries change in one
+//!    mini-transaction. Meanwhile all readers read the inputs.
 //! 3. *Replace.* With its filter built, one mini-transaction puts the result in the directory in
 //!    place of its inputs, and makes it the one whose inputs are taken apart (`dismantle.rs`).
 //!
-//! There is no fence of its own behind a mini-transaction of 1 and 2, but one behind the last of a
-//! transaction or of a call of [`Runs::work`]: the fences of another thread do not cover it. All its
-//! words are changed by other mini-transactions only, but for those of the persisted bits of new
-//! entries; and what the same thread does to these before its next fence is the clearing of
+//! The mini-transactions of 1 and 2 have no fence of their own. One fence follows the last of a
+//! transaction or of a call of [`Runs::work`]: the fences of another thread do not cover it. All
+//! their words are changed by other mini-transactions only, except the persisted bits of new
+//! entries. The one thing that the same thread does to these before its next fence is to clear
 //! superseded slots, which recovery repeats.
 //!
-//! A crash in 2 loses nothing: building goes on behind the last key of the result. Tombstones are
+//! A crash in 2 loses nothing: building goes on after the last key of the result. Tombstones are
 //! dropped where no run lies below, since they have nothing left to hide.
 
 use std::ops::Bound;

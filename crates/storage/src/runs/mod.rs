@@ -112,8 +112,8 @@ impl<M: Memory> Runs<M> {
         DIRECTORY_BYTES + secondary as u64 * 8
     }
 
-    /// Creates empty tables, whose directory will live at `directory`, on a line, with the root
-    /// pointers behind it. Nothing leads to them yet.
+    /// Creates empty tables, whose directory will live at `directory`, on a line, followed by the
+    /// root pointers. Nothing leads to them yet.
     ///
     /// # Errors
     /// The memory is full, or no node can have so many bytes.

@@ -1,5 +1,5 @@
-//! Look-ups: the newest entry of a key, and a tuple from its entries (P1 4.3: the MemTable, then the
-//! runs from the newest to the oldest, each behind its Bloom filter).
+//! Look-ups: the newest entry of a key, and a tuple from its entries (P1 4.3: the MemTable, then
+//! the runs from the newest to the oldest, each guarded by its Bloom filter).
 
 use pm::{Bad, Memory};
 
@@ -137,7 +137,7 @@ impl<M: Memory> Runs<M> {
         done
     }
 
-    /// Copies columns of the tuple that [`Self::find`] found one behind the other into `out`, as
+    /// Copies columns of the tuple that [`Self::find`] found into `out`, in sequence, as
     /// [`crate::Tables::read_bytes`] does.
     ///
     /// # Errors

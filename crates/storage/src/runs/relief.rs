@@ -1,22 +1,24 @@
-//! Making room where there is none: tuples that are deleted leave the runs at once, in place, not
-//! when runs are merged, which takes room itself.
+//! Making room when there is none: deleted tuples leave the runs at once, in place, and not when
+//! runs are merged, which takes room itself.
 //!
-//! A key is dead whose newest entry is a tombstone. Everything that runs have of it is hidden, so
-//! that nobody notices when it goes:
+//! A key is dead if its newest entry is a tombstone. All its entries in runs are hidden, so that
+//! removing them is not visible:
 //!
 //! 1. *From the oldest entry to the newest*, the tombstone last, each in one mini-transaction: the
-//!    entry leaves its leaf, its slots become free, the run's size is less. (Of an entry with many
-//!    fields these go before, some at a time: they are read as empty, by nobody.)
-//! 2. The leaf goes together with a neighbour wherever both fit into one.
+//!    entry leaves its leaf, its slots become free, the run's size is less. (The fields of an entry
+//!    that has many go before it, some at a time. They would be read as empty then, but are never
+//!    read.)
+//! 2. The leaf is joined with a neighbour wherever both fit into one.
 //!
 //! *Crash in between:* what is left of the key is hidden still, by the newest entry.
 //!
 //! This is done between transactions, once an operation has found no room, and until the next
-//! MemTable is frozen: for what transactions delete, after each of them, and for all keys once, in
-//! steps. A merge that is being built would name what goes, and holds room: it is given up, leaf by
-//! leaf. Inputs of a merge that are being taken apart go first. So that deleting works on a full
-//! memory, some nodes are kept back for tombstones and for joining leaves, once there is little room
-//! left. A memory that others fill at once may have none: what merging holds then serves.
+//! MemTable is frozen: after each transaction for the keys that it deleted, and for all keys once,
+//! in steps. A merge that is being built would name what goes, and holds room: it is given up, leaf
+//! by leaf. Inputs of a merge that are being taken apart go first. So that deleting works on a full
+//! memory, some nodes are kept back for tombstones and for joining leaves, once there is little
+//! room left. A memory that is filled at once by others may have no such nodes; then the space that
+//! merging holds is used.
 
 use std::ops::Bound;
 
@@ -39,8 +41,8 @@ use crate::table::words::owned_slot;
 /// Nodes of each size that are kept back: a split of every node from the leaf to the root takes
 /// fewer.
 const KEPT_NODES: usize = 12;
-/// MemTables that have to fit beside what is there, or nodes are kept back: the next one in each
-/// lane, and what merging takes meanwhile.
+/// MemTables that must fit into the free space, or nodes are kept back: the next one in each lane,
+/// and what merging takes meanwhile.
 const MEMTABLES_AHEAD: u64 = 2;
 /// Keys that a step of the walk looks at.
 const KEYS_A_STEP: u64 = 32;

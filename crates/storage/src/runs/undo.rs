@@ -63,8 +63,8 @@ impl<M: Memory> Runs<M> {
         Ok(undone)
     }
 
-    /// As [`Self::undo`], past what is damaged: for whoever saves what is left. What cannot be undone
-    /// stays, but for an entry that was put into the MemTable.
+    /// Acts as [`Self::undo`], past damage: for salvaging. What cannot be undone stays, except an
+    /// entry that was put into the MemTable.
     pub fn undo_what_can_be(&mut self, entries: &[UndoEntry]) -> u64 {
         let (mut undone, mut freed) = (0, Vec::new());
         let made = self.made_entries(entries).unwrap_or_default();
@@ -165,8 +165,8 @@ impl<M: Memory> Runs<M> {
         let table = usize::from(entry.table());
         let (old, new) = entry.replaced();
         let Some((key, moves)) = self.moves(table, entry)? else {
-            // The new entry had not persisted when the log entry had: nothing was done with it yet,
-            // and its words lead nowhere that concerns us. Its bit is set behind their fence.
+            // The new entry had not persisted when the log entry had: it was not used yet, and its
+            // words lead nowhere that concerns us. Its bit is set after their fence.
             return match self.is_lost(entry, true)? {
                 true => self.undo_lost_replacement(entry, freed),
                 false => Ok(()),

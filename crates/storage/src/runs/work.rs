@@ -1,9 +1,9 @@
 //! Does the work that is put off, and says when it is done: filters, merges, taking apart, each in
 //! steps that are bounded by a leaf.
 //!
-//! Who writes pays: what a transaction adds to the MemTable buys steps, so that a merge is done well
-//! before level 0 is full again. Nobody waits longer than a few steps, and without anybody's help
-//! the number of runs stays bounded.
+//! Writers pay for it: what a transaction adds to the MemTable buys steps, so that a merge is done
+//! well before level 0 is full again. No call waits longer than a few steps, and the number of runs
+//! stays bounded without a thread in the background.
 
 use heap::HeapError;
 use pm::Memory;
@@ -65,8 +65,8 @@ impl Pace {
         self.awake = false;
     }
 
-    /// Rests after opening: the first commits do no work, since somebody waits for them and each
-    /// step touches pages that nobody has touched yet.
+    /// Rests after opening: the first commits do no work, since a caller waits for them and each
+    /// step touches pages for the first time.
     pub(crate) fn rest(&mut self) {
         self.pause = FIRST_COMMITS;
     }
@@ -142,8 +142,8 @@ impl<M: Memory> Runs<M> {
         self.pace.awake
     }
 
-    /// Returns whether as much waits as level 0 can take, so that nobody else is going to do it in
-    /// time.
+    /// Returns whether as much work waits as level 0 can take, so that the background does not do
+    /// it in time.
     pub fn is_behind(&self) -> bool {
         self.runs.iter().filter(|run| run.level == 0).count()
             >= 2 * self.policy.level0_runs as usize

@@ -68,7 +68,7 @@ struct Header {
     checksum: U32,
     page_bytes: U32,
     directory_words: U32,
-    /// Tells this partition's file from those of others.
+    /// Distinguishes this partition's file from those of others.
     owner: U64,
 }
 
@@ -138,8 +138,8 @@ impl FileMaster {
         self.copy_at(2)
     }
 
-    /// Creates the file `name`, durably, with an empty directory. `owner` tells it from the files
-    /// of others.
+    /// Creates the file `name`, durably, with an empty directory. `owner` distinguishes it from the
+    /// files of others.
     ///
     /// # Errors
     /// The kernel refuses, or there is such a file already.
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn after_opening_a_torn_first_copy_loses_nothing_whatever_the_second_one_was() {
+    fn torn_first_copy_after_opening_loses_nothing() {
         let files = RecordingFiles::new();
         let mut directory = Directory::new(1, 1, 1);
         let (mut master, file) = FileMaster::create(&files, "f", 512, 7, &directory).unwrap();

@@ -214,8 +214,8 @@ impl<B: PageBackend> Shadow<B> {
         self.snapshots.places[tree].shape.overflow_pages(key_bytes, value_bytes)
     }
 
-    /// Makes sure that there are pages for a change. `spare`: beside them some must be left, with
-    /// which tuples can be deleted when there is no more room.
+    /// Makes sure that there are pages for a change. `spare`: pages that must be left in addition,
+    /// for deleting tuples when there is no more room.
     ///
     /// # Errors
     /// No room; nothing has changed.
@@ -286,8 +286,8 @@ impl<B: PageBackend> Shadow<B> {
         self.dirty.transaction += 1;
         self.committed.copy_from(&self.dirty);
         self.hidden = hidden;
-        // Hidden, what it supersedes is durable, or of its batch: the one does not become free before
-        // that has been settled, and the other nobody has seen.
+        // If it is hidden, what it supersedes is durable or belongs to its batch. Durable data is
+        // not freed before the commit is decided, and data of the batch has no reader.
         if !hidden {
             self.publish();
         }
@@ -361,7 +361,7 @@ impl<B: PageBackend> Shadow<B> {
         self.publish();
     }
 
-    /// Returns whether pages that a crash left behind are still being looked for.
+    /// Returns whether the search for pages that a crash leaked is still going on.
     pub fn is_collecting(&self) -> bool {
         self.collecting.is_some()
     }
@@ -371,8 +371,8 @@ impl<B: PageBackend> Shadow<B> {
         self.stores.iter().map(Pages::uncollected).sum()
     }
 
-    /// Looks for pages that a crash left behind, for about as long as it takes to read so many
-    /// pages. Returns whether there is nothing more to do.
+    /// Looks for pages that a crash leaked, for about as long as it takes to read so many pages.
+    /// Returns whether there is nothing more to do.
     ///
     /// # Errors
     /// Damage.
@@ -440,8 +440,8 @@ impl<B: PageBackend> Shadow<B> {
     }
 
     /// Acts as [`Self::collect`], after a commit, which can spare so many `steps`. The first
-    /// commits after opening do less, one more step each: each step is a page that nobody has
-    /// touched yet, and who opens after a crash waits for the first commit.
+    /// commits after opening do less, one more step each: each step touches a page for the first
+    /// time, and an application that opens after a crash waits for the first commit.
     ///
     /// # Errors
     /// As [`Self::collect`].

@@ -159,7 +159,7 @@ impl PoolMaster {
         Ok((master, list))
     }
 
-    /// The segment behind those of a slot that are known; zero if there is none.
+    /// Returns the segment after the known ones of a slot; zero if there is none.
     fn next_segment<M: Memory>(&self, memory: &M, slot: u64) -> Result<u64, Bad> {
         let segment = memory.load(self.last_link(slot), Acquire)?;
         if segment != 0 {
@@ -181,7 +181,7 @@ impl PoolMaster {
         Ok(segment != 0)
     }
 
-    /// The word that leads to the segment behind those of a slot that are known.
+    /// Returns the word that leads to the segment after the known ones of a slot.
     fn last_link(&self, slot: u64) -> Off<u64> {
         let last = self.segments[slot as usize].last();
         last.map_or(self.list_cell(slot), |last| Off::new(*last))
@@ -324,7 +324,7 @@ impl PoolMaster {
         Ok(())
     }
 
-    /// Takes segments out of the current slot's list, behind those that are known.
+    /// Takes segments after the known ones out of the current slot's list.
     #[cold]
     fn give_back<M: Memory>(&mut self, lane: &mut Lane<M>) -> Result<(), Bad> {
         let link = self.last_link(self.current);

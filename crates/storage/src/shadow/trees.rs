@@ -108,7 +108,8 @@ impl<S> Clone for Snapshots<S> {
 }
 
 impl<S: PageSource> Snapshots<S> {
-    /// The trees of a directory that [`Versions::lend`] has given out and nobody has given back.
+    /// Returns the trees of a directory that [`Versions::lend`] has given out and that has not been
+    /// given back.
     #[inline]
     pub fn trees<'a>(&'a self, directory: &'a Directory) -> Trees<'a, S> {
         let Self { sources, places, .. } = self;

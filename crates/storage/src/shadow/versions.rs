@@ -17,7 +17,7 @@ struct State {
     pins: Vec<u64>,
     /// Snapshots have gone since the writer asked last.
     gone: bool,
-    /// Directories that nobody looks at, for the next readers.
+    /// Directories that have no reader, for the next readers.
     spare: Vec<Directory>,
 }
 
@@ -44,8 +44,8 @@ impl Versions {
     }
 
     /// Makes `committed` the current directory. Puts the transactions that snapshots see into
-    /// `pins`; whoever takes one later sees this directory or a later one. Returns whether
-    /// snapshots have gone since the last call.
+    /// `pins`; a snapshot taken later sees this directory or a later one. Returns whether snapshots
+    /// have gone since the last call.
     pub fn publish(&self, committed: &Directory, pins: &mut Vec<u64>) -> bool {
         let mut state = self.state();
         state.current.copy_from(committed);
@@ -64,7 +64,7 @@ impl Versions {
 
     /// The writer has stopped: what snapshots show may never become durable.
     pub fn stop(&self, why: &str) {
-        // Whoever says so first is right.
+        // The first reason stays.
         let _ = self.stopped.set(why.into());
     }
 
@@ -88,7 +88,7 @@ impl Versions {
         directory
     }
 
-    /// Takes back a directory that [`Self::lend`] has given out: nobody reads below it any more.
+    /// Takes back a directory that [`Self::lend`] has given out: it has no reader any more.
     pub fn take_back(&self, directory: Directory) {
         let mut state = self.state();
         let number = directory.transaction;

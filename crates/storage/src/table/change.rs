@@ -21,7 +21,8 @@ use crate::table::words::FieldForm;
 use crate::table::words::{field_at, object_bytes, owned_slot, short_word, slot_word};
 
 impl<M: Memory, L: LeafLayout> Tables<M, L> {
-    /// First half of an insert: writes the tuple and its index entries where nobody sees them.
+    /// First half of an insert: writes the tuple and its index entries to places that no reader
+    /// sees.
     ///
     /// # Errors
     /// Wrong values, a duplicate key, or no room; nothing has changed then.
@@ -131,8 +132,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// First half of an update: writes the new values, and new index entries where an indexed
-    /// column changes, where nobody sees them. They are in [`Self::fields`]. Of an inlined column it
-    /// writes an image, that of `image`, for the log entry to lead to.
+    /// column changes, to places that no reader sees. They are in [`Self::fields`]. For an inlined
+    /// column it writes an image, that of `image`, for the log entry to lead to.
     ///
     /// # Errors
     /// Wrong values, no such tuple, or no room; nothing has changed then.

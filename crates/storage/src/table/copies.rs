@@ -149,7 +149,7 @@ impl<M: Memory> SlotTuple<'_, M> {
         read_tuple(self.memory, self.layout, self.offset, columns, row)
     }
 
-    /// Copies columns one behind the other into `out`; see [`crate::StoredRow::read_bytes`].
+    /// Copies columns in sequence into `out`; see [`crate::StoredRow::read_bytes`].
     ///
     /// # Errors
     /// Damage.

@@ -251,8 +251,8 @@ mod tests {
         for impossible in [0, 32, 100, 32 << 10] {
             let refused = node_shape(catalog.tables[0].key_layout(0), impossible);
             let refused = StorageError::from(refused.unwrap_err()).to_string();
-            let told = format!("nodes of {impossible} bytes cannot hold keys of 8 bytes");
-            assert_eq!(refused, told);
+            let expected = format!("nodes of {impossible} bytes cannot hold keys of 8 bytes");
+            assert_eq!(refused, expected);
         }
     }
 }

@@ -74,7 +74,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         }
     }
 
-    /// Gives the images back that came behind the first `kept` of the transaction.
+    /// Gives back the images after the first `kept` of the transaction.
     pub(super) fn give_back_images(&mut self, kept: usize) {
         let Self { lane, images, .. } = self;
         images.drain(kept..).for_each(|slot| lane.release(slot));

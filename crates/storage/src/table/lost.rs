@@ -1,14 +1,14 @@
 //! Undoing an insert whose bytes never arrived.
 //!
-//! A medium that failed under the mapping may have lost the page of a tuple, of which only zeros are
-//! left, while what was stored later arrived: the persisted bit, and index entries that lead to it.
-//! (No database leaves that now, since nothing is stored behind a lost store; older builds did.) The
-//! transaction was never acknowledged, so nothing is lost by undoing it: the index entries are found
-//! by what they lead to, where their keys are gone with the tuple. That goes over the whole index;
-//! nothing else does it.
+//! A medium that failed under the mapping may have lost the page of a tuple, of which only zeros
+//! are left, while later stores arrived: the persisted bit, and index entries that lead to the
+//! tuple. (Only older builds left that: now a lost store is followed by no other.) The transaction
+//! was never acknowledged, so undoing it loses nothing. Its index entries are found by the tuple
+//! they lead to, since their keys are gone with the tuple. That search goes over the whole index;
+//! nothing else does.
 //!
-//! Of fields that the tuple had in slots of their own nothing is known any more. The check tells of
-//! them as leaked.
+//! If the tuple had fields in slots of their own, their places are unknown. The check reports them
+//! as leaked.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -66,8 +66,7 @@ pub(crate) struct Table<L> {
     pub(crate) indexes: Vec<TableIndex<L>>,
 }
 
-/// A tuple that is written but that nobody can see yet. Owns its slots until it is published or
-/// given back.
+/// A tuple that is written but not yet visible. Owns its slots until it is published or given back.
 #[derive(Debug)]
 #[must_use = "a tuple that is written must be published or given back"]
 pub struct NewTuple {
@@ -101,9 +100,9 @@ pub struct Tables<M: Memory, L> {
     pub lines: LineSet,
     /// The fields of the update that is being prepared.
     pub fields: Vec<NewField>,
-    /// Index entries of the operation that is being prepared, which do not count yet. Here and
-    /// not in what the first half returns: a value that is moved right behind a fence is waited
-    /// for until the fence is done.
+    /// Index entries of the operation that is being prepared, which do not count yet. They are here
+    /// and not in what the first half returns: a value that is moved right after a fence waits
+    /// until the fence is done.
     pub(crate) prepared: Vec<(u16, Prepared)>,
     /// Index entries that the update in preparation replaces: index, old key.
     pub(crate) outdated: Vec<(u16, TableKey)>,
@@ -269,8 +268,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         StorageError::MissingKey { table: self.layout(table).schema.name().into() }
     }
 
-    /// Copies columns of a tuple one behind the other into `out`, numbers as eight little-endian
-    /// bytes; returns how many bytes there are. If `out` is too short for them, nothing is copied.
+    /// Copies columns of a tuple in sequence into `out`, numbers as eight little-endian bytes;
+    /// returns how many bytes there are. If `out` is too short for them, nothing is copied.
     ///
     /// # Errors
     /// Damage.

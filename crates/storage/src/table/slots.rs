@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn inlined_columns_lie_behind_the_words_in_their_order() {
+    fn inlined_columns_follow_the_words_in_order() {
         use FieldForm::{Inline, Short, Slot, Word};
         let catalog = catalog(true);
         let layouts = SlotLayout::all_inlined(&catalog);

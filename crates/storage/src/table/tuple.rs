@@ -2,7 +2,7 @@
 //! stands in its word; text and bytes of up to seven bytes do, too; longer ones lie in a
 //! variable-length slot, whose location stands in the word. `docs/format/tuple.md` draws it.
 //!
-//! A table with inlined columns has places for their values behind the words of its tuples, and
+//! A table with inlined columns has places for their values after the words of its tuples, and
 //! their words lead there. `words.rs` says what a word means.
 
 use std::sync::atomic::Ordering::Acquire;
@@ -180,7 +180,7 @@ fn read_words_at<M: Memory>(
                 row.parts.push(range);
             }
             FieldForm::Short => {
-                // Short fields are copied behind the others, once these are in place.
+                // Short fields are copied after the others, once these are in place.
                 field.len = u32::MAX;
             }
         }
@@ -210,8 +210,8 @@ fn read_words_at<M: Memory>(
 /// Runs that are gathered in one go.
 const RUNS: usize = 16;
 
-/// Copies the chosen columns of the tuple at `tuple` one behind the other into `out`, numbers as
-/// eight little-endian bytes. Returns how many bytes they have; copies nothing if `out` is shorter.
+/// Copies the chosen columns of the tuple at `tuple` in sequence into `out`, numbers as eight
+/// little-endian bytes. Returns how many bytes they have; copies nothing if `out` is shorter.
 #[inline]
 pub(crate) fn read_tuple_bytes<M: Memory>(
     memory: &M,

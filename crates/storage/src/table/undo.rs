@@ -65,8 +65,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(undone)
     }
 
-    /// Acts as [`Self::undo`], past what is damaged: for whoever saves what is left. What cannot be
-    /// undone stays, but for a tuple that was inserted.
+    /// Acts as [`Self::undo`], past damage: for salvaging. What cannot be undone stays, except a
+    /// tuple that was inserted.
     pub fn undo_what_can_be(&mut self, entries: &[UndoEntry]) -> u64 {
         let (mut undone, mut fields, mut freed) = (0, Vec::new(), Vec::new());
         for (_, operation, last) in newest_first(entries) {
@@ -121,8 +121,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         let mut words = vec![0u8; self.layout(table).words_bytes() as usize];
         self.memory().read_into(Off::new(tuple), &mut words)?;
         if crc32c::crc32c(&words) != entry.tuple_checksum() {
-            // The tuple had not persisted when its log entry had: nothing was done with it yet,
-            // and its words lead nowhere that concerns us. Its bit is set behind their fence.
+            // The tuple had not persisted when its log entry had: it was not used yet, and its
+            // words lead nowhere that concerns us. Its bit is set after their fence.
             return match self.lane.heap().is_persisted(tuple)? {
                 // Nothing has arrived, but for what was stored later.
                 true if words.iter().all(|byte| *byte == 0) => {

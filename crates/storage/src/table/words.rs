@@ -1,9 +1,9 @@
 //! The words of a tuple's fields: one for each column.
 //!
 //! The word of a variable-length field is `length << 45 | offset / 8`, zero for an empty value: the
-//! length stands beside the location, so that reading a tuple needs no look into the slot before
-//! the copy. Of 256 KiB and more it is `1 << 63 | (length - 1) << 39 | offset / 512`: the allocator
-//! places large objects so. However large, a value is one object, all of its bytes one behind the other.
+//! word holds the length together with the location, so that reading a tuple needs no look into the
+//! slot before the copy. For 256 KiB and more it is `1 << 63 | (length - 1) << 39 | offset / 512`:
+//! the allocator places large objects so. However large, a value is one contiguous object.
 
 use heap::LARGE_ALIGN;
 use pm::{Off, Range};

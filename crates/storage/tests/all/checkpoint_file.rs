@@ -78,7 +78,7 @@ fn the_newest_counts_and_the_others_go() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_missing_end_is_named_and_no_older_one_is_taken() {
+fn damage_is_reported_and_no_older_checkpoint_is_used() {
     let files = RecordingFiles::new();
     write(&files, START, b"the state before");
     let older = files.image();
@@ -109,7 +109,7 @@ fn every_flipped_bit_and_every_missing_end_is_named_and_no_older_one_is_taken() 
 }
 
 #[test]
-fn a_reader_that_leaves_bytes_unread_is_told() {
+fn bytes_left_unread_are_reported() {
     let files = RecordingFiles::new();
     write(&files, START, b"abc");
     let mut reader = open_latest(&files, "c-").unwrap().unwrap();

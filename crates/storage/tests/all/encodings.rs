@@ -60,9 +60,9 @@ fn keys() {
     }
 }
 
-/// A UUID's length is that of its type; that of a text behind it is not.
+/// A UUID has the length of its type; a text after it has its own.
 #[test]
-fn a_text_behind_a_uuid_has_its_length() {
+fn a_text_after_a_uuid_has_its_length() {
     let table = TableSchema::new("t")
         .column("text", ColumnType::Text { max: 3 })
         .column("who", ColumnType::Uuid)
@@ -91,7 +91,7 @@ fn keys_of_small_numbers_are_one_word() {
     let layout = layout(table);
     let key = layout.primary_key(&[Value::Bool(true), Value::I64(-1), Value::U64(0x0a0b_0c0d)]);
     assert_eq!(key.expect("a key").bytes(&mut [0; 8]), [1, 0x7f, 0xff, 0xa, 0xb, 0xc, 0xd, 0]);
-    // With the primary key behind its own four bytes it has eleven.
+    // With the primary key after its own four bytes it has eleven.
     assert_eq!(layout.key_bytes(1), 16);
 }
 

@@ -1,8 +1,8 @@
-//! The bodies of the fuzz targets of files (`docs/reliability.md`), over the corpus in the repository
-//! and over mutations of it.
+//! The bodies of the fuzz targets of files (`docs/reliability.md`), over the corpus in the
+//! repository and over mutations of it.
 //!
-//! `PERDURA_MAKE_CORPUS=1` writes the seeds of the corpus anew; what cargo-fuzz has found is
-//! put beside them by hand.
+//! `PERDURA_MAKE_CORPUS=1` writes the seeds of the corpus anew; what cargo-fuzz has found is added
+//! to them by hand.
 
 use std::fs;
 use std::path::{Path, PathBuf};

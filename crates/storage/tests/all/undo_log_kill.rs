@@ -1,7 +1,7 @@
 //! The undo log after a kill. What the next process reads of it, and acts upon, is what any later
 //! one reads, though power fails meanwhile and the killed process had not made it durable.
 //!
-//! Fault model (`docs/format/crash-model.md`): a kill behind any store; then, while the next process
+//! Fault model (`docs/format/crash-model.md`): a kill after any store; then, while the next process
 //! has the log open, a power cut in every state that lines can be in.
 
 use heap::{Heap, HeapOptions, Purpose};
@@ -127,7 +127,7 @@ fn the_test_fails_without_one_flush_or_fence_of_opening() {
 
 /// The longest chain of segments opens again; none gets longer.
 #[test]
-fn a_transaction_that_is_too_large_is_refused_and_the_log_opens_again() {
+fn too_large_a_transaction_is_refused_and_the_log_opens() {
     let memory = Recording::pool(64 << 10, 1 << 30).unwrap();
     let options = HeapOptions { chunk_bytes: 256 << 10, lanes: 1 };
     let heap = Heap::format(memory.clone(), options).unwrap();

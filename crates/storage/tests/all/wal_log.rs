@@ -87,7 +87,7 @@ fn a_group_is_synced_once() {
 }
 
 #[test]
-fn a_dropped_record_leaves_nothing_whether_it_reached_the_file_or_not() {
+fn a_dropped_record_leaves_no_trace() {
     let files = RecordingFiles::new();
     let mut log = create(&files);
     for bytes in [0, 10, 1000] {
@@ -187,14 +187,14 @@ fn damage_before_the_newest_segment_is_named_with_its_place() {
         let error = recover_from(&RecordingFiles::from_image(damaged), START).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
     }
-    // In the newest segment, a header that is damaged while there are records behind it.
+    // In the newest segment, a header that is damaged while records follow it.
     let mut damaged = image.clone();
     damaged.get_mut("w0000000000000004").unwrap()[20] ^= 1;
     assert!(recover_from(&RecordingFiles::from_image(damaged), START).is_err());
 }
 
 #[test]
-fn garbage_of_any_kind_is_an_error_or_a_shorter_log_and_never_a_panic() {
+fn garbage_is_an_error_or_a_shorter_log_and_never_a_panic() {
     let files = RecordingFiles::new();
     let mut log = create(&files);
     append(&mut log, &[5; 90]);

@@ -81,7 +81,7 @@ impl<'a, M: Memory, R: File> SsCursor<'a, M, R> {
             self.fill(depth, at)?;
             let last = self.block(depth).len() - 1;
             // The first block whose last key is not below the start may hold it. Backward, a start
-            // behind all keys begins at the last block.
+            // above all keys begins at the last block.
             self.path[depth].1 = match start {
                 Bound::Included(key) | Bound::Excluded(key) => {
                     let (index, _) = self.block(depth).lower_bound(key);

@@ -39,7 +39,7 @@ pub struct SsWriter<R: File> {
     end: Option<End>,
 }
 
-/// The part that is written behind the entries.
+/// The part that is written after the entries.
 #[derive(Clone, Copy, Debug)]
 struct End {
     root: BlockAt,
@@ -102,13 +102,13 @@ impl<R: File> SsWriter<R> {
         self.entries
     }
 
-    /// Adds an entry, whose key comes behind all others.
+    /// Adds an entry, whose key is above all others.
     ///
     /// # Errors
     /// The medium is full or failed; the file is of no use then.
     ///
     /// # Panics
-    /// The key comes too early, or behind [`Self::finish_step`].
+    /// The key is not above all others, or [`Self::finish_step`] has been called.
     pub fn add(&mut self, kind: u8, key: &[u8], body: &[u8]) -> Result<(), LsmError> {
         assert!(self.end.is_none(), "the run has been ended");
         let block = &self.open[0];
@@ -176,8 +176,8 @@ impl<R: File> SsWriter<R> {
         Ok(())
     }
 
-    /// Writes about `budget` bytes of index and filter, behind the last entry. Returns how many
-    /// bytes are left before [`Self::finish`] has only the footer to write.
+    /// Writes about `budget` bytes of index and filter after the last entry. Returns how many bytes
+    /// are left before [`Self::finish`] has only the footer to write.
     ///
     /// # Errors
     /// The medium is full or failed; the file is of no use then.
