@@ -1,9 +1,10 @@
-//! Claims: rows that a transaction has read to change them, and that others leave alone until it ends.
+//! Claims of rows: a transaction claims a row that it is going to change, and other transactions do not change the
+//! row until it ends.
 //!
-//! A claim is made, and looked for by statements, with the stripe of the row's key. So of two
-//! transactions that want one row the first one has it: a claimed row is the last version of its key, and
-//! nobody else ends it. Claims are in ordinary memory alone: whatever goes on after a crash, or elsewhere,
-//! has none.
+//! Claims are made, and checked by statements, with the stripe of the row's key held. So of two transactions that
+//! want one row the first one gets it: a claimed row is the last version of its key, and no other transaction ends
+//! it. Claims are in ordinary memory alone: a transaction that goes on after a crash, or in another session, has
+//! none.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,8 +37,8 @@ struct Holders {
 #[derive(Debug)]
 pub(crate) struct Claims {
     holders: Latch<Holders>,
-    /// Their number, for a look without the latch: whoever asks about a row has its stripe, or made the
-    /// claim itself, so it misses none that counts.
+    /// The number of claims, for a check without the latch. The caller of a check has the row's stripe, or has
+    /// made the claim itself, so it misses no claim that counts.
     count: AtomicU64,
 }
 
@@ -46,7 +47,7 @@ impl Claims {
         Self { holders: Latch::new(Holders::default(), waiting), count: AtomicU64::new(0) }
     }
 
-    /// A number for a session.
+    /// Returns a number for a session.
     pub(crate) fn next_session(&self) -> u64 {
         let mut holders = self.holders.write();
         holders.sessions += 1;

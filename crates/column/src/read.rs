@@ -191,7 +191,7 @@ impl<M: Memory> Session<M> {
         let (view, mut rest, mut scanned) =
             (self.view(), UnbuiltKeys::default(), Scanned::default());
         let reads = self.open.as_ref().and_then(|open| open.reads.as_ref());
-        // Of rows that are passed over nothing was read, and those that are claimed nobody changes.
+        // Rows that are skipped were not read, and no other transaction changes those that are claimed.
         let reads = reads.filter(|_| claiming != Claiming::OrSkip);
         let mut noted = reads.map(|reads| ScannedRange::new(reads, (table.number, index, &range)));
         let done = self.shared.for_each_key(table, index, range, |key, hint| {

@@ -381,9 +381,9 @@ impl<M: Memory> Shared<M> {
         Ok(Newest::Absent(0))
     }
 
-    /// Returns whether nobody else has ended a version that a transaction sees: then it is the last one of
-    /// its key. Whoever calls has the key's stripe. A transaction that is replayed may have ended it
-    /// itself, in a statement that is to come.
+    /// Returns whether no other transaction has ended a version that a transaction sees, which is then the last
+    /// one of its key. The caller has the key's stripe. A replayed transaction may have ended the version itself,
+    /// in a statement that is to come.
     pub(crate) fn is_last_for(
         &self,
         table: &Table<M>,
