@@ -285,7 +285,7 @@ impl OfField {
     }
 }
 
-/// The last part of a type's path, and the types in angle brackets behind it.
+/// The last part of a type's path, and the types in angle brackets that follow it.
 fn named(kind: &Type) -> Option<(&Ident, Vec<&Type>)> {
     let Type::Path(path) = kind else { return None };
     let last = path.path.segments.last()?;
@@ -305,7 +305,7 @@ fn within_option(kind: &Type) -> Option<&Type> {
     if ident == "Option" { types.first().copied() } else { None }
 }
 
-/// Returns whether a type is text or bytes of any length, as far as its name tells.
+/// Returns whether a type is text or bytes of any length, judged by its name.
 fn wants_max(kind: &Type) -> bool {
     let Some((ident, types)) = named(kind) else { return false };
     let byte = |kind: &&Type| named(kind).is_some_and(|(ident, _)| ident == "u8");

@@ -1,6 +1,7 @@
 //! A struct that declares no table does not compile, and the error says what to write.
 //!
-//! Each program in `compile_fail` is wrong in one way or a few; the compiler's words are beside it.
+//! Each program in `compile_fail` is wrong in one way or a few; the compiler's output is a file
+//! next to it.
 
 #[test]
 fn a_struct_that_declares_no_table_does_not_compile() {

@@ -43,5 +43,5 @@ pub enum At {
     Taken,
 }
 
-/// Told where a thread is.
+/// Called with the point that a thread has reached.
 pub(crate) type Hook = Arc<dyn Fn(At) + Send + Sync>;

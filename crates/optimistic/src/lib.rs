@@ -1,11 +1,11 @@
 //! Do the contract of concurrent engines and its tests hold? A small engine with optimistic
 //! concurrency control, for tests alone.
 //!
-//! The committed state lies in an engine of P1, [`NvmInp`], behind a lock. A transaction keeps in
-//! memory what it has read and what it will write:
+//! The committed state lies in an engine of P1, [`NvmInp`], which a lock guards. A transaction
+//! keeps in memory what it has read and what it will write:
 //!
-//! 1. A read takes the lock, and notes the version of each key, of absent ones too, and of each scan
-//!    which keys it showed in which versions and how far it went.
+//! 1. A read takes the lock, and notes the version of each key, of absent ones too, and of each
+//!    scan which keys it showed in which versions and how far it went.
 //! 2. A write is done in the inner engine, which says whether it can be done, and is kept as an
 //!    operation. What has been done there is undone when another transaction takes the lock, and
 //!    done again when this one does.

@@ -14,7 +14,7 @@ pub(crate) struct Open {
     pub(crate) reads: HashMap<Name, u64>,
     pub(crate) scans: Vec<Scanned>,
     pub(crate) writes: Vec<Change>,
-    /// The keys of each write, one behind the other.
+    /// The keys of each write, concatenated.
     pub(crate) names: Vec<Name>,
     /// The keys that are written.
     pub(crate) written: HashSet<Name>,

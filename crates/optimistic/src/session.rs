@@ -183,7 +183,7 @@ impl Read for Session {
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<()> {
         if scan.locks == ScanLocks::UpdateOrSkip {
-            // Nobody knows what others will have changed.
+            // The changes that other transactions will make are unknown.
             let what = "scans that pass over what others have locked";
             return Err(EngineError::Unsupported { what });
         }
@@ -202,7 +202,7 @@ impl Read for Session {
             Ok((rows, saw, false))
         })?;
         let (mut shown, mut broken) = (0, false);
-        // Without the lock: whoever visits may read other keys.
+        // Without the lock: the visitor may read other keys.
         for one in &rows {
             row.clone_from(one);
             shown += 1;

@@ -169,7 +169,7 @@ mod tests {
         })
     }
 
-    /// Tells whether an update is in the journal when it returns, and after the `sync` that
+    /// Returns whether an update is in the journal when it returns, and after the `sync` that
     /// follows. The journal is written only when it is persisted.
     fn persisted(commit: Commit) -> [bool; 2] {
         let directory = tempfile::tempdir().expect("a directory");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_durable_update_is_persisted_when_it_returns_and_a_group_when_it_is_synced() {
+    fn durable_updates_persist_on_return_and_groups_on_sync() {
         assert_eq!(persisted(Commit::Durable), [true, true]);
         assert_eq!(persisted(Commit::Grouped(9)), [false, true]);
     }

@@ -38,7 +38,7 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// A checksum by which a log entry that was written in part is told from a whole one. Its length
+/// A checksum that distinguishes a log entry that was written in part from a whole one. Its length
 /// is part of it.
 #[inline]
 pub(crate) fn checksum(seed: u64, bytes: &[u8]) -> u64 {

@@ -120,8 +120,8 @@ pub(crate) fn open_env(
     // SAFETY: these flags weaken no guarantee that memory safety rests on, provided that nothing
     // else writes through the map: all of this module's access goes through LMDB.
     unsafe { options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_READ_AHEAD) };
-    // SAFETY: the directory is this store's own, nobody else changes its files, and `heed` refuses
-    // to open an environment twice in a process.
+    // SAFETY: the directory is this store's own, its files are changed by no one else, and `heed`
+    // refuses to open an environment twice in a process.
     unsafe { options.open(directory) }.map_err(StoreError::engine)
 }
 

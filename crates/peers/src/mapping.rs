@@ -3,8 +3,8 @@
 //! Invariants:
 //! - A [`Mapping`] is `bytes` bytes of readable and writable memory from `base` on, as long as it
 //!   lives.
-//! - A [`MappedFile`] holds the exclusive lock of its file: nobody else changes the memory, so a
-//!   shared borrow of it may give out slices.
+//! - A [`MappedFile`] holds the exclusive lock of its file: no other process changes the memory, so
+//!   a shared borrow of it may give out slices.
 //! - Every access is checked against the length.
 
 use std::fs::{File, OpenOptions, TryLockError};

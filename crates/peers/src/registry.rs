@@ -166,8 +166,8 @@ pub trait Visitor {
 }
 
 /// Opens a peer in an existing directory and hands it to the visitor. Of the specification, tuples
-/// and partitions matter. The driver has to be told the same commit form; maps and floors have no
-/// other than a commit that is as durable as it gets when it returns.
+/// and partitions matter. The driver must be given the same commit form; maps and floors have only
+/// commits that are as durable as they get when they return.
 ///
 /// # Errors
 /// If the peer cannot be opened, or is not in this build.

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_use_the_database_and_no_memory_is_shared() {
+    fn the_database_is_exclusive_and_shares_no_memory() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = SqliteStore::create(directory.path(), 1, Commit::Durable).expect("creates");
         let mut session = store.session(0).expect("free");

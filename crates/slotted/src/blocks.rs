@@ -1,18 +1,18 @@
-//! NVWAL's log: frames one behind the other in a chain of blocks of the heap, and one word, the tail, that
+//! NVWAL's log: a sequence of frames in a chain of blocks of the heap, and one word, the tail, that
 //! says how many bytes of them are committed.
 //!
-//! 1. Copy the frames behind the tail; flush; **fence**.
+//! 1. Copy the frames after the tail; flush; **fence**.
 //! 2. Store the tail; flush; **fence**. *Committed.*
 //!
-//! A checkpoint stores what the frames have where it belongs; flush; **fence**; zero in the tail; flush;
-//! **fence**. After that the blocks are written again from the first one on.
+//! A checkpoint stores the contents of the frames where they belong; flush; **fence**; zero in the
+//! tail; flush; **fence**. After that the blocks are written again from the first one on.
 //!
-//! Opening reads as many blocks as have committed frames, however long the chain has been: where a block
-//! leads, those that need room ask.
+//! Opening reads as many blocks as have committed frames, however long the chain has been. The
+//! links of later blocks are followed when room is needed.
 //!
-//! A block is *pending* while it is allocated and nothing durable leads to it: after a crash it is free.
-//! Its persisted bit and the word of the block before that leads to it are set together: then it is *in
-//! use*.
+//! A block is *pending* while it is allocated and nothing durable leads to it: after a crash it is
+//! free. Its persisted bit and the word of the block before that leads to it are set together: then
+//! it is *in use*.
 
 use std::sync::atomic::Ordering::Acquire;
 

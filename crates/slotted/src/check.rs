@@ -199,8 +199,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         })
     }
 
-    /// Checks the header of a page against its records: they are disjoint and behind it, and its sums
-    /// are right.
+    /// Checks the header of a page against its records: they are disjoint and follow it, and its
+    /// sums are right.
     fn check_space(&self, page: u64) -> Result<()> {
         let view = self.view(page)?;
         let (header, _) = committed(&view, self.here(page))?;

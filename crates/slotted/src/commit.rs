@@ -37,8 +37,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(())
     }
 
-    /// The transaction's change, and the master behind it. Writes the headers of fresh pages, but for
-    /// their first words.
+    /// Returns the transaction's change, and the master after it. Writes the headers of fresh
+    /// pages, but for their first words.
     fn change(&mut self) -> Result<(Change, Master)> {
         let mut change = Change { offsets_stay: true, ..Change::default() };
         let mut master = self.work.master.clone();

@@ -1,6 +1,6 @@
-//! Defragmentation (P3 4.3): where a page's free bytes suffice for a record and no hole does, all its
-//! records are copied to a fresh page, one behind the other. The parent leads there, and the old
-//! page is free.
+//! Defragmentation (P3 4.3): if a page's free bytes suffice for a record and no hole does, all its
+//! records are copied to a fresh page, without gaps. The parent leads there, and the old page is
+//! free.
 
 use pm::{Memory, observe};
 

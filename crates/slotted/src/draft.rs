@@ -111,7 +111,7 @@ impl Draft {
         self.kept.dedup();
     }
 
-    /// Keeps only what is committed, beside what the draft has.
+    /// Keeps only what is committed and what the draft has.
     pub(crate) fn keep_nothing(&mut self) {
         self.kept.clear();
         self.most_kept = 0;

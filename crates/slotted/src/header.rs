@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// Bytes that records of these lengths take, one behind the other, with their header.
+    /// Returns the bytes that records of these lengths take without gaps, with their header.
     pub fn packed_bytes(self, records: &[Vec<u8>]) -> usize {
         let bytes = records.iter().map(|record| record.len().next_multiple_of(self.align()));
         self.header_bytes(records.len()) + bytes.sum::<usize>()

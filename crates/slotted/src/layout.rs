@@ -56,7 +56,7 @@ pub(crate) const EPOCH_AT: u64 = 88;
 /// That of the process that creates a store.
 pub(crate) const FIRST_EPOCH: u16 = 1;
 /// Words of the master that log frames change: the top of the free stack, the high-water mark, the
-/// segment that it lies in, and behind them the roots.
+/// segment that it lies in, then the roots.
 pub(crate) const FREE_AT: u64 = 128;
 pub(crate) const HIGH_AT: u64 = 136;
 pub(crate) const SEGMENT_AT: u64 = 144;

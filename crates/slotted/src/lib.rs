@@ -3,15 +3,15 @@
 //!
 //! Invariants, after every crash:
 //! - No byte of a record changes while a committed header leads to it.
-//! - A page is what its committed header says. Record offsets are disjoint, and lie behind the
+//! - A page is what its committed header says. Record offsets are disjoint, and lie after the
 //!   header.
 //! - Every page below the high-water mark is reachable from a root, or is on the free stack.
 //! - Where the log is empty, the pages are consistent; where it has a valid mark, they are once its
 //!   frames have been applied.
 //!
 //! A transaction writes records into space that nothing committed uses, and gathers the headers
-//! that its pages will have in [`draft`]s, in ordinary memory. Its commit makes all of them count at
-//! once; [`scheme`] has the ways. What is never committed leaves nothing behind that matters.
+//! that its pages will have in [`draft`]s, in ordinary memory. Its commit makes all of them count
+//! at once; [`scheme`] has the ways. A transaction that never commits leaves no effect.
 //!
 //! | question | module |
 //! |---|---|

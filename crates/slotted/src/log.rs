@@ -1,16 +1,16 @@
-//! The slot-header log (P3 3.3): frames with the bytes that pages will have, and one word, the mark,
-//! that commits them.
+//! The slot-header log (P3 3.3): frames with the bytes that pages will have, and one word, the
+//! mark, that commits them.
 //!
-//! 1. Copy the frames; flush them and the records they speak of; **fence**.
+//! 1. Copy the frames; flush them and the records they refer to; **fence**.
 //! 2. Store the mark: the frames' bytes and a checksum; flush; **fence**. *Committed.*
-//! 3. Checkpoint: store what the frames have where it belongs; flush; **fence**.
+//! 3. Checkpoint: store the contents of the frames where they belong; flush; **fence**.
 //! 4. Empty the log: store zero into the mark. The next commit flushes it before its first fence.
 //!
-//! *Crash before 2 is durable:* the frames count for nothing, and what they speak of lies in free
-//! space. *Behind it:* recovery does 3 and 4 again, which changes nothing where they were done.
+//! *Crash before 2 is durable:* the frames do not count, and what they refer to lies in free space.
+//! *After it:* recovery does 3 and 4 again, which changes nothing where they were done.
 //!
-//! Nothing changes by another way than this log what the frames of a valid mark have written, until the
-//! empty mark is durable.
+//! Until the empty mark is durable, what the frames of a valid mark have written is changed only
+//! through this log.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -62,7 +62,7 @@ impl Frames {
         (count, self.bytes())
     }
 
-    /// Adds a frame: the bytes that lie `at` bytes behind `page` then.
+    /// Adds a frame: the bytes that lie at offset `at` of `page` then.
     pub fn add(&mut self, page: u64, at: usize, bytes: &[u8]) {
         let header = FrameHeader { page, at: at as u16, len: bytes.len() as u16, crc: 0 };
         let header = FrameHeader { crc: checksum(&header, bytes), ..header };
@@ -76,7 +76,7 @@ impl Frames {
         self.add(at, 0, &value.to_le_bytes());
     }
 
-    /// Adds a frame with the checksum of bytes that lie `at` bytes behind `page`.
+    /// Adds a frame with the checksum of bytes that lie at offset `at` of `page`.
     pub fn add_check(&mut self, page: u64, at: usize, bytes: &[u8]) {
         let (at, len) = (at as u16 | IN_PLACE, bytes.len() as u16);
         self.bytes.extend(FrameHeader { page, at, len, crc: crc32c::crc32c(bytes) }.as_bytes());
@@ -85,16 +85,16 @@ impl Frames {
     /// The runs of bytes of which there is a checksum.
     pub(crate) fn checks(&self) -> Vec<(Range, u32)> {
         let (mut checks, mut rest) = (Vec::new(), &self.bytes[..]);
-        while let Some((head, behind)) = rest.split_first_chunk::<16>() {
+        while let Some((head, after)) = rest.split_first_chunk::<16>() {
             let header: FrameHeader = zerocopy::transmute!(*head);
             let len = usize::from(header.len);
             if header.at & IN_PLACE == 0 {
-                rest = behind.get(len.next_multiple_of(8)..).unwrap_or_default();
+                rest = after.get(len.next_multiple_of(8)..).unwrap_or_default();
                 continue;
             }
             let at = header.page.saturating_add(u64::from(header.at & !IN_PLACE));
             checks.push((Range::new(at, len as u64), header.crc));
-            rest = behind;
+            rest = after;
         }
         checks
     }
@@ -118,19 +118,19 @@ impl Frames {
     /// Calls `visit` with the place and the bytes of each frame that has them; `None` if one is damaged.
     pub(crate) fn each(&self, mut visit: impl FnMut(u64, &[u8])) -> Option<()> {
         let mut rest = &self.bytes[..];
-        while let Some((head, behind)) = rest.split_first_chunk::<16>() {
+        while let Some((head, after)) = rest.split_first_chunk::<16>() {
             let header: FrameHeader = zerocopy::transmute!(*head);
             if header.at & IN_PLACE != 0 {
-                rest = behind;
+                rest = after;
                 continue;
             }
             let len = usize::from(header.len);
-            let bytes = behind.get(..len)?;
+            let bytes = after.get(..len)?;
             if header.crc != checksum(&header, bytes) {
                 return None;
             }
             visit(header.page.checked_add(u64::from(header.at))?, bytes);
-            rest = behind.get(len.next_multiple_of(8)..)?;
+            rest = after.get(len.next_multiple_of(8)..)?;
         }
         rest.is_empty().then_some(())
     }

@@ -47,8 +47,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.rebalance(path, above)
     }
 
-    /// Copies the records of a page into the gap of another one, before its own or behind them.
-    /// Returns whether they fit; nothing has changed where they do not.
+    /// Copies the records of a page into the gap of another one, before or after its own. Returns
+    /// whether they fit; nothing has changed where they do not.
     fn take_in(&mut self, into: u64, page: u64, kind: Kind, before: bool) -> Result<bool> {
         let records = self.records(page)?;
         let most = kind.most_slots(self.page_bytes());

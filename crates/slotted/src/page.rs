@@ -151,8 +151,8 @@ impl<'a, V: View> Node<'a, V> {
         })
     }
 
-    /// Searches the key among the records: `Ok` with the index of its record, `Err` with that of the
-    /// first one behind it.
+    /// Searches the key among the records: `Ok` with the index of its record, `Err` with that of
+    /// the first record above it.
     ///
     /// # Errors
     /// A record is damaged.

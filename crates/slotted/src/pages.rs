@@ -31,7 +31,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         segment.saturating_add(SEGMENT_HEADER + bytes)
     }
 
-    /// The segments behind that of the high-water mark, the newest one first.
+    /// Returns the segments after that of the high-water mark, the newest one first.
     pub(crate) fn unused_segments(&self) -> Result<Vec<u64>> {
         let (mut unused, mut segment) = (Vec::new(), self.newest);
         while segment != self.work.master.segment {

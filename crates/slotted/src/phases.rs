@@ -1,5 +1,5 @@
-//! The phases of an operation, as P3's figures divide it (P3 5, Figures 6 to 8): told to an observer that
-//! measures them ([`Memory::phase`](pm::Memory::phase)), and nobody otherwise.
+//! The phases of an operation, as P3's figures divide it (P3 5, Figures 6 to 8). They are reported
+//! only to an observer that measures them ([`Memory::phase`](pm::Memory::phase)).
 //!
 //! | P3 | phase |
 //! |---|---|

@@ -20,7 +20,7 @@ use crate::record::LEAF_LENGTHS;
 use crate::scheme::{Records, Scheme};
 use crate::store::Store;
 
-/// Words of the master beside the roots that a transaction changes.
+/// Words of the master, besides the roots, that a transaction changes.
 const MASTER_WORDS: u64 = 3;
 
 /// The operation that room is taken for.

@@ -1,8 +1,8 @@
 //! Savepoints: places in the open transaction to which it can be taken back.
 //!
-//! Nothing is copied when one is made. The first change of a page's draft behind it puts the draft as
-//! it was aside; from then on the records of that draft, too, are bytes that do not change, and a page
-//! that the transaction had allocated before is not used for anything else.
+//! Making one copies nothing. The first later change of a page's draft sets the draft aside as it
+//! was. From then on the records of that draft, too, are bytes that do not change, and a page that
+//! the transaction had allocated before is not used for anything else.
 
 use pm::Memory;
 
@@ -26,8 +26,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(name)
     }
 
-    /// Undoes what the transaction has done since it was at this place, which stays good; later ones are
-    /// void. An operation that failed halfway behind it is undone, too.
+    /// Undoes what the transaction has done since this savepoint, which stays valid; later ones are
+    /// void. An operation after it that failed halfway is undone, too.
     ///
     /// # Errors
     /// [`SlottedError::NoSavepoint`]: it is void, or of another transaction; nothing is undone.

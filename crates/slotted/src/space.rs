@@ -63,8 +63,8 @@ mod tests {
             len in 1usize..40, shift in 0u32..4,
         ) {
             let (mut used, mut end) = (Vec::new(), PAGE);
-            for (len, behind) in lens {
-                let Some(at) = end.checked_sub(len + behind) else { break };
+            for (len, gap) in lens {
+                let Some(at) = end.checked_sub(len + gap) else { break };
                 used.push(Used { at, len });
                 end = at;
             }

@@ -56,7 +56,7 @@ pub struct Store<M: Memory, S: Scheme<M>> {
     pub(crate) scheme: S,
     pub(crate) at: u64,
     pub(crate) options: Options,
-    /// The newest segment: that of the high-water mark, or one behind it.
+    /// The newest segment: that of the high-water mark, or a later one.
     pub(crate) newest: u64,
     pub(crate) master: Master,
     pub(crate) work: Work,
@@ -158,7 +158,7 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         if fixed.as_bytes() != made.as_bytes() || options.validate().is_err() {
             return Err(damaged.into());
         }
-        let word = |behind: u64| memory.load(Off::new(at + behind), Acquire);
+        let word = |offset: u64| memory.load(Off::new(at + offset), Acquire);
         let (log, newest, in_place) = (word(LOG_AT)?, word(NEWEST_SEGMENT_AT)?, word(IN_PLACE_AT)?);
         lane.heap().has_room(log, 1024)?;
         let log_bytes = memory.load(Off::new(log + 8), Acquire)?;

@@ -20,7 +20,7 @@ pub const MOST_VALUE_BYTES: u64 = 1 << 30;
 pub struct Step {
     /// The page.
     pub page: u64,
-    /// The index of the child that has the key; in a leaf, of its record or the first one behind it.
+    /// The index of the child that has the key; in a leaf, of its record or the first one above it.
     pub index: usize,
 }
 

@@ -76,7 +76,7 @@ pub(crate) struct Mark {
     pub(crate) freed: usize,
     pub(crate) lines: usize,
     pub(crate) written: usize,
-    /// Drafts, and first words of overflow pages, before their first change behind the savepoint.
+    /// Drafts, and first words of overflow pages, before their first change after the savepoint.
     pub(crate) drafts: BTreeMap<u64, Option<Draft>>,
     pub(crate) overflow: BTreeMap<u64, Option<u64>>,
 }
@@ -138,7 +138,7 @@ impl Work {
         }
     }
 
-    /// Forgets the lines that were added behind so many.
+    /// Forgets the lines after the first `kept`.
     pub(crate) fn forget_lines(&mut self, kept: usize) {
         let mut lines = LineSet::new();
         self.lines.lines()[..kept].iter().for_each(|line| lines.add(line.range()));

@@ -32,7 +32,7 @@ impl Lanes {
         Self { workers: workers.max(1), partitions: partitions.max(1) }
     }
 
-    /// The number of lanes; an [`Observer`](crate::Observer) is told of each by its number.
+    /// The number of lanes; an [`Observer`](crate::Observer) hears of each by its number.
     #[must_use]
     pub fn count(self) -> usize {
         self.workers.max(self.partitions)
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_transaction_is_in_one_lane_and_every_lane_has_one_worker() {
+    fn each_transaction_has_one_lane_and_each_lane_one_worker() {
         for (workers, partitions) in [(1, 1), (1, 3), (2, 3), (3, 3), (3, 1), (5, 2), (8, 3)] {
             let lanes = Lanes::new(workers, partitions);
             let mut seen = vec![vec![0; 20]; partitions];

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A latency ends when the transaction is durable: for grouped commits when the sync that covers
 //!   it returns.
-//! - An [`Observer`] is only ever told of durable transactions, in order, one partition at a time.
+//! - An [`Observer`] hears of durable transactions only, in order, one partition at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 
 use crate::store::{Commit, StoreError};
 
-/// Longest latency that is told apart from longer ones: one minute.
+/// The longest latency that is distinguished from longer ones: one minute.
 const LATENCY_LIMIT_NS: u64 = 60_000_000_000;
 
 /// The options with which a workload is driven.
@@ -99,7 +99,7 @@ pub enum RunError {
     NoWorkers,
 }
 
-/// Is told how far each partition has come; where workers share partitions, how far each lane (see
+/// Receives how far each partition has come; where workers share partitions, how far each lane (see
 /// [`Lanes`](crate::Lanes)). Called from the measured loop: it must not allocate.
 pub trait Observer: Sync {
     /// The number of transactions that may pass between two calls with durable commits. Grouped

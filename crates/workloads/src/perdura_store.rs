@@ -18,7 +18,7 @@ use crate::ycsb::{COLUMN_BYTES, COLUMNS, Column};
 
 /// Name of the table.
 const TABLE: &str = "usertable";
-/// The columns behind the key.
+/// The columns after the key.
 const ALL_FIELDS: [u16; COLUMNS] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /// Tuples inserted by one transaction while loading.
 const LOAD_BATCH: usize = 64;
@@ -112,7 +112,7 @@ impl<E: Environment> PerduraStore<E> {
         Ok(Self { database, table, name, path, partitions, statements: false, stored_bytes })
     }
 
-    /// Tells the engine that an update is all that its transaction does, or not: see
+    /// Sets whether the engine may take an update as all that its transaction does: see
     /// [`Exclusive::update`].
     #[must_use]
     pub fn with_statements(self, statements: bool) -> Self {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use crate::ycsb::{COLUMN_BYTES, COLUMNS, Column, ROW_BYTES};
 
 /// The moment at which an update is durable. Stores are opened with the form that the driver is
-/// told.
+/// given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
     /// An update is durable when [`Session::update`] returns.

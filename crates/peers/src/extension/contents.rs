@@ -1,4 +1,4 @@
-//! The contents of a database behind a run.
+//! The contents of a database after a run.
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Reads a database that nobody has open with the SQLite that knows nothing of Perdura, and lets it check
-    /// the file.
+    /// Reads a database that no connection has open with the SQLite that knows nothing of Perdura,
+    /// and lets it check the file.
     ///
     /// # Errors
     /// It is no database, or SQLite finds that it is not whole.

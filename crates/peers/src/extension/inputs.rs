@@ -105,7 +105,7 @@ impl FromStr for Keys {
     }
 }
 
-/// A workload, told in numbers.
+/// A workload as numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// The operations.
@@ -224,7 +224,7 @@ impl Workload {
         }
     }
 
-    /// The text of a row behind so many changes.
+    /// Writes the text of a row after so many changes.
     pub(super) fn text(&self, row: u64, version: u64, out: &mut String) {
         let mut random = Random::new(self.spec.seed ^ row, version);
         let mut left = self.spec.record_bytes as usize;

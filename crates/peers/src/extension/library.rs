@@ -35,7 +35,7 @@ pub fn register() -> rusqlite::Result<()> {
         }
         // Opening any database calls it.
         let opened = Connection::open_in_memory();
-        // SAFETY: the same function; others that somebody has registered stay.
+        // SAFETY: the same function; other registered ones stay.
         unsafe { ffi::sqlite3_cancel_auto_extension(Some(begin)) };
         opened.map_or(ffi::SQLITE_ERROR, |_| ffi::SQLITE_OK)
     });
@@ -85,7 +85,7 @@ pub fn register_with(name: &'static CStr, opener: Box<dyn Opener>) -> rusqlite::
 /// trigger.
 #[must_use]
 pub fn ends_a_statement(sql: &str) -> bool {
-    // SQLite sees nothing behind a zero byte.
+    // SQLite ends the statement at a zero byte.
     let Ok(sql) = CString::new(sql) else { return true };
     // SAFETY: it is a C string.
     unsafe { ffi::sqlite3_complete(sql.as_ptr()) != 0 }

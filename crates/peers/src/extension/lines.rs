@@ -54,7 +54,7 @@ struct Written {
     flush: Flush,
     is_log: bool,
     mapped: Option<(Mapping, u64)>,
-    /// Runs of bytes: the first one, and the one behind the last.
+    /// Runs of bytes: the first one, and the one after the last.
     runs: Vec<(u64, u64)>,
 }
 
@@ -228,9 +228,9 @@ unsafe extern "C" fn open(
     flags: c_int,
     flags_out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite's own VFS is its default one and stays; `file` has the `szOsFile` bytes that `register` has
-    // asked for, with room for both files behind each other. A method table that is null tells SQLite that nothing
-    // is open.
+    // SAFETY: SQLite's own VFS is its default one and stays; `file` has the `szOsFile` bytes that
+    // `register` has asked for, with room for both files in sequence. A null method table means to
+    // SQLite that nothing is open.
     unsafe {
         (*file).pMethods = std::ptr::null();
         let own = ffi::sqlite3_vfs_find(std::ptr::null());

@@ -127,20 +127,20 @@ pub struct Ran {
     pub stats: Option<Stats>,
     /// The domain that the VFS commits in; `None` without it.
     pub domain: Option<String>,
-    /// The rows behind it.
+    /// The rows after it.
     pub contents: Contents,
-    /// Bytes of the database file behind the last transaction.
+    /// Bytes of the database file after the last transaction.
     pub database_bytes: u64,
-    /// Bytes of the files beside it: journal, write-ahead log or side file.
+    /// Bytes of its other files: journal, write-ahead log or side file.
     pub log_bytes: u64,
 }
 
-/// Makes a database in an empty directory, loads it, and runs a workload on it in `mode`. `domain` is that of
-/// the VFS's commits.
+/// Makes a database in an empty directory, loads it, and runs a workload on it in `mode`. `domain`
+/// is that of the VFS's commits.
 ///
 /// # Errors
-/// SQLite's; a setting that it does not take; a mode of the VFS through which SQLite did not commit; a database
-/// that is not whole behind the run.
+/// SQLite's; a setting that it does not take; a mode of the VFS through which SQLite did not
+/// commit; a database that is not whole after the run.
 pub fn run(
     mode: SqliteMode,
     directory: &Path,
@@ -176,7 +176,8 @@ pub fn run(
 }
 
 /// Runs a workload on a new database of this name, through another VFS of Perdura's that is
-/// [registered](super::register_with). Calls `begins` when all is loaded. Nobody reads what is left.
+/// [registered](super::register_with). Calls `begins` when all is loaded. The contents are not read
+/// afterwards.
 ///
 /// # Errors
 /// As [`run`].
@@ -420,18 +421,18 @@ fn transactions(
     Ok(measured)
 }
 
-/// Bytes of the database, and of all files beside it.
+/// Returns the bytes of the database, and of all other files in its directory.
 fn file_bytes(directory: &Path, path: &Path) -> Result<(u64, u64), StoreError> {
-    let (mut database, mut beside) = (0, 0);
+    let (mut database, mut others) = (0, 0);
     for entry in std::fs::read_dir(directory).map_err(StoreError::engine)? {
         let entry = entry.map_err(StoreError::engine)?;
         let bytes = entry.metadata().map_err(StoreError::engine)?.len();
         match entry.path() == path {
             true => database = bytes,
-            false => beside += bytes,
+            false => others += bytes,
         }
     }
-    Ok((database, beside))
+    Ok((database, others))
 }
 
 #[cfg(test)]
@@ -463,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn all_modes_end_with_the_same_contents_and_only_ours_are_counted() {
+    fn all_modes_end_alike_and_only_ours_are_counted() {
         for operation in Operation::ALL {
             for (keys, prepared) in [(Keys::Ascending, false), (Keys::Random, true)] {
                 let workload = workload(operation, keys, prepared);

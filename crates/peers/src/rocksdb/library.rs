@@ -78,7 +78,7 @@ struct Owned {
 
 impl Owned {
     /// # Safety
-    /// `create` gives an object that nobody else owns and `destroy` takes back.
+    /// `create` gives an object that has no other owner and that `destroy` takes back.
     unsafe fn new(
         create: unsafe extern "C" fn() -> Object,
         destroy: unsafe extern "C" fn(Object),
@@ -127,7 +127,7 @@ pub(super) struct Library {
     db: Owned,
 }
 
-// SAFETY: a database and options that nobody changes may be used by any thread at any time.
+// SAFETY: a database and options that are not changed may be used by any thread at any time.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
@@ -164,7 +164,7 @@ impl Library {
             rocksdb_block_based_options_set_block_cache(table.get(), cache);
             rocksdb_cache_destroy(cache);
             rocksdb_options_set_block_based_table_factory(options.get(), table.get());
-            told(|error| rocksdb_open(options.get(), name.as_ptr(), error))?
+            map_error(|error| rocksdb_open(options.get(), name.as_ptr(), error))?
         };
         let object = NonNull::new(db).ok_or_else(|| StoreError::engine("RocksDB gave nothing"))?;
         let db = Owned { object, destroy: rocksdb_close };
@@ -185,7 +185,7 @@ impl Library {
         let (key, key_bytes) = (key.as_ptr().cast(), key.len());
         let (value, bytes) = (value.as_ptr().cast(), value.len());
         // SAFETY: the objects are alive, and RocksDB copies key and value before it returns.
-        told(|error| unsafe { rocksdb_put(db, options, key, key_bytes, value, bytes, error) })
+        map_error(|error| unsafe { rocksdb_put(db, options, key, key_bytes, value, bytes, error) })
     }
 
     /// Hands the value of a key to `with`; `None` if there is none.
@@ -197,7 +197,7 @@ impl Library {
     ) -> Result<Option<R>, StoreError> {
         let (db, options) = (self.db.get(), self.read.get());
         // SAFETY: the objects are alive, and RocksDB reads the key before it returns.
-        let slice = told(|error| unsafe {
+        let slice = map_error(|error| unsafe {
             rocksdb_get_pinned(db, options, key.as_ptr().cast(), key.len(), error)
         })?;
         let Some(object) = NonNull::new(slice) else { return Ok(None) };
@@ -215,7 +215,7 @@ impl Library {
     /// Makes all writes that have returned durable.
     pub(super) fn sync_log(&self) -> Result<(), StoreError> {
         // SAFETY: the database is alive.
-        told(|error| unsafe { rocksdb_flush_wal(self.db.get(), 1, error) })
+        map_error(|error| unsafe { rocksdb_flush_wal(self.db.get(), 1, error) })
     }
 
     /// Writes the MemTable out and waits for it.
@@ -224,13 +224,13 @@ impl Library {
         let options =
             unsafe { Owned::new(rocksdb_flushoptions_create, rocksdb_flushoptions_destroy) };
         // SAFETY: both objects are alive.
-        told(|error| unsafe { rocksdb_flush(self.db.get(), options.get(), error) })
+        map_error(|error| unsafe { rocksdb_flush(self.db.get(), options.get(), error) })
     }
 }
 
-/// Returns what a call gave, or the error that it told.
+/// Returns the result of a call, or the error that it reported.
 #[inline]
-fn told<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, StoreError> {
+fn map_error<R>(call: impl FnOnce(*mut *mut c_char) -> R) -> Result<R, StoreError> {
     let mut error: *mut c_char = null_mut();
     let given = call(&raw mut error);
     if error.is_null() {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_words_of_the_library() {
+    fn errors_carry_the_words_of_the_library() {
         let directory = tempfile::tempdir().expect("a directory");
         let partition = directory.path().join("rocksdb.0");
         std::fs::create_dir(&partition).expect("creates");

@@ -91,8 +91,8 @@ impl PostgresBank {
         Ok(())
     }
 
-    /// Runs as many transactions as the workload has, an even share by each worker, rounded up. The
-    /// progress is told at the end.
+    /// Runs as many transactions as the workload has, an even share by each worker, rounded up.
+    /// Progress is reported at the end.
     ///
     /// # Errors
     /// `pgbench` failed, or the workload has several partitions.
@@ -196,7 +196,7 @@ impl PostgresBank {
         allocated_bytes(&self.directory)
     }
 
-    /// The server's version and a setting, as it tells them.
+    /// Returns a setting of the server, as the server reports it.
     ///
     /// # Errors
     /// PostgreSQL's.

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - It listens on a socket in its own directory alone, and no network.
-//! - It ends with this process, whatever ends that: the kernel tells it.
+//! - It ends with this process, however that ends: the kernel signals it.
 //! - It never runs as the administrator, which it refuses: started by that, it becomes the user
 //!   `postgres`, whom its package makes.
 
@@ -114,8 +114,8 @@ pub(super) struct Server {
     parent: Parent,
 }
 
-/// The thread that the server's life is bound to: the kernel tells a process of the end of the thread
-/// that made it.
+/// The thread that the server's life is bound to: the kernel signals a process when the thread that
+/// made it ends.
 struct Parent {
     thread: Option<JoinHandle<()>>,
     /// It ends when this is gone.
@@ -242,7 +242,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Ends the server in an orderly way: its files are whole behind it.
+    /// Ends the server in an orderly way: its files are whole afterwards.
     fn drop(&mut self) {
         debug_assert!(self.parent.lives.is_some(), "its parent lives until it has ended");
         let process = self.process.id().cast_signed();

@@ -1,4 +1,4 @@
-//! TATP on SQLite: its rows and rates are those of the benchmark, and what is wrong with them is told.
+//! TATP on SQLite: its rows and rates are those of the benchmark, and faults in them are reported.
 
 use peers::SqliteRegister;
 use workloads::tatp::{Inspection, Kind, Register, Spec, Workload, rates};
@@ -15,7 +15,7 @@ fn register() -> (tempfile::TempDir, SqliteRegister) {
     (directory, register)
 }
 
-/// The rows, and the names of the checks that do not hold behind these runs.
+/// Returns the rows, and the names of the checks that do not hold after these runs.
 fn look(register: &SqliteRegister, runs: &[&Measured]) -> (u64, Vec<&'static str>) {
     let spec = spec();
     let mut inspection = Inspection::new(&spec);

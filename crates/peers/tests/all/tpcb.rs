@@ -1,4 +1,5 @@
-//! TPC-B on the peers: the balances agree behind many workers, and what is wrong with them is told.
+//! TPC-B on the peers: the balances agree after runs with many workers, and faults in them are
+//! reported.
 
 use std::path::Path;
 

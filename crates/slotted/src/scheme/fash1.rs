@@ -1,5 +1,6 @@
-//! FASH with one fence: the log's checksum covers the records, too, and a checkpoint is flushed by the
-//! commit that comes next. An option beside the faithful form; `alternate.rs` has the steps.
+//! FASH with one fence: the log's checksum covers the records, too, and a checkpoint is flushed by
+//! the commit that comes next. An option in addition to the faithful form; `alternate.rs` has the
+//! steps.
 
 use heap::Lane;
 use pm::Memory;

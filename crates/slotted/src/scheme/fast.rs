@@ -1,20 +1,21 @@
-//! FAST (P3 4.2): a transaction that changes the records of one leaf and nothing else commits in place,
-//! by the leaf's header; every other one by slot-header logging.
+//! FAST (P3 4.2): a transaction that changes the records of one leaf and nothing else commits in
+//! place, by the leaf's header; every other one by slot-header logging.
 //!
-//! A leaf's header is two lines, of which the one with the newer number counts (P3 has one line, that
-//! hardware transactional memory keeps from being written back half done). A commit in place:
+//! A leaf's header is two lines, of which the one with the newer number counts (P3 has one line,
+//! that hardware transactional memory keeps from being written back half done). A commit in place:
 //!
 //! 1. Flush the record; **fence**.
 //! 2. In the older line, store all words but the first, then the first, which has the newer number.
 //!    Flush; **fence**. *Committed.*
 //!
-//! *Crash before the first word is durable:* what persists of a line is a prefix of the stores to it, so
-//! the line has its old number and does not count. *Behind it:* the line is whole. Where a line's
-//! words persist in any order (aarch64), the others are fenced before the first ([`FencedTwin`]).
+//! *Crash before the first word is durable:* what persists of a line is a prefix of the stores to
+//! it, so the line has its old number and does not count. *After it:* the line is whole. Where a
+//! line's words persist in any order (aarch64), the others are fenced before the first
+//! ([`FencedTwin`]).
 //!
-//! Where the processor can store a line whole ([`WholeLine`], x86's MOVDIR64B), the leaf has one line, as in
-//! P3, and step 2 is one store and a fence. *Crash before the fence:* the line is the old one or the new
-//! one. The next store to it comes behind that fence.
+//! Where the processor can store a line whole ([`WholeLine`], x86's MOVDIR64B), the leaf has one
+//! line, as in P3, and step 2 is one store and a fence. *Crash before the fence:* the line is the
+//! old one or the new one. The next store to it comes after that fence.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -87,7 +88,8 @@ pub type Line<M> = Fast<M, WholeLine>;
 pub struct Fast<M, H = Twin> {
     log: Log<M>,
     commits: Commits,
-    /// The word that tells the process after a kill which page's header is being stored.
+    /// The word that records which page's header is being stored, for the process that opens after
+    /// a kill.
     in_place: Off<u64>,
     form: PhantomData<H>,
 }

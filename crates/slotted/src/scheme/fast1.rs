@@ -1,22 +1,23 @@
-//! FAST with one fence for the commit of one record in place: a leaf's line has a checksum of itself and of
-//! the record that it was the first to lead to. An option beside the faithful form.
+//! FAST with one fence for the commit of one record in place: a leaf's line has a checksum of
+//! itself and of the record that it was the first to lead to. An option in addition to the faithful
+//! form.
 //!
 //! A commit in place of one record:
 //!
 //! 1. In the older line, store all words but the first, then the first, which has the newer number.
 //!    Flush record and line; **fence**. *Committed.*
 //!
-//! *Crash before that fence:* the line may be durable and the record not. A line that another opening of the
-//! store has written counts only if it matches its checksum; else the older one counts, and the wrong
-//! one is overwritten, durably, before anything is written into the page: a record that is put once
-//! more could make it match.
+//! *Crash before that fence:* the line may be durable and the record not. A line that another
+//! opening of the store has written counts only if it matches its checksum; else the older one
+//! counts, and the wrong one is overwritten, durably, before anything is written into the page: a
+//! record that is put once more could make it match.
 //!
-//! Where a line's words persist in any order (aarch64), the others are fenced before the first: two fences
-//! there.
+//! Where a line's words persist in any order (aarch64), the others are fenced before the first: two
+//! fences there.
 //!
-//! A commit of several records in one leaf has them durable before the line. Every other one goes to the
-//! log, whose checksum covers the records: one fence, and one for the checkpoint, since a commit in place
-//! may change a header next, by another way than the log.
+//! A commit of several records in one leaf has them durable before the line. Every other one goes
+//! to the log, whose checksum covers the records: one fence, and one for the checkpoint, since a
+//! commit in place may change a header next, by another way than the log.
 
 use heap::Lane;
 use pm::{Flushed, LineSet, Memory, Off, Range, fence_for, observe};
@@ -34,7 +35,8 @@ use crate::recovered::Recovered;
 #[derive(Debug)]
 pub struct Fast1<M, const FENCED: bool = { cfg!(target_arch = "aarch64") }> {
     log: Log<M>,
-    /// The word that tells the process after a kill which page's header is being stored.
+    /// The word that records which page's header is being stored, for the process that opens after
+    /// a kill.
     in_place: Off<u64>,
     /// The number of this opening.
     epoch: u16,

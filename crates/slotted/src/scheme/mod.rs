@@ -53,8 +53,8 @@ pub struct Change {
     pub master: Vec<(u64, u64)>,
     /// The bytes of pages that were written, in schemes that log them: page, where in it, and how many.
     pub written: Vec<(u64, usize, usize)>,
-    /// True if every offset of a committed header that counts stays where it is: offsets come behind
-    /// them, or go from their end.
+    /// True if every offset of a committed header that counts stays where it is: offsets are added
+    /// after them, or removed from their end.
     pub offsets_stay: bool,
     /// Pages that no transaction had used before.
     pub unused: BTreeSet<u64>,
@@ -196,7 +196,7 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     fn open(parts: Parts<M>) -> Result<Self>;
     /// Sets the number of frames from which on the log is brought home, in schemes that let it grow.
     fn checkpoint_after(&mut self, _frames: usize) {}
-    /// Tells the number of this opening, before the first commit, to schemes whose headers have it.
+    /// Gives the number of this opening, before the first commit, to schemes whose headers have it.
     fn begin(&mut self, _epoch: u16) {}
     /// The memory of the pages.
     fn pages(&self) -> &Self::Pages;
@@ -259,7 +259,7 @@ pub struct Parts<M> {
     pub in_place: (u64, u64),
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// True if the store is being created: what lies in the log is nobody's.
+    /// True if the store is being created: the contents of the log are meaningless.
     pub created: bool,
 }
 

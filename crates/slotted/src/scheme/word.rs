@@ -1,14 +1,14 @@
-//! FASH with a commit in place by one word, in leaves whose headers are as long as they have records: where
-//! every record offset that counts stays where it is, the first word of the header is all that changes. So
-//! it is with a record whose key is larger than all others of its leaf, and when such a one is deleted. An
-//! option beside the faithful form.
+//! FASH with a commit in place by one word, in leaves whose headers are as long as they have
+//! records: if every record offset that counts stays where it is, the first word of the header is
+//! all that changes. So it is with a record whose key is larger than all others of its leaf, and
+//! when such a one is deleted. An option in addition to the faithful form.
 //!
-//! 1. Store the new offsets behind those that count; flush them and the records; **fence**. A deletion has
-//!    none of both.
+//! 1. Store the new offsets after those that count; flush them and the records; **fence**. A
+//!    deletion has none of both.
 //! 2. Store the first word; flush; **fence**. *Committed.*
 //!
-//! *Crash before the word is durable:* what lies behind the offsets that count is nobody's. The word persists
-//! whole or not at all, whichever the processor.
+//! *Crash before the word is durable:* bytes after the offsets that count are meaningless. The word
+//! persists whole or not at all, on every processor.
 
 use heap::Lane;
 use pm::{Flushed, LineSet, Memory, Off, Range, fence_for, observe};
@@ -25,7 +25,8 @@ use crate::recovered::Recovered;
 #[derive(Debug)]
 pub struct Word<M> {
     log: Log<M>,
-    /// The word that tells the process after a kill which page's header is being stored.
+    /// The word that records which page's header is being stored, for the process that opens after
+    /// a kill.
     in_place: Off<u64>,
     commits: Commits,
 }
@@ -92,7 +93,7 @@ impl<M: Memory> Word<M> {
         for (_, at, bytes) in &headers {
             for (start, part) in (*at..).step_by(WORD_BYTES).zip(bytes.chunks(WORD_BYTES)) {
                 let place = Off::<u64>::new(page + start as u64);
-                // Behind the last offset the word has what it had: the gap, or a record.
+                // After the last offset the word keeps what it had: the gap, or a record.
                 let mut word = memory.read(place)?.to_le_bytes();
                 word[..part.len()].copy_from_slice(part);
                 if start == 0 {

@@ -107,7 +107,7 @@ fn an_insert_of_fash1_has_one_fence() {
     within::<Fash1<Recording>>([(16, 1024, 7.2), (64, 1024, 7.5), (64, 4096, 9.6)], 1.0..1.05);
 }
 
-/// Ascending keys, whose records come behind all others.
+/// Ascending keys, whose records follow all others.
 #[test]
 fn an_ascending_insert_is_committed_by_one_word() {
     let memory = Recording::pool(16 << 10, 64 << 20).unwrap();

@@ -82,7 +82,7 @@ follow_the_model! {
 
 /// A pool can be asked for it everywhere; what it says depends on the processor.
 #[test]
-fn headers_that_are_stored_whole_are_refused_where_the_processor_cannot() {
+fn whole_line_headers_are_refused_without_the_instruction() {
     let folder = tempfile::tempdir().unwrap();
     let pool = |name: &str, domain| {
         let options = PoolOptions { domain: Some(domain), model: true, ..PoolOptions::default() };
@@ -140,7 +140,7 @@ fn a_store_in_a_pool_is_there_after_it_was_closed() {
 }
 
 #[test]
-fn a_scan_begins_at_its_key_and_ends_when_it_is_told_to() {
+fn a_scan_begins_at_its_key_and_ends_on_request() {
     let mut store =
         Store::<Dram, Fash<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
     for number in 0u32..500 {
@@ -157,7 +157,7 @@ fn a_scan_begins_at_its_key_and_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_what_is_as_large_as_possible_is_not() {
+fn the_largest_is_accepted_and_anything_larger_refused() {
     for page_bytes in [512u32, 1024, 32 << 10] {
         let options = Options { segment_bytes: 1 << 20, ..small(page_bytes) };
         let mut store =
@@ -247,7 +247,7 @@ fn a_key_that_is_there_is_not_inserted_again() {
 }
 
 #[test]
-fn commits_are_counted_and_objects_told() {
+fn commits_are_counted_and_objects_reported() {
     let mut store =
         Store::<Dram, Fast<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
     let made = store.commits();

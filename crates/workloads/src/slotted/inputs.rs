@@ -53,7 +53,7 @@ impl Keys {
     }
 }
 
-/// A workload, told in numbers.
+/// A workload as numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
     /// The operations.

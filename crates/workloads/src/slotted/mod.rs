@@ -62,7 +62,7 @@ pub struct Ran {
     pub commits: Commits,
     /// The pages that were split and copied in it.
     pub moves: Moves,
-    /// The pages and records behind it.
+    /// The pages and records after it.
     pub census: Census,
     /// A number of all keys and values, in their order.
     pub digest: u64,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_told_to_a_memory_that_listens() {
+    fn phases_are_reported_to_an_observing_memory() {
         let workload = Workload::generate(&Spec { per_txn: 1, ..spec(Mix::Insert) }).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let options = PoolOptions { domain: Some(Domain::Adr), model: true, ..Default::default() };

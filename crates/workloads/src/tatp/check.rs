@@ -82,7 +82,8 @@ impl Found {
         }
     }
 
-    /// The checks, and the rows that are missing and those that are too many behind these changes.
+    /// Returns the checks, and how many rows are missing and how many are too many after these
+    /// changes.
     fn judge(self, changes: &Changes) -> (Vec<Check>, u64, u64) {
         let Self { wrong: [subscribers, access, facilities, forwarding], loaded, there } = self;
         let Changes { inserted, deleted, maybe_inserted, maybe_deleted } = *changes;
@@ -138,7 +139,7 @@ fn look<T: Reads>(tx: &T, tables: &Tables, spec: &Spec, partition: usize) -> Res
     Ok(seen.found())
 }
 
-/// A look at all rows of a register, each table in the order of its key, whoever holds it.
+/// Reads all rows of a register, each table in the order of its key, for any database.
 pub struct Inspection<'a> {
     spec: &'a Spec,
     partition: usize,
@@ -309,7 +310,7 @@ mod tests {
         for partition in 0..2 {
             assert_eq!(violated(&spec, partition, None), [""; 0]);
             let elsewhere = spec.subscribers_of(1 - partition).find(forwards);
-            let behind = (41..).find(forwards);
+            let later = (41..).find(forwards);
             for other in elsewhere.into_iter().chain(behind).chain([0]) {
                 for (table, name) in [
                     (TableOf::Subscriber, "subscribers"),

@@ -162,7 +162,7 @@ impl Iterator for Stream {
 #[derive(Debug, Clone)]
 struct Sequence {
     inputs: Vec<Input>,
-    /// The generator behind the last of them.
+    /// The generator after the last of them.
     random: Random,
 }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_enters_the_same_in_the_same_sitting_and_something_else_in_another() {
+    fn inputs_repeat_within_a_sitting_and_differ_between_them() {
         let spec = Spec { subscribers: 501, partitions: 2, ..Spec::default() };
         let stream = |partition, user, sitting| -> Vec<Input> {
             let stream = Stream::new(&spec, partition, user, sitting).expect("valid");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn as_specified_some_subscribers_are_drawn_more_often_than_as_shore_kits_does() {
+    fn specified_draws_are_more_skewed_than_those_of_shore_kits() {
         let most = |form| {
             let spec = Spec { subscribers: 100_000, form, ..Spec::default() };
             let mut hits = vec![0_u32; 100_001];

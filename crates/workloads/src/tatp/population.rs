@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_population_has_the_shares_that_rates_of_success_follow_from() {
+    fn population_has_the_shares_that_success_rates_need() {
         let (mut access, mut facilities, mut active, mut forwarded) = (0, 0, 0, [0_u64; 4]);
         for subscriber in 1..=40_000 {
             let shape = Shape::of(1, subscriber);

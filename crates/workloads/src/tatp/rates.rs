@@ -110,7 +110,7 @@ pub fn rates_of_users(
     let subscribers = spec.subscribers as usize + 1;
     let mut tries = Kind::ALL.map(|_| vec![0_u32; subscribers]);
     for (stream, entered) in users {
-        // Streams have no end, and nobody enters more than fit in memory.
+        // Streams have no end, and inputs must fit in memory.
         for input in stream.take(usize::try_from(entered).unwrap_or(usize::MAX)) {
             tries[input.kind() as usize][input.subscriber() as usize] += 1;
         }

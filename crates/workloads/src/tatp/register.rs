@@ -1,8 +1,8 @@
 //! TATP on other databases: the peers.
 //!
-//! A [`Register`] has its own way of holding the four tables. It runs the same transactions in the same
-//! loop as our engines, in one partition that all workers share, and the same [`Inspection`] looks at its
-//! rows behind them.
+//! A [`Register`] has its own way of holding the four tables. It runs the same transactions in the
+//! same loop as our engines, in one partition that all workers share, and the same [`Inspection`]
+//! checks its rows afterwards.
 
 pub use perdura::Value;
 

@@ -137,7 +137,7 @@ impl Tables {
             special_facility: table("special_facility")?,
             call_forwarding: table("call_forwarding")?,
         };
-        // Rows are read by column number and type. There may be tables of others beside.
+        // Rows are read by column number and type. There may be other tables, too.
         let wanted = schema();
         let is_own =
             |table: &&TableSchema| wanted.tables().iter().any(|own| own.name() == table.name());

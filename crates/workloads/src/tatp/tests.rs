@@ -87,7 +87,7 @@ fn a_location_is_updated_by_number_and_always() {
 }
 
 #[test]
-fn an_update_of_a_facility_that_is_not_there_leaves_the_flag_as_it_was() {
+fn updating_a_missing_facility_leaves_the_flag() {
     each_engine(|register| {
         let (there, none) = (register.with_facility(true), register.without_facility());
         let before = register.column("subscriber", &[none], "bit_1") as u32;
@@ -152,7 +152,7 @@ fn access_data_are_there_or_not() {
 }
 
 #[test]
-fn a_subscriber_that_is_missing_is_an_error_and_no_expected_failure() {
+fn a_missing_subscriber_is_an_error_not_an_expected_failure() {
     let register = Register::new(EngineKind::NvmInp);
     let spec = Spec { subscribers: 1000, transactions: 1, ..Spec::default() };
     for kind in [Kind::UpdateLocation, Kind::UpdateSubscriberData, Kind::DeleteCallForwarding] {

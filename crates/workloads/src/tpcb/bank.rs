@@ -1,8 +1,8 @@
 //! TPC-B on other databases: the peers.
 //!
-//! A [`Bank`] has its own way of holding the four tables. It enters the same transactions in the same
-//! loop as our engines, in one partition that all workers share, and its [`Books`] must balance behind
-//! them.
+//! A [`Bank`] has its own way of holding the four tables. It enters the same transactions in the
+//! same loop as our engines, in one partition that all workers share, and its [`Books`] must
+//! balance afterwards.
 
 use super::check::{Balances, DEMANDS, differs, stray};
 use super::inputs::Workload;
@@ -86,7 +86,7 @@ pub trait Bank: Sync {
 
 /// A place at which transactions are entered.
 pub trait Till {
-    /// Books a transaction, durably, and returns the account's balance behind it.
+    /// Books a transaction, durably, and returns the account's balance after it.
     ///
     /// # Errors
     /// The database's; nothing of the transaction is left then.

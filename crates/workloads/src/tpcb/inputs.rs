@@ -30,7 +30,7 @@ struct Sequence {
     /// Number of the first of them in the partition's whole sequence.
     first: u64,
     inputs: Vec<Input>,
-    /// The generator behind the last of them.
+    /// The generator after the last of them.
     random: Random,
 }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn shore_kits_stays_in_the_branch_and_a_partition_in_its_branches() {
+    fn shore_kits_stays_in_its_branch_and_partition() {
         let workload = Workload::generate(&spec(Form::ShoreKits, 2)).unwrap();
         let mut ids = std::collections::HashSet::new();
         for partition in 0..2 {

@@ -14,10 +14,10 @@
 //! | `bank` | running it on other databases than ours |
 //!
 //! **Decided here**, where the specification leaves room:
-//! - HISTORY has no key in the specification; here it is the transaction's number. Its time stamp is
-//!   that number plus one, so that the same seed leaves the same contents.
+//! - HISTORY has no key in the specification; here it is the transaction's number. Its time stamp
+//!   is that number plus one, so that the same seed leaves the same contents.
 //! - Transactions commute: however many workers share a partition, and in whatever order, the
-//!   contents behind a run are the same.
+//!   contents after a run are the same.
 //! - A transaction covers one partition, so remote accounts need a database of one.
 
 mod bank;

@@ -60,7 +60,7 @@ pub fn schema() -> Schema {
     Schema::new().table(branch).table(teller).table(account).table(history)
 }
 
-/// The filler of a row: it tells the row from others.
+/// The filler of a row: it distinguishes the row from others.
 pub(super) fn fill<const N: usize>(id: u64) -> [u8; N] {
     let mut bytes = [0; N];
     for (at, piece) in bytes.chunks_mut(8).enumerate() {

@@ -46,7 +46,7 @@ impl<'a, E: Environment> Terminal<'a, E> {
         Ok(Self { seat, workload, partition, tables, row: Row::new() })
     }
 
-    /// Runs transaction `number` of the partition; returns the account's balance behind it.
+    /// Runs transaction `number` of the partition; returns the account's balance after it.
     ///
     /// # Errors
     /// The database's; nothing of the transaction is left then.

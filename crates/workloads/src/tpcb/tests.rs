@@ -56,7 +56,7 @@ fn an_amount_is_booked_four_times() {
 }
 
 #[test]
-fn a_terminal_that_cannot_find_its_account_says_so_and_leaves_nothing() {
+fn a_missing_account_is_an_error_and_leaves_nothing() {
     let spec = Spec { accounts: 7, transactions: 1, ..Spec::default() };
     let (database, _directory) = bank(EngineKind::NvmInp, &spec);
     let workload = Workload::generate(&Spec { accounts: 7000, ..spec.clone() }).unwrap();

@@ -1,12 +1,13 @@
 //! Does a database hold exactly what it acknowledged?
 //!
-//! All transactions follow from the seed, and each leaves a row in the history that nobody changes.
+//! All transactions follow from the seed, and each leaves a row in the history that is never
+//! changed.
 //!
-//! 1. The rows tell which transactions are there. Each must be what its transaction writes.
-//! 2. A lane runs its transactions one after the other: those that it acknowledged must be there, of
-//!    those behind them the first ones may be, as many as may have been under way.
-//! 3. All balances must be the sums of the history ([`super::check`]): so no transaction is there in
-//!    part.
+//! 1. The rows show which transactions are there. Each must be what its transaction writes.
+//! 2. A lane runs its transactions in sequence: those that it acknowledged must be there. Of the
+//!    later ones the first may be there, as many as may have been under way.
+//! 3. All balances must be the sums of the history ([`super::check`]): so no transaction is there
+//!    in part.
 
 use perdura::Value::{Bytes, I64, U64};
 use perdura::{Database, Environment, Error, Row, Scan};
@@ -25,7 +26,8 @@ use crate::terminals::{check_partitions, failed};
 pub struct Verification {
     /// Acknowledged transactions that left no trace.
     pub lost: u64,
-    /// Rows of the history that nobody wrote, or whose transaction cannot have been under way.
+    /// Rows of the history that no transaction wrote, or whose transaction cannot have been under
+    /// way.
     pub surplus: u64,
     /// Transactions that were not acknowledged and are there: allowed.
     pub in_flight: u64,
@@ -92,8 +94,8 @@ pub fn verify<E: Environment>(
     Ok(found)
 }
 
-/// Tells of each of a partition's transactions if it left the row that it writes; and counts other
-/// rows.
+/// Returns for each of a partition's transactions whether it left the row that it writes, and
+/// counts other rows.
 fn traces<E: Environment>(
     database: &Database<E>,
     workload: &Workload,

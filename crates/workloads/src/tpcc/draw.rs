@@ -134,10 +134,10 @@ impl Texts {
         self.draw(random, LETTERS_AND_DIGITS, count);
     }
 
-    /// Random digits (the specification's n-string), with fixed ones behind.
-    pub(crate) fn digits(&mut self, random: &mut Random, count: u64, behind: &str) {
+    /// Random digits (the specification's n-string), followed by fixed ones.
+    pub(crate) fn digits(&mut self, random: &mut Random, count: u64, suffix: &str) {
         self.draw(random, DIGITS, count);
-        self.buffer.push_str(behind);
+        self.buffer.push_str(suffix);
         *self.ends.last_mut().expect("just drawn") = self.buffer.len();
     }
 

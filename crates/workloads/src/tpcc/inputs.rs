@@ -133,7 +133,7 @@ pub struct Inputs {
     first: u64,
     inputs: Vec<Input>,
     lines: Vec<Line>,
-    /// The generator as it stands behind the last of them.
+    /// The generator as it stands after the last of them.
     random: Random,
 }
 

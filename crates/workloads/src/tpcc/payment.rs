@@ -50,7 +50,7 @@ pub(super) struct Payment {
     pub(super) who: Who,
     pub(super) amount: i64,
     pub(super) date: u64,
-    /// Customers of a district, behind whose history rows of the loading those of the run follow.
+    /// Customers of a district: history rows of the loading, one each, precede those of the run.
     pub(super) customers: u64,
 }
 
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_about_bad_credit_come_first_and_what_is_too_long_falls_off() {
+    fn bad_credit_notes_come_first_and_are_truncated() {
         let payment = Payment {
             warehouse: 1,
             district: 2,

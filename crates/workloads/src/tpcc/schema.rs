@@ -12,7 +12,7 @@
 //! | text | text of the specification's size |
 //!
 //! HISTORY has no primary key in the specification. Here it has one of the warehouse and a number:
-//! the customer's place in the warehouse for what was loaded, behind these the transaction's date.
+//! the customer's place in the warehouse for what was loaded; after these the transaction's date.
 
 use perdura::{ColumnType, Database, Environment, Error, Schema, Table, TableSchema};
 

@@ -175,7 +175,7 @@ fn payment(who: Who, customer_warehouse: u64) -> Payment {
 }
 
 #[test]
-fn a_payment_is_noted_by_customer_district_warehouse_and_history() {
+fn payment_updates_customer_district_warehouse_history() {
     each_engine(|mut shop| {
         let tables = shop.tables.clone();
         let (w, d, c_w, c_d, c) = (U64(1), U64(2), U64(2), U64(4), U64(5));
@@ -228,7 +228,7 @@ fn bad_credit_is_noted_with_the_customer() {
 fn of_several_with_a_last_name_the_middle_one_is_meant() {
     each_engine(|mut shop| {
         let tables = shop.tables.clone();
-        // Of the population nobody has this name: it has only the first thirty.
+        // No customer of the population has this name: it has only the first thirty.
         let who = Who::LastName(999);
         let rename = |number, first| {
             let names = [(schema::C_LAST, Text("EINGEINGEING")), (schema::C_FIRST, Text(first))];

@@ -1,10 +1,10 @@
 //! Does a database hold exactly what it acknowledged?
 //!
 //! All transactions follow from the seed, and each that changes something leaves its date in a row
-//! where nobody overwrites it: O_ENTRY_D, H_DATE or OL_DELIVERY_D. For each partition, with its
+//! where it is never overwritten: O_ENTRY_D, H_DATE or OL_DELIVERY_D. For each partition, with its
 //! acknowledged transactions and those that may have been under way:
 //!
-//! 1. The dates that are found tell which transactions are there, and how far the partition went
+//! 1. The dates that are found show which transactions are there, and how far the partition went
 //!    beyond what was acknowledged.
 //! 2. A reference database is populated from the same seed and runs the same transactions up to
 //!    there. The dates that it has are those that have to be found, and no others may be.
@@ -97,7 +97,7 @@ pub fn verify<E: Environment>(
     Ok(found)
 }
 
-/// Returns how many transactions may have been under way behind the first `completed`.
+/// Returns how many transactions may have been under way after the first `completed`.
 fn window(inputs: &Inputs, completed: usize, commit: Commit) -> usize {
     let open = &inputs.all()[completed..];
     let group = match commit {

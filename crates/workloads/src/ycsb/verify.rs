@@ -4,7 +4,7 @@
 //! may have been under way:
 //!
 //! 1. The expected version of every column is that of its last writer among the acknowledged.
-//! 2. The highest version found on the tuples of the window tells how far the store went beyond
+//! 2. The highest version found on the tuples of the window shows how far the store went beyond
 //!    (transactions of a partition become durable in order); up to there they are expected too.
 //! 3. Every column of every tuple is recomputed at its expected version and compared.
 
@@ -19,7 +19,7 @@ use crate::store::{RowBuffer, Session, Store, StoreError};
 pub struct Verification {
     /// Tuples compared.
     pub tuples: u64,
-    /// Acknowledged transactions of which something that nobody replaced later is gone.
+    /// Acknowledged transactions of which something is gone that was not replaced later.
     pub lost: u64,
     /// Transactions of the window that are there as a whole: allowed.
     pub surplus: u64,

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn each_partition_has_a_hot_run_of_neighbours_of_the_right_weight() {
+    fn each_partition_has_a_hot_run_of_the_right_weight() {
         for (skew, weight, hot) in [(Skew::Low, 0.5, 500), (Skew::High, 0.9, 250)] {
             let workload = workload(skew, Mix::ReadOnly);
             for p in 0..4 {

@@ -33,7 +33,7 @@ fn all_hold(checks: &[Check]) {
 }
 
 #[test]
-fn balances_are_the_same_where_transactions_run_at_the_same_time() {
+fn concurrent_transactions_leave_the_same_balances() {
     for (form, branches) in [(Form::Specification, 3), (Form::ShoreKits, 1)] {
         let spec =
             tpcb::Spec { branches, accounts: 20, transactions: 500, form, ..tpcb::Spec::default() };
@@ -85,7 +85,7 @@ fn shop<E: Environment>(database: &Database<E>) {
 }
 
 #[test]
-fn the_conditions_of_tpcc_hold_with_many_workers_in_one_partition() {
+fn tpcc_conditions_hold_with_many_workers_in_a_partition() {
     for engine in EngineKind::ALL {
         println!("{engine}");
         shop(&serial(engine, &tpcc::schema()).0);

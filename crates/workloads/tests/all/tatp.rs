@@ -30,7 +30,7 @@ fn run(database: &Database, workload: &Workload, workers: usize, commit: Commit)
     assert_eq!(measured.transactions() + failed, workload.spec().transactions);
     assert_eq!(progress.total(), workload.spec().transactions);
     assert_eq!(measured.conflicts, 0);
-    // Whoever locks rows may have to begin again; the others run one transaction at a time.
+    // Engines with row locks may require transactions to begin again; the others run one at a time.
     let is_serial = database.traits().concurrency == Concurrency::Serial;
     assert!(!is_serial || measured.retries == 0, "{}", measured.retries);
     measured
@@ -43,7 +43,7 @@ fn violated(database: &Database, spec: &Spec, runs: &[&Measured]) -> Vec<&'stati
 }
 
 #[test]
-fn rates_and_rows_are_right_after_a_run_and_a_kill_with_any_number_of_workers() {
+fn rates_and_rows_are_right_after_runs_and_kills() {
     for engine in EngineKind::ALL {
         for (partitions, workers, form) in
             [(1, 1, Form::Specification), (2, 2, Form::ShoreKits), (1, 3, Form::Specification)]

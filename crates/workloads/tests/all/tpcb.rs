@@ -29,7 +29,7 @@ fn run(database: &Database, workload: &Workload, workers: usize, commit: Commit)
     let measured = tpcb::run(database, workload, &options, &progress).unwrap();
     assert_eq!(measured.transactions(), workload.spec().transactions);
     assert_eq!(progress.total(), workload.spec().transactions);
-    // Whoever locks rows may have to begin again; the others run one transaction at a time.
+    // Engines with row locks may require transactions to begin again; the others run one at a time.
     let is_serial = database.traits().concurrency == perdura::Concurrency::Serial;
     assert!(!is_serial || measured.retries == 0, "{}", measured.retries);
     assert_eq!((measured.failed, measured.conflicts), (vec![0], 0));
@@ -70,7 +70,7 @@ fn balances_agree_after_loading_a_run_and_a_kill() {
 }
 
 #[test]
-fn the_same_seed_leaves_the_same_database_in_every_engine_by_any_number_of_workers() {
+fn same_seed_leaves_same_database_for_any_engine_and_workers() {
     let digest = |engine, spec: &Spec, workers, commit| {
         let directory = crate::in_memory();
         let options = match commit {
@@ -181,7 +181,7 @@ fn the_verifier_notices_what_is_lost_surplus_or_damaged() {
     }
     let found = victim.verified(1, &[1200], Commit::Durable);
     assert_eq!(found, Verification { lost: 1, ..clean.clone() });
-    // Behind a gap in its lane nothing can be.
+    // After a gap in its lane there can be no transaction.
     let found = victim.verified(1, &[1198], Commit::Grouped(5));
     assert_eq!(found, Verification { surplus: 1, ..clean.clone() });
     let found = victim.verified(2, &[599, 600], Commit::Durable);
@@ -207,8 +207,8 @@ fn a_database_that_does_not_fit_is_refused() {
     let refused = tpcb::run(&database, &workload, &RunOptions::default(), &()).unwrap_err();
     assert!(matches!(refused, RunError::Partitions { store: 1, workload: 2 }), "{refused}");
     let workload = Workload::generate(&small).unwrap();
-    let nobody = RunOptions { workers: 0, ..RunOptions::default() };
-    let refused = tpcb::run(&database, &workload, &nobody, &()).unwrap_err();
+    let no_workers = RunOptions { workers: 0, ..RunOptions::default() };
+    let refused = tpcb::run(&database, &workload, &no_workers, &()).unwrap_err();
     assert!(matches!(refused, RunError::NoWorkers), "{refused}");
     let schema = workloads::tpcc::schema();
     let other =

@@ -443,7 +443,7 @@ fn the_verifier_notices_what_is_lost_surplus_or_damaged() {
     let found = verified(&database, &workload, &[before_last[0] - 1, 200]);
     assert!(found.surplus > 0 && !found.is_clean(), "{found:?}");
 
-    // Of a longer run, what comes behind is lost.
+    // Of a longer run, later transactions are lost.
     let more = Workload::generate(&Spec { transactions: 440, ..spec.clone() }).unwrap();
     let changes = |partition: usize| {
         let inputs = &more.inputs(partition).all()[200..];

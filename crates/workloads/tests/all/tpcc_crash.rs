@@ -358,7 +358,7 @@ fn every_condition_holds_after_a_power_cut() {
 /// Without its fences and flushes, or without its syncs, an engine must fail the test above: else
 /// that is blind.
 #[test]
-fn the_crash_test_fails_without_fences_and_without_flushes_and_without_syncs() {
+fn crash_test_fails_without_fences_flushes_or_syncs() {
     for engine in EngineKind::ALL {
         let story = story(engine);
         for (name, fences) in [("fences or syncs", true), ("flushes or syncs", false)] {

@@ -53,7 +53,7 @@ fn records(own: &OwnStats) -> Option<u64> {
 }
 
 impl Bank {
-    /// Tells what `work` costs.
+    /// Returns the costs of `work`.
     fn cost(&self, work: impl FnOnce()) -> Cost {
         let records = || records(&self.database.stats().unwrap().own);
         let before = records();
@@ -74,7 +74,7 @@ impl Bank {
         }
     }
 
-    /// The costs of transactions behind the first ones, each by itself.
+    /// Returns the costs of the transactions after the first ones, each by itself.
     fn costs(&self) -> Vec<Cost> {
         // The terminal has the partition, of whose statistics another thread may ask.
         let run = |number| {
@@ -113,7 +113,7 @@ fn flush_on_insert_costs_five_fences_and_at_most_twenty_lines() {
 }
 
 #[test]
-fn flush_on_commit_without_its_persister_costs_one_fence_and_at_most_twenty_lines() {
+fn foc_without_persister_costs_one_fence_and_max_twenty_lines() {
     let costs = plain_costs(EngineKind::NvLoggingFoc);
     assert!(costs.iter().all(|cost| cost.fences == 1));
     assert!(costs.iter().all(|cost| cost.lines <= 20));

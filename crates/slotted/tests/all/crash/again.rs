@@ -47,7 +47,7 @@ fn is_not_committed_by_its_repetition<S: Scheme<Recording>>(puts: u32) {
 }
 
 #[test]
-fn a_transaction_that_was_cut_off_is_not_committed_by_its_repetition() {
+fn repetition_does_not_commit_a_cut_off_transaction() {
     for puts in [1, 3, 20] {
         is_not_committed_by_its_repetition::<Fast1<Recording>>(puts);
         is_not_committed_by_its_repetition::<Fash1<Recording>>(puts);

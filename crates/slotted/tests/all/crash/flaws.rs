@@ -12,14 +12,14 @@ use super::story::{Next, after_kills, after_power_cuts, story, story_after, verd
 /// Returns whether something is wrong in what the store, or a crash, leaves.
 fn goes_wrong<S: Scheme<Recording>>(seed: u64) -> bool {
     // Roots change where a store begins.
-    for told in [story::<S>(seed, 40), story_after::<S>(0, seed, 30)] {
-        let explored = Replay::new(&told.trace)
-            .explore(20, 11, |image, noted| verdict::<S>(image, &told.acknowledged, noted));
+    for run in [story::<S>(seed, 40), story_after::<S>(0, seed, 30)] {
+        let explored = Replay::new(&run.trace)
+            .explore(20, 11, |image, noted| verdict::<S>(image, &run.acknowledged, noted));
         if explored.failed.is_some() {
             return true;
         }
     }
-    let told = story::<S>(seed, 12);
+    let run = story::<S>(seed, 12);
     let shown = |nexts: Result<Vec<Next>, String>| match nexts {
         Err(_) => true,
         Ok(nexts) => nexts.iter().any(|next| {
@@ -30,7 +30,7 @@ fn goes_wrong<S: Scheme<Recording>>(seed: u64) -> bool {
                 .is_some()
         }),
     };
-    shown(after_power_cuts::<S>(&told, 4)) || shown(after_kills::<S>(&told, 60))
+    shown(after_power_cuts::<S>(&run, 4)) || shown(after_kills::<S>(&run, 60))
 }
 
 fn is_noticed<S: Scheme<Recording>>(flaw: Flaw) -> bool {

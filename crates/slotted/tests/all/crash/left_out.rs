@@ -8,13 +8,13 @@ use super::story::{Next, Story, after_kills, after_power_cuts, story, verdict};
 
 /// Instructions that nothing here notices: a scheme or all of them, what it is, the end of the line in the
 /// source or its file, and the reason.
-const NEEDED_BY_NOBODY: [(&str, &str, &str, &str); 11] = [
+const UNNEEDED: [(&str, &str, &str, &str); 11] = [
     (
         "",
         "fence",
         "lane.fence_flushed();",
-        "behind a mini-transaction of the heap, for whoever changes one of its words next in another \
-         way, such as a persisted bit beside the segment's; the store does not, who shares the lane may",
+        "after a mini-transaction of the heap, for a change of one of its words next in another \
+         way, such as a persisted bit next to the segment's; the store makes none, others on the lane may",
     ),
     (
         "fash",
@@ -24,7 +24,7 @@ const NEEDED_BY_NOBODY: [(&str, &str, &str, &str); 11] = [
          change by the log alone, and frames that are overwritten no longer match the mark. FAST, with \
          the same line, cannot do without",
     ),
-    ("fash", "store", "log.recover()?;", "the same zero, behind recovery"),
+    ("fash", "store", "log.recover()?;", "the same zero, after recovery"),
     (
         "fash1",
         "store",
@@ -50,7 +50,7 @@ const NEEDED_BY_NOBODY: [(&str, &str, &str, &str); 11] = [
         "log.checkpoint(marked, &frames, &mut lines);",
         "commits in place are rare in these stories; FAST, which has the same line, shows it",
     ),
-    ("word", "store", "log.recover()?;", "the same, behind recovery"),
+    ("word", "store", "log.recover()?;", "the same, after recovery"),
     (
         "word",
         "",
@@ -68,8 +68,8 @@ const NEEDED_BY_NOBODY: [(&str, &str, &str, &str); 11] = [
 ];
 
 pub(super) fn is_noticed<S: Scheme<Recording>>(seed: u64) {
-    let told = story::<S>(seed, 30);
-    let mut left = told.trace.instructions();
+    let run = story::<S>(seed, 30);
+    let mut left = run.trace.instructions();
     let killed = story::<S>(seed + 2, 12);
     let nexts = [
         after_power_cuts::<S>(&story::<S>(seed + 1, 8), 2).unwrap(),
@@ -82,12 +82,12 @@ pub(super) fn is_noticed<S: Scheme<Recording>>(seed: u64) {
     }
     left.retain(|one| one.site.file().contains("slotted/src"));
     let all = left.len();
-    left.retain(|one| !is_needed_by_nobody(S::NAME, one));
+    left.retain(|one| !is_unneeded(S::NAME, one));
     let listed = all - left.len();
     left.retain(|one| {
-        let trace = told.trace.without(*one);
+        let trace = run.trace.without(*one);
         let explored = Replay::new(&trace)
-            .explore(10, 11, |image, noted| verdict::<S>(image, &told.acknowledged, noted));
+            .explore(10, 11, |image, noted| verdict::<S>(image, &run.acknowledged, noted));
         explored.failed.is_none()
     });
     for nexts in &nexts {
@@ -115,12 +115,12 @@ fn shows_in_kills<S: Scheme<Recording>>(killed: &Story, left_out: Instruction) -
     nexts.is_err() || nexts.is_ok_and(|nexts| nexts.iter().any(|next| shows::<S>(next, left_out)))
 }
 
-fn is_needed_by_nobody(scheme: &str, one: &Instruction) -> bool {
+fn is_unneeded(scheme: &str, one: &Instruction) -> bool {
     let path = one.site.file();
     let path = path.rsplit("slotted/").next().unwrap_or_default();
     let source = std::fs::read_to_string(path).unwrap();
     let line = source.lines().nth(one.site.line() as usize - 1).unwrap_or_default();
-    NEEDED_BY_NOBODY.iter().any(|(of, what, end, _)| {
+    UNNEEDED.iter().any(|(of, what, end, _)| {
         (of.is_empty() || *of == scheme)
             && one.to_string().starts_with(what)
             && (line.trim().ends_with(end) || path.ends_with(end))

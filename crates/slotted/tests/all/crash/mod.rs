@@ -125,7 +125,7 @@ under_crashes! {
     nvwal: SmallNvwal, 10_000;
     journal: Journal<Recording>, 10_000;
     wal: SmallWal, 10_000;
-    // Options beside them.
+    // Options in addition to them.
     #[ignore = "takes seconds"]
     fash1: Fash1<Recording>, 5_000;
     #[ignore = "takes seconds"]
@@ -136,22 +136,24 @@ under_crashes! {
     line: Line<Recording>, 5_000;
 }
 
-/// States of a story by what their opening tells: those in which the log had nothing to do, and the others.
-fn told<S: Scheme<Recording>>(transactions: u64) -> [u64; 2] {
+/// Counts the states of a story by what their opening reports: those in which the log had nothing
+/// to do, and the others.
+fn reported<S: Scheme<Recording>>(transactions: u64) -> [u64; 2] {
     let (story, mut states) = (story::<S>(1, 8), [0; 2]);
     let explored = Replay::new(&story.trace).explore(20, 11, |image, _| {
         let memory = story::from_image(image)?;
-        let told = story::open::<S>(memory.clone())?.recovered();
-        if told == Recovered::default() {
+        let reported = story::open::<S>(memory.clone())?.recovered();
+        if reported == Recovered::default() {
             states[0] += 1;
             return Ok(());
         }
         states[1] += 1;
-        let Recovered { frames, frame_bytes, .. } = told;
+        let Recovered { frames, frame_bytes, .. } = reported;
         // A frame has a header of 16 bytes and a word at least.
-        let right = told.transactions == transactions && frames > 0 && frame_bytes >= 24 * frames;
+        let right =
+            reported.transactions == transactions && frames > 0 && frame_bytes >= 24 * frames;
         if !right {
-            return Err(format!("{told:?}"));
+            return Err(format!("{reported:?}"));
         }
         let again = story::open::<S>(memory)?.recovered();
         if again == Recovered::default() { Ok(()) } else { Err(format!("again: {again:?}")) }
@@ -161,11 +163,14 @@ fn told<S: Scheme<Recording>>(transactions: u64) -> [u64; 2] {
 }
 
 #[test]
-fn opening_tells_what_the_log_had() {
-    let emptied =
-        [told::<Fash<Recording>>(1), told::<Fast<Recording>>(1), told::<Journal<Recording>>(1)];
+fn opening_reports_what_the_log_had() {
+    let emptied = [
+        reported::<Fash<Recording>>(1),
+        reported::<Fast<Recording>>(1),
+        reported::<Journal<Recording>>(1),
+    ];
     // These are not emptied by a commit.
-    let kept = [told::<SmallNvwal>(0), told::<SmallWal>(0)];
+    let kept = [reported::<SmallNvwal>(0), reported::<SmallWal>(0)];
     assert!(emptied.iter().all(|states| states[0] > 10), "{emptied:?}");
     assert!(emptied.iter().chain(&kept).all(|states| states[1] > 10), "{emptied:?} {kept:?}");
 }

@@ -104,7 +104,7 @@ fn transactions<S: Scheme<Recording>>(
     }
 }
 
-/// Returns what is wrong with the state that a crash left behind, if anything; else the store.
+/// Returns what is wrong with the state that a crash has left, if anything; else the store.
 fn verdict_of<S: Scheme<Recording>>(
     memory: Recording,
     acknowledged: &[Model],
@@ -124,7 +124,7 @@ fn verdict_of<S: Scheme<Recording>>(
     if census.records != found.len() as u64 {
         return Err("the check counts other records".into());
     }
-    // The master, the log and the segments: nothing that the heap keeps is nobody's.
+    // The master, the log and the segments: every object that the heap keeps belongs to the store.
     let mut persisted = 0;
     let heap = store.lane().heap().clone();
     heap.for_each_persisted(|_, _| persisted += 1).map_err(|bad| bad.to_string())?;
@@ -222,8 +222,8 @@ pub(super) fn after_power_cuts<S: Scheme<Recording>>(
     explored.failed.map_or(Ok(nexts), Err)
 }
 
-/// The processes that come after a kill, behind about so many of the stores of the story that a flush
-/// follows.
+/// Runs the processes that come after a kill, at about so many of the stores of the story that a
+/// flush follows.
 ///
 /// # Errors
 /// Returns the fault of what one of them finds.
