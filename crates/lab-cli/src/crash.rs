@@ -17,6 +17,7 @@ use command::scratch::Scratch;
 use command::units::grouped;
 use faults::catalogue::{Fault, faults, find};
 use faults::examine::{Report, Settings, examine};
+use faults::plot::Workload;
 use faults::soak::{Soak, Soaked, soak, victim};
 use perdura::{Domain, EngineKind, Medium};
 use serde::Serialize;
