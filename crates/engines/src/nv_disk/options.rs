@@ -9,7 +9,7 @@ engine_options! {
         page_bytes: u32 = 8192, 512 to 32768, "bytes", fixed;
         /// Memory for the buffer pool of a partition. What it has besides is bounded, whatever its data.
         buffer_bytes: u64 = 256 << 20, 8192 to u64::MAX, "bytes";
-        /// Bytes of the log of a partition (P2 6.1: 3 GB), taken as they are needed.
+        /// The most bytes of the log of a partition (P2 6.1: 3 GB). It takes what is needed.
         log_bytes: u64 = 3 << 30, 65536 to 32 << 30, "bytes", fixed;
         /// Memory for the log's buffer (P2 6.1: 80 MB).
         log_buffer_bytes: u64 = 80 << 20, 262144 to 1 << 32, "bytes";
