@@ -207,6 +207,49 @@ fn a_record_speaks_only_for_those_before_it() {
     assert!(log.read(Lsn(2)).is_err() && log.read(Lsn(3)).is_ok());
 }
 
+/// Two transactions change a page, and neither has ended: of the first record only the page of the
+/// second one speaks.
+#[test]
+fn a_record_that_only_its_page_names_is_no_hole() {
+    let create = |page_before| {
+        let memory = Recording::new(LIMIT).unwrap();
+        memory.grow(AT + FORM.bytes()).unwrap();
+        let options = nv_options(Persist::OnInsert);
+        let log = NvLog::create(memory.clone(), AT, FORM, 7, options, Arc::new(Host::default()));
+        let append = |tx, page_before| {
+            let change = Record {
+                page: PageNo(3),
+                page_before,
+                payload: &[5; 9],
+                ..Record::bare(Kind::Change)
+            };
+            log.append(&mut Chain::new(TxNo(tx)), &change).unwrap()
+        };
+        let before = memory.contents();
+        let first = append(1, Lsn::NONE);
+        let after = memory.contents();
+        assert_eq!((first, append(2, page_before)), (Lsn(1), Lsn(2)));
+        // The bytes of its entry and of its object.
+        let changed = before.iter().zip(&after).enumerate();
+        let changed = changed.filter(|(_, (before, after))| before != after);
+        (memory.contents(), changed.map(|(at, _)| at).collect::<Vec<_>>())
+    };
+    let (named, places) = create(Lsn(1));
+    let (unnamed, _) = create(Lsn::NONE);
+    assert!(places.len() > 30, "{places:?}");
+    for at in places {
+        let open = |image: &[u8]| {
+            let mut image = image.to_vec();
+            image[at] ^= 1 << (at % 8);
+            open_nv(&Recording::from_image(&image, LIMIT).unwrap(), Persist::OnInsert)
+        };
+        let error = open(&named).unwrap_err();
+        assert!(matches!(error, PagedError::DamagedLog { at: Lsn(1), .. }), "byte {at}: {error}");
+        // A crash can leave the same if nothing rests on it.
+        assert!(open(&unnamed).unwrap().read(Lsn(2)).is_ok(), "byte {at}");
+    }
+}
+
 /// A hole that a restart has skipped stays one, though later transactions were sure of the log before
 /// them.
 #[test]

@@ -486,6 +486,28 @@ fn who_gets_what_was_let_go_early_depends_on_the_commit() {
     assert_eq!(locks.counts().held, 0);
 }
 
+/// Names that nobody holds share what is remembered of their commits, and one may have been held since
+/// before a newer commit of another.
+#[test]
+fn a_remembered_commit_never_grows_older() {
+    const NAMES: u64 = 1000;
+    let options = LockOptions { shards: 1, ..LockOptions::default() };
+    let locks = LockTable::new(Arc::new(Host::default()), options);
+    let (mut holder, mut writer, mut reader) = (locks.session(), locks.session(), locks.session());
+    for written in [NAMES, NAMES + 1] {
+        holder.begin(1);
+        (0..NAMES).for_each(|key| holder.lock(row(key), Mode::Shared).unwrap());
+        writer.begin(2);
+        writer.lock(row(written), Mode::Exclusive).unwrap();
+        writer.release(Lsn(70 + written));
+        holder.release(Lsn::NONE);
+        reader.begin(3);
+        reader.lock(row(written), Mode::Shared).unwrap();
+        assert_eq!(reader.depends(), Lsn(70 + written));
+        reader.release(Lsn::NONE);
+    }
+}
+
 #[test]
 fn a_session_keeps_the_lock_of_a_table_that_everybody_uses() {
     let locks = table(Arc::new(Host::default()), Some(3));
