@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use super::graph::{Edge, Graph, Kind};
-
 /// A fault of a history.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Anomaly {
@@ -101,42 +99,3 @@ impl fmt::Display for Violation {
 }
 
 impl std::error::Error for Violation {}
-
-/// The name of a cycle. `crash` is the transaction that stands for what a crash has left.
-pub(super) fn name_of(graph: &Graph, cycle: &[Edge], crash: Option<usize>) -> Anomaly {
-    let actor = |node: u32| graph.actor(node);
-    let edges: Vec<&Edge> = cycle.iter().filter(|edge| edge.kind != Kind::Inner).collect();
-    let count = |kind| edges.iter().filter(|edge| edge.kind == kind).count();
-    let into_crash = edges.iter().find(|edge| Some(actor(edge.to)) == crash);
-    if let Some(edge) = into_crash {
-        return match edge.kind {
-            Kind::Time => Anomaly::DirtyAcknowledgement,
-            _ if edges.len() == 2 => Anomaly::Torn,
-            _ => Anomaly::NotAPrefix,
-        };
-    }
-    let phantom = edges.iter().any(|edge| edge.kind == Kind::Rw && edge.predicate);
-    match (count(Kind::Time), count(Kind::Rw)) {
-        (0, 0) if count(Kind::Wr) == 0 => Anomaly::DirtyWrite,
-        (0, 0) => Anomaly::CircularRead,
-        (0, 1) => {
-            let rw = edges.iter().find(|edge| edge.kind == Kind::Rw).expect("there is one");
-            let same = |edge: &&&Edge| edge.kind != Kind::Rw && edge.key != rw.key;
-            let elsewhere = edges.iter().filter(same).count() > 0;
-            match () {
-                () if !elsewhere && count(Kind::Wr) == 0 => Anomaly::LostUpdate,
-                () if phantom => Anomaly::Phantom,
-                () if !elsewhere => Anomaly::NonRepeatableRead,
-                () => Anomaly::ReadSkew,
-            }
-        }
-        (0, _) if phantom => Anomaly::Phantom,
-        (0, _) => {
-            let next = |at: usize| edges[(at + 1) % edges.len()].kind;
-            let adjacent =
-                (0..edges.len()).any(|at| edges[at].kind == Kind::Rw && next(at) == Kind::Rw);
-            if adjacent { Anomaly::WriteSkew } else { Anomaly::LongFork }
-        }
-        _ => Anomaly::RealTime,
-    }
-}

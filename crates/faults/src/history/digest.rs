@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::anomaly::{Anomaly, Violation};
-use super::{By, Cell, History, Key, Operation, Outcome, Range, Seen, Transaction};
+use super::model::{By, Cell, History, Key, Operation, Outcome, Range, Seen, Transaction};
 
 /// A condition that a version of a key has to meet.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::Rule;
 use super::digest::Actor;
+use super::model::Rule;
 use super::versions::Line;
 
 /// The reason why a transaction has to come before another one.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Cell, History, Key, Operation, Outcome, Range, Seen, Transaction};
+use super::model::{Cell, History, Key, Operation, Outcome, Range, Seen, Transaction};
 
 /// Records a history from any thread. Its clock goes on with each beginning and each end, so that
 /// of two that do not overlap the record says which came first.

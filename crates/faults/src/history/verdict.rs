@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::anomaly::{Anomaly, Violation, name_of};
+use super::anomaly::{Anomaly, Violation};
 use super::cycle;
 use super::digest::{Actor, Digester, Index, Known, name};
 use super::graph::{Edge, Graph, Kind, Placed};
+use super::model::{Cell, History, Key, Operation, Outcome, Range, Rule, Transaction};
 use super::order::Run;
 use super::versions::{Forced, Line, lines};
-use super::{Cell, History, Key, Operation, Outcome, Range, Rule, Transaction};
 
 type Verdict = Result<Vec<usize>, Box<Violation>>;
 
@@ -21,9 +21,35 @@ const LEAST_TRIES: usize = 50;
 /// The most transactions in flight that were not seen and are tried as there and as not there.
 const IN_DOUBT: usize = 6;
 
+impl History {
+    /// Looks for an order of the transactions that the rule allows; returns the numbers of those
+    /// that count, as they wrote.
+    ///
+    /// # Errors
+    /// The anomaly. Two writes of one value, too.
+    pub fn check(&self, rule: Rule) -> Result<Vec<usize>, Box<Violation>> {
+        of(self, rule, None)
+    }
+
+    /// The same for what a crash has left: `contents` is what was there afterwards, and of the
+    /// history counts what was known before `at`. Whoever had not ended by then may be there or
+    /// not, whoever was durable has to be, all of them whole and as a prefix of the order.
+    ///
+    /// # Errors
+    /// The anomaly.
+    pub fn recovered(
+        &self,
+        rule: Rule,
+        at: u64,
+        contents: &[(Key, Cell)],
+    ) -> Result<Vec<usize>, Box<Violation>> {
+        of(self, rule, Some((at, contents)))
+    }
+}
+
 /// The verdict on what is known of a history; with a crash, before that time, and with what was
 /// there afterwards.
-pub(super) fn of(history: &History, rule: Rule, crash: Option<(u64, &[(Key, Cell)])>) -> Verdict {
+fn of(history: &History, rule: Rule, crash: Option<(u64, &[(Key, Cell)])>) -> Verdict {
     let (at, contents) = crash.unwrap_or((u64::MAX, &[]));
     let index = Index::of(history, contents)?;
     let known: Vec<Known> = history.transactions.iter().map(|one| Known::before(one, at)).collect();
@@ -401,7 +427,7 @@ impl Search<'_> {
     }
 
     fn violation(&self, graph: &Graph, lines: &[Line], cycle: &[Edge]) -> Box<Violation> {
-        let anomaly = name_of(graph, cycle, self.crash);
+        let anomaly = cycle::name_of(graph, cycle, self.crash);
         let edges = cycle.iter().filter(|edge| edge.kind != Kind::Inner);
         let steps: Vec<String> = edges.map(|edge| self.said(graph, lines, edge)).collect();
         let length = steps.len();

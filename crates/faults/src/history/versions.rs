@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::digest::{Actor, Index, Read};
-use super::{Cell, Key};
+use super::model::{Cell, Key};
 
 /// A fact that one transaction's version of a key (by number) lies before another's.
 pub(super) type Forced = (usize, usize, usize);
