@@ -42,7 +42,11 @@ fn main() -> ExitCode {
     if let Some(code) = dispatch(&[&command::CHILDREN[..], &own].concat()) {
         return code;
     }
-    match run(&Cli::parse().command) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::report_usage(&error),
+    };
+    match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -2,6 +2,7 @@
 
 use heap::HeapError;
 use pm::Bad;
+use pm::Escaped;
 
 /// An operation failed. The transaction is as it was before it.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +53,7 @@ pub enum ColumnError {
         what: &'static str,
     },
     /// The store was asked for with impossible parameters.
-    #[error("a column store cannot have {what}")]
+    #[error("a column store cannot have {what}", what = Escaped(.what))]
     Options {
         /// The thing that is impossible.
         what: String,

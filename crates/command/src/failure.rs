@@ -7,6 +7,8 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use pm::{Escaped, is_invisible};
+
 /// The reason why a command did not end with exit code 0.
 #[derive(Debug)]
 pub enum Failure {
@@ -28,7 +30,7 @@ impl Failure {
     /// A failure about something, usually a file. Errors of the layers below name the file
     /// themselves where they can; then it is not named twice.
     pub fn about(what: impl Display, error: impl Display) -> Self {
-        let (what, error) = (what.to_string(), error.to_string());
+        let (what, error) = (Escaped(what).to_string(), Escaped(error).to_string());
         let text = if error.starts_with(&what) { error } else { format!("{what}: {error}") };
         Self::Failed(text)
     }
@@ -85,6 +87,22 @@ pub fn or_end(done: Result<(), Failure>) {
     }
 }
 
+/// Says what clap finds wrong with the command line, or what it was asked for. An argument in it is shown as
+/// [`Escaped`] does.
+pub fn report_usage(error: &clap::Error) -> ExitCode {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|one| one.to_string_lossy().into_owned()).collect();
+    if arguments.iter().all(|one| !one.contains(is_invisible)) {
+        error.exit();
+    }
+    let mut text = error.render().to_string();
+    for argument in arguments.iter().filter(|one| one.contains(is_invisible)) {
+        text = text.replace(argument, &Escaped(argument).to_string());
+    }
+    say(text.trim_end());
+    ExitCode::from(2)
+}
+
 /// Says a line on standard error. One that takes no more changes nothing about what a command does.
 pub fn say(line: impl Display) {
     let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
@@ -94,7 +112,7 @@ macro_rules! failed {
     ($($error:ty),*) => {
         $(impl From<$error> for Failure {
             fn from(error: $error) -> Self {
-                Self::Failed(error.to_string())
+                Self::Failed(Escaped(error).to_string())
             }
         })*
     };

@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use pm::{Escaped, visible_json};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -79,8 +80,9 @@ pub fn report(
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
     let Some(target) = json else { return print(text) };
-    let mut encoded = serde_json::to_string_pretty(value)
+    let encoded = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::about("the JSON report", error))?;
+    let mut encoded = visible_json(&encoded).into_owned();
     encoded.push('\n');
     match target {
         JsonTarget::Stdout => print(&encoded),
@@ -159,7 +161,7 @@ pub fn check_replaceable(path: &Path, others: &[&Path]) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
-    Err(Failure::Usage(format!("{}: {what}; name another file", path.display())))
+    Err(Failure::Usage(format!("{}: {what}; name another file", Escaped(path.display()))))
 }
 
 /// The file that a path leads to.

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pm::Escaped;
+
 use perdura::{Domain, Medium, free_bytes, medium_of};
 use workloads::Room;
 
@@ -88,7 +90,7 @@ impl Scratch {
                 return Ok(scratch);
             }
             least = least.min(bytes);
-            free.push(format!("{} in {}", units::bytes(here), parent.display()));
+            free.push(format!("{} in {}", units::bytes(here), Escaped(parent.display())));
         }
         Err(Failure::Failed(format!(
             "this takes about {}, and free are {}; choose another directory with --path",
@@ -178,7 +180,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let Some(janitor) = self.janitor.take() else {
-            return say(format_args!("kept: {}", self.path.display()));
+            return say(format_args!("kept: {}", Escaped(self.path.display())));
         };
         // The janitor tries again, and nobody is left to be told of a failure.
         let _ = fs::remove_dir_all(&self.path);

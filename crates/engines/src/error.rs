@@ -1,5 +1,6 @@
 //! Errors of an engine.
 
+use pm::Escaped;
 use std::fmt;
 
 use column::ColumnError;
@@ -70,13 +71,13 @@ pub enum EngineError {
     #[error(transparent)]
     Lsm(LsmError),
     /// Files of the database could not be reached.
-    #[error("the files of the database: {0}")]
+    #[error("the files of the database: {text}", text = Escaped(.0))]
     Files(#[from] std::io::Error),
     /// A thread of the engine's own could not be started.
-    #[error("a thread of the engine could not be started: {0}")]
+    #[error("a thread of the engine could not be started: {text}", text = Escaped(.0))]
     Thread(#[source] std::io::Error),
     /// The pool belongs to a partition layout or engine that this one does not know.
-    #[error("the pool has no `{what}`; it was not created by this engine, or is damaged")]
+    #[error("the pool has no `{what}`; it was not created by this engine, or is damaged", what = Escaped(.what))]
     Missing {
         /// The thing that was looked for.
         what: String,
@@ -111,7 +112,7 @@ pub enum EngineError {
         what: &'static str,
     },
     /// A structure was to be placed that there is not.
-    #[error("there is no structure `{name}` to be placed, only {known}{near}")]
+    #[error("there is no structure `{name}` to be placed, only {known}{near}", name = Escaped(.name), known = Escaped(.known), near = Escaped(.near))]
     NoStructure {
         /// The name.
         name: String,
@@ -125,8 +126,7 @@ pub enum EngineError {
     NoSavepoint,
     /// An abort or a commit failed half-way: nothing more is acknowledged.
     #[error(
-        "the partition stopped after a failure ({why}); close the database and open it again: recovery will bring it back to its last committed state"
-    )]
+        "the partition stopped after a failure ({why}); close the database and open it again: recovery will bring it back to its last committed state", why = Escaped(.why))]
     Stopped {
         /// The reason of the failure.
         why: String,

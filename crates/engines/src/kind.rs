@@ -1,5 +1,6 @@
 //! The kind of an engine, and its name.
 
+use pm::Escaped;
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,7 +50,7 @@ impl fmt::Display for EngineKind {
 
 /// A word that names no engine.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are {names}", names = EngineKind::ALL.map(EngineKind::name).join(", "))]
+#[error("there is no engine `{word}`; there are {names}", word = Escaped(.0), names = EngineKind::ALL.map(EngineKind::name).join(", "))]
 pub struct ParseEngineError(String);
 
 impl FromStr for EngineKind {

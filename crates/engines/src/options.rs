@@ -5,6 +5,7 @@
 //! default, limits and a unit. From that declaration come the struct's documentation, the names for
 //! [`crate::EngineOptions::set`] and the list that the command line shows.
 
+use pm::Escaped;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ pub struct EngineOption {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OptionError {
     /// The engine has no such option.
-    #[error("{engine} has no option `{name}`{elsewhere}; it has {has}")]
+    #[error("{engine} has no option `{name}`{elsewhere}; it has {has}", name = Escaped(.name), elsewhere = Escaped(.elsewhere), has = Escaped(.has))]
     Unknown {
         /// The engine.
         engine: EngineKind,
@@ -104,7 +105,7 @@ pub enum OptionError {
         has: String,
     },
     /// No engine has such an option.
-    #[error("no engine has an option `{name}`{near}")]
+    #[error("no engine has an option `{name}`{near}", name = Escaped(.name), near = Escaped(.near))]
     Nowhere {
         /// The name.
         name: String,

@@ -1,5 +1,6 @@
 //! Errors of the allocator.
 
+use pm::Escaped;
 use pm::{Bad, GrowError};
 
 /// An allocation, a name or the opening of a heap failed. Nothing has changed then.
@@ -33,7 +34,7 @@ pub enum HeapError {
         max: usize,
     },
     /// A name is empty or too long.
-    #[error("`{name}` is no name for a root: 1 to {max} bytes")]
+    #[error("`{name}` is no name for a root: 1 to {max} bytes", name = Escaped(.name))]
     BadName {
         /// The name.
         name: String,

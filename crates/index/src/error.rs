@@ -2,6 +2,7 @@
 
 use heap::HeapError;
 use pm::Bad;
+use pm::Escaped;
 
 /// A change of a tree failed; nothing that a reader could see has changed.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +21,7 @@ pub enum IndexError {
     #[error(transparent)]
     Bad(#[from] Bad),
     /// The file of a page store failed.
-    #[error("the file of the pages: {0}")]
+    #[error("the file of the pages: {text}", text = Escaped(.0))]
     Io(#[from] std::io::Error),
     /// A change of a copy-on-write tree needed more pages than were reserved for it.
     #[error("more pages were needed than reserved; the transaction can only be aborted")]

@@ -1,5 +1,6 @@
 //! Errors of the storage manager.
 
+use pm::Escaped;
 use std::io;
 
 use crate::ids::{Lsn, PageNo, TreeNo};
@@ -75,7 +76,7 @@ pub enum PagedError {
         what: &'static str,
     },
     /// The log is not what it should be.
-    #[error("the log is damaged at {at}: {what}")]
+    #[error("the log is damaged at {at}: {what}", what = Escaped(.what))]
     DamagedLog {
         /// The place in the log.
         at: Lsn,
@@ -83,7 +84,7 @@ pub enum PagedError {
         what: String,
     },
     /// The files of pages are not those of this database.
-    #[error("the file of pages {name}: {what}")]
+    #[error("the file of pages {name}: {what}", name = Escaped(.name), what = Escaped(.what))]
     WrongPages {
         /// The file.
         name: String,
@@ -91,7 +92,7 @@ pub enum PagedError {
         what: String,
     },
     /// The files of the log are not those of this log.
-    #[error("the log's file {name}: {what}")]
+    #[error("the log's file {name}: {what}", name = Escaped(.name), what = Escaped(.what))]
     WrongLog {
         /// The file.
         name: String,
@@ -99,15 +100,14 @@ pub enum PagedError {
         what: String,
     },
     /// The archive of the log is not what it should be.
-    #[error("the archive of the log: {what}")]
+    #[error("the archive of the log: {what}", what = Escaped(.what))]
     Archive {
         /// The segment or the range of LSNs, what is wrong with it, and what to do.
         what: String,
     },
     /// The log cannot be copied to its archive.
     #[error(
-        "the archive of the log takes nothing ({why}): the log keeps what is not there, and writers wait when it is full. Nothing is lost, and they go on when the archive takes something"
-    )]
+        "the archive of the log takes nothing ({why}): the log keeps what is not there, and writers wait when it is full. Nothing is lost, and they go on when the archive takes something", why = Escaped(.why))]
     ArchiveFails {
         /// The error of the last attempt.
         why: String,
@@ -115,14 +115,13 @@ pub enum PagedError {
     /// The log in persistent memory is full, since records that an open transaction may need cannot be
     /// put by.
     #[error(
-        "the log is full of what an open transaction may need, and that cannot be put by in a file ({why}); nothing is lost: let the disk have room or end the transaction, and writers go on"
-    )]
+        "the log is full of what an open transaction may need, and that cannot be put by in a file ({why}); nothing is lost: let the disk have room or end the transaction, and writers go on", why = Escaped(.why))]
     NoSpaceForCold {
         /// The error of the last attempt.
         why: String,
     },
     /// The medium refuses or has failed.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {source}", source = Escaped(.source))]
     Io {
         /// The thing that was being done.
         doing: &'static str,
@@ -130,7 +129,7 @@ pub enum PagedError {
         source: io::Error,
     },
     /// An earlier error left unknown what is durable: nothing more is done.
-    #[error("stopped: {why}")]
+    #[error("stopped: {why}", why = Escaped(.why))]
     Stopped {
         /// The earlier error.
         why: String,

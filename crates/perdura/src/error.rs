@@ -1,5 +1,6 @@
 //! The errors that an application can meet.
 
+use engines::below::Escaped;
 use engines::below::{Bad, GrowError, HeapError, PoolError, RowError, StorageError};
 use engines::{ConflictReason, EngineError};
 
@@ -31,8 +32,7 @@ pub enum Error {
     /// The table has a tuple with this primary key, or these values in a unique index, already.
     #[error(
         "table `{table}` has a tuple with {what} {key} already; update it, or delete it first",
-        what = key_of(.index)
-    )]
+        what = key_of(.index), table = Escaped(.table), key = Escaped(.key))]
     DuplicateKey {
         /// The table.
         table: String,
@@ -42,7 +42,7 @@ pub enum Error {
         key: String,
     },
     /// The table has no tuple with this primary key.
-    #[error("table `{table}` has no tuple with primary key {key}")]
+    #[error("table `{table}` has no tuple with primary key {key}", table = Escaped(.table), key = Escaped(.key))]
     MissingKey {
         /// The table.
         table: String,
@@ -73,7 +73,7 @@ pub enum Error {
     #[error(transparent)]
     Engine(EngineError),
     /// The database has no table of this name.
-    #[error("there is no table `{name}`; the database has {known}")]
+    #[error("there is no table `{name}`; the database has {known}", name = Escaped(.name), known = Escaped(.known))]
     NoTable {
         /// The name.
         name: String,
@@ -81,7 +81,7 @@ pub enum Error {
         known: String,
     },
     /// The table has no such index.
-    #[error("table `{table}` has no index `{name}`; it has {known}")]
+    #[error("table `{table}` has no index `{name}`; it has {known}", table = Escaped(.table), name = Escaped(.name), known = Escaped(.known))]
     NoIndex {
         /// The table.
         table: String,
@@ -91,7 +91,7 @@ pub enum Error {
         known: String,
     },
     /// The table has no column of this name.
-    #[error("table `{table}` has no column `{name}`; it has {known}")]
+    #[error("table `{table}` has no column `{name}`; it has {known}", table = Escaped(.table), name = Escaped(.name), known = Escaped(.known))]
     NoColumn {
         /// The table.
         table: String,
@@ -104,15 +104,14 @@ pub enum Error {
     #[error(transparent)]
     Row(#[from] RowError),
     /// A table handle was used with another database than its own.
-    #[error("table `{table}` belongs to another database; ask this one with `Database::table`")]
+    #[error("table `{table}` belongs to another database; ask this one with `Database::table`", table = Escaped(.table))]
     ForeignTable {
         /// The table.
         table: String,
     },
     /// The database was created with another engine.
     #[error(
-        "{path}: was created with engine `{found}`, not `{wanted}`; open it without naming an engine"
-    )]
+        "{path}: was created with engine `{found}`, not `{wanted}`; open it without naming an engine", path = Escaped(.path), found = Escaped(.found), wanted = Escaped(.wanted))]
     WrongEngine {
         /// The pool file.
         path: String,
@@ -131,8 +130,7 @@ pub enum Error {
     },
     /// The database was created with another schema.
     #[error(
-        "the database has another schema than the one given: {differs}; open it without one to see it"
-    )]
+        "the database has another schema than the one given: {differs}; open it without one to see it", differs = Escaped(.differs))]
     WrongSchema {
         /// The first few differences.
         differs: String,
@@ -140,8 +138,7 @@ pub enum Error {
     /// The database declares a table otherwise than the type of its rows does; see
     /// [`crate::Database::typed`].
     #[error(
-        "values of type `{rows}` are no rows of the database: {differs}; declare the type like the table, or carry the data over into a new database"
-    )]
+        "values of type `{rows}` are no rows of the database: {differs}; declare the type like the table, or carry the data over into a new database", rows = Escaped(.rows), differs = Escaped(.differs))]
     WrongRows {
         /// The type.
         rows: String,
@@ -150,8 +147,7 @@ pub enum Error {
     },
     /// The directory with the engine's files is not there, and so the data are not.
     #[error(
-        "{path}: its files are missing: the data of engine `{engine}` lie in a directory beside the pool, and there is no {files}. Move it there (pool and directory belong together), or restore a backup"
-    )]
+        "{path}: its files are missing: the data of engine `{engine}` lie in a directory beside the pool, and there is no {files}. Move it there (pool and directory belong together), or restore a backup", path = Escaped(.path), engine = Escaped(.engine), files = Escaped(.files))]
     NoFiles {
         /// The pool file.
         path: String,
@@ -162,8 +158,7 @@ pub enum Error {
     },
     /// The files beside the pool are not those that belong to it.
     #[error(
-        "{path}: the files in {files} do not belong to this pool: {whose}. Put pool and files of one copy together, or restore a backup; `perdura pool check FILE --repair-into NEW` takes over what the files have"
-    )]
+        "{path}: the files in {files} do not belong to this pool: {whose}. Put pool and files of one copy together, or restore a backup; `perdura pool check FILE --repair-into NEW` takes over what the files have", path = Escaped(.path), files = Escaped(.files))]
     OtherFiles {
         /// The pool file.
         path: String,
@@ -174,8 +169,7 @@ pub enum Error {
     },
     /// A pool without a database in it: creating it was cut off.
     #[error(
-        "{path}: holds no database; creating it was cut off. Remove the file and create it again"
-    )]
+        "{path}: holds no database; creating it was cut off. Remove the file and create it again", path = Escaped(.path))]
     Unfinished {
         /// The pool file.
         path: String,
@@ -195,7 +189,7 @@ pub enum Error {
         partitions: usize,
     },
     /// The engine has only one version of the data.
-    #[error("engine `{engine}` has no snapshots; choose cow or nvm-cow, or read in a transaction")]
+    #[error("engine `{engine}` has no snapshots; choose cow or nvm-cow, or read in a transaction", engine = Escaped(.engine))]
     NoSnapshots {
         /// The engine.
         engine: String,
@@ -240,7 +234,7 @@ pub enum Error {
         by: Holder,
     },
     /// The engine cannot do what was asked for.
-    #[error("the engine has no {what}")]
+    #[error("the engine has no {what}", what = Escaped(.what))]
     Unsupported {
         /// The thing that was asked for.
         what: String,
@@ -260,7 +254,7 @@ pub enum Error {
     #[error(transparent)]
     Lines(#[from] LinesError),
     /// A file or directory is in the place of a new database.
-    #[error("{path}: {what}")]
+    #[error("{path}: {what}", path = Escaped(.path), what = Escaped(.what))]
     InTheWay {
         /// Its path.
         path: String,
@@ -269,8 +263,7 @@ pub enum Error {
     },
     /// A new database is not what was put into it. It was removed.
     #[error(
-        "{path}: read back, the new database is not what was put into it ({what}); nothing was created. Try another medium or engine"
-    )]
+        "{path}: read back, the new database is not what was put into it ({what}); nothing was created. Try another medium or engine", path = Escaped(.path), what = Escaped(.what))]
     Differs {
         /// The database.
         path: String,
@@ -278,10 +271,10 @@ pub enum Error {
         what: String,
     },
     /// The options contradict each other or make no sense.
-    #[error("{0}")]
+    #[error("{text}", text = Escaped(.0))]
     Options(String),
     /// The operating system refused.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}", path = Escaped(.path), source = Escaped(.source))]
     Io {
         /// The file or directory.
         path: String,
@@ -310,7 +303,7 @@ fn room(error: &GrowError) -> &'static str {
 fn key_of(index: &Option<String>) -> String {
     match index {
         None => "primary key".into(),
-        Some(index) => format!("the key of unique index `{index}`,"),
+        Some(index) => format!("the key of unique index `{}`,", Escaped(index)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The durability domains: what a commit promises.
 
+use crate::escaped::Escaped;
 use std::fmt;
 use std::str::FromStr;
 
@@ -73,7 +74,7 @@ impl fmt::Display for Domain {
 
 /// A word that names no durability domain.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no durability domain; there are process, adr, eadr and disk")]
+#[error("`{word}` is no durability domain; there are process, adr, eadr and disk", word = Escaped(.0))]
 pub struct ParseDomainError(String);
 
 impl FromStr for Domain {

@@ -1,5 +1,6 @@
 //! Errors below the allocator.
 
+use crate::escaped::Escaped;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +70,7 @@ pub enum GrowError {
         wanted: u64,
     },
     /// The medium has no room, or refused.
-    #[error("the medium has no room for a pool of {wanted} bytes: {source}")]
+    #[error("the medium has no room for a pool of {wanted} bytes: {source}", source = Escaped(.source))]
     Medium {
         /// Size that was wanted in bytes.
         wanted: u64,
@@ -84,7 +85,7 @@ pub enum GrowError {
 #[non_exhaustive]
 pub enum PoolError {
     /// The kernel refused.
-    #[error("{path}: cannot {doing}: {source}")]
+    #[error("{path}: cannot {doing}: {source}", path = Escaped(.path.display()), source = Escaped(.source))]
     Io {
         /// The pool file.
         path: PathBuf,
@@ -94,20 +95,20 @@ pub enum PoolError {
         source: io::Error,
     },
     /// Something is already at this path.
-    #[error("{path}: exists already; open it, or choose another path")]
+    #[error("{path}: exists already; open it, or choose another path", path = Escaped(.path.display()))]
     Exists {
         /// The pool file.
         path: PathBuf,
     },
     /// A file has the name that the pool would have until it is finished, and is none that a creation has
     /// left which was cut off.
-    #[error("{path}: {FOREIGN}")]
+    #[error("{path}: {FOREIGN}", path = Escaped(.path.display()))]
     InTheWay {
         /// The file.
         path: PathBuf,
     },
     /// The path does not lead to an ordinary file.
-    #[error("{path}: is {what}, not a regular file; a pool must be a regular file")]
+    #[error("{path}: is {what}, not a regular file; a pool must be a regular file", path = Escaped(.path.display()))]
     NotAFile {
         /// The path.
         path: PathBuf,
@@ -116,8 +117,7 @@ pub enum PoolError {
     },
     /// Another handle has the pool open, in this process or in another.
     #[error(
-        "{path}: is open already, {holder}; a pool has one process and one handle at a time: close the other one first"
-    )]
+        "{path}: is open already, {holder}; a pool has one process and one handle at a time: close the other one first", path = Escaped(.path.display()), holder = Escaped(.holder))]
     InUse {
         /// The pool file.
         path: PathBuf,
@@ -126,8 +126,7 @@ pub enum PoolError {
     },
     /// The file or the directory was removed while it was open, by whatever name it had.
     #[error(
-        "{path}: was removed while it was open here, and what was written to it is lost; what has its name now is untouched"
-    )]
+        "{path}: was removed while it was open here, and what was written to it is lost; what has its name now is untouched", path = Escaped(.path.display()))]
     Removed {
         /// The file or directory that was removed.
         path: PathBuf,
@@ -135,8 +134,7 @@ pub enum PoolError {
     /// The path leads elsewhere than when it was opened. Nothing is lost.
     #[error(
         "{path}: leads elsewhere by now than when it was opened; what was opened, and written to, is {}, and all of it is there", 
-        now.as_ref().map_or("under another name".into(), |now| now.display().to_string())
-    )]
+        now.as_ref().map_or("under another name".into(), |now| Escaped(now.display()).to_string()), path = Escaped(.path.display()))]
     Elsewhere {
         /// The path that was opened.
         path: PathBuf,
@@ -144,7 +142,7 @@ pub enum PoolError {
         now: Option<PathBuf>,
     },
     /// The file is shorter than a header.
-    #[error("{path}: is not a Perdura pool: {bytes} bytes are too few for its header")]
+    #[error("{path}: is not a Perdura pool: {bytes} bytes are too few for its header", path = Escaped(.path.display()))]
     TooShort {
         /// The pool file.
         path: PathBuf,
@@ -152,13 +150,13 @@ pub enum PoolError {
         bytes: u64,
     },
     /// Neither header copy begins with the magic number.
-    #[error("{path}: is not a Perdura pool (no header found)")]
+    #[error("{path}: is not a Perdura pool (no header found)", path = Escaped(.path.display()))]
     NotAPool {
         /// The pool file.
         path: PathBuf,
     },
     /// Both copies of the header are damaged.
-    #[error("{path}: both copies of the pool header are damaged ({why}); restore a backup")]
+    #[error("{path}: both copies of the pool header are damaged ({why}); restore a backup", path = Escaped(.path.display()))]
     HeaderDamaged {
         /// The pool file.
         path: PathBuf,
@@ -166,7 +164,7 @@ pub enum PoolError {
         why: &'static str,
     },
     /// The pool was written by another version of the format.
-    #[error("{path}: has format version {found}; this build reads version {supported}{hint}")]
+    #[error("{path}: has format version {found}; this build reads version {supported}{hint}", path = Escaped(.path.display()))]
     Version {
         /// The pool file.
         path: PathBuf,
@@ -179,8 +177,7 @@ pub enum PoolError {
     },
     /// The pool uses a feature that this build does not know.
     #[error(
-        "{path}: uses features {flags:#x} that this build does not know; open it with a newer build"
-    )]
+        "{path}: uses features {flags:#x} that this build does not know; open it with a newer build", path = Escaped(.path.display()))]
     Features {
         /// The pool file.
         path: PathBuf,
@@ -188,7 +185,7 @@ pub enum PoolError {
         flags: u64,
     },
     /// The pool was written on a machine with another byte order, pointer width or line size.
-    #[error("{path}: was written on a machine with {what}; dump it there and load it here")]
+    #[error("{path}: was written on a machine with {what}; dump it there and load it here", path = Escaped(.path.display()))]
     OtherMachine {
         /// The pool file.
         path: PathBuf,
@@ -197,8 +194,7 @@ pub enum PoolError {
     },
     /// The file is shorter than its header says.
     #[error(
-        "{path}: is truncated: its header says {expected} bytes, the file has {found}; restore a backup"
-    )]
+        "{path}: is truncated: its header says {expected} bytes, the file has {found}; restore a backup", path = Escaped(.path.display()))]
     Truncated {
         /// The pool file.
         path: PathBuf,
@@ -209,8 +205,7 @@ pub enum PoolError {
     },
     /// The file has holes, as a sparse copy has, and there is no room to fill them.
     #[error(
-        "{path}: is a sparse copy, and its medium has no room for all of it: {missing} bytes are missing in the file, {free} are free; make room, or copy it with its holes filled to another place; nothing was changed ({source})"
-    )]
+        "{path}: is a sparse copy, and its medium has no room for all of it: {missing} bytes are missing in the file, {free} are free; make room, or copy it with its holes filled to another place; nothing was changed ({source})", path = Escaped(.path.display()), source = Escaped(.source))]
     Holes {
         /// The pool file.
         path: PathBuf,
@@ -223,8 +218,7 @@ pub enum PoolError {
     },
     /// A `process` pool was not closed before the machine went down.
     #[error(
-        "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, take what is left into a new database with `perdura pool check FILE --repair-into NEW`, or open it as it is with `accept_loss`"
-    )]
+        "{path}: was open when the machine went down, and its durability domain, {domain}, promises nothing across a reboot: the pool may be missing any part of what was written since it was last closed; restore a backup, take what is left into a new database with `perdura pool check FILE --repair-into NEW`, or open it as it is with `accept_loss`", path = Escaped(.path.display()), domain = Escaped(.domain))]
     Rebooted {
         /// The pool file.
         path: PathBuf,
@@ -233,7 +227,7 @@ pub enum PoolError {
     },
     /// A domain was asked for that is stronger than the medium's, without saying that it may be modelled;
     /// or a database lies on a medium that does not keep what it promises.
-    #[error("{path}: {wanted} is stronger than {natural}, the domain of its medium; {remedy}")]
+    #[error("{path}: {wanted} is stronger than {natural}, the domain of its medium; {remedy}", path = Escaped(.path.display()))]
     DomainTooStrong {
         /// The pool file.
         path: PathBuf,
@@ -246,8 +240,7 @@ pub enum PoolError {
     },
     /// The pool was created for another domain.
     #[error(
-        "{path}: was created for domain {stored}, not {wanted}; open it without naming a domain"
-    )]
+        "{path}: was created for domain {stored}, not {wanted}; open it without naming a domain", path = Escaped(.path.display()), stored = Escaped(.stored), wanted = Escaped(.wanted))]
     DomainDiffers {
         /// The pool file.
         path: PathBuf,
@@ -257,7 +250,7 @@ pub enum PoolError {
         wanted: String,
     },
     /// The sizes asked for make no sense.
-    #[error("{path}: {why}")]
+    #[error("{path}: {why}", path = Escaped(.path.display()), why = Escaped(.why))]
     Sizes {
         /// The pool file.
         path: PathBuf,

@@ -26,6 +26,7 @@ mod ends;
 mod environment;
 mod epoch;
 mod error;
+mod escaped;
 mod files;
 mod flush;
 mod folder;
@@ -59,6 +60,7 @@ pub use ends::{End, Ends};
 pub use environment::{Environment, Native};
 pub use epoch::{Epoch, FilesOf};
 pub use error::{Bad, GrowError, PoolError};
+pub use escaped::{Escaped, is_invisible, visible_json};
 pub use files::{
     AroundFile, AroundPath, File, Files, HostFile, HostFiles, NewFile, Source, check_name,
     failed_sync,

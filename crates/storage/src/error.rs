@@ -3,6 +3,7 @@
 use heap::HeapError;
 use index::IndexError;
 use pm::Bad;
+use pm::Escaped;
 
 use crate::rows::limits::MAX_COLUMNS;
 
@@ -12,13 +13,13 @@ use crate::rows::limits::MAX_COLUMNS;
 #[non_exhaustive]
 pub enum StorageError {
     /// The table has a tuple with this primary key.
-    #[error("table `{table}` has a tuple with this primary key already")]
+    #[error("table `{table}` has a tuple with this primary key already", table = Escaped(.table))]
     DuplicateKey {
         /// The table.
         table: String,
     },
     /// Another tuple of the table has the same values in a unique index.
-    #[error("table `{table}` has a tuple with {key} in unique index `{index}` already")]
+    #[error("table `{table}` has a tuple with {key} in unique index `{index}` already", table = Escaped(.table), key = Escaped(.key), index = Escaped(.index))]
     NotUnique {
         /// The table.
         table: String,
@@ -28,13 +29,13 @@ pub enum StorageError {
         key: String,
     },
     /// The table has no tuple with this primary key.
-    #[error("table `{table}` has no tuple with this primary key")]
+    #[error("table `{table}` has no tuple with this primary key", table = Escaped(.table))]
     MissingKey {
         /// The table.
         table: String,
     },
     /// A value is longer than its column allows.
-    #[error("column `{column}` holds at most {max} bytes, not {bytes}")]
+    #[error("column `{column}` holds at most {max} bytes, not {bytes}", column = Escaped(.column))]
     TooLarge {
         /// The column.
         column: String,
@@ -44,7 +45,7 @@ pub enum StorageError {
         max: u32,
     },
     /// A number is outside what its column's type holds.
-    #[error("column `{column}` holds {wanted}, not {found}")]
+    #[error("column `{column}` holds {wanted}, not {found}", column = Escaped(.column), wanted = Escaped(.wanted), found = Escaped(.found))]
     OutOfRange {
         /// The column.
         column: String,
@@ -54,7 +55,7 @@ pub enum StorageError {
         found: String,
     },
     /// A value is NULL, and its column cannot be.
-    #[error("column `{column}` of table `{table}` cannot be NULL")]
+    #[error("column `{column}` of table `{table}` cannot be NULL", column = Escaped(.column), table = Escaped(.table))]
     Null {
         /// The table.
         table: String,
@@ -62,7 +63,7 @@ pub enum StorageError {
         column: String,
     },
     /// An insert does not name a column that has no default and cannot be NULL.
-    #[error("column `{column}` of table `{table}` has no value; name it, or declare a default")]
+    #[error("column `{column}` of table `{table}` has no value; name it, or declare a default", column = Escaped(.column), table = Escaped(.table))]
     NoValue {
         /// The table.
         table: String,
@@ -70,7 +71,7 @@ pub enum StorageError {
         column: String,
     },
     /// A value has another type than its column.
-    #[error("column `{column}` holds {wanted}, not {found}")]
+    #[error("column `{column}` holds {wanted}, not {found}", column = Escaped(.column), wanted = Escaped(.wanted))]
     WrongType {
         /// The column.
         column: String,
@@ -80,7 +81,7 @@ pub enum StorageError {
         found: &'static str,
     },
     /// Too few or too many values.
-    #[error("{what} takes {wanted} values, not {found}")]
+    #[error("{what} takes {wanted} values, not {found}", what = Escaped(.what))]
     WrongCount {
         /// The table or key.
         what: String,
@@ -90,7 +91,7 @@ pub enum StorageError {
         found: usize,
     },
     /// The table has no such column.
-    #[error("table `{table}` has no column {column}")]
+    #[error("table `{table}` has no column {column}", table = Escaped(.table))]
     NoColumn {
         /// The table.
         table: String,
@@ -99,8 +100,7 @@ pub enum StorageError {
     },
     /// An update names more columns than a table can have.
     #[error(
-        "an update of table `{table}` changes {MAX_COLUMNS} columns at most, not {found}; give each column once"
-    )]
+        "an update of table `{table}` changes {MAX_COLUMNS} columns at most, not {found}; give each column once", table = Escaped(.table))]
     TooManyChanges {
         /// The table.
         table: String,
@@ -108,7 +108,7 @@ pub enum StorageError {
         found: usize,
     },
     /// An update has two new values for a column.
-    #[error("table `{table}`: column `{column}` is named twice; give each column once")]
+    #[error("table `{table}`: column `{column}` is named twice; give each column once", table = Escaped(.table), column = Escaped(.column))]
     ColumnTwice {
         /// The table.
         table: String,
@@ -117,8 +117,7 @@ pub enum StorageError {
     },
     /// A column of the primary key cannot be updated.
     #[error(
-        "column `{column}` belongs to the primary key and cannot be updated; delete the tuple and insert it anew"
-    )]
+        "column `{column}` belongs to the primary key and cannot be updated; delete the tuple and insert it anew", column = Escaped(.column))]
     KeyColumn {
         /// The column.
         column: String,
@@ -131,12 +130,11 @@ pub enum StorageError {
         max: u64,
     },
     /// The schema makes no sense.
-    #[error("{0}")]
+    #[error("{text}", text = Escaped(.0))]
     Schema(String),
     /// The database's description is whole, but has something that this build does not know.
     #[error(
-        "the description of the database has something that this build does not know ({why}); open it with the build that has written it, or a newer one"
-    )]
+        "the description of the database has something that this build does not know ({why}); open it with the build that has written it, or a newer one", why = Escaped(.why))]
     UnknownDescription {
         /// The unknown thing.
         why: String,

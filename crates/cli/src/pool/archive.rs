@@ -6,6 +6,7 @@ use command::failure::Failure;
 use command::output::print;
 use command::progress::timed;
 use perdura::{Database, Error, Options, PoolError};
+use pm::Escaped;
 
 use super::not_open;
 use crate::args::ArchiveArgs;
@@ -31,7 +32,7 @@ fn open_as(file: &Path, options: &Options) -> Result<Database, Failure> {
 
 pub(super) fn run(args: &ArchiveArgs) -> Result<(), Failure> {
     let about = |error| Failure::about(args.file.display(), error);
-    let file = args.file.display();
+    let file = Escaped(args.file.display());
     let Some(archive) = &args.archive else {
         let database = open_as(&args.file, &Options::new().accept_loss(args.accept_loss))?;
         database.end_archive().map_err(about)?;
@@ -41,6 +42,6 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<(), Failure> {
     let database = open(&args.file, archive, args.accept_loss)?;
     timed("archiving", || database.checkpoint()).map_err(about)?;
     database.close().map_err(about)?;
-    let archive = archive.display();
+    let archive = Escaped(archive.display());
     print(&format!("{archive}: has the log of {file} up to its end\n"))
 }

@@ -11,6 +11,7 @@ use command::output::{JsonTarget, check_target, report};
 use command::progress::timed;
 use command::units::{bytes, grouped};
 use perdura::{Bad, Database, Error, Findings, Options, PoolError, examine_parts, salvage};
+use pm::Escaped;
 use serde::Serialize;
 
 use super::damage_text;
@@ -112,7 +113,7 @@ fn text_of(error: &Error) -> String {
 }
 
 fn check(file: &Path, accept_loss: bool, json: Option<&JsonTarget>) -> Result<(), Failure> {
-    let (about, name) = (about(file, accept_loss), file.display());
+    let (about, name) = (about(file, accept_loss), Escaped(file.display()));
     let options = Options::new().accept_loss(accept_loss);
     let database = match timed("opening", || Database::open(file, &options)) {
         Ok(database) => database,
@@ -218,12 +219,12 @@ fn check_parts(
     error: &Error,
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
-    let name = file.display();
+    let name = Escaped(file.display());
     let why = text_of(error);
     let Ok(found) = timed("checking", || examine_parts(file, options)) else {
         return Err(Failure::about(name, why));
     };
-    let mut text = format!("{name}: does not open: {why}\n");
+    let mut text = format!("{name}: does not open: {}\n", Escaped(&why));
     text += &findings_text(&found.findings);
     text += &format!("tuples      {} can be read\n", grouped(found.report.tuples));
     let checked = Checked {
@@ -258,15 +259,16 @@ fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Fai
             ),
             error => text_of(error),
         };
-        let blamed = if text.starts_with(&into.display().to_string()) { into } else { file };
+        let blamed = if text.starts_with(&Escaped(into.display()).to_string()) { into } else { file };
         Failure::about(blamed.display(), text)
     })?;
-    let mut text = format!("{}: what can be read of {}\n", into.display(), file.display());
+    let mut text =
+        format!("{}: what can be read of {}\n", Escaped(into.display()), Escaped(file.display()));
     for table in &done.tables {
         text += &format!(
             "taken over  partition {}, table `{}`: {} tuples",
             table.partition,
-            table.table,
+            Escaped(&table.table),
             grouped(table.tuples)
         );
         if table.by_secondary > 0 {
@@ -288,7 +290,7 @@ fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Fai
         if good {
             return Ok(());
         }
-        say(format_args!("perdura: {}: what is listed above is missing", into.display()));
+        say(format_args!("perdura: {}: what is listed above is missing", Escaped(into.display())));
         Err(Failure::Found)
     })
 }

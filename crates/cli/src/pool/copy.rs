@@ -9,6 +9,7 @@ use command::output::{JsonTarget, report};
 use command::progress::{Bar, timed};
 use command::units::{bytes, grouped};
 use perdura::{CopyProgress, CopyStep, CopySummary, Database, Error, Options, PoolError};
+use pm::Escaped;
 use serde::Serialize;
 
 use super::not_open;
@@ -161,7 +162,7 @@ pub(super) fn report_base(
     summary: &CopySummary,
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
-    let text = format!("{done}, {}\n", bytes(summary.bytes));
+    let text = format!("{}, {}\n", Escaped(done), bytes(summary.bytes));
     let value = Based {
         perdura: env!("CARGO_PKG_VERSION"),
         from: from.into(),
@@ -192,7 +193,8 @@ pub(super) fn report_copy(
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
     let mut text = format!(
-        "{done}, {} tuples in {} tables, {}\n",
+        "{}, {} tuples in {} tables, {}\n",
+        Escaped(done),
         grouped(summary.tuples()),
         summary.tables.len(),
         bytes(summary.bytes),

@@ -5,6 +5,7 @@ use std::path::Path;
 use command::failure::Failure;
 use command::output::{check_target, report};
 use perdura::{Database, Schema};
+use pm::Escaped;
 use serde::Serialize;
 
 use super::{about_new, options};
@@ -29,7 +30,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
         .map_err(|error| about_new(&args.file, &error))?;
     let made = format!(
         "{}: created, engine {}, domain {}\n",
-        args.file.display(),
+        Escaped(args.file.display()),
         database.engine(),
         database.pool_info().domain_text(),
     );

@@ -9,6 +9,7 @@ use command::units::{bytes, grouped};
 use perdura::{
     ColumnType, EngineKind, EngineOptions, Inspection, PagedFigures, TableSchema, inspect,
 };
+use pm::Escaped;
 use serde::Serialize;
 
 use super::damage_text;
@@ -179,7 +180,7 @@ impl<'a> Info<'a> {
         ];
         let mut text = String::new();
         for (name, value) in lines {
-            text += &format!("{name:<12}{value}\n");
+            text += &format!("{name:<12}{}\n", Escaped(value));
         }
         for paged in &self.paged {
             text += &paged.text();
@@ -189,7 +190,7 @@ impl<'a> Info<'a> {
             text += &format!("tail        {tail} behind the end of the pool belong to nothing\n");
         }
         if let Some(missing) = self.files_missing {
-            text += &format!("MISSING     {missing}\n");
+            text += &format!("MISSING     {}\n", Escaped(missing));
         }
         if let Some(damage) = self.header_damage {
             text +=
@@ -203,13 +204,15 @@ impl<'a> Info<'a> {
 }
 
 fn table_text(table: &TableSchema) -> String {
-    let mut text = format!("\ntable {}\n", table.name());
+    let mut text = format!("\ntable {}\n", Escaped(table.name()));
     for column in table.columns() {
-        text += &format!("  {:<24}{}\n", column.name, type_text(column.kind));
+        let name = Escaped(&column.name).to_string();
+        text += &format!("  {name:<24}{}\n", type_text(column.kind));
     }
-    text += &format!("  primary key ({})\n", table.key_columns().join(", "));
+    text += &format!("  primary key ({})\n", Escaped(table.key_columns().join(", ")));
     for index in table.indexes() {
-        text += &format!("  index {} ({})\n", index.name, index.columns.join(", "));
+        let columns = index.columns.join(", ");
+        text += &format!("  index {} ({})\n", Escaped(&index.name), Escaped(columns));
     }
     text
 }

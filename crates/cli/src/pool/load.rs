@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader};
 use command::failure::Failure;
 use command::output::check_target;
 use perdura::{CopySummary, Database, Error, LinesError, LoadOptions};
+use pm::Escaped;
 
 use super::copy::{Shown, report_copy};
 use super::create::read_schema;
@@ -58,7 +59,7 @@ fn refuse_options_of_new(args: &LoadArgs) -> Result<(), Failure> {
     };
     Err(Failure::Usage(format!(
         "{} exists, and {} {is} for a new database; leave {it} out, or name a file that does not exist",
-        args.file.display(),
+        Escaped(args.file.display()),
         named.join(", ")
     )))
 }

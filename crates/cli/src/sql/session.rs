@@ -1,5 +1,6 @@
 //! Statements: where they end, and what becomes of them.
 
+use pm::Escaped;
 use std::path::Path;
 use std::time::Instant;
 
@@ -162,7 +163,7 @@ impl<'a> Shell<'a> {
     }
 
     fn tell(&mut self, source: &dyn Source, line: u64, why: &str) {
-        say(format_args!("perdura: {}{why}", source.place(line)));
+        say(format_args!("perdura: {}{}", Escaped(source.place(line)), Escaped(why)));
         self.failed = true;
         self.over |= self.state.settings.bail;
     }

@@ -1,5 +1,6 @@
 //! Results, in the form that is asked for.
 
+use pm::Escaped;
 use std::io::{self, BufWriter, Write};
 
 use clap::ValueEnum;
@@ -262,16 +263,7 @@ fn table(
 
 /// A text in which nothing moves the cursor.
 fn printable(text: &str) -> String {
-    match text.contains(char::is_control) {
-        false => text.to_owned(),
-        true => text
-            .chars()
-            .flat_map(|one| match one.is_control() {
-                true => one.escape_default().collect::<Vec<char>>(),
-                false => vec![one],
-            })
-            .collect(),
-    }
+    Escaped(text).to_string()
 }
 
 /// A line of a table: numbers right, all else left.

@@ -7,6 +7,7 @@
 //! - One that was not closed is copied with all that lies beside it, and recovered there; so is one with a
 //!   journal that SQLite would have to roll back.
 
+use pm::Escaped;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -180,8 +181,8 @@ impl Checked {
 
     fn people(&self) -> String {
         let verdict = if self.whole { "whole" } else { "not whole" };
-        let mut text = format!("{}: {verdict}\n", self.file);
-        let mut line = |name: &str, what: &str| text += &format!("  {name:<9} {what}\n");
+        let mut text = format!("{}: {verdict}\n", Escaped(&self.file));
+        let mut line = |name: &str, what: &str| text += &format!("  {name:<9} {}\n", Escaped(what));
         line("state", self.state.text());
         line(
             "commits",

@@ -3,6 +3,7 @@
 //! The command does not carry the extension: both come out of one build, `cargo build --release`, and lie side
 //! by side, so it is looked for there. So does the library to preload, which has the extension in it.
 
+use pm::Escaped;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,7 +93,7 @@ impl Installed {
     fn people(&self) -> String {
         let mut text = format!(
             "{}\n\nLoad it once in each process, before a database is opened with it; it stays until the process ends. The database in the examples is {DATABASE}.\n",
-            self.library
+            Escaped(&self.library)
         );
         for Recipe { language, text: recipe } in &self.recipes {
             text += &format!("\n{}:\n\n", language.title());

@@ -1,6 +1,6 @@
 //! `perdura sqlite plain`: makes a database that was not closed a plain file.
 //!
-//! OpenOptions: it is opened through the VFS, which recovers it, and closed, which makes it plain. Both are steps that
+//! It is opened through the VFS, which recovers it, and closed, which makes it plain. Both are steps that
 //! a kill may end anywhere; the next open goes on.
 
 use command::failure::Failure;
@@ -8,6 +8,7 @@ use command::output::{check_target, report};
 use command::progress::timed;
 use peers::extension::{Parameters, open, open_stock};
 use perdura_sqlite::database::{MainFile as _, Mapped, OpenOptions};
+use pm::Escaped;
 use rusqlite::OpenFlags;
 use serde::Serialize;
 
@@ -57,9 +58,10 @@ pub(super) fn run(args: &FileArgs) -> Result<(), Failure> {
     }
     let changed = was == State::Killed;
     let file = look.path.display().to_string();
+    let shown = Escaped(&file);
     let text = match changed {
-        true => format!("{file}: a plain file of SQLite's now\n"),
-        false => format!("{file}: is a plain file of SQLite's already\n"),
+        true => format!("{shown}: a plain file of SQLite's now\n"),
+        false => format!("{shown}: is a plain file of SQLite's already\n"),
     };
     let made = Made { perdura: env!("CARGO_PKG_VERSION"), file, was, changed };
     report(&text, &made, args.json.as_ref())

@@ -1,6 +1,7 @@
 //! How each language loads the extension. Each recipe is a file that runs as it is, once the two names in it are
 //! replaced.
 
+use pm::Escaped;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -73,7 +74,7 @@ impl Language {
 
     /// The recipe with the extension at `library`, and the library to preload at `preload`.
     pub(super) fn recipe(self, library: &Path, preload: &Path) -> String {
-        let (library, preload) = (library.display().to_string(), preload.display().to_string());
+        let [library, preload] = [library, preload].map(|path| Escaped(path.display()).to_string());
         let text = self.text().replace("@LIBRARY@", &library).replace("@PRELOAD@", &preload);
         text.replace("@DATABASE@", DATABASE)
     }

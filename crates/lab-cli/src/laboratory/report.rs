@@ -1,5 +1,6 @@
 //! `perdura lab report`.
 
+use pm::Escaped;
 use std::path::Path;
 
 use command::args::lab::ReportArgs;
@@ -118,7 +119,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     for Unequal { text: unequal, .. } in &made.unequal {
         text += &format!("\nA bug of Perdura: {unequal}; it should be the same.\n");
     }
-    text += &format!("\nThe report: {}\n", args.out.display());
+    text += &format!("\nThe report: {}\n", Escaped(args.out.display()));
     report(&text, &whole, args.json.as_ref())
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use engines::below::{Access, Catalog, Description, Environment, Pool, Row, TableLayout};
+use engines::below::{Access, Catalog, Description, Environment, Escaped, Pool, Row, TableLayout};
 use engines::{CheckReport, Engine, Setup};
 
 use crate::administration::walk::{Gap, Owned, Sink, Walk, key_text};
@@ -53,12 +53,12 @@ impl fmt::Display for Finding {
             write!(f, "partition {partition}: ")?;
         }
         if let Some(table) = &self.table {
-            write!(f, "table `{table}`: ")?;
+            write!(f, "table `{}`: ", Escaped(table))?;
         }
         if let Some(index) = &self.index {
-            write!(f, "index `{index}`: ")?;
+            write!(f, "index `{}`: ", Escaped(index))?;
         }
-        write!(f, "{}; lost: {}", self.what, self.lost)
+        write!(f, "{}; lost: {}", Escaped(&self.what), Escaped(&self.lost))
     }
 }
 

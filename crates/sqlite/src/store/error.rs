@@ -1,5 +1,6 @@
 //! Reasons why a database cannot be opened or a transaction committed.
 
+use pm::Escaped;
 use pm::{Bad, GrowError};
 
 use crate::store::layout::{NAME_MAX, VERSION};
@@ -37,8 +38,7 @@ pub enum StoreError {
     Prepared,
     /// A commit is prepared, and its verdict is unknown.
     #[error(
-        "a transaction over several databases was interrupted, and it is unknown whether `{0}` is there"
-    )]
+        "a transaction over several databases was interrupted, and it is unknown whether `{text}` is there", text = Escaped(.0))]
     Undecided(String),
     /// The name of a super-journal does not fit into the side file.
     #[error("the name of the super-journal has {0} bytes, {NAME_MAX} are possible")]

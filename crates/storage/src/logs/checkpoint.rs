@@ -20,6 +20,7 @@
 //!
 //! The bytes are drawn in `docs/format/checkpoint.md`.
 
+use pm::Escaped;
 use std::io::{self, BufRead, Read, Write};
 
 use flate2::Compression;
@@ -103,7 +104,7 @@ impl Trailer {
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The kernel refused.
-    #[error("cannot {doing} the checkpoint {name}: {source}")]
+    #[error("cannot {doing} the checkpoint {name}: {source}", name = Escaped(.name), source = Escaped(.source))]
     Io {
         /// The thing that was tried.
         doing: &'static str,
@@ -113,7 +114,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// The newest checkpoint is not what was written.
-    #[error("checkpoint {name} is damaged: {what}; restore a backup")]
+    #[error("checkpoint {name} is damaged: {what}; restore a backup", name = Escaped(.name))]
     Damaged {
         /// The checkpoint's file.
         name: String,
@@ -121,7 +122,7 @@ pub enum CheckpointError {
         what: &'static str,
     },
     /// The checkpoint is of another version of the format.
-    #[error("checkpoint {name} has format version {found}; this build reads version {VERSION}")]
+    #[error("checkpoint {name} has format version {found}; this build reads version {VERSION}", name = Escaped(.name))]
     Version {
         /// The checkpoint's file.
         name: String,

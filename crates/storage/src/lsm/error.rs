@@ -1,5 +1,6 @@
 //! Errors of the runs of a log-structured engine.
 
+use pm::Escaped;
 use std::io;
 
 use pm::Bad;
@@ -12,7 +13,7 @@ use crate::error::StorageError;
 #[non_exhaustive]
 pub enum LsmError {
     /// The kernel refused.
-    #[error("cannot {doing} {name}: {source}")]
+    #[error("cannot {doing} {name}: {source}", name = Escaped(.name), source = Escaped(.source))]
     Io {
         /// The thing that was tried.
         doing: &'static str,
@@ -22,7 +23,7 @@ pub enum LsmError {
         source: io::Error,
     },
     /// The file's bytes are not what they must be.
-    #[error("{name} is damaged at byte {at}: {what}; restore a backup")]
+    #[error("{name} is damaged at byte {at}: {what}; restore a backup", name = Escaped(.name))]
     Damaged {
         /// The file.
         name: String,
@@ -33,14 +34,13 @@ pub enum LsmError {
     },
     /// A file that the manifest names is not there.
     #[error(
-        "{name} is missing: the manifest names it, and the tuples in it are lost; restore a backup"
-    )]
+        "{name} is missing: the manifest names it, and the tuples in it are lost; restore a backup", name = Escaped(.name))]
     Missing {
         /// The file.
         name: String,
     },
     /// A file is there, but it is another than the one that the manifest names.
-    #[error("{name} is not the file that the manifest names ({what}); restore a backup")]
+    #[error("{name} is not the file that the manifest names ({what}); restore a backup", name = Escaped(.name))]
     Foreign {
         /// The file.
         name: String,
@@ -48,13 +48,13 @@ pub enum LsmError {
         what: &'static str,
     },
     /// The directory has no manifest: nothing says which runs count.
-    #[error("{name} is missing: nothing says which runs belong to the database; restore a backup")]
+    #[error("{name} is missing: nothing says which runs belong to the database; restore a backup", name = Escaped(.name))]
     NoManifest {
         /// The manifest's file.
         name: String,
     },
     /// The file is of another version of the format.
-    #[error("{name} has format version {found}; this build reads version {supported}")]
+    #[error("{name} has format version {found}; this build reads version {supported}", name = Escaped(.name))]
     Version {
         /// The file.
         name: String,

@@ -1,5 +1,6 @@
 //! Reading a row with checks: columns by number or name, values as the types of an application.
 
+use pm::Escaped;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,7 +18,7 @@ const NAMES_SHOWN: usize = 16;
 #[non_exhaustive]
 pub enum RowError {
     /// The row has no such column.
-    #[error("the row has no column {column}; it has {known}")]
+    #[error("the row has no column {column}; it has {known}", column = Escaped(.column), known = Escaped(.known))]
     NoColumn {
         /// Its number or name.
         column: String,
@@ -26,14 +27,13 @@ pub enum RowError {
     },
     /// The row does not know the names of its columns: it was filled by `get_columns_into`.
     #[error(
-        "this row does not know the names of its columns, so it has no `{column}`; ask by number, or read it with `get` or `get_columns`"
-    )]
+        "this row does not know the names of its columns, so it has no `{column}`; ask by number, or read it with `get` or `get_columns`", column = Escaped(.column))]
     NoNames {
         /// The name.
         column: String,
     },
     /// The value is none of the type.
-    #[error("column {column} is {found}, not {wanted}")]
+    #[error("column {column} is {found}, not {wanted}", column = Escaped(.column), found = Escaped(.found))]
     WrongType {
         /// Its number or name.
         column: String,

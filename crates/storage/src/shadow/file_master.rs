@@ -7,6 +7,7 @@
 //! durable before, and no page of that directory has been used again. So a torn first copy loses
 //! nothing that was acknowledged.
 
+use pm::Escaped;
 use std::io;
 
 use pm::{File, Files};
@@ -26,7 +27,7 @@ const VERSION: u32 = 1;
 #[non_exhaustive]
 pub enum MasterError {
     /// The kernel refused.
-    #[error("cannot {doing} {name}: {source}")]
+    #[error("cannot {doing} {name}: {source}", name = Escaped(.name), source = Escaped(.source))]
     Io {
         /// The thing that was tried.
         doing: &'static str,
@@ -36,7 +37,7 @@ pub enum MasterError {
         source: io::Error,
     },
     /// The bytes are not what they must be.
-    #[error("{name} is damaged: {what}; restore it from a backup")]
+    #[error("{name} is damaged: {what}; restore it from a backup", name = Escaped(.name))]
     Damaged {
         /// The file.
         name: String,
@@ -44,13 +45,13 @@ pub enum MasterError {
         what: &'static str,
     },
     /// The file belongs to another database.
-    #[error("{name} belongs to another database or partition; put the right file back")]
+    #[error("{name} belongs to another database or partition; put the right file back", name = Escaped(.name))]
     Foreign {
         /// The file.
         name: String,
     },
     /// The file is of another version of the format.
-    #[error("{name} has format version {found}; this build reads version {VERSION}")]
+    #[error("{name} has format version {found}; this build reads version {VERSION}", name = Escaped(.name))]
     Version {
         /// The file.
         name: String,

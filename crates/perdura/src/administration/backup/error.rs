@@ -1,6 +1,7 @@
 //! The reasons why a backup is refused.
 
 use super::layout::VERSION;
+use engines::below::Escaped;
 
 /// A backup cannot be restored. Nothing was created.
 ///
@@ -17,30 +18,27 @@ use super::layout::VERSION;
 pub enum BackupError {
     /// The file is something else.
     #[error(
-        "{path}: is no backup of a Perdura database; name a file that `perdura pool backup` or `Database::backup` has written"
-    )]
+        "{path}: is no backup of a Perdura database; name a file that `perdura pool backup` or `Database::backup` has written", path = Escaped(.path))]
     NotABackup {
         /// The file.
         path: String,
     },
     /// It is a base backup, which is nothing without the log.
     #[error(
-        "{path}: is a base backup: it is restored with the archive of the log that the database has had (`--archive DIR`, `Backup::restore_until`)"
-    )]
+        "{path}: is a base backup: it is restored with the archive of the log that the database has had (`--archive DIR`, `Backup::restore_until`)", path = Escaped(.path))]
     NeedsArchive {
         /// The file.
         path: String,
     },
     /// It is no base backup, and has no use for an archive.
     #[error(
-        "{path}: is the copy of one moment, and no base backup: restore it without an archive, or name a file that `perdura pool backup --archive` has written"
-    )]
+        "{path}: is the copy of one moment, and no base backup: restore it without an archive, or name a file that `perdura pool backup --archive` has written", path = Escaped(.path))]
     NoBase {
         /// The file.
         path: String,
     },
     /// The moment that is asked for is not one that the backup can be restored to.
-    #[error("{path}: {what}")]
+    #[error("{path}: {what}", path = Escaped(.path), what = Escaped(.what))]
     Moment {
         /// The file.
         path: String,
@@ -49,8 +47,7 @@ pub enum BackupError {
     },
     /// The backup is of another version of the format.
     #[error(
-        "{path}: has backup format version {found}; this build reads version {VERSION}: use a build that reads it"
-    )]
+        "{path}: has backup format version {found}; this build reads version {VERSION}: use a build that reads it", path = Escaped(.path))]
     Version {
         /// The file.
         path: String,
@@ -59,8 +56,7 @@ pub enum BackupError {
     },
     /// The backup's description is whole, but has something that this build does not know.
     #[error(
-        "{path}: its description has something that this build does not know ({why}); use the build that has written it, or a newer one"
-    )]
+        "{path}: its description has something that this build does not know ({why}); use the build that has written it, or a newer one", path = Escaped(.path), why = Escaped(.why))]
     Unknown {
         /// The file.
         path: String,
@@ -68,7 +64,7 @@ pub enum BackupError {
         why: String,
     },
     /// The backup is not what was written.
-    #[error("{path}: damaged at byte {at}: {what}; nothing was restored. Use another backup")]
+    #[error("{path}: damaged at byte {at}: {what}; nothing was restored. Use another backup", path = Escaped(.path), what = Escaped(.what))]
     Damaged {
         /// The file.
         path: String,
@@ -79,8 +75,7 @@ pub enum BackupError {
     },
     /// The number of partitions asked for cannot be made from those in the backup.
     #[error(
-        "{path}: has {found} partitions, which cannot be put into {wanted}; ask for {found}, or a number that divides it"
-    )]
+        "{path}: has {found} partitions, which cannot be put into {wanted}; ask for {found}, or a number that divides it", path = Escaped(.path))]
     Partitions {
         /// The file.
         path: String,
@@ -91,8 +86,7 @@ pub enum BackupError {
     },
     /// The database had an engine that this build does not have.
     #[error(
-        "{path}: is of engine `{engine}`, which this build does not have; name another engine to restore it into"
-    )]
+        "{path}: is of engine `{engine}`, which this build does not have; name another engine to restore it into", path = Escaped(.path), engine = Escaped(.engine))]
     UnknownEngine {
         /// The file.
         path: String,
@@ -101,8 +95,7 @@ pub enum BackupError {
     },
     /// Partitions that are put together have different tuples under one key.
     #[error(
-        "{path}: partition {partition} has a tuple of table `{table}` whose primary key another one has too, with other values; keep the number of partitions"
-    )]
+        "{path}: partition {partition} has a tuple of table `{table}` whose primary key another one has too, with other values; keep the number of partitions", path = Escaped(.path), table = Escaped(.table))]
     Collision {
         /// The file.
         path: String,

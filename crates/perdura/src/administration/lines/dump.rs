@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use engines::below::{AroundPath, ColumnType, Environment, NewFile, Row, Schema};
+use engines::below::{AroundPath, ColumnType, Environment, NewFile, Row, Schema, visible_json};
 
 use super::text::{put_text, put_value};
 use super::{End, FORMAT, HEAD_BEGINS, Head};
@@ -144,7 +144,8 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn line(&mut self, value: &impl serde::Serialize) -> Result<(), Error> {
-        serde_json::to_writer(&mut self.buffer, value).map_err(Error::user)?;
+        let json = serde_json::to_string(value).map_err(Error::user)?;
+        self.buffer.extend_from_slice(visible_json(&json).as_bytes());
         self.buffer.push(b'\n');
         Ok(())
     }

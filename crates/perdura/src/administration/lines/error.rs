@@ -1,5 +1,6 @@
 //! The errors of loading, and how much was loaded.
 
+use engines::below::Escaped;
 use std::fmt;
 
 use crate::error::Error;
@@ -54,7 +55,7 @@ impl fmt::Display for Kept {
 #[non_exhaustive]
 pub enum LinesError {
     /// A line is not what it must be.
-    #[error("{input}: line {line}: {why}; {kept}")]
+    #[error("{input}: line {line}: {why}; {kept}", input = Escaped(.input), why = Escaped(.why))]
     Line {
         /// The input's name.
         input: String,
@@ -66,7 +67,7 @@ pub enum LinesError {
         kept: Kept,
     },
     /// The database did not take a line.
-    #[error("{input}: line {line}: {source}; {kept}")]
+    #[error("{input}: line {line}: {source}; {kept}", input = Escaped(.input))]
     Refused {
         /// The input's name.
         input: String,
@@ -79,8 +80,7 @@ pub enum LinesError {
     },
     /// The lines do not begin with a description, and no schema was given for a new database.
     #[error(
-        "{input}: has no description in its first line, as a dump has; give a schema, or load it into a database that exists"
-    )]
+        "{input}: has no description in its first line, as a dump has; give a schema, or load it into a database that exists", input = Escaped(.input))]
     NoSchema {
         /// The input's name.
         input: String,

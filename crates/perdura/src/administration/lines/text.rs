@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use engines::below::text::{format_timestamp, format_uuid, parse_timestamp, parse_uuid};
 use engines::below::{
     Column, ColumnType, OwnedValue, TableLayout, Value, did_you_mean, json_error, shortened,
+    visible_json,
 };
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -24,7 +25,8 @@ const SHOWN: usize = 60;
 
 /// Appends a string.
 pub(super) fn put_text(text: &str, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, text).expect("a vector takes everything");
+    let json = serde_json::to_string(text).expect("text encodes");
+    out.extend_from_slice(visible_json(&json).as_bytes());
 }
 
 /// Appends the value of a column of this type.

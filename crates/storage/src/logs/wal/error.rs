@@ -1,5 +1,6 @@
 //! The errors of a log.
 
+use pm::Escaped;
 use std::io;
 
 use pm::Bad;
@@ -11,7 +12,7 @@ use super::layout::MAX_PAYLOAD_BYTES;
 #[non_exhaustive]
 pub enum WalError {
     /// The kernel refused. [`Wal::is_poisoned`](super::Wal::is_poisoned) tells whether the log can go on.
-    #[error("cannot {doing} the log segment {name}: {source}")]
+    #[error("cannot {doing} the log segment {name}: {source}", name = Escaped(.name), source = Escaped(.source))]
     Io {
         /// The thing that was tried.
         doing: &'static str,
@@ -24,7 +25,7 @@ pub enum WalError {
     #[error("the log failed earlier; what is durable is unknown, and nothing more is acknowledged")]
     Poisoned,
     /// The segment's bytes are not what they must be.
-    #[error("log segment {name} is damaged at byte {at}: {what}")]
+    #[error("log segment {name} is damaged at byte {at}: {what}", name = Escaped(.name))]
     Damaged {
         /// The segment's file.
         name: String,
@@ -37,8 +38,7 @@ pub enum WalError {
     /// transactions the checkpoint has a part.
     #[error(
         "log segment {name} ends at byte {at}, behind transaction {last}, but the checkpoint needs \
-         the log up to transaction {needed}: what followed is damaged"
-    )]
+         the log up to transaction {needed}: what followed is damaged", name = Escaped(.name))]
     Short {
         /// The segment's file.
         name: String,
@@ -52,8 +52,7 @@ pub enum WalError {
     /// The log ends elsewhere than it has to: it is of another moment.
     #[error(
         "log segment {name} ends with transaction {last}, and the partition's last one was \
-         {needed}: it is of another moment, or what followed is missing"
-    )]
+         {needed}: it is of another moment, or what followed is missing", name = Escaped(.name))]
     OtherEnd {
         /// The newest segment's file.
         name: String,
@@ -63,13 +62,13 @@ pub enum WalError {
         needed: u64,
     },
     /// A segment that must be there is not.
-    #[error("log segment {name} is missing")]
+    #[error("log segment {name} is missing", name = Escaped(.name))]
     Missing {
         /// The segment's file.
         name: String,
     },
     /// The segment is of another version of the format.
-    #[error("log segment {name} has format version {found}; this build reads version {supported}")]
+    #[error("log segment {name} has format version {found}; this build reads version {supported}", name = Escaped(.name))]
     Version {
         /// The segment's file.
         name: String,
