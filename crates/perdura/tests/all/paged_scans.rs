@@ -96,35 +96,6 @@ fn a_queues_head_costs_the_same_behind_many_claims() {
     }
 }
 
-/// A kill comes between a commit and the removal of what it has deleted.
-#[test]
-fn ghosts_that_a_kill_leaves_are_removed_by_scans() {
-    for engine in EngineKind::P2 {
-        let directory = in_memory();
-        let path = directory.path().join("db");
-        let db = Database::create(&path, &schema(), &options(engine)).unwrap();
-        let table = db.table("job").unwrap();
-        const ROWS: u64 = 600;
-        const DELETED: u64 = 500;
-        db.write(|tx| insert(tx, &table, (1..=ROWS).map(|row| 2 * row))).unwrap();
-        // One that stays open has locked the gaps.
-        let mut other = db.begin().unwrap();
-        insert(&mut other, &table, (1..=ROWS).map(|row| 2 * row - 1)).unwrap();
-        for row in 1..=DELETED {
-            db.write(|tx| tx.delete(&table, &[(2 * row).into()])).unwrap();
-        }
-        std::mem::forget(other);
-        db.abandon();
-        let db = Database::open(&path, &Options::new()).unwrap();
-        let table = db.table("job").unwrap();
-        let costs: Vec<_> = (0..3).map(|_| head(&db, &table)).collect();
-        assert!(is_cheap(costs[2]), "{engine}: {costs:?}");
-        assert!(!is_cheap(costs[0]), "{engine}, there were ghosts: {costs:?}");
-        let left = db.read(|tx| Ok(tx.rows(&table, Scan::all()).count() as u64)).unwrap();
-        assert_eq!(left, ROWS - DELETED);
-    }
-}
-
 /// A scan with a limit locks what it shows: of an index each key and its row.
 #[test]
 fn a_limit_says_how_many_rows_are_locked() {
