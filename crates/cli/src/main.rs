@@ -31,7 +31,7 @@ mod tour;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use command::failure::Failure;
+use command::failure::{Failure, report_usage};
 use command::process::dispatch;
 
 use crate::args::{Bench, Cli, Command};
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return failure::report_usage(&error),
+        Err(error) => return report_usage(&error),
     };
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use command::args::Laboratory;
-use command::failure::Failure;
+use command::failure::{Failure, report_usage};
 use command::process::dispatch;
 
 /// The commands of the laboratory.
@@ -37,7 +37,11 @@ fn main() -> ExitCode {
     if let Some(code) = dispatch(&[&command::CHILDREN[..], &own].concat()) {
         return code;
     }
-    match run(&Cli::parse().command) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return report_usage(&error),
+    };
+    match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -311,7 +311,7 @@ mod tests {
             assert_eq!(violated(&spec, partition, None), [""; 0]);
             let elsewhere = spec.subscribers_of(1 - partition).find(forwards);
             let later = (41..).find(forwards);
-            for other in elsewhere.into_iter().chain(behind).chain([0]) {
+            for other in elsewhere.into_iter().chain(later).chain([0]) {
                 for (table, name) in [
                     (TableOf::Subscriber, "subscribers"),
                     (TableOf::AccessInfo, "access_info"),

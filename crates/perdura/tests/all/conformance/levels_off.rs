@@ -39,7 +39,6 @@ fn insert(tx: &mut Tx<'_>, table: &Table, id: u64) -> Result<(), Error> {
 /// A database that operations are repeated in.
 struct Worn {
     store: Store,
-    engine: EngineKind,
     table: Table,
 }
 
@@ -55,7 +54,7 @@ impl Worn {
             .db()
             .write(|tx| (0..ROWS).try_for_each(|id| insert(tx, &table, 1_000_000 * id)))
             .unwrap();
-        Self { store, engine, table }
+        Self { store, table }
     }
 
     fn db(&self) -> &Database {
