@@ -121,7 +121,7 @@ pub enum EngineError {
         /// The names that there are.
         known: String,
     },
-    /// A savepoint is of another transaction, or behind one that was rolled back to.
+    /// A savepoint is of another transaction, or later than one that was rolled back to.
     #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
     NoSavepoint,
     /// An abort or a commit failed half-way: nothing more is acknowledged.

@@ -204,7 +204,7 @@ function ranking(rows, options) {
   };
 }
 
-// The plots of an experiment: title, the rows behind it, and how to make its specification.
+// The plots of an experiment: title, the rows it shows, and how to make its specification.
 function chartsOf(id, rows) {
   const of = (metric) => rows.filter((row) => row.metric === metric);
   const panels = (list, order, make) =>

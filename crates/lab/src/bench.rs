@@ -1,5 +1,5 @@
-//! The surroundings of a measurement: a place, a seed, somebody who can kill processes, and
-//! somebody who watches.
+//! The surroundings of a measurement: a place, a seed, a launcher that can kill processes, and a
+//! watch for progress.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub struct Reopened {
     pub first_commit_ms: f64,
     /// Operations undone and transactions redone; `None` for a peer, which does not say.
     pub recovered: Option<u64>,
-    /// Acknowledged transactions that are gone, and what is there that nobody wrote.
+    /// Acknowledged transactions that are gone, and changes that no transaction made.
     pub wrong: u64,
 }
 
@@ -67,11 +67,12 @@ pub struct Crossing {
     pub users: usize,
     /// Per cent of the indexes that lie in persistent memory.
     pub placement: u32,
-    /// Indexes that a kill took are built before the first transaction, and not beside transactions.
+    /// Indexes that a kill took are built before the first transaction, and not during
+    /// transactions.
     pub first: bool,
     /// Samples of 100 ms before the kill.
     pub before: u32,
-    /// Samples behind it.
+    /// Samples after it.
     pub after: u32,
 }
 
@@ -98,7 +99,8 @@ pub struct Crossed {
     pub first_answer_ms: Option<f64>,
     /// From the start of the open call to the first commit of a change.
     pub first_commit_ms: Option<f64>,
-    /// Acknowledged changes that are lost, rows that nobody inserted, and checks that do not hold.
+    /// Acknowledged changes that are lost, rows that were never inserted, and checks that do not
+    /// hold.
     pub wrong: u64,
 }
 
@@ -127,13 +129,13 @@ pub trait Launcher {
     }
 }
 
-/// Is told what is being done.
+/// Receives the progress of a measurement.
 pub trait Watch {
-    /// Tells that this begins.
+    /// Reports that a phase begins.
     fn phase(&self, what: &str);
 }
 
-/// A watch that nobody looks at.
+/// A watch that ignores everything.
 impl Watch for () {
     fn phase(&self, _: &str) {}
 }
@@ -164,7 +166,7 @@ impl Bench<'_> {
     /// The system refuses.
     pub fn place(&self, name: &str) -> Result<Place, LabError> {
         let path = self.directory.join(name);
-        // What a measurement that failed left behind.
+        // The leftovers of a measurement that failed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).map_err(|error| LabError::io(&path, error))?;
         Ok(Place(path))
@@ -204,9 +206,9 @@ mod tests {
 
     use super::*;
 
-    struct Nobody;
+    struct NoKills;
 
-    impl Launcher for Nobody {
+    impl Launcher for NoKills {
         fn kill(
             &self,
             _: Contestant,
@@ -228,7 +230,7 @@ mod tests {
             let bench = Bench {
                 directory,
                 seed: 1,
-                launcher: &Nobody,
+                launcher: &NoKills,
                 watch: &(),
                 room: &|| None,
                 calibrations: crate::calibrations::Calibrations::default(),

@@ -41,7 +41,7 @@ impl Calibrations {
         Ok(host)
     }
 
-    /// The costs of files, which `measure` tells if nobody has yet.
+    /// Returns the costs of files; `measure` finds them if they are not known yet.
     pub(crate) fn files_or(
         &self,
         measure: impl FnOnce() -> Result<FileCosts, LabError>,

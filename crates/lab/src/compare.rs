@@ -25,7 +25,7 @@ pub enum Change {
     Better,
     /// The same, or within noise.
     Same,
-    /// Taken once: nobody knows.
+    /// Measured once: the spread is unknown.
     Unknown,
 }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn times_differ_only_where_their_ranges_lie_further_apart_than_they_are_wide() {
+    fn times_differ_only_if_their_ranges_are_far_apart() {
         let a = [
             time("noisy", &[90.0, 100.0, 110.0]),
             time("near", &[98.0, 100.0, 102.0]),
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_lacks_is_counted_and_emulated_times_are_left_out() {
+    fn missing_points_are_counted_and_emulated_times_skipped() {
         let place = Point::of("P1-F5", "a", "balanced");
         let emulated = place.modelled("throughput", "txn/s", (1.0, 1.0, 1.0), "160 ns");
         let emulated = with("{}", emulated);

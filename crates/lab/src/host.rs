@@ -22,7 +22,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// A key that tells machines apart: equal for equal facts, on every run. Another kernel and
+    /// A key that distinguishes machines: equal for equal facts, on every run. Another kernel and
     /// another device make another machine: figures of the two are not to be mixed.
     #[must_use]
     pub fn key(&self) -> String {

@@ -70,7 +70,7 @@ pub struct Point {
     pub low: f64,
     /// The highest that it may be.
     pub high: f64,
-    /// The number of measurements behind it.
+    /// The number of measurements that it comes from.
     pub n: u32,
     /// True if the same seed has to give the same number again, bit for bit.
     pub exact: bool,

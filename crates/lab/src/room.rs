@@ -205,15 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_the_sizes_that_fit_him() {
+    fn each_contestant_gets_the_sizes_that_fit() {
         let sizes = Sizes::new(Scale::Full, 24 << 30);
         let stages = |study: Study| study.stages(&sizes).into_iter();
         let cells = |study| -> Vec<(String, String)> {
-            let told = |stage: &dyn crate::studies::Stage| {
+            let described = |stage: &dyn crate::studies::Stage| {
                 let cells = stage.cells().iter();
                 cells.map(|cell| (cell.label.clone(), cell.scaled.clone())).collect::<Vec<_>>()
             };
-            stages(study).flat_map(|stage| told(&*stage)).collect()
+            stages(study).flat_map(|stage| described(&*stage)).collect()
         };
         let peers = cells(Study::Peers);
         let of = |label: &str| peers.iter().find(|(known, _)| known == label).map(|(_, one)| one);

@@ -44,9 +44,9 @@ pub struct Far {
     pub left: Option<Duration>,
 }
 
-/// Is told how far a run is.
+/// Receives the progress of a run.
 pub trait Audience: Watch {
-    /// Tells the progress.
+    /// Reports the progress.
     fn far(&self, far: Far);
 }
 

@@ -485,9 +485,9 @@ pub(crate) fn scaled_of(name: &str, alone: bool, scaled: String) -> String {
 }
 
 fn scaled(all: &[(&str, u64, u64)]) -> String {
-    let told = all.iter().filter(|(_, here, paper)| here < paper);
-    let told = told.map(|(what, here, paper)| format!("{what}: {here} instead of {paper}"));
-    told.collect::<Vec<_>>().join("; ")
+    let smaller = all.iter().filter(|(_, here, paper)| here < paper);
+    let smaller = smaller.map(|(what, here, paper)| format!("{what}: {here} instead of {paper}"));
+    smaller.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -587,8 +587,8 @@ mod tests {
         let shops = (small.warehouses, small.tpcc_txns, small.tpcc_cache_bytes);
         assert_eq!(shops, (5, 500_000, 16 << 20));
         for setting in Setting::ALL {
-            let told = small.scaled_tpcc(setting);
-            assert!(told.contains("warehouses: 5 instead of 8"), "{told}");
+            let scaled = small.scaled_tpcc(setting);
+            assert!(scaled.contains("warehouses: 5 instead of 8"), "{scaled}");
         }
         assert_eq!(Sizes::new(Scale::Full, 23 << 30).warehouses, 8);
         assert_eq!(Sizes::new(Scale::Full, 1 << 30).warehouses, 1);

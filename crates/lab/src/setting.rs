@@ -29,7 +29,7 @@ const SETTING: &str = "setting";
 pub enum Setting {
     /// Ours: each commit is durable, files cost what they cost here.
     Ours,
-    /// The paper's, as far as the paper tells it.
+    /// The paper's, as far as the paper describes it.
     Paper,
 }
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_says_what_the_setting_changes_and_is_as_it_was_in_ours() {
+    fn configuration_names_what_the_papers_setting_changes() {
         let of = |setting: Setting, engine| {
             let mut all = serde_json::json!({"engine": "e", "commit": "durable"});
             setting.note(engine, &mut all);

@@ -84,7 +84,7 @@ fn all_engines_hold_the_same_as_natively_also_after_recovery() {
 }
 
 #[test]
-fn the_same_work_gives_the_same_counts_also_in_a_copy_of_the_process() {
+fn counts_repeat_also_in_a_copy_of_the_process() {
     let workload = workload();
     for kind in EngineKind::P1 {
         let (first, breakdown) = counts_of_a_run(kind);
@@ -107,7 +107,7 @@ fn the_same_work_gives_the_same_counts_also_in_a_copy_of_the_process() {
 }
 
 #[test]
-fn every_engine_reads_writes_and_syncs_memory_and_the_parts_make_up_the_whole() {
+fn parts_of_each_engines_memory_work_make_up_the_whole() {
     for kind in EngineKind::P1 {
         let (counts, breakdown) = counts_of_a_run(kind);
         assert!(counts.load_misses() > 0 && counts.nvm_stores() > 0, "{kind}: {counts:?}");

@@ -18,7 +18,7 @@ use lab::studies::Study;
 use lab::{LabError, Scale, Sizes};
 use workloads::Room;
 
-/// Kills nobody, and breaks down after some kills.
+/// Counts kills without killing, and breaks down after some.
 struct Pretended {
     kills: Cell<usize>,
     breaks_at: usize,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Nobody, identity};
+use common::{NoKills, identity};
 use lab::bench::Bench;
 use lab::calibrations::Calibrations;
 use lab::experiments::named;
@@ -50,7 +50,7 @@ fn run(results: &mut Results, fitting: usize) -> Result<(), LabError> {
     let bench = Bench {
         directory: directory.path(),
         seed: SEED,
-        launcher: &Nobody,
+        launcher: &NoKills,
         watch: &(),
         room: &room,
         calibrations: Calibrations::default(),

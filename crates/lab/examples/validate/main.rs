@@ -68,8 +68,8 @@ fn drive<E: Environment>(
     Ok(())
 }
 
-/// The emulator's counts. It is told what is so under the tracer: prefetches do nothing, and
-/// searches halve the range, since the tracer's processor has no AVX-512.
+/// Returns the emulator's counts. The emulator is set to what holds under the tracer: prefetches do
+/// nothing, and searches halve the range, since the tracer's processor has no AVX-512.
 fn model(engine: EngineKind, keep: bool) -> Result<(), Box<dyn Error>> {
     let meter = Meter::new(MeterOptions {
         cache_bytes: CACHE_BYTES,

@@ -70,10 +70,10 @@ impl Judged {
             _ if claim.best.is_empty() => one.text(),
             _ => format!("{} {}, the mean over the plots", one.place.series, one.place.x),
         };
-        let told = |all: &[Selected]| {
-            let told = |one: &Selected| format!("{} = {}", name(one), number(one.value));
+        let described = |all: &[Selected]| {
+            let described = |one: &Selected| format!("{} = {}", name(one), number(one.value));
             let more = all.len().saturating_sub(4);
-            let mut text: Vec<String> = all.iter().take(4).map(told).collect();
+            let mut text: Vec<String> = all.iter().take(4).map(described).collect();
             if more > 0 {
                 text.push(format!("and {more} more"));
             }
@@ -87,7 +87,7 @@ impl Judged {
             ));
         } else if !self.holds[0] {
             let of_means = claim.greater && claim.of == Of::Mean;
-            let against = if of_means { self.what.clone() } else { told(&self.against) };
+            let against = if of_means { self.what.clone() } else { described(&self.against) };
             parts.push(format!("not so: {against}"));
             if !self.for_it.is_empty() && !self.against.is_empty() {
                 let (good, all) = (self.for_it.len(), self.for_it.len() + self.against.len());
@@ -95,7 +95,7 @@ impl Judged {
             }
         } else {
             let end = if self.holds[1] { "high" } else { "low" };
-            let at = told(&self.against);
+            let at = described(&self.against);
             parts.push(format!(
                 "holds in the middle, but not at the {end} end of the interval: {at}"
             ));
@@ -123,8 +123,8 @@ impl Judged {
     fn explained(&self) -> Vec<&Selected> {
         let mut all: Vec<&Selected> = Vec::new();
         for one in &self.against {
-            let told = |known: &&Selected| known.place.series == one.place.series;
-            if all.len() < MOST_EXPLAINED && !all.iter().any(told) {
+            let described = |known: &&Selected| known.place.series == one.place.series;
+            if all.len() < MOST_EXPLAINED && !all.iter().any(described) {
                 all.push(one);
             }
         }
@@ -194,8 +194,8 @@ fn spread(
     let unit = if claim.pairs.is_empty() { "" } else { "x" };
     let (low, high) = (number(ends[0]), number(ends[1]));
     let middle = select(claim, &Narrowing::default(), points, View::Middle)?;
-    let told = format!("{low}-{high}{unit}");
-    Ok((low != high && told != value_of(claim, &middle)).then_some((told, decides)))
+    let described = format!("{low}-{high}{unit}");
+    Ok((low != high && described != value_of(claim, &middle)).then_some((described, decides)))
 }
 
 type Split = (Vec<Selected>, Vec<Selected>, String);
@@ -330,8 +330,8 @@ fn best_of(selected: &[Selected]) -> Vec<Selected> {
 fn value_of(claim: &Claim, selected: &[Selected]) -> String {
     let unit = if claim.pairs.is_empty() { "" } else { "x" };
     if !claim.best.is_empty() {
-        let told = |one: &Selected| format!("{} {}", one.place.series, one.place.x);
-        return best_of(selected).iter().map(told).collect::<Vec<_>>().join(", ");
+        let described = |one: &Selected| format!("{} {}", one.place.series, one.place.x);
+        return best_of(selected).iter().map(described).collect::<Vec<_>>().join(", ");
     }
     if claim.of == Of::Mean {
         return format!("{}{unit}", number(mean(selected)));
@@ -354,8 +354,8 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Returns what was measured beside a value: the parts of a whole, or what else is known of its
-/// place.
+/// Returns what was measured together with a value: the parts of a whole, or what else is known of
+/// its place.
 fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<String> {
     let same = |point: &&Point| {
         point.experiment == place.experiment
@@ -363,8 +363,8 @@ fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<Strin
             && point.panel == place.panel
     };
     let of = points.iter().filter(same);
-    let told: Vec<String> = match place.experiment.as_str() {
-        // Parts of a whole lie beside each other on the axis.
+    let described: Vec<String> = match place.experiment.as_str() {
+        // Parts of a whole are neighbours on the axis.
         "P1-F13" | "P1-F14" => of
             .filter(|point| point.metric == claim.metric && point.x != X::from("total"))
             .map(|point| format!("{} {}", point.x, number(point.value)))
@@ -380,7 +380,7 @@ fn measured_with(claim: &Claim, place: &Place, points: &[Point]) -> Option<Strin
         _ => return None,
     };
     let what = place.text();
-    (!told.is_empty()).then(|| format!("{what}: {}", told.join(", ")))
+    (!described.is_empty()).then(|| format!("{what}: {}", described.join(", ")))
 }
 
 /// The counts per transaction.
@@ -407,16 +407,16 @@ fn evidence(claim: &Claim, values: &[&Selected], points: &[Point]) -> Option<Str
             runs.push(run);
         }
     }
-    let told: Vec<(String, Option<String>)> =
+    let described: Vec<(String, Option<String>)> =
         runs.iter().map(|run| (run.name(&runs), run.counts(points))).collect();
-    if told.iter().all(|(_, counts)| counts.is_none()) {
+    if described.iter().all(|(_, counts)| counts.is_none()) {
         return None;
     }
-    let told = told.into_iter().map(|(name, counts)| match counts {
+    let described = described.into_iter().map(|(name, counts)| match counts {
         Some(counts) => format!("{name}: {counts}"),
         None => format!("{name}: none"),
     });
-    Some(format!("Counted for a transaction: {}", told.collect::<Vec<_>>().join("; ")))
+    Some(format!("Counted for a transaction: {}", described.collect::<Vec<_>>().join("; ")))
 }
 
 /// The emulated run that a value comes from: where its counts stand.
@@ -448,7 +448,7 @@ impl Run {
         Some(Self { experiments, series: place.series.clone(), panel, x })
     }
 
-    /// A name that tells it from the others.
+    /// A name that distinguishes it from the others.
     fn name(&self, all: &[Self]) -> String {
         let mut name = vec![self.series.clone()];
         if all.iter().any(|other| other.panel != self.panel) {
@@ -462,7 +462,7 @@ impl Run {
 
     /// All that was counted and is not zero; `None` if nothing is.
     fn counts(&self, points: &[Point]) -> Option<String> {
-        let told = COUNTS.iter().filter_map(|metric| {
+        let described = COUNTS.iter().filter_map(|metric| {
             let found = points.iter().filter(|point| {
                 self.experiments.contains(&point.experiment.as_str())
                     && point.metric == *metric
@@ -474,7 +474,7 @@ impl Run {
             let mean = found.iter().sum::<f64>() / found.len().max(1) as f64;
             (mean != 0.0).then(|| format!("{} {metric}", number(mean)))
         });
-        let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| told.join(", "))
+        let described: Vec<String> = described.collect();
+        (!described.is_empty()).then(|| described.join(", "))
     }
 }

@@ -1,4 +1,4 @@
-//! The outcomes in two settings beside each other, and what follows from both.
+//! The outcomes in two settings side by side, and what follows from both.
 
 use super::{Tested, Verdict};
 use crate::setting::PaperSetting;
@@ -32,17 +32,20 @@ pub fn follows(ours: &[Tested], papers: &[Tested]) -> String {
         return "Nothing was measured in the paper's setting.".into();
     }
     let pairs = pairs(ours, papers);
-    let told = |ours: Verdict, papers: Verdict| -> Vec<&str> {
+    let with_verdicts = |ours: Verdict, papers: Verdict| -> Vec<&str> {
         let is = |pair: &&Pair<'_>| {
             let there = pair.papers.map_or(Verdict::NotTestable, |one| one.verdict);
             (pair.ours.verdict, there) == (ours, papers)
         };
         pairs.iter().filter(is).map(|pair| pair.ours.claim.as_str()).collect()
     };
-    let gained = told(NotReproduced, Reproduced);
-    let lost = told(Reproduced, NotReproduced);
-    let (neither, both) = (told(NotReproduced, NotReproduced), told(Reproduced, Reproduced));
-    let not_here = [told(NotReproduced, NotTestable), told(Reproduced, NotTestable)].concat();
+    let gained = with_verdicts(NotReproduced, Reproduced);
+    let lost = with_verdicts(Reproduced, NotReproduced);
+    let (neither, both) =
+        (with_verdicts(NotReproduced, NotReproduced), with_verdicts(Reproduced, Reproduced));
+    let not_here =
+        [with_verdicts(NotReproduced, NotTestable), with_verdicts(Reproduced, NotTestable)]
+            .concat();
     let failed = ours.iter().filter(|one| one.verdict == NotReproduced).count();
     let mut text = format!(
         "In the paper's setting {}. Of the {failed} that ours does not reproduce it reproduces {}. ",
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_told_from_the_verdicts() {
+    fn conclusions_follow_from_the_verdicts() {
         use Verdict::{NotReproduced as No, NotTestable as Open, Reproduced as Yes};
         let ours = tested(Setting::Ours, &[No, No, No, Yes, Yes, Yes]);
         let mut papers = tested(Setting::Paper, &[Yes, No, Open, Yes, No, Open]);
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_stands_beside_itself() {
+    fn a_claim_is_paired_with_itself() {
         let ours = tested(Setting::Ours, &[Verdict::Reproduced, Verdict::NotReproduced]);
         let mut papers = tested(Setting::Paper, &[Verdict::Reproduced, Verdict::NotReproduced]);
         papers.swap(0, 1);

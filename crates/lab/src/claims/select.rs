@@ -92,10 +92,10 @@ impl Selected {
             (one.panel.clone(), over.panel.clone(), true),
             (one.x.to_string(), over.x.to_string(), true),
         ];
-        for (first, second, told) in fields {
+        for (first, second, shown) in fields {
             if first != second {
                 differing.push(format!("{first} / {second}"));
-            } else if told && !first.is_empty() {
+            } else if shown && !first.is_empty() {
                 same.push(first);
             }
         }

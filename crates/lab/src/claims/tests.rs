@@ -43,7 +43,7 @@ fn every_claim_can_be_read_and_asks_for_one_thing() {
 }
 
 #[test]
-fn a_ratio_has_to_be_on_the_same_side_and_within_a_quarter_of_the_range() {
+fn ratio_needs_the_same_side_and_a_quarter_of_the_range() {
     let claim = claim(
         "metric='throughput'\npanel=['low']\nx=['a']\n\
          pairs=[[{series='fast'},{series='slow'}]]\npaper=[1.2, 2.0]",
@@ -393,7 +393,7 @@ fn each_setting_is_tested_with_its_own_points_and_lacks_its_own() {
 }
 
 #[test]
-fn the_papers_setting_does_not_test_the_figure_that_it_is_made_of() {
+fn papers_setting_does_not_test_its_own_source_figure() {
     let claims = claims().expect("read");
     let place =
         |interface: &str, panel: &str, x: u64| Point::of("P1-F1", interface, x).panel(panel);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_syncs_are_taken_off_as_they_cost_here_and_added_as_they_cost_there() {
+    fn calls_and_syncs_are_exchanged_at_each_machines_cost() {
         let native = NativeTimes { durable: 2.0, unflushed: 1.5 };
         // 0.2 s of calls; 0.3 s of syncs, where there are flushes.
         near(native.without_files(&COUNTS, &HERE), 1.5, 1.3);

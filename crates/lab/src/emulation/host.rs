@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_overlap_as_in_other_memory_and_cost_what_they_cost_here() {
+    fn lines_overlap_as_in_other_memory_at_local_cost() {
         let host = |dependent_ns, near_ns| Host {
             arena_bytes: 1 << 20,
             dependent_ns,

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidth_is_a_floor_that_workers_share_and_a_sync_comes_on_top() {
+    fn workers_share_the_bandwidth_floor_and_syncs_add_to_it() {
         let counts = Counts { sequential: 100_000_000, ..Counts::default() };
         let nvm =
             NvmParameters { gigabytes_per_second: Some(1.0), workers: 8, ..at(HOST.dependent_ns) };
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_fills_the_bandwidth_of_eight_cores_fills_that_of_two() {
+    fn work_that_fills_bandwidth_of_eight_cores_fills_twos() {
         let counts = Counts { sequential: 100_000_000, ..Counts::default() };
         let of = |workers| {
             let nvm =

@@ -198,7 +198,7 @@ fn tables(text: &mut String, points: &[Point]) {
             std::iter::once("---".to_owned()).chain(grid.columns.iter().map(|_| "---:".into())),
         );
         for (series, values) in &grid.rows {
-            let values = values.iter().map(|point| point.map_or("–".into(), told));
+            let values = values.iter().map(|point| point.map_or("–".into(), shown));
             line(text, std::iter::once(cell(series)).chain(values));
         }
         text.push('\n');
@@ -289,7 +289,7 @@ fn cell(text: &str) -> String {
 }
 
 /// A number; one that was computed with its interval.
-fn told(point: &Point) -> String {
+fn shown(point: &Point) -> String {
     let value = figure(point.value);
     match point.emulated.is_some() && point.low < point.high {
         true => format!("{value} [{} .. {}]", figure(point.low), figure(point.high)),

@@ -60,7 +60,7 @@ pub struct Report {
     paper_points: Vec<Point>,
 }
 
-/// An experiment as the page is told of it.
+/// An experiment as the page receives it.
 #[derive(Serialize)]
 struct Shown<'a> {
     id: &'a str,
@@ -70,7 +70,7 @@ struct Shown<'a> {
     scaled: String,
 }
 
-/// All that the page is told.
+/// All data that the page receives.
 #[derive(Serialize)]
 struct Data<'a> {
     perdura: &'a str,
@@ -222,12 +222,12 @@ fn scaled(measurements: &[Measurement]) -> BTreeMap<&str, Vec<String>> {
         let of = |one: &&Measurement| Setting::of(&one.key.configuration) == setting;
         for Measurement { key, scaled: text, .. } in measurements.iter().filter(of) {
             let all = scaled.entry(&key.study).or_default();
-            let told = match setting {
+            let line = match setting {
                 Setting::Paper if !all.contains(text) => format!("in the paper's setting {text}"),
                 _ => text.clone(),
             };
-            if !text.is_empty() && !all.contains(&told) {
-                all.push(told);
+            if !text.is_empty() && !all.contains(&line) {
+                all.push(line);
             }
         }
     }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scaled_is_told_once_and_of_the_papers_setting_where_it_differs() {
+    fn scaling_is_reported_once_and_again_where_papers_differs() {
         let measured = |study: &str, setting: Setting, scaled: &str| {
             let configuration = format!("{{\"setting\":\"{}\"}}", setting.name());
             let (study, scale) = (study.to_owned(), "quick".to_owned());
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_told_as_calendars_do() {
+    fn days_are_those_of_the_calendar() {
         assert_eq!(date(0), "1970-01-01");
         assert_eq!(date(951_782_400), "2000-02-29");
         assert_eq!(date(1_795_348_800), "2026-11-22");

@@ -40,7 +40,7 @@ pub use write::Key;
 /// and saved by themselves, and read as repetitions of one measurement.
 pub const ROUND: &str = "round";
 
-/// Tells our files from others: "PLAB".
+/// Distinguishes our files from others: "PLAB".
 const APPLICATION_ID: i64 = 0x504c_4142;
 /// Version of the format.
 pub const FORMAT_VERSION: i64 = 3;
@@ -125,8 +125,9 @@ impl Results {
         Ok(results)
     }
 
-    /// Returns true if there is nothing in it yet, of ours or of somebody else. A process that was
-    /// stopped while it made the tables leaves a file that is not empty, and nothing in it.
+    /// Returns true if the file has no contents yet, neither ours nor another program's. A process
+    /// that was stopped while it made the tables leaves a file that is not empty, and nothing in
+    /// it.
     fn is_fresh(&self) -> Result<bool, LabError> {
         let tables = "SELECT count(*) FROM sqlite_schema";
         let read = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);

@@ -121,7 +121,7 @@ pub(super) fn unequal(all: &[Configured]) -> Vec<Unequal> {
                     );
                     unequal.push(Unequal { experiment: experiment.clone(), text });
                 }
-                // The same, or told already.
+                // The same, or reported already.
                 _ => {}
             },
         }

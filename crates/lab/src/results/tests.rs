@@ -172,7 +172,7 @@ fn a_host_is_calibrated_once() {
 }
 
 #[test]
-fn files_are_calibrated_once_and_a_file_that_knows_nothing_of_it_is_of_the_same_version() {
+fn files_are_calibrated_once_and_older_ones_stay_valid() {
     use crate::emulation::FileCosts;
     let (_directory, path) = file();
     let results = Results::open_or_create(&path).expect("made");
@@ -281,7 +281,7 @@ fn rounds_are_read_as_repetitions_of_one_measurement() {
     let texts: Vec<&str> = unequal.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(texts, ["PEERS-SPACE: space of lmdb at 10 is 1 in one round and 3 in another"]);
     let all = results.configured(&selection).expect("read");
-    let told: Vec<(&str, f64, f64, f64, u32, bool)> = all
+    let summaries: Vec<(&str, f64, f64, f64, u32, bool)> = all
         .iter()
         .map(|Configured { configuration, point }| {
             let Point { value, low, high, n, exact, .. } = *point;
@@ -290,7 +290,7 @@ fn rounds_are_read_as_repetitions_of_one_measurement() {
         .collect();
     let (one, two, three) = (r#"{"of":1,"repeat":3}"#, r#"{"of":2,"repeat":1}"#, r#"{"of":3}"#);
     assert_eq!(
-        told,
+        summaries,
         [
             (one, 20.0, 10.0, 30.0, 3, false),
             // What should have been the same each time and was not is no count.

@@ -1,12 +1,13 @@
-//! Bytes that an insert, an update and a delete write, beside P1's cost model (appendix A, Table 3).
+//! Bytes that an insert, an update and a delete write, compared with P1's cost model (appendix A,
+//! Table 3).
 //!
 //! Counted in emulated memory, where the volatile memory and the files of the traditional engines
 //! are NVM too, as the model has it. The table is the one for which the model was made: a key, a
-//! fixed field, and nine fields of variable length of which an update changes one. Each operation is
-//! a durable transaction of its own; in the paper's setting some engines make a group of them durable
-//! together. MemTables are small, so that merges are in it; θ is what the
-//! engine's own statistics give for the same operations. InP's checkpoint is not in it: it writes
-//! the whole database, however many operations there were.
+//! fixed field, and nine fields of variable length of which an update changes one. Each operation
+//! is a durable transaction of its own; in the paper's setting some engines make a group of them
+//! durable together. MemTables are small, so that merges are in it; θ is what the engine's own
+//! statistics give for the same operations. InP's checkpoint is not in it: it writes the whole
+//! database, however many operations there were.
 
 use perdura::{
     ColumnType, Database, EngineKind, Options, OwnStats, Schema, Table, TableSchema, Value,

@@ -17,7 +17,7 @@ use crate::point::Point;
 use crate::room::Takes;
 use crate::scale::Sizes;
 
-/// Columns of a tuple beside its key, and the most bytes of one.
+/// Columns of a tuple besides its key, and the most bytes of one.
 const COLUMNS: usize = 10;
 const LONGEST: usize = 200;
 /// Operations of a hundred that change a column; the others delete a tuple and insert it anew.

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_has_taken_and_does_not_use_is_in_its_footprint() {
+    fn unused_space_of_an_engine_is_in_its_footprint() {
         for engine in EngineKind::P1 {
             let directory = tempfile::tempdir().expect("a directory");
             let database = database(&directory.path().join("pool"), engine);
@@ -267,7 +267,7 @@ mod tests {
             }
             while database.background(1 << 20).expect("done") > 0 {}
             let freed = footprint();
-            // What a pool has, it keeps: chunks that nobody uses count until they are used again.
+            // A pool keeps its chunks: unused ones count until they are used again.
             if !engine.traits().needs_files() {
                 assert!(freed.total() >= full.total(), "{engine}: {freed:?} after {full:?}");
                 assert_eq!(freed.total(), stored(directory.path()), "{engine}: {freed:?}");

@@ -33,7 +33,7 @@ const PAPER_SUBSCRIBERS: u32 = 5_000_000;
 struct Extent {
     /// Subscribers.
     subscribers: &'static [u32],
-    /// Samples before the kill and behind it; P4 kills at second 15.
+    /// Samples before and after the kill; P4 kills at second 15.
     samples: (u32, u32),
     /// Kills.
     repeat: u32,
@@ -56,8 +56,8 @@ impl Extent {
 enum Scheme {
     /// Before the first transaction: scenario 1, Figure 8a.
     First,
-    /// Beside transactions: scenario 2, Figure 8b; and, with so many per cent of the indexes in persistent memory,
-    /// scenarios 3 and 4, Figures 8c and 8d.
+    /// During transactions: scenario 2, Figure 8b; and, with so many per cent of the indexes in
+    /// persistent memory, scenarios 3 and 4, Figures 8c and 8d.
     Background(u32),
 }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_run_does_not_know_is_no_figure_and_the_course_is_that_of_the_first() {
+    fn unknown_values_are_no_figures_and_first_course_counts() {
         let stage = stage(Scheme::Background(40), 300, &Extent::of(Scale::Tiny));
         let metrics = |all: &[Crossed]| -> Vec<String> {
             stage.points(all).into_iter().map(|point| point.metric).collect()

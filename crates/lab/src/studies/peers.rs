@@ -1,27 +1,30 @@
 //! The databases that a user would pick instead, in the same loop and the same run: throughput by
 //! mixture, latency to durability, space, and how all of it grows with the data.
 //!
-//! One thread, one partition, durable commits, low skew; InP also with commits in groups. Engines run
-//! in `adr`; NVM-InP runs in `process` as well, which is what peers promise on memory as a file
-//! system; and in ways that P1 has not: with updates that are told to be transactions of one
-//! statement, which it makes durable with one fence (P1's takes three), with columns within the tuple,
-//! and with both.
+//! One thread, one partition, durable commits, low skew; InP also with commits in groups. Engines
+//! run in `adr`. NVM-InP runs in `process` as well, which is what peers promise on memory as a file
+//! system, and in three ways that P1 has not: with updates declared as transactions of one
+//! statement, which it makes durable with one fence (P1's takes three); with columns within the
+//! tuple; and with both.
 //!
-//! Each run writes values that were never written, as the workload does: SQLite writes nothing where an
-//! update changes nothing, and was twice as fast as it is when runs were repeated with their values.
+//! Each run writes values that were never written, as the workload does: SQLite writes nothing
+//! where an update changes nothing, and runs that repeated their values made it look twice as fast
+//! as it is.
 //!
-//! The mixtures run on one database, those that write more after those that write less, behind reads
-//! that are not timed. Then those whose reads are compared read again: the data have been churned by
-//! all the updates.
+//! The mixtures run on one database, those that write more after those that write less, after reads
+//! that are not timed. Then those whose reads are compared read again: the data have been churned
+//! by all the updates.
 //!
-//! Everybody is alone on the medium, and gets the sizes that fit there. Of a size the contestants take
-//! turns: each runs once, on a database of its own, then all of them again. What the machine does in
-//! some seconds or minutes then hits one run of several contestants, not all runs of one, and shows as
-//! spread. Only what takes long to load ([`IN_TURNS_UP_TO`]) has all its runs on one database.
+//! Each contestant is alone on the medium, and gets the sizes that fit there. At each size the
+//! contestants take turns: each runs once, on a database of its own, then all of them again. A
+//! disturbance of the machine that lasts seconds or minutes then hits one run of several
+//! contestants, not all runs of one, and shows as spread. Only what takes long to load
+//! ([`IN_TURNS_UP_TO`]) has all its runs on one database.
 //!
 //! Growth: a transaction should cost no more than the levels of the index that it goes down and the
-//! lines that it has to fetch. Of NVM-InP the lines are counted on emulated memory behind P1's cache,
-//! which stays the same at every size; the levels are those of a tree of [`FANOUT`] children a node.
+//! lines that it has to fetch. For NVM-InP the lines are counted on emulated memory with P1's
+//! cache, which stays the same at every size; the levels are those of a tree of [`FANOUT`] children
+//! a node.
 
 use std::path::Path;
 
@@ -44,7 +47,7 @@ use crate::timing::EmulatedStore;
 /// Children of an inner node of NVM-InP's index, at most: of its 512 bytes 16 are a header and 8 the
 /// first child, and each further child takes 16 with its key.
 const FANOUT: f64 = 31.0;
-/// The cache behind which growth is counted: that of P1's machine, at every size.
+/// The cache with which growth is counted: that of P1's machine, at every size.
 const GROWTH_CACHE_BYTES: u64 = 20 << 20;
 
 /// The contestant whose growth is held against what is counted of it.
@@ -59,19 +62,19 @@ const IN_TURNS_UP_TO: u64 = 1_000_000;
 /// A way of running an engine beyond P1.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Way {
-    /// Tells engines that an update is all that its transaction does.
+    /// Engines may take an update as all that its transaction does.
     statements: bool,
-    /// Tells engines to keep columns within the tuple.
+    /// Engines keep columns within the tuple.
     inline: bool,
-    /// Tells engines to make [`GROUP`] transactions durable at once.
+    /// Engines make [`GROUP`] transactions durable at once.
     grouped: bool,
 }
 
 /// One transaction after the other, as P1 has the NVM engines do it.
 const PLAIN: Way = Way { statements: false, inline: false, grouped: false };
 
-/// Ways beside it: NVM-InP's own, and its twin's as P1 has it.
-const BESIDE: [(Contestant, Way); 5] = [
+/// Ways in addition to it: NVM-InP's own, and its twin's as P1 has it.
+const EXTRA_WAYS: [(Contestant, Way); 5] = [
     (GROWING, Way { statements: true, ..PLAIN }),
     (GROWING, Way { inline: true, ..PLAIN }),
     (GROWING, Way { statements: true, inline: true, ..PLAIN }),
@@ -98,7 +101,7 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
     let peers =
         PeerKind::ALL.into_iter().filter(|kind| kind.unavailable().is_none()).map(Contestant::Peer);
     let plainly = |contestant| (contestant, PLAIN);
-    let contestants = engines.chain([PROCESS]).map(plainly).chain(BESIDE);
+    let contestants = engines.chain([PROCESS]).map(plainly).chain(EXTRA_WAYS);
     let mut stages: Vec<(u64, u32, PeerStage)> = Vec::new();
     for (contestant, way) in contestants.chain(peers.map(plainly)) {
         let name = name(contestant, way);
@@ -163,7 +166,8 @@ pub(super) fn stages(sizes: &Sizes) -> Vec<Box<dyn Stage>> {
             }
         }
     }
-    // In each turn the order begins elsewhere, so that nobody always has the same one before him.
+    // In each turn the order begins elsewhere, so that no contestant always has the same one before
+    // it.
     stages.sort_by_key(|(tuples, turn, _)| (*tuples, *turn));
     let turns = sizes.repeat.max(1) as usize;
     for same in stages.chunk_by_mut(|one, two| (one.0, one.1) == (two.0, two.1)) {
@@ -230,7 +234,7 @@ impl Stage for PeerStage {
             let spec = Spec { seed: bench.seed, ..self.spec.clone() };
             let mut found = self.race(&spec, bench)?;
             if self.contestant == GROWING && self.way == PLAIN {
-                // Behind what is timed, which would find the machine in another state after it.
+                // After what is timed, which would find the machine in another state otherwise.
                 let lines = self.count_growth(&spec, bench)?;
                 let name = name(self.contestant, self.way);
                 for ((mix, lines), each) in Mix::ALL.into_iter().zip(lines).zip(&found.each_us) {
@@ -390,7 +394,7 @@ impl Race<'_> {
         Ok(Found { points, each_us })
     }
 
-    /// A mixture, so often, behind so many transactions.
+    /// Runs a mixture, so often, after so many transactions.
     fn rounds<S: Store>(
         &self,
         store: &S,

@@ -23,7 +23,7 @@ fn same(ours: &[Cell], papers: &[Cell]) -> bool {
     ours.len() == papers.len() && ours.iter().zip(papers).all(same)
 }
 
-/// A stage of both settings. Cell `2 n` is cell `n` of ours, and the one behind it the same in the
+/// A stage of both settings. Cell `2 n` is cell `n` of ours, and cell `2 n + 1` the same in the
 /// paper's.
 struct Shared<S> {
     ours: S,
@@ -79,7 +79,7 @@ mod tests {
     use crate::scale::{Scale, Sizes};
     use crate::studies::Study;
 
-    /// Two cells, of which the second is configured as the setting says if it is told so.
+    /// Two cells, of which the second can be configured as the setting says.
     struct Pretended {
         cells: Vec<Cell>,
     }
@@ -119,9 +119,9 @@ mod tests {
         }
     }
 
-    struct Nobody;
+    struct NoKills;
 
-    impl Launcher for Nobody {
+    impl Launcher for NoKills {
         fn kill(
             &self,
             _: Contestant,
@@ -139,7 +139,7 @@ mod tests {
         let bench = Bench {
             directory: std::path::Path::new("."),
             seed: 1,
-            launcher: &Nobody,
+            launcher: &NoKills,
             watch: &(),
             room: &|| None,
             calibrations: Calibrations::default(),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_setting_does_not_change_is_measured_once_and_saved_for_both() {
+    fn cells_alike_in_both_settings_are_measured_once() {
         let stages = in_both(|setting| pretended(setting, false));
         assert_eq!(stages.len(), 1);
         let settings: Vec<Setting> =
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_of_p1_is_there_in_both_settings_and_is_itself_alone() {
+    fn every_cell_of_p1_is_unique_in_both_settings() {
         for study in [
             Study::Bytes,
             Study::Recovery,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn configurations_of_ours_are_what_they_were_before_there_was_another() {
+    fn our_configurations_keep_their_form() {
         let is = |study, label: &str, configuration: &str| {
             let cells = cells(study);
             let cell = cells.iter().find(|cell| cell.label == label).expect(label);

@@ -1,17 +1,18 @@
 //! P3's inserts on slotted pages (P3 5, Figures 6 to 10 and 12): three schemes in memory of several
 //! latencies.
 //!
-//! Emulation is *hybrid*, as P3's: what lies in persistent memory has its latency, what lies in ordinary
-//! memory is ordinary memory (NVWAL's cached pages). So only the persistent memory is metered, and its
-//! lines have the modelled cache for themselves.
+//! Emulation is *hybrid*, as P3's: what lies in persistent memory has its latency, what lies in
+//! ordinary memory is ordinary memory (NVWAL's cached pages). So only the persistent memory is
+//! metered, and its lines have the modelled cache for themselves.
 //!
-//! 1. Each run is done natively with a clock ([`Timed`]) that has the time of each phase of an operation,
-//!    with flushes and without; what the clock takes is taken off.
-//! 2. It is done once more in emulated memory, which counts each phase's lines. A flush takes the line out
-//!    of the cache, as P3's `clflush` does.
+//! 1. Each run is done natively with a clock ([`Timed`]) that has the time of each phase of an
+//!    operation, with flushes and without; what the clock takes is taken off.
+//! 2. It is done once more in emulated memory, which counts each phase's lines. A flush takes the
+//!    line out of the cache, as P3's `clflush` does.
 //! 3. A phase's time on other memory is computed from both. Reads are charged as everywhere here
-//!    (`emulation/time.rs`); writes in two ways: `time` has P3's delay behind each flush (its Quartz cannot
-//!    do otherwise), `overlapping time` one for each fence, whose flushes are under way together.
+//!    (`emulation/time.rs`); writes in two ways: `time` has P3's delay after each flush (its Quartz
+//!    cannot do otherwise), `overlapping time` one for each fence, whose flushes are under way
+//!    together.
 //!
 //! Runs begin with an empty tree, on pages of 1 KB as P3's figures have them.
 
@@ -257,9 +258,9 @@ impl SlottedStage {
 /// How the delay of writes is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// Behind each flush of a line, as P3 does.
+    /// After each flush of a line, as P3 does.
     Serial,
-    /// Behind each fence.
+    /// After each fence.
     Overlapping,
 }
 
@@ -504,7 +505,7 @@ mod tests {
     use crate::scale::Scale;
 
     #[test]
-    fn every_figure_has_its_cells_and_each_configuration_is_met_once() {
+    fn every_figure_has_cells_and_configurations_are_unique() {
         let stages = stages(&Sizes::new(Scale::Quick, 16 << 30));
         let mut all: Vec<String> =
             stages.iter().map(|stage| stage.cells()[0].configuration.clone()).collect();
@@ -551,11 +552,11 @@ mod tests {
 
     /// They say why claims about time are not reproduced: `docs/paper/claims.md` names them.
     #[test]
-    fn an_insert_flushes_as_many_lines_in_nvwal_as_in_fast_and_reads_fewer() {
+    fn nvwal_insert_flushes_as_fast_does_and_reads_fewer_lines() {
         let [fast, fash, nvwal] = SCHEMES.map(|scheme| lines(scheme, 1));
         let eight = [SchemeKind::Fash, SchemeKind::Nvwal].map(|scheme| lines(scheme, 8).0);
         println!("fast {fast:?}, fash {fash:?}, nvwal {nvwal:?}; eight inserts {eight:?}");
-        let near = |found: f64, told: f64| (found - told).abs() < 0.06 * told;
+        let near = |found: f64, expected: f64| (found - expected).abs() < 0.06 * expected;
         assert!(near(fast.0, 5.4) && near(fash.0, 7.8) && near(nvwal.0, 5.2));
         assert!(near(eight[0], 46.0) && near(eight[1], 28.0), "P3: 58 and 125");
         assert!((2.0..5.0).contains(&fast.1) && (2.0..5.0).contains(&fash.1) && nvwal.1 < 0.5);
@@ -565,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_delayed_behind_each_flush_or_each_fence() {
+    fn writes_are_delayed_after_each_flush_or_each_fence() {
         let counts = Counts { flush_requests: 3000, fences: 1000, ..Counts::default() };
         let times = Times::of(&[0.5], &[0.5]);
         let mut phases: BTreeMap<String, (Counts, Times)> = slotted::phases::ALL

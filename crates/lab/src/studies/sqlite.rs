@@ -131,10 +131,10 @@ impl Stage for SqliteStage {
         }
         let native: Vec<f64> =
             durable.iter().map(|seconds| spec.transactions as f64 / seconds).collect();
-        let beside = at(LATENCIES[0]).panel("native");
-        points.push(beside.measured("throughput of this machine", "txn/s", &native));
+        let native_plot = at(LATENCIES[0]).panel("native");
+        points.push(native_plot.measured("throughput of this machine", "txn/s", &native));
         for (metric, count) in [("flushes", counts.flush_requests), ("fences", counts.fences)] {
-            points.push(beside.counted(metric, "per txn", count as f64 * each));
+            points.push(native_plot.counted(metric, "per txn", count as f64 * each));
         }
         done(0, &points)
     }

@@ -1,9 +1,9 @@
-//! Two partitions on two threads beside the same two partitions on one thread: NVM-InP and, as a
-//! bound that shares nothing but the machine, a hash map in place.
+//! Two partitions on two threads compared with the same two partitions on one thread: NVM-InP and,
+//! as a bound that shares nothing but the machine, a hash map in place.
 //!
-//! Both are loaded first and take turns in every round, so that a drift of the machine hits both, and
-//! a ratio is made of two runs that came one after the other. On a machine with one core there is
-//! nothing to measure, and no points.
+//! Both are loaded first and take turns in every round, so that a drift of the machine hits both,
+//! and a ratio is made of two consecutive runs. On a machine with one core there is nothing to
+//! measure, and no points.
 
 use ::peers::{Access, PeerKind, Visitor, with_store};
 use perdura::{Domain, EngineKind, Options};
@@ -78,7 +78,7 @@ impl Stage for ThreadStage {
     }
 }
 
-/// The engine, for whoever is measured beside it.
+/// The engine, for what is measured together with it.
 struct Pair<'a> {
     engine: &'a PerduraStore,
     first: &'a Workload,

@@ -117,7 +117,7 @@ impl Stage for YcsbStage {
         let store = EmulatedStore::load(engine, &options, commit, self.cache_bytes, &first)?;
         for &cell in missing {
             let workload = self.workload(cell, bench.seed)?;
-            // What groups change is told natively beside our setting.
+            // The effect of groups is reported natively next to our setting.
             let grouped = setting == Setting::Ours
                 && can_group(engine)
                 && workload.spec().mix != Mix::ReadOnly;

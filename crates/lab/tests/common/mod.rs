@@ -13,10 +13,10 @@ use lab::run::{Identity, Plan};
 use lab::setting::Setting;
 use lab::{Host, Point, Scale, Sizes};
 
-/// Kills nobody.
-pub(crate) struct Nobody;
+/// Never kills.
+pub(crate) struct NoKills;
 
-impl Launcher for Nobody {
+impl Launcher for NoKills {
     fn kill(&self, _: Contestant, _: &Killed, _: Setting, _: &Path) -> Result<Reopened, String> {
         Err("nobody is killed here".into())
     }
@@ -50,7 +50,7 @@ pub(crate) fn measured(experiments: &[&str], seed: u64) -> Vec<Point> {
     let bench = Bench {
         directory: directory.path(),
         seed,
-        launcher: &Nobody,
+        launcher: &NoKills,
         watch: &(),
         room: &|| None,
         calibrations: Calibrations::default(),
