@@ -212,8 +212,8 @@ pub trait Write: Read {
     /// A missing tuple, wrong values.
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError>;
 
-    /// As [`Read::get`], of a tuple that the transaction is going to change: an engine with locks
-    /// takes the one that a change needs, so that two who do so do not come into each other's way
+    /// Acts as [`Read::get`], for a tuple that the transaction is going to change: an engine with
+    /// locks takes the lock that a change needs, so that two such transactions do not conflict
     /// later.
     ///
     /// # Errors
@@ -252,7 +252,7 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
     /// The end of a read.
     fn take_back(&self, version: Version);
 
-    /// As [`Read::get`], in a version that was not taken back.
+    /// Acts as [`Read::get`], in a version that was not taken back.
     ///
     /// # Errors
     /// Wrong values, damage.
@@ -265,7 +265,7 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
         row: &mut Row,
     ) -> Result<bool, EngineError>;
 
-    /// As [`Read::get_bytes`], in a version that was not taken back.
+    /// Acts as [`Read::get_bytes`], in a version that was not taken back.
     ///
     /// # Errors
     /// Wrong values, damage.
@@ -278,7 +278,7 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
         out: &mut [u8],
     ) -> Result<Option<usize>, EngineError>;
 
-    /// As [`Read::scan`], in a version that was not taken back.
+    /// Acts as [`Read::scan`], in a version that was not taken back.
     ///
     /// # Errors
     /// Wrong values, damage.
@@ -350,7 +350,8 @@ pub trait Method<E: Environment>: Engine + Sized {
         options: &Self::Options,
     ) -> Result<(Self, RecoveryReport), EngineError>;
 
-    /// As [`Self::create`], in the form of the engine that its options choose, where it has several.
+    /// Acts as [`Self::create`], in the form of the engine that its options choose, where it has
+    /// several.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -366,7 +367,7 @@ pub trait Method<E: Environment>: Engine + Sized {
         Ok(Box::new(Self::create(resources, catalog, setup, options)?))
     }
 
-    /// As [`Self::open`], in the form in which it was created.
+    /// Acts as [`Self::open`], in the form in which it was created.
     ///
     /// # Errors
     /// As [`Self::open`].

@@ -167,7 +167,7 @@ impl EngineOptions {
     }
 }
 
-/// Says that another engine than `kind` has the option `name`.
+/// Returns the error that another engine than `kind` has the option `name`.
 fn unknown(kind: EngineKind, name: &str) -> OptionError {
     let names = |all: Vec<&str>| all.join(", ");
     let others = EngineKind::ALL.into_iter().filter(|other| other.option(name).is_some());

@@ -283,7 +283,7 @@ impl<E: Environment> UndoTables<E> for InPlace<E> {
         log.transaction() - 1
     }
 
-    /// Nothing is left to do: opening need not do statements again.
+    /// Records that no work is left: opening need not redo statements.
     fn close(&mut self, undo: &mut Undo<E::Durable>) -> Result<(), EngineError> {
         // What the last fence has made durable is not said before it has.
         undo.memory.healthy()?;

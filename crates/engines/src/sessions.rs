@@ -45,7 +45,7 @@ pub trait Maker<E: Environment>: Send + Sync {
     /// The engine's properties.
     fn traits(&self) -> EngineTraits;
 
-    /// As [`crate::Method::create`].
+    /// Acts as [`crate::Method::create`].
     ///
     /// # Errors
     /// No room.
@@ -56,7 +56,7 @@ pub trait Maker<E: Environment>: Send + Sync {
         setup: &Setup,
     ) -> Result<Box<dyn Engine>, EngineError>;
 
-    /// As [`crate::Method::open`].
+    /// Acts as [`crate::Method::open`].
     ///
     /// # Errors
     /// Damage, or no room.

@@ -314,7 +314,7 @@ pub trait ShadowStore<E: Environment>: Send + Sync + Sized + 'static {
     /// Releases what only snapshots have kept that have gone.
     fn forget_snapshots(&mut self, _dirty: &mut Directories<Self::Pages>) {}
 
-    /// Says, at the end, that nothing is left to do.
+    /// Records, at the end, that no work is left.
     fn close(&mut self, dirty: &Directories<Self::Pages>) -> Result<(), EngineError>;
 
     /// Bytes that looking at a page counts for.

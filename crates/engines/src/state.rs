@@ -6,7 +6,7 @@ use pm::Memory;
 
 use crate::error::EngineError;
 
-/// Says what a partition can still do.
+/// The state of a partition: what it can still do.
 #[derive(Default, Debug)]
 pub(crate) enum State {
     /// The partition can do everything.

@@ -8,11 +8,11 @@ use std::fmt;
 /// The place of what an engine makes durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DurableIn {
-    /// It lies in the pool: the engine needs no files.
+    /// Data lies in the pool: the engine needs no files.
     Pool,
-    /// It lies in files: the pool holds the description of the database and no more.
+    /// Data lies in files: the pool holds the description of the database and no more.
     Files,
-    /// It lies in the pool and in files.
+    /// Data lies in the pool and in files.
     Both,
 }
 

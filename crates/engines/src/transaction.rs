@@ -29,7 +29,7 @@ pub struct InFlight {
     pub openings: u64,
 }
 
-/// Says how a transaction begins in a session.
+/// The way in which a transaction begins in a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begin {
     /// The least isolation that it gets.
@@ -41,6 +41,7 @@ pub struct Begin {
     /// The longest time that each of its operations waits for locks, in all, before it ends in a conflict
     /// ([`crate::ConflictReason::Timeout`]); as long as the engine lets it if `None`.
     pub wait: Option<Duration>,
-    /// It changes nothing, so it is no occasion for work that was put off and that writers wait for.
+    /// The transaction changes nothing, so it does none of the work that was put off and that
+    /// writers wait for.
     pub reads_only: bool,
 }

@@ -297,7 +297,7 @@ pub trait UndoTables<E: Environment>: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Says, at the end, that nothing is left to do.
+    /// Records, at the end, that no work is left.
     fn close(&mut self, _undo: &mut Undo<E::Durable>) -> Result<(), EngineError> {
         Ok(())
     }
@@ -309,7 +309,7 @@ pub trait UndoTables<E: Environment>: Send + Sync + Sized + 'static {
         work: &UndoWork,
     ) -> Result<RecoveryReport, EngineError>;
 
-    /// As [`Self::recover`], past what is damaged, of a memory of which only the tuples are wanted.
+    /// Acts as [`Self::recover`], past damage, for a memory of which only the tuples are wanted.
     /// Returns how many operations were undone.
     fn recover_what_can_be(&mut self, work: &UndoWork) -> u64;
 

@@ -150,7 +150,7 @@ pub struct Bench<'a> {
     pub launcher: &'a dyn Launcher,
     /// Watches.
     pub watch: &'a dyn Watch,
-    /// Says what there is room for now, if that can be known.
+    /// Returns the room that there is now, if that can be known.
     pub room: &'a dyn Fn() -> Option<Room>,
     /// The emulator's measure of this machine.
     pub calibrations: crate::calibrations::Calibrations,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// No experiment is called so.
+    /// There is no experiment of this name.
     #[error("there is no experiment '{given}'; `perdura lab list` names all: {known}")]
     UnknownExperiment {
         /// The name that was asked for.

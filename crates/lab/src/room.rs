@@ -118,7 +118,7 @@ impl Takes {
         Self::in_memory(tuples.saturating_add(txns.saturating_mul(SHOP_TXN.2)))
     }
 
-    /// One after the other: the larger of each.
+    /// Returns what is needed for both in sequence: the larger of each.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             medium_bytes: self.medium_bytes.max(other.medium_bytes),

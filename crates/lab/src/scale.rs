@@ -77,9 +77,9 @@ impl fmt::Display for Scale {
 pub struct Sizes {
     /// The scale that they are of.
     pub scale: Scale,
-    /// One in so many transactions of the full size is run, of YCSB, TPC-C, nodes and peers, for
-    /// machines or people that have not got the time for all of them. Data, caches and what engines
-    /// keep stay those of the scale.
+    /// One in so many transactions of the full size is run, for YCSB, TPC-C, nodes and peers: for
+    /// machines or people without the time for all of them. Data, caches and what engines keep stay
+    /// those of the scale.
     pub one_in: u64,
     /// Memory that what is sized for itself may take, such as each of the peers.
     pub spare_bytes: u64,

@@ -231,7 +231,7 @@ impl PaperSetting {
         READ.get_or_init(|| Self::read(P1).expect("the file of the paper's setting is built in"))
     }
 
-    /// Says in a sentence what it consists of.
+    /// Describes in a sentence what it consists of.
     #[must_use]
     pub fn told(&self) -> String {
         let Self { commits, files, machine, .. } = self;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub enum Flaw {
     /// A commit does not validate what was read.
     LostUpdate,
-    /// Nothing that was read is ever validated.
+    /// Reads are never validated.
     NonRepeatableRead,
     /// Scans are not validated.
     Phantom,

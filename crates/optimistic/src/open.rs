@@ -22,10 +22,11 @@ pub(crate) struct Open {
     pub(crate) savepoints: Savepoints<usize>,
     /// All that was read was still so at this time.
     pub(crate) valid_at: u64,
-    /// It has seen that another tuple has what is unique, of which the key is not known: nothing may
-    /// change any more.
+    /// The transaction has seen that another tuple, whose key is unknown, has a value that must be
+    /// unique: nothing may change any more.
     pub(crate) saw_another: bool,
-    /// It is one of the root, while which there are no others: what it reads is not noted.
+    /// The transaction is one of the root, and there are no others meanwhile: its reads are not
+    /// noted.
     pub(crate) is_alone: bool,
 }
 

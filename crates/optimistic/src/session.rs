@@ -43,7 +43,8 @@ pub(crate) struct Session {
     shared: Arc<Shared>,
     number: u64,
     is_root: bool,
-    /// One thread has it at a time: a lock only because reads take the session by shared reference.
+    /// The open transaction. One thread has it at a time: it is a lock only because reads take the
+    /// session by shared reference.
     open: Mutex<Open>,
 }
 

@@ -25,7 +25,7 @@ macro_rules! flaws {
 flaws! {
     /// A record that was written into a committed page is not flushed.
     RecordUnflushed,
-    /// Nothing fences between a record and the header in place that leads to it.
+    /// A missing fence between a record and the header in place that leads to it.
     RecordUnfenced,
     /// A header in place is stored before its record is flushed.
     HeaderBeforeFence,
@@ -41,7 +41,7 @@ flaws! {
     AcknowledgedEarly,
     /// Frames are not flushed.
     FrameUnflushed,
-    /// Nothing fences between the frames and the mark.
+    /// A missing fence between the frames and the mark.
     MarkUnfenced,
     /// The checksum of a mark is not looked at.
     MarkUnchecked,

@@ -53,7 +53,7 @@ pub(crate) const NEWEST_SEGMENT_AT: u64 = 72;
 pub(crate) const IN_PLACE_AT: u64 = 80;
 /// The number of this opening, where headers have it: see [`Kind::Checked`](crate::header::Kind).
 pub(crate) const EPOCH_AT: u64 = 88;
-/// That of the process that creates a store.
+/// The epoch of the process that creates a store.
 pub(crate) const FIRST_EPOCH: u16 = 1;
 /// Words of the master that log frames change: the top of the free stack, the high-water mark, the
 /// segment that it lies in, then the roots.
@@ -72,7 +72,7 @@ pub(crate) const IN_PLACE: u16 = 1 << 15;
 pub(crate) struct FrameHeader {
     /// The page or other object that the frame's bytes belong to.
     pub(crate) page: u64,
-    /// Where in it.
+    /// The offset in it.
     pub(crate) at: u16,
     /// Bytes; they are padded to whole words.
     pub(crate) len: u16,

@@ -482,7 +482,7 @@ mod tests {
         assert!(!log.recover().unwrap());
     }
 
-    /// As of a log of records: one of eight bytes lies anywhere.
+    /// As in a log of records: a frame of eight bytes may lie anywhere.
     #[test]
     fn a_frame_of_eight_bytes_need_not_be_aligned() {
         let mut log = log();

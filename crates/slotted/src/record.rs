@@ -40,7 +40,7 @@ pub struct Inner<'v> {
 /// The page that a view is of.
 #[derive(Clone, Copy, Debug)]
 pub struct In {
-    /// Where the page starts.
+    /// The start of the page.
     pub page: u64,
     /// Bytes of the page.
     pub bytes: usize,

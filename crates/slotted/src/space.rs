@@ -4,7 +4,7 @@
 /// A run of bytes that a record takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Used {
-    /// Where it starts.
+    /// The start of the run.
     pub at: usize,
     /// Bytes.
     pub len: usize,

@@ -53,6 +53,6 @@ pub use table::slots::{MAX_INLINE_BYTES, MAX_INLINE_TUPLE, SlotLayout};
 pub use table::{Image, NewFields, NewTuple, Tables};
 pub use work_done::WorkDone;
 
-/// No counter in a file (of segments, transactions, runs, edits) comes so far: one that does was not
-/// written by us, and counting on would overflow.
+/// The limit of counters in files (of segments, transactions, runs, edits): one that reaches it was
+/// not written by us, and counting on would overflow.
 const MAX_COUNTER: u64 = 1 << 63;

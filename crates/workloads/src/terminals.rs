@@ -237,7 +237,7 @@ pub(crate) fn run<E: Environment, S: Script<E>, O: Observer>(
     drive(&Ours { database, script }, partitions, options, observer)
 }
 
-/// As [`run`], of any store that is populated.
+/// Acts as [`run`], for any store that is populated.
 ///
 /// # Errors
 /// The first error of any worker.

@@ -8,7 +8,7 @@ use storage::{Catalog, Image, Tables, Value};
 use super::publish;
 use crate::error::EngineError;
 
-/// Says whether the checkpoint may hold a part of a transaction that is done again.
+/// Whether the checkpoint may hold a part of a transaction that is redone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
     /// The checkpoint holds nothing of it: an operation that fails is damage.

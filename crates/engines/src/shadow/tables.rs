@@ -13,7 +13,7 @@ use storage::{PrimaryBytes, StorageError, TableKey, TableLayout, Value};
 use crate::contract::Scan;
 use crate::error::EngineError;
 
-/// Says which trees of a directory belong to which table. `L` is the engine's layout of a table.
+/// The trees of a directory that belong to each table. `L` is the engine's layout of a table.
 #[derive(Debug)]
 pub struct TreeMap<L> {
     layouts: Arc<[L]>,

@@ -1,4 +1,4 @@
-//! How a partition on slotted pages comes to be: a scheme is chosen, and a store made or opened.
+//! The making of a partition on slotted pages: a scheme is chosen, and a store made or opened.
 
 use std::sync::Arc;
 

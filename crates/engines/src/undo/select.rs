@@ -22,7 +22,7 @@ pub trait Rows<M: Memory>: Debug + Send + Sync {
     /// Returns where the tuple with this key is.
     fn find(&self, table: u16, key: &[Value<'_>]) -> Result<Option<Self::Found>, EngineError>;
 
-    /// As [`Self::find`], where a missing tuple is an error.
+    /// Acts as [`Self::find`], but a missing tuple is an error.
     fn find_or_fail(&self, table: u16, key: &[Value<'_>]) -> Result<Self::Found, EngineError>;
 
     /// Copies columns of a tuple that was found into `row`.

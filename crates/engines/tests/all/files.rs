@@ -77,7 +77,7 @@ impl<E: Method<Recorded>> Subject<E> {
         Self { catalog, options, memory, files, engine }
     }
 
-    /// As after a kill: from what the files hold now.
+    /// Opens it as after a kill: from what the files hold now.
     fn reopen(&mut self) {
         self.memory = Recording::from_image(&self.memory.contents(), LIMIT).unwrap();
         let heap = Heap::open(self.memory.clone()).unwrap();
@@ -264,7 +264,7 @@ fn inp_checkpoint_first_makes_the_open_group_durable() {
     assert!(waiting_at_the_end > 3, "{waiting_at_the_end}");
 }
 
-/// What one update can change has a bound that every engine knows: a log that counts in two bytes
+/// The changes of one update have a bound that every engine knows: a log that counts in two bytes
 /// would lose the rest.
 fn an_update_of_too_many_columns_is_refused<E: Method<Recorded>>() {
     let mut subject = Subject::<E>::new(options());

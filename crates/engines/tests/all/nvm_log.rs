@@ -60,7 +60,7 @@ impl Subject {
         Self { memory, heap, engine }
     }
 
-    /// As after a kill: from what the memory holds now.
+    /// Returns it opened as after a kill: from what the memory holds now.
     fn reopened(&self, catalog: &Arc<Catalog>) -> Self {
         let memory = Recording::from_image(&self.memory.contents(), 32 << 20).unwrap();
         let heap = Heap::open(memory.clone()).unwrap();
@@ -386,8 +386,8 @@ fn a_memtable_knows_its_entries_after_a_kill() {
     assert_eq!(waiting(&killed), waiting(&straight));
 }
 
-/// Of a transaction that is undone once more, since the crash came before its end was durable, what
-/// it has both made and removed is not put back meanwhile: the leaf, full again, has no place for it.
+/// A transaction is undone once more, since the crash came before its end was durable. What it has
+/// both made and removed is not put back meanwhile: the leaf, full again, has no place for it.
 #[test]
 fn undoing_a_transaction_again_makes_no_node() {
     let catalog = catalog(false);

@@ -1,5 +1,5 @@
-//! What can be chosen about each engine: names, defaults, limits; and that what is beyond them, or
-//! another engine's, is refused.
+//! The options of each engine: names, defaults, limits; values beyond them, and options of another
+//! engine, are refused.
 
 use engines::{
     CowOptions, EngineKind, EngineOptions, InpOptions, Limits, LogOptions, NODE_BYTES, OptionError,
@@ -95,12 +95,12 @@ const LISTED: [(EngineKind, &[Listed]); 15] = [
     ),
 ];
 
-/// Those of the engines on slotted pages.
+/// The options of the engines on slotted pages.
 const SLOTTED_PAGE: Listed = ("page_bytes", 4096, 512, 32_768, true);
 const CHECKSUMMED: &[Listed] = &[SLOTTED_PAGE, ("checksummed", 0, 0, 1, true)];
 const CHECKPOINTED: &[Listed] = &[SLOTTED_PAGE, ("checkpoint_frames", 1000, 1, 1_000_000, false)];
 
-/// Those of NV-Logging in either form.
+/// The options of NV-Logging in either form.
 const NV_LOGGING: &[Listed] = &[
     ("page_bytes", 8192, 512, 32_768, true),
     ("buffer_bytes", 268_435_456, 8192, MAX, false),

@@ -22,7 +22,7 @@ pub fn pairs<'a>(ours: &'a [Tested], papers: &'a [Tested]) -> Vec<Pair<'a>> {
     ours.iter().map(of).collect()
 }
 
-/// Says in one paragraph what the verdicts in both settings mean: which claims the setting
+/// Describes in one paragraph what the verdicts in both settings mean: which claims the setting
 /// decides, and which it does not.
 #[must_use]
 pub fn follows(ours: &[Tested], papers: &[Tested]) -> String {

@@ -124,11 +124,11 @@ pub struct Claim {
     /// Each value is above 1.
     #[serde(default)]
     pub most: bool,
-    /// No value reaches this.
+    /// The bound that every value stays below.
     pub below: Option<f64>,
-    /// No value is below this.
+    /// The least that every value reaches.
     pub at_least: Option<f64>,
-    /// No value is above this.
+    /// The most that any value has.
     pub at_most: Option<f64>,
     /// All values are 0.
     #[serde(default)]

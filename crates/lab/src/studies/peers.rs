@@ -249,7 +249,7 @@ impl Stage for PeerStage {
 }
 
 impl PeerStage {
-    /// Everything that is timed, on a database that is gone in the end.
+    /// Runs everything that is timed, on a database that is gone in the end.
     fn race(&self, spec: &Spec, bench: &Bench<'_>) -> Result<Found, LabError> {
         let name = name(self.contestant, self.way);
         let place = bench.place("peers")?;

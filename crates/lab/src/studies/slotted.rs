@@ -45,7 +45,7 @@ const LATENCIES: [f64; 5] = [DRAM_NS, 300.0, 600.0, 900.0, 1200.0];
 const DRAM_NS: f64 = 120.0;
 /// The latency of reads, and of all where nothing else is said.
 const READ_NS: f64 = 300.0;
-/// That of the mixed workload.
+/// The latency of the mixed workload.
 const MIXED_NS: f64 = 1200.0;
 /// Bytes of records (Figure 9), and inserts of a transaction (Figure 10).
 const RECORDS: [u32; 7] = [16, 32, 64, 128, 256, 512, 1024];

@@ -48,7 +48,7 @@ pub fn register() -> rusqlite::Result<()> {
 /// A VFS that waits to be registered.
 static WAITING: Mutex<Option<(&'static CStr, Box<dyn Opener>)>> = Mutex::new(None);
 
-/// As `begin`, for the VFS that waits.
+/// Acts as `begin`, for the VFS that waits.
 unsafe extern "C" fn begin_waiting(
     _: *mut ffi::sqlite3,
     _: *mut *mut c_char,

@@ -344,7 +344,7 @@ fn run_text(connection: &Connection, texts: &Texts) -> rusqlite::Result<usize> {
 enum Texts {
     /// All in one, as Mobibench has it.
     Writing(String),
-    /// Those between BEGIN and COMMIT: each has a row to be fetched.
+    /// The statements between BEGIN and COMMIT: each has a row to be fetched.
     Reading(Vec<String>),
 }
 

@@ -118,7 +118,7 @@ pub(super) struct Server {
 /// made it ends.
 struct Parent {
     thread: Option<JoinHandle<()>>,
-    /// It ends when this is gone.
+    /// The thread ends when this is gone.
     lives: Option<Sender<()>>,
 }
 

@@ -85,8 +85,8 @@ fn a_void_savepoint_is_refused_and_undoes_nothing() {
     assert_eq!([1, 2, 3, 4].map(there), [false, false, true, true]);
 }
 
-/// As it would be without savepoints: the bytes of a record that the transaction has put and deleted
-/// are used once more.
+/// The bytes of a record that the transaction has put and deleted are used once more, as without
+/// savepoints.
 #[test]
 fn space_of_a_released_savepoint_is_used_again() {
     let free_after = |statements: bool| {

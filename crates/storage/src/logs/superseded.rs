@@ -72,10 +72,11 @@ impl Superseded {
         self.to_release.append(slots);
     }
 
-    /// Acts in the place of [`Self::release`], after the end of a statement: what it has cleared
-    /// waits until the next transaction has ended. Its chunk could go to another lane, and recovery
-    /// would look for the slot there. The images that its entry leads to, which are taken, wait
-    /// until two more statements have ended, or one transaction that is none.
+    /// Replaces [`Self::release`] after the end of a statement: slots that the statement has
+    /// cleared wait until the next transaction has ended. Otherwise their chunk could go to another
+    /// lane, and recovery would look for the slot there. The images that its entry leads to, which
+    /// are taken, wait until two more statements have ended, or one transaction that is not a
+    /// statement.
     #[inline]
     pub fn pass<M: Memory>(&mut self, lane: &mut Lane<M>, images: &mut Vec<u64>) {
         release_all(lane, &mut self.held);

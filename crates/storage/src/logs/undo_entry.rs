@@ -15,7 +15,7 @@ pub struct NewField {
     pub new: u64,
 }
 
-/// Says what an entry undoes.
+/// The kind of change that an entry undoes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum UndoKind {

@@ -283,9 +283,9 @@ impl UndoLog {
         self.logged += 1;
     }
 
-    /// Says, between transactions, that opening need not do again or finish what has ended: all
-    /// that is durable. The word itself is with the next fence, for which the caller flushes
-    /// `lines`.
+    /// Records, between transactions, that opening need not redo or finish what has ended, since
+    /// all of it is durable. The word itself becomes durable with the next fence, for which the
+    /// caller flushes `lines`.
     #[track_caller]
     pub fn nothing_left<M: Memory>(&mut self, memory: &M, lines: &mut LineSet) {
         observe!(M: memory.enter(Component::Recovery));

@@ -16,7 +16,7 @@ const RECORD_HEADER_BYTES: usize = 2;
 /// The mark of a long key, in place of its length. The length is in the next two bytes, and the key
 /// follows them.
 const LONG: u8 = 255;
-/// No block has more bytes: the longest tuple fits.
+/// The most bytes of a block: the longest tuple fits.
 pub const MAX_BLOCK_BYTES: u32 = 1 << 28;
 /// The height of a page of the filter.
 pub const FILTER_HEIGHT: u8 = 0xff;

@@ -26,7 +26,7 @@ const FRAME_BYTES: u64 = 48;
 const RUN_BYTES: u64 = 40;
 /// A file that is longer is written anew.
 const LONG_BYTES: u64 = 16 << 10;
-/// No frame is longer: a tree has a few runs at each of a few levels.
+/// The most runs in a frame: a tree has a few runs at each of a few levels.
 const MAX_RUNS: u32 = 1 << 16;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]

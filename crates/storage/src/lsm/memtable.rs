@@ -44,7 +44,7 @@ fn set_words(layout: &SlotLayout) -> u64 {
     layout.forms.len().div_ceil(64) as u64
 }
 
-/// Says how the open transaction's changes are undone, newest first.
+/// A record of how the open transaction's changes are undone, newest first.
 #[derive(Debug)]
 enum Undo {
     /// A word had this value.
@@ -247,7 +247,7 @@ impl<M: Memory> MemTable<M> {
         }
     }
 
-    /// As [`Self::value`], of a long key.
+    /// Acts as [`Self::value`], for a long key.
     #[cold]
     #[inline(never)]
     fn long_value(&self, tree: u16, key: &TableKey) -> Result<Option<u64>, Bad> {

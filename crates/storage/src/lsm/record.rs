@@ -250,10 +250,10 @@ impl Encoder {
         self.end_field();
     }
 
-    /// As [`Self::field`], with a value that `fill` appends.
+    /// Acts as [`Self::field`], with a value that `fill` appends.
     ///
     /// # Errors
-    /// What `fill` returns.
+    /// The error of `fill`.
     pub fn field_with<E>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! Says how two schemas differ, as people read it.
+//! Describes how two schemas differ, for people.
 
 use serde::Serialize;
 
@@ -11,8 +11,8 @@ const NAMED: usize = 3;
 const SHOWN: usize = 160;
 
 impl Schema {
-    /// Says how this schema differs from `other`: the first few places, in each this schema's side
-    /// first. `None` if they are equal.
+    /// Describes how this schema differs from `other`: the first few places, in each this schema's
+    /// side first. `None` if they are equal.
     pub fn difference(&self, other: &Self) -> Option<String> {
         if self == other {
             return None;
@@ -37,7 +37,7 @@ impl Schema {
 }
 
 impl TableSchema {
-    /// Says how this table differs from `other`, as [`Schema::difference`] says it.
+    /// Describes how this table differs from `other`, as [`Schema::difference`] does.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let mut found = Vec::new();
         self.differences(other, &mut found);
@@ -66,7 +66,7 @@ impl TableSchema {
     }
 }
 
-/// Says how the columns or indexes of a table differ.
+/// Describes how the columns or indexes of a table differ.
 fn parts<P: PartialEq + Serialize>(
     what: &str,
     own: &[P],

@@ -59,8 +59,8 @@ pub(super) fn number_bytes(kind: ColumnType) -> usize {
     kind.number_bytes().map_or(0, |bytes| bytes as usize)
 }
 
-/// As [`check_number`], of an integer whose signedness is not that of its column. Where the column can
-/// hold it its word is the same.
+/// Acts as [`check_number`], for an integer whose signedness is not that of its column. If the
+/// column can hold it, its word is the same.
 #[cold]
 #[inline(never)]
 fn check_other(table: &TableSchema, column: u16, value: &Value<'_>) -> Result<u64, StorageError> {

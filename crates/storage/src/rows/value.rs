@@ -102,7 +102,7 @@ impl ColumnType {
         }
     }
 
-    /// As `Self::number`, if the type has a value with this word.
+    /// Returns the value with this word, as `Self::number`, if the type has one.
     pub const fn checked_number(self, word: u64) -> Option<Value<'static>> {
         match self {
             Self::Bool if word > 1 => None,

@@ -80,7 +80,7 @@ impl<M: Memory> Runs<M> {
         Ok(None)
     }
 
-    /// Acts as [`Self::newest`], if it says that there is such a tuple.
+    /// Acts as [`Self::newest`], if that finds such a tuple.
     #[inline]
     pub(crate) fn live<K: RunKey>(
         &self,

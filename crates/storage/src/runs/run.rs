@@ -19,7 +19,7 @@ pub(crate) const MAX_PIECES: usize = 128;
 
 /// Bytes that an entry has at least in its tree.
 const LEAST_ENTRY: u64 = 16;
-/// No run has `2^48` bytes.
+/// The logarithm of the bytes that a run stays below.
 const MOST_BYTES_LOG: u32 = 48;
 
 /// Checks that the run at `at` can have so many bytes and keys: sizes of steps and of filters follow
@@ -121,7 +121,7 @@ impl Run {
         self.get_unfiltered(memory, table, key)
     }
 
-    /// As [`Self::get`], without asking the filter.
+    /// Acts as [`Self::get`], without asking the filter.
     pub(crate) fn get_unfiltered<K: RunKey, M: Memory>(
         &self,
         memory: &M,

@@ -42,7 +42,7 @@ pub struct RunsStats {
     pub done: WorkDone,
 }
 
-/// Says how much work is due.
+/// The amount of work that is due.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// True if there may be something to do.

@@ -24,7 +24,7 @@ type Births = MixMap<u64, u64>;
 /// Objects for which there is room after a large batch: a commit looks at all of the room.
 const ROOM: usize = 4096;
 
-/// Says what is to be done with the objects of a batch; see the module's comment.
+/// The objects of a batch and what is to be done with them; see the module's comment.
 #[derive(Default, Debug)]
 pub struct ObjectBatch {
     /// Objects made since the last move, with the transaction that made them.

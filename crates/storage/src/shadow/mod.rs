@@ -58,7 +58,7 @@ pub struct ShadowStats {
     pub collected: WorkDone,
 }
 
-/// Says what the pages of a store are for; see [`Shadow::page_use`].
+/// The uses of the pages of a store; see [`Shadow::page_use`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct PageUse {
     /// Leaves with tuples, and what does not fit them.

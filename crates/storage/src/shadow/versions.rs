@@ -54,7 +54,7 @@ impl Versions {
         std::mem::take(&mut state.gone)
     }
 
-    /// As [`Self::publish`], with the current directory as it is.
+    /// Acts as [`Self::publish`], with the current directory as it is.
     pub fn look(&self, pins: &mut Vec<u64>) -> bool {
         let mut state = self.state();
         pins.clear();

@@ -22,7 +22,7 @@ use crate::table::tuple::{inlined_range, put_inlined};
 use crate::table::words::FieldForm;
 use crate::table::words::{field_at, slot_range};
 
-/// Says which contents of an inlined column a log entry leads to.
+/// The contents of an inlined column that a log entry leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Image {
     /// The contents are those from before the update, to undo it.

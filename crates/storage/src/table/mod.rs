@@ -251,7 +251,7 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         }
     }
 
-    /// As [`Self::find`], where a missing tuple is an error.
+    /// Acts as [`Self::find`], but a missing tuple is an error.
     ///
     /// # Errors
     /// No such tuple, and as [`Self::find`].

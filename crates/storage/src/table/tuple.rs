@@ -106,7 +106,7 @@ pub(crate) fn read_tuple<M: Memory>(
     read_words(memory, layout, |column| view.word(column * 8), columns, row, tuple)
 }
 
-/// As [`read_tuple`], for a tuple whose words are given; `at` is named in errors.
+/// Acts as [`read_tuple`], for a tuple whose words are given; `at` is named in errors.
 #[inline]
 pub(crate) fn read_words<M: Memory>(
     memory: &M,
@@ -123,7 +123,7 @@ pub(crate) fn read_words<M: Memory>(
     read_words_at(memory, layout, (word_of, small_range, LARGE), columns, row, at)
 }
 
-/// As [`read_words`], where a word may be that of a large value.
+/// Acts as [`read_words`], where a word may be that of a large value.
 #[cold]
 #[inline(never)]
 fn read_large_words<M: Memory>(
@@ -153,7 +153,7 @@ fn read_large_words<M: Memory>(
     read_words_at(memory, layout, (word_of, slot_range, 0), columns, row, at)
 }
 
-/// As [`read_words`], with the meaning of a word given, and the bits that none has.
+/// Acts as [`read_words`], with the meaning of a word given, and the bits that none has.
 #[inline]
 fn read_words_at<M: Memory>(
     memory: &M,
@@ -225,7 +225,7 @@ pub(crate) fn read_tuple_bytes<M: Memory>(
     read_word_bytes(memory, layout, |column| view.word(column * 8), columns, out, tuple)
 }
 
-/// As [`read_tuple_bytes`], for a tuple whose words are given; `at` is named in errors.
+/// Acts as [`read_tuple_bytes`], for a tuple whose words are given; `at` is named in errors.
 #[inline]
 pub(crate) fn read_word_bytes<M: Memory>(
     memory: &M,
@@ -242,7 +242,7 @@ pub(crate) fn read_word_bytes<M: Memory>(
     read_word_bytes_at(memory, layout, (word_of, small_range, LARGE), columns, out, at)
 }
 
-/// As [`read_word_bytes`], where a word may be that of a large value.
+/// Acts as [`read_word_bytes`], where a word may be that of a large value.
 #[cold]
 #[inline(never)]
 fn read_large_word_bytes<M: Memory>(
@@ -256,7 +256,7 @@ fn read_large_word_bytes<M: Memory>(
     read_word_bytes_at(memory, layout, (word_of, slot_range, 0), columns, out, at)
 }
 
-/// As [`read_word_bytes`], with the meaning of a word given, and the bits that none has.
+/// Acts as [`read_word_bytes`], with the meaning of a word given, and the bits that none has.
 #[inline]
 fn read_word_bytes_at<M: Memory>(
     memory: &M,

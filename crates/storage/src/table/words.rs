@@ -54,7 +54,8 @@ pub(crate) fn slot_range(word: u64) -> Range {
     small_range(word)
 }
 
-/// As [`slot_range`], of a table without large values ([`has_large`](super::slots::SlotLayout::has_large)).
+/// Acts as [`slot_range`], for a table without large values
+/// ([`has_large`](super::slots::SlotLayout::has_large)).
 #[inline]
 pub(super) fn small_range(word: u64) -> Range {
     Range::new((word & ((1 << OFFSET_BITS) - 1)) << 3, word >> OFFSET_BITS)
@@ -93,8 +94,8 @@ pub(crate) fn field_at(tuple: u64, column: u16) -> Off<u64> {
     Off::new(tuple.saturating_add(u64::from(column) * 8))
 }
 
-/// Says how the word of a field keeps its value (P1 3.1: what is larger than 8 bytes lies in a slot
-/// of its own, whose location stands in the field).
+/// The ways in which the word of a field keeps its value (P1 3.1: what is larger than 8 bytes lies
+/// in a slot of its own, whose location stands in the field).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FieldForm {
     /// A number.

@@ -148,7 +148,7 @@ fn keys_and_rows_with_null() {
     assert_eq!(key, [0, 0, 0, 1, b'a', 0, 0, 0, 1, 9, 0, 0, 0, 0, 0, 0]);
 }
 
-/// As version 3 has stored it.
+/// The form in which version 3 has stored it.
 #[test]
 fn a_table_without_nulls_has_no_null_word() {
     let table = TableSchema::new("t")

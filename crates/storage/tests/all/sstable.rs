@@ -54,7 +54,7 @@ fn get(table: &Table, cache: &BlockCache<Dram>, key: &[u8]) -> Result<Option<Vec
     Ok(found)
 }
 
-/// What a cursor gives from where it is to its end.
+/// Returns what a cursor gives from where it is to its end.
 fn drain(mut cursor: impl Cursor) -> Result<Vec<KeyAndValue>, LsmError> {
     let mut all = Vec::new();
     while let Some(key) = cursor.key() {
@@ -124,7 +124,7 @@ fn small() -> Model {
     (0..60u32).map(|number| (number.to_be_bytes().to_vec(), vec![number as u8; 20])).collect()
 }
 
-/// Everything that the file says, through each way of reading it.
+/// Returns all contents of the file, through each way of reading it.
 fn read_all(files: &RecordingFiles, info: SsInfo) -> Result<Model, LsmError> {
     let table = Arc::new(SsTable::open(files, 0, info)?);
     let cache = cache(1 << 20);

@@ -79,7 +79,7 @@ fn after_kills(trace: &Trace, head: u64) -> Vec<Next> {
     nexts
 }
 
-/// Whether any process after a power cut would read something else.
+/// Returns whether any process after a power cut would read something else.
 fn differs(next: &Next, trace: &Trace, head: u64) -> bool {
     let mut replay = next.killed.replay(trace);
     let mut differs = false;

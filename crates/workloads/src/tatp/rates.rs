@@ -36,7 +36,7 @@ pub struct Rate {
     pub kind: Kind,
     /// Transactions.
     pub tries: u64,
-    /// Those that succeeded.
+    /// The transactions that succeeded.
     pub succeeded: u64,
     /// The lowest and the highest rate to be expected, in percent.
     pub expected_percent: (f64, f64),

@@ -189,7 +189,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Nothing is generated yet.
+    /// Returns a workload of which nothing is generated yet.
     ///
     /// # Errors
     /// If the specification cannot be run.

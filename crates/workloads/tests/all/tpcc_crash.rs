@@ -209,7 +209,7 @@ impl History {
         self.walk(usize::MAX, &mut |_, _, _| ControlFlow::Continue(()))
     }
 
-    /// As if the code did not fence, or did not flush; files are synced for both.
+    /// Returns the run as if the code did not fence, or did not flush; files are synced for both.
     fn without(&self, fences: bool) -> Self {
         let of_memory = |trace: &Trace| {
             let sites = if fences { trace.fence_sites() } else { trace.flush_sites() };

@@ -19,7 +19,7 @@ use slotted::{
 
 use story::{Next, after_kills, after_power_cuts, story, verdict, verdict_and_use};
 
-/// Those with a log in blocks, with a checkpoint every few transactions.
+/// The schemes with a log in blocks, with a checkpoint every few transactions.
 type SmallNvwal = Nvwal<Recording, 150>;
 type SmallWal = Wal<Recording, 30>;
 
