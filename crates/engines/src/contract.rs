@@ -606,8 +606,8 @@ pub trait Engine: Write + Send + Sync {
     }
 
     /// Does about `budget` bytes of work that was put off, such as merging runs, between
-    /// transactions. Returns about how many bytes still wait. Without anybody calling it an engine
-    /// stays bounded all the same: commits do their part.
+    /// transactions. Returns about how many bytes still wait. An engine stays bounded without this
+    /// call, too: commits do their part.
     ///
     /// # Errors
     /// A step failed; it can be tried again unless the partition has stopped.

@@ -20,7 +20,8 @@ fn all_that_the_targets_are_about_is_measured() {
         names
     };
 
-    // Of everybody at every mixture: how long one transaction in a hundred takes until it is durable.
+    // Of every contestant at every mixture: how long one transaction in a hundred takes until it is
+    // durable.
     let throughput = of("PEERS-MIX", "throughput");
     let p99 = of("PEERS-MIX", "p99 to durability");
     assert!(series(&p99).len() >= 15, "{:?}", series(&p99));

@@ -255,7 +255,7 @@ impl<M: Memory> Log<M> {
         let first = [0, bytes, 0, self.kept.word(), 0, 0, 0, 0];
         self.memory.copy(Off::new(other), first.as_bytes());
         lines.add(Range::new(other, FRAMES_AT));
-        // Before the old one is anybody's, its mark is durably empty.
+        // Before the old one is used for anything else, its mark is durably empty.
         self.settle(&mut lines);
         lane.mini_store(Off::new(self.link), other);
         lane.mini_persist(other)?;

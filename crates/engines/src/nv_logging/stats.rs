@@ -21,7 +21,7 @@ engine_stats! {
         objects: u64;
         /// Log objects that the persister has made durable.
         by_persister: u64;
-        /// Log objects that commits, and whoever else needed them, have made durable.
+        /// Log objects that commits, and other operations that needed them, have made durable.
         by_commits: u64;
     }
 }

@@ -146,7 +146,7 @@ impl<F: Files, M: Memory> RedoLog<F, M> {
         Ok(())
     }
 
-    /// The last transaction that has ended, for one who leaves it to the syncer.
+    /// Returns the last transaction that has ended, for a commit that leaves it to the syncer.
     pub(crate) fn early(&self) -> Early {
         let (number, durable) = self.last();
         Early { number, durable, due: !durable && self.wal.is_group_full() }

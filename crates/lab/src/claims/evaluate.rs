@@ -123,8 +123,8 @@ impl Judged {
     fn explained(&self) -> Vec<&Selected> {
         let mut all: Vec<&Selected> = Vec::new();
         for one in &self.against {
-            let described = |known: &&Selected| known.place.series == one.place.series;
-            if all.len() < MOST_EXPLAINED && !all.iter().any(described) {
+            let same_series = |known: &&Selected| known.place.series == one.place.series;
+            if all.len() < MOST_EXPLAINED && !all.iter().any(same_series) {
                 all.push(one);
             }
         }

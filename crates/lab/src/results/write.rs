@@ -11,8 +11,9 @@ use crate::error::LabError;
 use crate::host::Host;
 use crate::point::{Point, X};
 
-/// A table that files have in which something was measured with other costs of files. Files without
-/// it are of the same version: who does not know it needs it not.
+/// A table that only those files have in which something was measured with other costs of files.
+/// Files without it are of the same version: a reader that does not know the table does not need
+/// it.
 const FILE_COST: &str = "
 CREATE TABLE IF NOT EXISTS file_cost (
     host TEXT NOT NULL REFERENCES host (key),

@@ -259,8 +259,8 @@ impl<F: Files> Manifest<F> {
     ///
     /// # Errors
     /// [`LsmError::Io`]: the version before counts still. [`LsmError::Poisoned`]: which of the two
-    /// counts is unknown until the partition is opened again. [`LsmError::Damaged`]: a number is
-    /// so large that no edit could be read again; it was not we who counted so far.
+    /// counts is unknown until the partition is opened again. [`LsmError::Damaged`]: a number is so
+    /// large that no edit could be read again; it cannot come from our own counting.
     pub fn edit(&mut self, version: &Version) -> Result<(), LsmError> {
         if self.poisoned {
             return Err(LsmError::Poisoned);

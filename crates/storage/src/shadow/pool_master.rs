@@ -91,8 +91,8 @@ impl PoolMaster {
         Self { root, words, slot_bytes, current: 0, segments, used, image: Vec::new(), listed: 0 }
     }
 
-    /// Creates a master record with an empty directory. `parameter` is the owner's, who must know
-    /// it before anything else. Nothing leads to the record yet; settled when this returns.
+    /// Creates a master record with an empty directory. `parameter` is the owner's, which it must
+    /// know before anything else. Nothing leads to the record yet; settled when this returns.
     ///
     /// # Errors
     /// No room.

@@ -92,7 +92,8 @@ impl<S: PageSource> SnapshotTrees<S> {
     }
 }
 
-/// Takes snapshots, without asking the writer. Clones are good for as long as anybody keeps them.
+/// A source of snapshots that does not ask the writer. Clones stay valid for as long as they are
+/// kept.
 #[derive(Debug)]
 pub struct Snapshots<S> {
     pub(super) sources: Arc<[S]>,
@@ -130,7 +131,7 @@ impl<S> Snapshots<S> {
         SnapshotTrees { sources: sources.clone(), places: places.clone(), pin: versions.pin() }
     }
 
-    /// All versions, for one who takes one without a snapshot of its own: [`Versions::lend`].
+    /// Returns all versions, for reads without a snapshot of their own: [`Versions::lend`].
     pub fn versions(&self) -> &Versions {
         &self.versions
     }

@@ -1,5 +1,5 @@
-//! The versions and those who look at them: the current directory, as snapshots find it, and the
-//! snapshots that live.
+//! The versions and their readers: the current directory, as snapshots find it, and the snapshots
+//! that live.
 //!
 //! The lock is held only while a directory is copied, by the writer when a transaction commits and
 //! by a reader when it takes a snapshot or lets go of one; never while anything is read or synced.
@@ -74,7 +74,8 @@ impl Versions {
         self.stopped.get().map(String::as_str)
     }
 
-    /// The current directory, for one who reads below it until it is given to [`Self::take_back`].
+    /// Returns the current directory, for a reader that reads below it until it is given to
+    /// [`Self::take_back`].
     pub fn lend(&self) -> Directory {
         let mut state = self.state();
         let directory = match state.spare.pop() {

@@ -225,7 +225,7 @@ fn after_recovery(first: &DiskTrace, fault: impl Fn(&DiskTrace) -> DiskTrace) ->
 }
 
 #[test]
-fn a_record_behind_a_torn_one_never_comes_back() {
+fn a_record_after_a_torn_one_never_comes_back() {
     let explored = after_recovery(&unsynced_group(), Clone::clone);
     println!("{} crash points, {} states", explored.points, explored.states);
     assert_eq!(explored.first, None);

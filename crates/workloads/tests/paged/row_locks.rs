@@ -57,7 +57,7 @@ fn balances_agree_with_eight_workers() {
             let done = [50; WORKERS];
             let verified = tpcb::verify(&database, &workload, WORKERS, &done, Commit::Durable);
             assert_eq!(verified.unwrap(), tpcb::Verification::default());
-            // Sums do not depend on who came first.
+            // Sums do not depend on the order of transactions.
             let (one, _directory) = create(engine, &tpcb::schema());
             tpcb::load(&one, &spec, 1, &()).unwrap();
             tpcb::run(&one, &workload, &by(1), &()).unwrap();
