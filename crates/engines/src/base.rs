@@ -1,5 +1,5 @@
-//! Base backups: pages of a partition as its engine copies them, and as a new partition is made of
-//! them and of an archive of the log.
+//! Base backups: pages of a partition as its engine copies them, and the making of a new partition
+//! from them and an archive of the log.
 
 use std::fmt::Debug;
 use std::io;

@@ -1,6 +1,6 @@
 //! The contract of an engine: what it is made from, what a transaction can do, what it reports.
 //!
-//! Longer than 600 lines: it is one contract, most of it said in words.
+//! Longer than 600 lines: it is one contract, most of it comments.
 
 use std::fmt;
 use std::ops::ControlFlow;

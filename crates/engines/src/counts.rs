@@ -1,7 +1,7 @@
 //! Counts that are added up over partitions, and those that two engines share.
 //!
-//! An engine declares a struct of its own with [`engine_stats!`], in a file of its own. [`RunStats`]
-//! and [`PageStats`] are parts that two of those have.
+//! An engine declares a struct of its own with [`engine_stats!`], in a file of its own.
+//! [`RunStats`] and [`PageStats`] are parts that two of those have.
 
 use storage::shadow::ShadowStats;
 

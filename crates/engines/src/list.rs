@@ -1,8 +1,8 @@
-//! The list of the engines: the one place where all of them stand.
+//! The list of all engines.
 //!
 //! From a line below come the `EngineKind` with its name (`kind.rs`), the `EngineOptions` and how a
-//! partition is created and opened under it (`kinds.rs`), and the `OwnStats` (`own.rs`). Whatever else
-//! there is to say of an engine, its own files say: see `Method`.
+//! partition is created and opened under it (`kinds.rs`), and the `OwnStats` (`own.rs`). Everything
+//! else about an engine is in its own files: see `Method`.
 
 /// Gives the list to another macro: of each engine what it is, its type, its name, its options, its
 /// statistics.

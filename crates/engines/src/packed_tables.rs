@@ -1,4 +1,4 @@
-//! Tables over trees that are numbered: which tree a table's index is, and how its rows are packed.
+//! Tables over numbered trees: the number of the tree of each index, and how rows are packed.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;

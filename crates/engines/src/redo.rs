@@ -1,15 +1,15 @@
-//! The skeleton of the engines that do a file log again, InP and Log (P1 3.1, 3.3).
+//! The skeleton of the engines that redo from a log in files, InP and Log (P1 3.1, 3.3).
 //!
-//! Tables, or the newest part of them, live in volatile memory. A transaction that changes something
-//! has one record in a log on files; a group of them becomes durable by one sync. The engines differ
-//! in their [`RedoTables`]: what the tables are, and what bounds the log. The rest is
-//! [`RedoEngine`]:
+//! Tables, or the newest part of them, live in volatile memory. A transaction that changes
+//! something has one record in a log on files; a group of them becomes durable by one sync. The
+//! engines differ in their [`RedoTables`]: what the tables are, and what bounds the log. The rest
+//! is [`RedoEngine`]:
 //!
 //! | operation | steps |
 //! |---|---|
 //! | COMMIT | end the log record; sync with the group; do a bounded step of what was put off |
 //! | ABORT | undo in the tables; drop the log record |
-//! | open | do the logged transactions again: a record is whole or does not count |
+//! | open | redo the logged transactions: a record is whole or does not count |
 
 mod engine;
 mod log;

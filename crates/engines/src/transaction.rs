@@ -1,4 +1,4 @@
-//! A transaction of a session: its number, how it begins, what of it a crash has left.
+//! A transaction of a session: its number, how it begins, and what a crash has left of it.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The parts that engines share, one folder each.
 //!
-//! | part | folder | its door |
+//! | part | folder | entry points |
 //! |---|---|---|
 //! | what a table and a row are: schema, values, NULL, keys, packed rows | `rows/` | [`Schema`], [`Catalog`], [`Value`], [`Row`], [`InlineRow`] |
 //! | what makes a transaction durable or takes it back: file log with group commit, checkpoints; undo log | `logs/` | [`segments`], [`wal`], [`checkpoint`], [`operation`]; [`UndoLog`], [`Superseded`] |

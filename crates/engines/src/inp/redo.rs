@@ -1,4 +1,4 @@
-//! Doing a logged transaction again.
+//! Redo of a logged transaction.
 
 use index::Sorted;
 use pm::{Flushed, Memory, fence_for};

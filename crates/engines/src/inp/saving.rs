@@ -1,5 +1,5 @@
-//! The tables as a checkpoint holds them: in the order of their keys, so that saving them can stop
-//! and go on where it was, with transactions in between.
+//! The tables as a checkpoint holds them: in the order of their keys, so that saving can pause and
+//! resume, with transactions in between.
 
 use std::io::{Read, Write};
 use std::ops::{Bound, ControlFlow};

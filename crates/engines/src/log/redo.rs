@@ -1,4 +1,4 @@
-//! Doing a logged transaction again.
+//! Redo of a logged transaction.
 
 use pm::{Files, Memory};
 use storage::lsm::tree::LsmTree;

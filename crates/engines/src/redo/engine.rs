@@ -1,4 +1,4 @@
-//! A partition of an engine that does a file log again.
+//! A partition of an engine that redoes from a log in files.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

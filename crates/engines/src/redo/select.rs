@@ -1,4 +1,4 @@
-//! SELECT of the engines that do a log again: in tables, and in MemTables and runs.
+//! SELECT of the engines that redo: in tables, and in MemTables and runs.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;

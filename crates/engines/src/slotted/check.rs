@@ -1,4 +1,4 @@
-//! A look at the tables of a partition: every tuple, and its keys in every index.
+//! The check of a partition's tables: every tuple, and its keys in every index.
 
 use std::ops::{Bound, ControlFlow};
 

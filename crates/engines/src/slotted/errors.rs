@@ -1,4 +1,4 @@
-//! Errors of the store as those of an engine.
+//! The mapping of a store's errors to those of an engine.
 
 use slotted::SlottedError;
 

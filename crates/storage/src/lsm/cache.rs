@@ -1,8 +1,8 @@
 //! The blocks of SSTables that were read last, in volatile memory.
 //!
-//! Blocks are known by file and place; files never change and numbers of files are never used
-//! again, so nothing has to be made invalid. The cache is split into shards, each with its own
-//! lock, which is held while a block is searched. What to give up says a [`Clock`].
+//! Blocks are identified by file and place; files never change and numbers of files are never used
+//! again, so nothing has to be invalidated. The cache is split into shards, each with its own lock,
+//! which is held while a block is searched. A [`Clock`] chooses the block to evict.
 //!
 //! A block that is larger than a frame, such as one with a very large tuple, is read from the file
 //! each time.

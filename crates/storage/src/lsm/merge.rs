@@ -1,7 +1,7 @@
 //! Several sequences of entries as one: for scans, and for merging runs (P1 3.3).
 //!
-//! At each step the entries of one key are at hand, from the newest sequence to the oldest. What
-//! they mean together says [`super::change`].
+//! Each step yields the entries of one key, from the newest sequence to the oldest.
+//! [`super::change`] defines what they mean together.
 
 use std::cmp::Ordering;
 

@@ -1,7 +1,7 @@
-//! The parts that both log-structured engines share (P1 3.3, 4.3): what an entry of a run means,
-//! and which runs are merged next ([`change`], [`levels`]). And what the one with files needs:
-//! SSTables with their cache, the merging of runs in steps, the manifest that says which count, the
-//! MemTable.
+//! The parts that both log-structured engines share (P1 3.3, 4.3): the meaning of a run's entry,
+//! and the choice of runs to merge next ([`change`], [`levels`]). Also the parts that only the
+//! engine with files needs: SSTables with their cache, the merging of runs in steps, the manifest
+//! that says which runs count, the MemTable.
 
 mod begun;
 pub mod block;

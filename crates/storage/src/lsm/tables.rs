@@ -1,7 +1,7 @@
 //! Tables in a log-structured tree: what an operation on a tuple does to the trees of its indexes.
 //!
-//! The primary tree has the tuples, or what was changed of them; a secondary one has keys only,
-//! whose end is the primary key. An operation that fails has changed nothing.
+//! The primary tree has whole tuples or changed columns; a secondary one has keys only, which end
+//! with the primary key. An operation that fails has changed nothing.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -2,13 +2,12 @@
 //! out, and runs in files, of which each level below the first has one.
 //!
 //! Invariants:
-//! - The runs are in the order of their age, and so are levels: an entry of a newer run hides
-//!   those of older ones.
+//! - The runs are in the order of their age, and so are levels: an entry of a newer run hides those
+//!   of older ones.
 //! - A run that is an input of a merge stays readable until the edit that replaces it is durable.
 //! - What the log holds from [`LsmTree::log_start`] on is in the MemTables, all else in runs.
 //!
-//! Which runs are merged says [`super::levels`]; how the work is cut into steps says
-//! `work.rs`.
+//! [`super::levels`] chooses the runs to merge; `work.rs` cuts the work into steps.
 
 use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};

@@ -1,4 +1,5 @@
-//! Text that people write by hand: what editors put before it, and names that are misspelt.
+//! Text that people write by hand: byte order marks that editors put before it, and names that are
+//! misspelt.
 
 use crate::rows::value::Value;
 

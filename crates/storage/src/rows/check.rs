@@ -1,4 +1,4 @@
-//! Tuples and changes against the table that they are for.
+//! Checks tuples and changes against the table that they are for.
 
 use pm::Bad;
 

@@ -1,4 +1,4 @@
-//! Values that stand in a schema: what a column gets where an insert does not name it.
+//! Constants in a schema: the value of a column that an insert does not name.
 
 use std::fmt;
 

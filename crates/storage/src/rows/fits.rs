@@ -1,4 +1,4 @@
-//! Values against the columns that are to hold them.
+//! Checks values against the columns that are to hold them.
 
 use crate::error::StorageError;
 use crate::rows::schema::{Column, TableSchema};

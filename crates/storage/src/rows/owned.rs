@@ -1,4 +1,4 @@
-//! Values that are kept.
+//! Values that own their bytes.
 
 use std::borrow::Cow;
 

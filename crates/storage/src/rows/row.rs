@@ -1,4 +1,4 @@
-//! A row that comes out: a tuple, or some of its columns, copied.
+//! A row that is read: a copy of a tuple, or of some of its columns.
 
 use std::sync::Arc;
 

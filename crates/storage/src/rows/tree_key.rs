@@ -1,4 +1,4 @@
-//! Keys of a table's trees as byte strings, for indexes that know nothing else.
+//! Keys of a table's trees as byte strings, for indexes that take only those.
 //!
 //! The key of a secondary index ends with that of the primary one, so it needs no value: it is the
 //! mapping from secondary to primary key (P1 3.2).

@@ -1,4 +1,4 @@
-//! The contents of a column: its type, and a value that goes in.
+//! The contents of a column: its type, and a value to write.
 
 use std::fmt;
 use std::time::SystemTime;

@@ -1,5 +1,5 @@
-//! Checking everything: each run is sound, no filter holds an entry back, every tuple comes
-//! together, the secondary indexes say the same as the tuples, and each object has one owner.
+//! The check of a partition: each run is sound, no filter hides an entry, every tuple comes
+//! together, the secondary indexes agree with the tuples, and each object has one owner.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -1,5 +1,5 @@
-//! Keys of runs: numbers on the fast path, everything else in memcomparable bytes. What is done to
-//! a run is written once, for all forms.
+//! Keys of runs: numbers on the fast path, everything else in memcomparable bytes. Operations on a
+//! run are written once, for all forms.
 
 use index::{Append, BTree, Cursor, Key, LongKey, WideKey, bloom};
 

@@ -1,6 +1,6 @@
-//! Undoing a replacement whose new entry never arrived: see [`crate::table::lost`]. The MemTable may lead to
-//! it all the same, and secondary indexes may have its keys, of which nothing is known but that the
-//! primary key stands at their end.
+//! Undoing a replacement whose new entry never arrived: see [`crate::table::lost`]. The MemTable
+//! may lead to it all the same. Secondary indexes may have its keys, of which only the end is
+//! known: the primary key.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -1,4 +1,4 @@
-//! Trees of directories, to be read: the current ones, and those of snapshots.
+//! The trees of directories, for reading: the current ones, and those of snapshots.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Scans, and the check of everything.
+//! Scans, and the check of all tuples and indexes.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -1,6 +1,6 @@
-//! An update that is a transaction of its own: its log entry and its new values become durable under
-//! one fence, and only a checksum says that they have. What stands in place comes after that; opening
-//! does it again.
+//! An update that is a transaction of its own: its log entry and its new values become durable
+//! under one fence, and only a checksum shows that they have. The change in place comes after that;
+//! opening repeats it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;

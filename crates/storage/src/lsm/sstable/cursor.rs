@@ -1,4 +1,4 @@
-//! Going through a range of an SSTable in either direction.
+//! A cursor over a range of an SSTable, in either direction.
 
 use std::ops::Bound;
 

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! - A file is complete and durable before the manifest names it, and never changes afterwards.
-//! - Every byte is under a checksum that also says where it belongs; a block is checked when it is
-//!   read, and nothing that fails its check is believed.
+//! - Every byte is under a checksum that also says where it belongs. A block is checked when it is
+//!   read, and one that fails its check is not used.
 //!
 //! The index is a static B+tree above the data, its blocks of the same form as those of the data,
 //! so that index, filter and data share one cache, and opening a run reads its footer only.
