@@ -1,8 +1,8 @@
 //! `#[derive(Table)]`, which declares a table by the struct of its rows.
 //!
-//! The macro writes an `impl` of `perdura::TableRow` as one would by hand, and nothing else: what a
-//! typed row is and does stands in `perdura`. Reading the attributes is in `declared.rs`, writing the
-//! `impl` in `generated.rs`. What only the types of the fields tell, constants check that are
+//! The macro writes an `impl` of `perdura::TableRow` as one would by hand, and nothing else:
+//! `perdura` documents typed rows. `declared.rs` reads the attributes, `generated.rs` writes the
+//! `impl`. Properties that only the types of the fields have are checked by constants, which are
 //! evaluated where the struct is compiled.
 
 #![forbid(unsafe_code)]

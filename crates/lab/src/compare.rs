@@ -1,14 +1,17 @@
 //! Has anything changed between two versions, or between two machines?
 //!
-//! Counts are exact: any difference is a change. Of times, each repetition is one; a difference
-//! counts only where the ranges of both sides' repetitions lie further apart than either is wide,
-//! and a time that was taken once is not judged at all. Ranges that merely do not touch would be
-//! common: of three repetitions and three more of the same thing each twentieth is worse by chance,
-//! and a run has hundreds; so far apart is one in 280. What is no chance, a machine that is slower
-//! today, no range shows: both sides have to be measured on one that is alike. Emulated times are left out: they follow from the native times and the
-//! counts, which are compared. What describes a run, and is neither better nor worse when there is
-//! more of it, is not judged. What was measured with another configuration (on a machine with other
-//! memory, or by a version with other sizes) is not compared at all.
+//! - Counts are exact: any difference is a change.
+//! - Times are compared by the ranges of their repetitions. A difference counts only if the ranges
+//!   of both sides lie further apart than either is wide. A time that was taken once is not judged
+//!   at all. Ranges that merely do not touch would be common: with three repetitions and three more
+//!   of the same thing, one in twenty is worse by chance, and a run has hundreds; ranges so far
+//!   apart are one in 280. A machine that is slower today shows in no range: both sides have to be
+//!   measured on one that is in the same state.
+//! - Emulated times are left out: they follow from the native times and the counts, which are
+//!   compared.
+//! - Figures that describe a run, and are neither better nor worse when they grow, are not judged.
+//! - Measurements with different configurations (on a machine with other memory, or by a version
+//!   with other sizes) are not compared at all.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Every experiment that there is, with the study that measures it.
+//! All experiments, each with the study that measures it.
 
 use crate::error::LabError;
 use crate::studies::Study;

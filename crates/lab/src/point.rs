@@ -1,4 +1,4 @@
-//! One figure: a number with what it is of, how sure it is, and where it comes from.
+//! A figure: a number with its place, its interval, and where it comes from.
 
 use std::cmp::Ordering;
 use std::fmt;

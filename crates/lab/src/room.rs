@@ -1,9 +1,10 @@
 //! Is there room for what is going to be measured?
 //!
-//! Finding out half-way that there is not costs the time, and where the medium is memory, the
-//! machine. So each cell says about how much it takes at most, on the medium that is measured and in
-//! memory, and a run looks before it begins and again before each cell. The figures are upper ends of
-//! what was seen, rounded up: the point is to refuse what cannot work, not to fill the machine.
+//! To find out half-way that there is not costs the time, and where the medium is memory, the
+//! machine. So each cell states about how much it takes at most, on the medium that is measured and
+//! in memory, and a run checks before it begins and again before each cell. The figures are upper
+//! ends of what was seen, rounded up: the point is to refuse what cannot work, not to fill the
+//! machine.
 
 use std::ops::Add;
 

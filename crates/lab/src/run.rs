@@ -1,8 +1,8 @@
-//! Doing what is missing.
+//! A run: measures the cells that are missing.
 //!
 //! Cells that are there already are left alone; each one that is measured is saved before the next
-//! one begins. So a run that was stopped, however it was, goes on where it was when it is started
-//! again. What there is no room for is not begun.
+//! one begins. So a run that was stopped in any way continues when it is started again. Cells that
+//! there is no room for are not begun.
 
 use std::cell::{Cell as Shared, RefCell};
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
-//! The sizes of everything.
+//! The sizes of all measurements.
 //!
 //! `full` is the paper's sizes as far as the memory of the machine allows; `quick` fits twenty
-//! minutes on two cores. What is smaller than in the paper stands with every measurement: see
+//! minutes on two cores. Each measurement records what is smaller than in the paper: see
 //! [`Sizes::scaled_ycsb`] and its neighbours. The cache that is emulated shrinks with the data, so
-//! that the share of it that fits stays the paper's; and so does what engines keep before they
-//! freeze, merge, write a checkpoint or evict ([`EngineSizes`]), or none of it would happen in a
-//! short run.
+//! that the share of it that fits stays the paper's. The same holds for what engines keep before
+//! they freeze, merge, write a checkpoint or evict ([`EngineSizes`]): otherwise none of that would
+//! happen in a short run.
 
 use std::fmt;
 

@@ -3,9 +3,9 @@
 //! Invariants:
 //! - The paper's setting is data, `claims/p1-setting.toml`, committed before the first run in it.
 //! - A measurement of the paper's setting says so in its configuration; one that says nothing is of
-//!   ours. So results of ours are what they were before there was another setting.
-//! - A configuration says all that the setting changes of its measurement. What the setting changes
-//!   nothing of is measured once, and saved for both.
+//!   ours. So results of ours stay valid from before the paper's setting was added.
+//! - A configuration has all that the setting changes of its measurement. A measurement that the
+//!   setting does not change is made once, and saved for both.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! The way from counts and native times to points: what the emulation says of a run.
+//! The way from counts and native times to points: the results of the emulation of a run.
 
 use perdura::{Database, EngineKind, Options, Schema};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! The hooks of tests: steps that are left out, and where a thread is with the lock.
+//! The hooks of tests: steps that are left out, and the points that a thread has reached with the
+//! lock.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Values and operations that are kept, and names of keys.
+//! Values and operations that own their bytes, and names of keys.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! Threads that stay on their core.
+//! Pins threads to their cores.
 
 /// Pins the calling thread to the `worker`-th (modulo their number) of the cores on which it may
 /// run. Does nothing where the system does not allow it: a measurement is then only noisier.

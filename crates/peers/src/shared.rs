@@ -1,4 +1,4 @@
-//! The pieces that the databases among the peers share.
+//! Code that the databases among the peers share.
 
 use std::path::{Path, PathBuf};
 

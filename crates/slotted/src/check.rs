@@ -1,4 +1,4 @@
-//! Walks over everything and checks that it agrees: the invariants of the crate.
+//! The check of a store: walks over all pages and verifies the invariants of the crate.
 
 use std::collections::BTreeSet;
 

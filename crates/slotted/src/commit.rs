@@ -1,4 +1,4 @@
-//! The commit of a transaction: what it changes is gathered, and the scheme makes it count.
+//! The commit of a transaction: its changes are gathered, and the scheme makes them count.
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,12 @@
-//! The number of an opening of the store, where the lines of headers have checksums: a line that this
-//! opening has stored needs no look, every other one is checked when it is read.
+//! The number of an opening of the store, where the lines of headers have checksums. A line that
+//! this opening has stored needs no check; every other one is checked when it is read.
 //!
-//! A line that does not match was being stored when the store was cut off; the other line of its page
-//! counts. Before anything is written into that page the wrong line is overwritten, durably: its record,
-//! put once more, could make it match.
+//! A line that does not match was being stored when the store was cut off; the other line of its
+//! page counts. Before anything is written into that page the wrong line is overwritten, durably:
+//! its record, put once more, could make it match.
 //!
-//! Numbers have two bytes. When they go round, every line that there is is made one that needs no check: one
-//! opening in 65,535 walks over all leaves.
+//! Numbers have two bytes. When they wrap around, every line is turned into one that needs no
+//! check: one opening in 65,535 walks over all leaves.
 
 use std::sync::atomic::Ordering::Acquire;
 

@@ -1,9 +1,8 @@
-//! Wrong policies, which a test puts in the place of right ones to see that it notices them: the native
-//! faults of failure-atomic slotted pages.
+//! Wrong policies, which a test puts in the place of right ones to see that it notices them: the
+//! native faults of failure-atomic slotted pages.
 //!
-//! A flaw is one of this thread, and only in a memory that has an observer ([`Memory::OBSERVED`]), such as
-//! a recording: of the memories that a store lies in otherwise the compiler knows that nothing is
-//! wrong.
+//! A flaw holds for one thread, and only in a memory that has an observer ([`Memory::OBSERVED`]),
+//! such as a recording: for all other memories the compiler removes the question.
 
 use std::cell::Cell;
 

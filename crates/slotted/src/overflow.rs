@@ -1,5 +1,5 @@
-//! Values that no record holds: chains of pages, each filled but for the last. The record has the
-//! value's length and the first page.
+//! Values that are too long for a record: chains of pages, each filled but for the last. The record
+//! has the value's length and the first page.
 
 use pm::{Bad, Memory, View};
 

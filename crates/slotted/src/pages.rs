@@ -1,9 +1,10 @@
-//! Which pages are in use: those below the high-water mark that are not on the free stack. The heap
-//! gives room in segments, each of which names the one before it.
+//! The pages in use: those below the high-water mark that are not on the free stack. The heap gives
+//! room in segments, each of which names the one before it.
 //!
 //! The top of the stack and the high-water mark change by log frames alone, and so does the first
-//! word of a page that comes or goes: where it is free it leads to the next free one. So a transaction
-//! that does not commit leaves the stack as it was, though it has written into its pages.
+//! word of a page that is allocated or freed: in a free page it leads to the next free one. So a
+//! transaction that does not commit leaves the stack as it was, though it has written into its
+//! pages.
 
 use std::sync::atomic::Ordering::Acquire;
 

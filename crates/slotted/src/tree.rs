@@ -1,4 +1,4 @@
-//! The B+tree: a key is found, comes and goes. The record of a child in an inner page has the largest
+//! The B+tree: finds, adds and removes keys. The record of a child in an inner page has the largest
 //! key that may be in it (P3 4.1); the last one of the rightmost pages has any.
 
 use pm::{Bad, Memory, observe};

@@ -1,5 +1,5 @@
-//! The loop in which workloads are measured whose transactions are entered at terminals: TPC-B,
-//! TPC-C and TATP. As that of YCSB (see [`crate::ycsb::run`]), but every transaction has its latency
+//! The loop that measures workloads whose transactions are entered at terminals: TPC-B, TPC-C and
+//! TATP. It works as that of YCSB (see [`crate::ycsb::run`]), but every transaction has its latency
 //! taken, each kind by itself.
 
 use std::sync::Barrier;

@@ -1,4 +1,4 @@
-//! NVM-InP's statements: what opening does again of them, and what not.
+//! NVM-InP's statements: which of them opening redoes, and which not.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The report in a small form: text with tables, to be read where code is read.
+//! The report in a small form: text with tables, to be read next to the code.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Looking at what was measured.
+//! Reads measurements.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Rounds: measurements that are repetitions of one, taken at different times.
+//! Rounds: repetitions of one measurement, taken at different times.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Adding measurements.
+//! Adds measurements.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

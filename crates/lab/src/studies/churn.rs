@@ -1,7 +1,7 @@
 //! Space while tuples are changed, deleted and inserted again, with values of changing size.
 //!
-//! The set of keys stays the same, so that what is stored should, too. Looked at are the blocks that
-//! the database has on its medium: the most of the warm-up, and then the most of each fifth of the
+//! The set of keys stays the same, so that the space should, too. It is measured in blocks that the
+//! database has on its medium: the most of the warm-up, and then the most of each fifth of the
 //! operations. In `process`, since flushes change nothing in what is stored.
 
 use perdura::{

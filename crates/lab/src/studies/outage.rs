@@ -1,9 +1,9 @@
-//! TATP on SOFORT across a kill (P4 5, Figures 8 to 10): throughput and response time before it, and
-//! what it costs until they are what they were.
+//! TATP on SOFORT across a kill (P4 5, Figures 8 to 10): throughput and response time before it,
+//! and how long it takes until they are restored.
 //!
-//! A cell is a scheme and a number of subscribers: a process of users is killed in the middle, another
-//! one opens the database and goes on ([`crate::bench::Launcher::outage`]). Everything is measured
-//! natively, in `adr` (modelled): flushes and fences are executed, memory is this host's.
+//! A cell is a scheme and a number of subscribers: a process of users is killed in the middle,
+//! another one opens the database and goes on ([`crate::bench::Launcher::outage`]). Everything is
+//! measured natively, in `adr` (modelled): flushes and fences are executed, memory is this host's.
 
 use serde_json::json;
 use workloads::{Form, tatp};

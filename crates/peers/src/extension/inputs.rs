@@ -1,4 +1,4 @@
-//! The work: keys and texts, a function of the specification alone.
+//! The inputs: keys and texts, a function of the specification alone.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! The work: keys and operations, a function of the specification alone.
+//! The inputs: keys and operations, a function of the specification alone.
 
 use crate::random::{Random, percent};
 

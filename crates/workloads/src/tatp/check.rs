@@ -1,4 +1,4 @@
-//! Demands on the rows, whatever was run on them.
+//! Conditions that the rows must meet after any run.
 
 use perdura::{Database, Environment, Error, Row, Scan};
 

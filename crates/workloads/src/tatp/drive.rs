@@ -1,4 +1,4 @@
-//! TATP as it is measured: its transactions as the driver sees them.
+//! The measuring of TATP: its transactions as the driver sees them.
 
 use perdura::{Database, Environment, Error};
 

@@ -1,4 +1,4 @@
-//! TPC-B as it is measured: its transactions as the driver sees them.
+//! The measuring of TPC-B: its transactions as the driver sees them.
 
 use perdura::{Database, Environment, Error};
 

@@ -1,4 +1,4 @@
-//! The operations of a run, generated before it; of a long one piece by piece.
+//! The operations of a run, generated before it; those of a long run piece by piece.
 
 use std::sync::Arc;
 
