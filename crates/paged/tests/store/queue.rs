@@ -71,7 +71,12 @@ fn ghosts_go_with_the_last_lock_of_their_gap() {
         }
         let checked = store.pool().check().expect("sound");
         assert_eq!((checked.rows - 2, checked.ghosts), (20, 0), "behind {rows} rows");
-        assert!(checked.pages < before.pages / 2 + 4, "{} of {} pages", checked.pages, before.pages);
+        assert!(
+            checked.pages < before.pages / 2 + 4,
+            "{} of {} pages",
+            checked.pages,
+            before.pages
+        );
         let cost = head(&store);
         assert!(is_cheap(cost), "behind {rows} rows: {cost:?}");
     }

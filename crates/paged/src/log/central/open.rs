@@ -62,12 +62,15 @@ fn open<V>(name: &str, opened: io::Result<V>) -> Result<V> {
     })
 }
 
-/// Opens the file of a partition, and reads its header: the number and the restart.
+/// The header of a partition: its number, and that of its restart.
+type PartitionHeader = (u32, u32);
+
+/// Opens the file of a partition, and reads its header.
 fn open_partition<F: Files>(
     files: &F,
     name: &str,
     shape: &Shape,
-) -> Result<(Segment<F::File>, (u32, u32))> {
+) -> Result<(Segment<F::File>, PartitionHeader)> {
     let segment = open(name, Segment::open(files, name))?;
     let mut header = [0; SECTOR];
     let filled = segment.file().read_at(0, &mut header).map_err(io("reading the log"))?;
