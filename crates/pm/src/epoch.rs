@@ -5,7 +5,7 @@ use std::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::names::IDENTITY;
-use crate::pool::random_uuid;
+use crate::random::random_uuid;
 
 /// An opening of a database that has files. All zeros before the first one.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable)]

@@ -28,9 +28,9 @@ use crate::media::{Medium, free_bytes, medium_of};
 use crate::memory::{Memory, checked_range};
 use crate::offset::{LINE_BYTES, Line, Range};
 use crate::poison::{Health, Watch, fork_generation};
-use crate::pool::file::reserve_space;
 use crate::pool::grown;
 use crate::pool::notes::Notes;
+use crate::space::reserve_space;
 
 use locks::Held;
 pub use locks::Lock;

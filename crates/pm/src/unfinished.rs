@@ -25,7 +25,7 @@ use rustix::fs::OFlags;
 use crate::error::{FOREIGN, PoolError};
 use crate::place::{Named, Place};
 use crate::poison::fork_generation;
-use crate::pool::registry::Registered;
+use crate::registry::Registered;
 
 /// Bytes of a mark.
 pub(crate) const MARK_BYTES: usize = 32;

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use pm::LINE_BYTES;
 
-use crate::crash::{CrashPoint, CrashStates, Replay};
+use crate::crash::{CrashPoint, Replay};
 use crate::files::{DiskEvent, DiskPoint, DiskReplay, DiskTrace};
-use crate::picks::for_each_pick;
+use crate::picks::{CrashStates, for_each_pick};
 use crate::recording::{Event, Trace, atoms, put};
 
 /// Contents of a memory and of the files beside it.

@@ -18,15 +18,13 @@ use std::collections::{BTreeMap, HashSet};
 use pm::LINE_BYTES;
 
 use crate::image::Image;
+use crate::picks::{CHOICES, CrashStates};
 use crate::recording::{Event, Recorded, Trace, atoms};
 use crate::split_mix::next_random;
 use crate::weak;
 
 const LINE: usize = LINE_BYTES as usize;
 
-/// The number of a line's newest contents that are gone through. Older ones were at an earlier
-/// crash point.
-pub const CHOICES: usize = 16;
 /// One of this many of the bound's states is a sample, whatever the rest takes.
 const SAMPLES: u64 = 4;
 
@@ -320,15 +318,6 @@ fn apply(line: &mut [u8; LINE], atoms: &[(usize, Vec<u8>)]) {
     for (offset, bytes) in atoms {
         line[*offset..offset + bytes.len()].copy_from_slice(bytes);
     }
-}
-
-/// Counts the states of one crash point that were looked at.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct CrashStates {
-    /// Distinct states visited.
-    pub visited: u64,
-    /// True if these were all there are.
-    pub exhaustive: bool,
 }
 
 impl CrashPoint<'_> {

@@ -37,7 +37,7 @@ mod timed;
 mod weak;
 
 pub use both::{BothImage, BothPoint, BothReplay, BothTrace};
-pub use crash::{CHOICES, CrashPoint, CrashStates, LineChoice, Replay};
+pub use crash::{CrashPoint, LineChoice, Replay};
 pub use emulated::{
     Arena, CacheModel, Emulated, EmulatedView, Emulation, FRAME_BYTES, LineCounts, MemoryFile,
     MemoryFiles, Meter, MeterOptions, StepTotals, Touched, Traced, TracedRegion, Tracing, Wear,
@@ -48,5 +48,6 @@ pub use files::{
     DiskEvent, DiskPoint, DiskRecord, DiskReplay, DiskTrace, RecordedFile, RecordingFiles,
 };
 pub use kill::Killed;
+pub use picks::{CHOICES, CrashStates};
 pub use recording::{Event, Recorded as RecordedEvent, Recording, Trace, record_as};
 pub use timed::{PhaseTime, Timed};

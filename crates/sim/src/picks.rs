@@ -1,8 +1,20 @@
 //! Which states of a crash point are built, where each of several parts of a medium has options: how
 //! much of it has persisted.
 
-use crate::crash::{CHOICES, CrashStates};
 use crate::split_mix::next_random;
+
+/// The number of a line's newest contents that are gone through. Older ones were at an earlier
+/// crash point.
+pub const CHOICES: usize = 16;
+
+/// Counts the states of one crash point that were looked at.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct CrashStates {
+    /// Distinct states visited.
+    pub visited: u64,
+    /// True if these were all there are.
+    pub exhaustive: bool,
+}
 
 /// Calls `show` with an option of each part, of which 0 is "nothing persisted" and the last
 /// "everything"; `show` returns whether the state is a new one. All combinations if there are at most

@@ -5,7 +5,7 @@ use index::IndexError;
 use pm::Bad;
 use pm::Escaped;
 
-use crate::rows::limits::MAX_COLUMNS;
+use crate::limits::MAX_COLUMNS;
 
 /// An operation failed; what it would have changed is as before, and the transaction can go on or
 /// abort.

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod limits;
 mod logs;
 pub mod lsm;
 mod rows;
@@ -24,6 +25,7 @@ mod table;
 mod work_done;
 
 pub use error::StorageError;
+pub use limits::{MAX_COLUMNS, MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALUE_BYTES};
 pub use logs::superseded::Superseded;
 pub use logs::undo_entry::{FIELDS_PER_ENTRY, NewField, UndoEntry, UndoKind};
 pub use logs::undo_log::{
@@ -37,7 +39,6 @@ pub use rows::description::Description;
 pub use rows::getters::{FromValue, RowColumn, RowError};
 pub use rows::inline::{InlineRow, encode_row};
 pub use rows::key::{TableKey, compare_floats};
-pub use rows::limits::{MAX_COLUMNS, MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALUE_BYTES};
 pub use rows::names::RowNames;
 pub use rows::nulls::StoredColumns;
 pub use rows::owned::OwnedValue;

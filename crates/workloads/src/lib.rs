@@ -33,6 +33,7 @@ pub mod tatp;
 mod terminals;
 pub mod tpcb;
 pub mod tpcc;
+mod tuple;
 pub mod ycsb;
 
 pub use checks::Check;

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ycsb::{COLUMN_BYTES, COLUMNS, Column, ROW_BYTES};
+use crate::tuple::{COLUMN_BYTES, COLUMNS, Column, ROW_BYTES};
 
 /// The moment at which an update is durable. Stores are opened with the form that the driver is
 /// given.

@@ -12,7 +12,7 @@ use crate::bytes::Bytes;
 use crate::counters::Counters;
 use crate::names::{UNFINISHED, WHOLE};
 use crate::place::{Named, Place};
-use crate::pool::registry::Registered;
+use crate::registry::Registered;
 use crate::unfinished::{Left, Unfinished, create, sweep};
 
 /// The directory that a path lies in, as far as the files are concerned whose names begin as the path

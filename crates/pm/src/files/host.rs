@@ -40,7 +40,7 @@ use crate::domain::Domain;
 use crate::error::PoolError;
 use crate::flush::store_fence;
 use crate::place::{self, Named, Place, Whereabouts, parent_of};
-use crate::pool::registry::Registered;
+use crate::registry::Registered;
 
 /// A directory of the host's file system. Clones share it.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use crate::domain::Domain;
 use crate::flush::FlushInstruction;
 use crate::place::{self, Place};
 use crate::poison::fork_generation;
-use crate::pool::registry::{Registered, unlock};
+use crate::registry::{Registered, unlock};
 
 /// The way in which a file is made durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

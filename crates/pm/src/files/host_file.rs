@@ -15,7 +15,7 @@ use crate::counters::bump;
 use crate::flush::{FlushInstruction, store_fence};
 use crate::limits::{check_file_size, largest_file};
 use crate::offset::{LINE_BYTES, Range};
-use crate::pool::file::reserve_space;
+use crate::space::reserve_space;
 
 /// An open file of [`HostFiles`](super::HostFiles).
 ///

@@ -1,71 +1,18 @@
-//! The file under a pool: what it is, its header, its space.
+//! The file under a pool: what it is, and its header.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{FileType, OFlags};
 
-use super::registry::Registered;
 use super::{Access, PoolOptions};
 use crate::error::{PoolError, io_error};
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
-use crate::limits::{check_file_size, largest_file};
 use crate::media::boot_id;
-use crate::offset::Range;
 use crate::place::{Place, no_right, what};
-
-/// The least number of bytes that is reserved in one go.
-const LEAST_PIECE: u64 = 64 << 10;
-
-/// Reserves `len` bytes of a file from byte `from` on, at once if no signal comes. A file system
-/// that is interrupted takes back what it has done, and signals may come faster than it can reserve
-/// everything: then the pieces become smaller. After an error a part may be reserved.
-///
-/// # Errors
-/// There is no room, or the process may not make files so large.
-pub(crate) fn reserve_space(file: &File, from: u64, len: u64) -> io::Result<()> {
-    check_file_size(from.saturating_add(len), largest_file())?;
-    in_pieces(from, len, |start, bytes| {
-        // SAFETY: the descriptor is open.
-        unsafe { libc::posix_fallocate(file.as_raw_fd(), start, bytes) }
-    })
-}
-
-/// The same for a part of the file that is there, and only if the file system can: nothing is written
-/// in its place.
-pub(super) fn reserve_existing(file: &File, part: Range) -> io::Result<()> {
-    in_pieces(part.start, part.len, |start, bytes| {
-        let keep = libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: the descriptor is open.
-        match unsafe { libc::fallocate(file.as_raw_fd(), keep, start, bytes) } {
-            0 => 0,
-            _ => io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
-        }
-    })
-}
-
-fn in_pieces(
-    from: u64,
-    len: u64,
-    reserve: impl Fn(libc::off_t, libc::off_t) -> libc::c_int,
-) -> io::Result<()> {
-    let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
-    let (mut done, mut piece) = (0, len);
-    while done < len {
-        let bytes = piece.min(len - done);
-        let start = libc::off_t::try_from(from.saturating_add(done)).map_err(too_large)?;
-        let many = libc::off_t::try_from(bytes).map_err(too_large)?;
-        match reserve(start, many) {
-            0 => done += bytes,
-            libc::EINTR => piece = (piece / 2).max(LEAST_PIECE),
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-    }
-    Ok(())
-}
+use crate::registry::Registered;
 
 /// Opens the file of a pool and keeps everybody else out.
 pub(super) fn open_locked(
@@ -171,16 +118,6 @@ pub(super) fn this_boot(path: &Path, options: &PoolOptions) -> Result<[u8; 16], 
         Some(id) => Ok(id),
         None => boot_id().map_err(io_error(path, "find the machine's boot id")),
     }
-}
-
-/// A new universally unique identifier, version 4: from the kernel's random numbers.
-pub fn random_uuid() -> [u8; 16] {
-    let mut bytes = [0u8; 16];
-    // SAFETY: fills our buffer; 16 bytes are always delivered at once.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    bytes
 }
 
 #[cfg(test)]

@@ -22,13 +22,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::file::reserve_existing;
 use crate::error::PoolError;
 use crate::error::io_error;
 use crate::limits::{check_file_size, largest_file};
 use crate::mapping::Mapping;
 use crate::media::{Medium, room};
 use crate::offset::Range;
+use crate::space::reserve_existing;
 
 /// Holes that are covered when a pool is looked at, at most: the kernel has a limit of mappings.
 const MOST_COVERED: usize = 10_000;

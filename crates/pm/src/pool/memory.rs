@@ -4,7 +4,6 @@ use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::file::reserve_space;
 use super::options::Access;
 use super::{Mode, Pool, grown};
 use crate::counters::bump;
@@ -18,6 +17,7 @@ use crate::media::free_bytes;
 use crate::memory::Memory;
 use crate::offset::{LINE_BYTES, Line, Range};
 use crate::poison::fork_generation;
+use crate::space::reserve_space;
 
 impl Pool {
     #[cold]

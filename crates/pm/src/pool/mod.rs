@@ -18,7 +18,6 @@ mod new;
 pub(crate) mod notes;
 mod opening;
 mod options;
-pub(crate) mod registry;
 
 use std::fs::File;
 use std::io;
@@ -38,14 +37,13 @@ use crate::names::UNFINISHED;
 use crate::offset::Range;
 use crate::place::Place;
 use crate::poison::{Health, Watch};
+use crate::registry::{Registered, unlock};
 use crate::unfinished::{MARK_BYTES, MARK_IN_POOL};
 
-pub use file::random_uuid;
 pub use new::NewPool;
 pub use options::{Access, PoolOptions};
 
 use notes::Notes;
-use registry::{Registered, unlock};
 
 /// An open pool: its file, its header, its medium.
 #[derive(Clone, Debug)]

@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering;
 use rustix::fs::OFlags;
 
 use super::file::header_of;
-use super::registry::Registered;
 use super::{Access, Pool, PoolOptions};
 use crate::domain::Domain;
 use crate::error::{PoolError, io_error};
@@ -28,6 +27,7 @@ use crate::names::UNFINISHED;
 use crate::offset::{Off, Range};
 use crate::pairing::Pairing;
 use crate::place::{Named, Place};
+use crate::registry::Registered;
 use crate::unfinished::{Left, MARK_BYTES, MARK_IN_POOL, Unfinished, create, lock, sweep};
 
 /// A pool that is being made; see the module's comment. Dropping it removes what was made.

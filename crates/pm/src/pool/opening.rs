@@ -7,10 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::file::{boot_to_store, header_of, open_locked, random_uuid, reserve_space, this_boot};
+use super::file::{boot_to_store, header_of, open_locked, this_boot};
 use super::notes::Notes;
 use super::options::{Access, PoolOptions};
-use super::registry::Registered;
 use super::{Mode, Pool, PoolInfo, Shared, domain_text, holes, survives_reboot};
 use crate::counters::Tally;
 use crate::domain::Domain;
@@ -26,6 +25,9 @@ use crate::names::UNFINISHED;
 use crate::offset::{Off, Range};
 use crate::place::Place;
 use crate::poison::{Health, Watch, fork_generation};
+use crate::random::random_uuid;
+use crate::registry::Registered;
+use crate::space::reserve_space;
 use crate::unfinished::{MARK_BYTES, MARK_IN_POOL, mark};
 
 impl Pool {

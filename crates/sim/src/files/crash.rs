@@ -19,8 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::recording::{DiskEvent, DiskRecord, DiskTrace};
-use crate::crash::CrashStates;
-use crate::picks::for_each_pick;
+use crate::picks::{CrashStates, for_each_pick};
 
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;

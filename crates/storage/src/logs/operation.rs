@@ -7,8 +7,8 @@
 
 use pm::Bad;
 
+use crate::limits::MAX_COLUMNS;
 use crate::rows::catalog::{Catalog, TableLayout};
-use crate::rows::limits::MAX_COLUMNS;
 use crate::rows::value::{ColumnType, Value};
 
 const INSERT: u8 = 1;

@@ -6,7 +6,7 @@
 //! tuple or a tombstone ends the search. A partial entry stands only above an entry of the same
 //! tuple, since only a tuple that exists can be updated.
 
-use crate::rows::limits::MAX_COLUMNS;
+use crate::limits::MAX_COLUMNS;
 
 const WORDS: usize = MAX_COLUMNS / 64;
 

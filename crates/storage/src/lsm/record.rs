@@ -123,7 +123,7 @@ impl<V: View> Record<V> {
             WHOLE => Change::Whole,
             TOMBSTONE => Change::Tombstone,
             _ => {
-                let mut words = [0u64; crate::rows::limits::MAX_COLUMNS / 64];
+                let mut words = [0u64; crate::limits::MAX_COLUMNS / 64];
                 for (index, [byte]) in self.set().arrays().enumerate().take(words.len() * 8) {
                     words[index / 8] |= u64::from(byte) << (index % 8 * 8);
                 }

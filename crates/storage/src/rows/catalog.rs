@@ -6,10 +6,10 @@ use std::sync::Arc;
 use index::WIDE_KEY_BYTES;
 
 use crate::error::StorageError;
+use crate::limits::{MAX_COLUMNS, MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALUE_BYTES};
 use crate::rows::by_hand::did_you_mean;
 use crate::rows::constant::Constant;
 use crate::rows::fits::{check_value, wrong_uuid};
-use crate::rows::limits::{MAX_COLUMNS, MAX_OWN_KEY_BYTES, MAX_TUPLE_BYTES, MAX_VALUE_BYTES};
 use crate::rows::null_words::{NullBit, with_null_words};
 use crate::rows::schema::{Column, Schema, TableSchema};
 use crate::rows::value::{ColumnType, UUID_BYTES, Value};

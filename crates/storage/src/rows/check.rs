@@ -3,9 +3,9 @@
 use pm::Bad;
 
 use crate::error::StorageError;
+use crate::limits::MAX_COLUMNS;
 use crate::rows::catalog::TableLayout;
 use crate::rows::fits::check_value;
-use crate::rows::limits::MAX_COLUMNS;
 use crate::rows::row::{Row, RowField};
 use crate::rows::value::Value;
 

@@ -3,7 +3,7 @@
 //!
 //! | what | file |
 //! |---|---|
-//! | the declaration, its limits, what follows from it | `schema.rs`, `limits.rs`, `catalog.rs` |
+//! | the declaration, its limits, what follows from it | `schema.rs`, `catalog.rs`; `limits.rs` of this crate |
 //! | values going in, rows coming out | `value.rs`, `owned.rs`, `row.rs`, `names.rs`, `getters.rs` |
 //! | what is refused | `fits.rs`, `check.rs` |
 //! | NULL and defaults | `null_words.rs`, `nulls.rs`, `constant.rs` |
@@ -24,7 +24,6 @@ pub(crate) mod fits;
 pub(crate) mod getters;
 pub(crate) mod inline;
 pub(crate) mod key;
-pub(crate) mod limits;
 pub(crate) mod names;
 pub(crate) mod null_words;
 pub(crate) mod nulls;

@@ -8,7 +8,7 @@
 use heap::LARGE_ALIGN;
 use pm::{Off, Range};
 
-use crate::rows::limits::MAX_VALUE_BYTES;
+use crate::limits::MAX_VALUE_BYTES;
 
 const OFFSET_BITS: u32 = 45;
 /// Values of so many bytes and more have the other form of a word.

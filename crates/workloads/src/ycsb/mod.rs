@@ -30,14 +30,4 @@ pub use values::Values;
 pub use verify::{Verification, verify};
 pub use workload::{Operation, Pieces, Workload};
 
-/// Columns of a tuple besides its key.
-pub const COLUMNS: usize = 10;
-/// Bytes of a column.
-pub const COLUMN_BYTES: usize = 100;
-/// Bytes of a tuple without its key.
-pub const ROW_BYTES: usize = COLUMNS * COLUMN_BYTES;
-/// Bytes of user data in a tuple: the key and the columns.
-pub const TUPLE_USER_BYTES: u64 = 8 + ROW_BYTES as u64;
-
-/// The contents of one column.
-pub type Column = [u8; COLUMN_BYTES];
+pub use crate::tuple::{COLUMN_BYTES, COLUMNS, Column, ROW_BYTES, TUPLE_USER_BYTES};

@@ -51,7 +51,7 @@ impl<M: Memory> MemEntry<'_, M> {
         if self.is_whole()? {
             return Ok(Change::Whole);
         }
-        let mut words = [0u64; crate::rows::limits::MAX_COLUMNS / 64];
+        let mut words = [0u64; crate::limits::MAX_COLUMNS / 64];
         let many = set_words(self.layout) as usize;
         for (index, word) in words.iter_mut().enumerate().take(many) {
             *word = self.memory.load(Off::new(self.value + 8 + index as u64 * 8), Acquire)?;
