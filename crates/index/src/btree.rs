@@ -10,7 +10,7 @@
 //! Inserting is two steps, so that an engine can put its log entry between them and pay one fence
 //! for both (P1 Table 2: sync tuple, sync log entry, then add to the index):
 //! 1. [`BTree::prepare`] finds the leaf, splits it if it is full, and writes the entry so that
-//!    nobody sees it.
+//!    no search sees it.
 //! 2. [`BTree::publish`] makes it count, once it is durable.
 //!
 //! Removing never takes nodes away: [`BTree::tidy`] does, after the transaction has committed, so
@@ -219,8 +219,8 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         Ok(Prepared { leaf, slot })
     }
 
-    /// Makes a prepared entry count, by one 8-byte store in `Append` leaves. An observer is told by
-    /// the caller that this is the index.
+    /// Makes a prepared entry count, by one 8-byte store in `Append` leaves. The caller announces to
+    /// an observer that this is the index.
     ///
     /// # Errors
     /// A damaged node.

@@ -1,4 +1,4 @@
-//! A table of which frame of a cache holds what. It tells which frame is given up next, by a clock,
+//! A table of which frame of a cache holds what. It chooses the frame that is given up next, by a clock,
 //! whose hand goes round and takes a frame that was not used since it last came by. A scan does not
 //! drive out what is in use that way.
 //!

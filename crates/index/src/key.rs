@@ -150,7 +150,7 @@ impl Key for WideKey {
     }
 
     fn matches<V: View>(&self, leaf: &V, at: usize, count: usize, width: usize) -> u64 {
-        // The last word tells most keys of a leaf apart.
+        // Most keys of a leaf differ in the last word.
         let last = self.word(width / 8 - 1);
         let mut found = 0;
         for index in 0..count {

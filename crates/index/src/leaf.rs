@@ -1,7 +1,7 @@
 //! The ways in which a leaf keeps its entries.
 //!
 //! - [`Sorted`], for volatile memory: in key order, found by binary search; an insert moves the
-//!   entries behind it.
+//!   entries after it.
 //! - [`Append`], for non-volatile memory: in the order of arrival, with a bit for each that says
 //!   whether it counts (P1 4.1: entries are appended, since an entry that is inserted in order
 //!   moves others across lines, which do not persist together). An entry is written while its bit
@@ -297,7 +297,7 @@ impl LeafLayout for Sorted {
         if count >= shape.leaf_capacity {
             return Ok(None);
         }
-        // Behind the others for now; publishing moves it to its place.
+        // After the others for now; publishing moves it to its place.
         put_entry(memory, leaf, shape, count, (key, value), lines);
         Ok(Some(count))
     }

@@ -1,7 +1,7 @@
 //! Splitting a full leaf.
 //!
 //! 1. The upper half of the entries goes into a fresh leaf `R`; an entry beyond the end of the
-//!    whole tree gets an empty `R` instead, so that ascending keys leave full leaves behind.
+//!    whole tree gets an empty `R` instead, so that ascending keys leave full leaves.
 //! 2. The parent gets a copy with one key and one child more; where it is full, it becomes two
 //!    copies, and its own parent is changed likewise, up to a new root.
 //! 3. One mini-transaction: the fresh nodes become persisted, the replaced inner nodes free, the
@@ -129,7 +129,7 @@ impl<K: Key, L: LeafLayout> BTree<K, L> {
         Ok(at)
     }
 
-    /// Adds `right`, whose keys start at `separator`, behind the last node of `path`.
+    /// Adds `right`, whose keys start at `separator`, after the last node of `path`.
     pub(crate) fn add_to_parents<M: Memory>(
         &mut self,
         lane: &mut Lane<M>,

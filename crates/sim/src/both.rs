@@ -1,7 +1,7 @@
 //! Crashes of a program that uses a memory and files beside it: both are cut off at the same moment.
 //!
 //! The events of both have numbers from one counter ([`Recording::files`](crate::Recording::files)). A
-//! crash point is one of either medium: before a fence drains, before a sync, before a note and behind
+//! crash point is one of either medium: before a fence drains, before a sync, before a note and after
 //! it, at the end. What can persist of one medium does not depend on what has of the other, so the
 //! states are all pairs of what each may hold: those of lines and those of sectors together.
 
@@ -33,7 +33,7 @@ pub struct BothTrace {
 }
 
 impl BothTrace {
-    /// Calls `visit` with every state that a kill of the process could leave behind: all that was done
+    /// Calls `visit` with every state that a kill of the process could leave: all that was done
     /// up to some event of either medium, and nothing after it. A copy and a write are also cut in
     /// half. With it goes the number of events before the kill, and the last note among them.
     pub fn process_states(&self, mut visit: impl FnMut(usize, Option<u64>, &BothImage)) {

@@ -1,4 +1,4 @@
-//! Leads from a trace to the states that a power cut could leave behind: the crash model of
+//! The states that a power cut could leave, built from a trace by the crash model of
 //! `docs/format/crash-model.md`.
 //!
 //! - An 8-byte aligned store persists whole or not at all, and so does a store of a whole line, which a
@@ -115,7 +115,7 @@ impl<'a> Replay<'a> {
         Self { weak: true, ..self }
     }
 
-    /// Starts before the first event of a process that found what another had left behind: some
+    /// Starts before the first event of a process that found what another had left: some
     /// of it durable, some `pending`.
     pub(crate) fn resume(
         trace: &'a Trace,
@@ -130,7 +130,7 @@ impl<'a> Replay<'a> {
         (self.persisted.bytes().to_vec(), self.pending.clone())
     }
 
-    /// The last note that lies behind.
+    /// The last note that was passed.
     pub(crate) fn last_note(&self) -> Option<u64> {
         self.last_note
     }
@@ -140,7 +140,7 @@ impl<'a> Replay<'a> {
         self.fences
     }
 
-    /// Goes on to the next crash point: before a fence drains, before a note and behind it, or at
+    /// Goes on to the next crash point: before a fence drains, before a note and after it, or at
     /// the end. Points between which nothing was stored or promised are one point.
     pub fn next_point(&mut self) -> Option<CrashPoint<'_>> {
         self.pass_point().then(|| self.point())
@@ -171,7 +171,7 @@ impl<'a> Replay<'a> {
                 self.changed = true;
                 let pending = self.pending.entry(*line).or_default();
                 pending.groups.push(Group { atoms: vec![(0, bytes.to_vec())], bulk: false });
-                // The next fence waits for it, and it goes behind what the line had.
+                // The next fence waits for it, and it comes after what the line had.
                 let all = pending.groups.len();
                 pending.flushed.insert(recorded.thread, all);
             }
@@ -458,7 +458,7 @@ mod tests {
 
     use crate::Recording;
 
-    /// All states that the trace of `act` can leave behind at its last crash point.
+    /// All states that the trace of `act` can leave at its last crash point.
     fn states(act: impl FnOnce(&Recording)) -> HashSet<Vec<u8>> {
         let memory = Recording::new(4096).unwrap();
         memory.grow(256).unwrap();

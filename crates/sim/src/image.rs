@@ -1,4 +1,4 @@
-//! The contents of a memory after a crash, and a number that tells them from others: images that
+//! The contents of a memory after a crash, and a number by which they differ from others: images that
 //! follow each other differ in few words, so the number is kept up to date and not computed anew.
 //!
 //! Invariant: `sum` is the sum of the numbers of all words; a word of zeros has the number 0, so

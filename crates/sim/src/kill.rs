@@ -4,7 +4,7 @@
 //! opens a memory whose contents differ from what power would leave of it. So whatever recovery
 //! reads and acts upon it has to make durable before what follows from it.
 //!
-//! 1. [`Trace::kills`] stops behind stores and copies; [`Killed::visible`] is what the next
+//! 1. [`Trace::kills`] stops after stores and copies; [`Killed::visible`] is what the next
 //!    process finds.
 //! 2. That one runs on a [`Recording`] of these bytes ([`Recording::from_image`]).
 //! 3. [`Killed::replay`] goes through its trace, from a memory in which what the killed process had
@@ -69,7 +69,7 @@ impl Killed {
 }
 
 impl Trace {
-    /// Calls `visit` with what a kill leaves behind, after one in `every` stores and copies.
+    /// Calls `visit` with what a kill leaves, after one in `every` stores and copies.
     pub fn kills(&self, every: usize, mut visit: impl FnMut(&Killed)) {
         let mut durable = Replay::new(self);
         let mut visible = self.image.clone();
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use pm::{Memory, Off, Range};
 
-    /// The first bytes of two lines after a kill behind `first`, and a power cut behind `next`.
+    /// The first bytes of two lines after a kill at the end of `first`, and a power cut at the end of `next`.
     fn states(first: impl Fn(&Recording), next: impl Fn(&Recording)) -> HashSet<(u8, u8)> {
         let memory = Recording::new(4096).unwrap();
         memory.grow(256).unwrap();
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(memory.read::<u8>(Off::new(0)), Ok(1), "what was stored is seen");
             memory.start();
             next(&memory);
-            // Behind its last fence there is a point only if something follows.
+            // After its last fence there is a point only if something follows.
             memory.store(Off::new(192), 3);
             let trace = memory.stop();
             let mut replay = killed.replay(&trace);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_fence_of_the_next_process_covers_no_flush_of_the_killed_one() {
-        // A flush is no store: the kill is behind the second store, and the flush before it.
+        // A flush is no store: the kill is after the second store, and the flush before it.
         let first = |memory: &Recording| {
             memory.store(Off::new(0), 1);
             memory.flush(Range::new(0, 8));

@@ -1,7 +1,7 @@
 //! A memory that remembers every store, flush and fence.
 //!
 //! Structures and engines under test run on it unchanged. What it recorded is a [`Trace`], from
-//! which [`crate::Replay`] builds every state that a crash could leave behind. Faults are put into
+//! which [`crate::Replay`] builds every state that a crash could leave. Faults are put into
 //! the trace, never into the code: the engine that is tested is the one that ships.
 
 use std::cell::Cell;
@@ -115,7 +115,7 @@ impl Trace {
         counters
     }
 
-    /// Calls `visit` with every state that a kill of the process could leave behind: all stores
+    /// Calls `visit` with every state that a kill of the process could leave: all stores
     /// up to some point, and none after it. A bulk copy is cut at each of its 8-byte atoms, of
     /// which it may move the first first or the last.
     pub fn process_states(&self, mut visit: impl FnMut(usize, &[u8])) {
@@ -250,7 +250,7 @@ impl Recording {
         RecordingFiles::numbered(image, Arc::clone(&self.0.numbers))
     }
 
-    /// A memory with the contents of `image`, as a crash left it behind.
+    /// A memory with the contents of `image`, as a crash left it.
     ///
     /// # Errors
     /// The kernel has no room for the reservation.
@@ -296,7 +296,7 @@ impl Recording {
         Ok(memory)
     }
 
-    /// The pool that a crash left behind in `image`, as [`crate::Pool::open`] finds it: what lies
+    /// The pool that a crash left in `image`, as [`crate::Pool::open`] finds it: what lies
     /// beyond the size in its header is not there. Before anything in it is changed,
     /// [`Self::mark_open`] is to be called, as with a pool.
     ///
@@ -459,7 +459,7 @@ impl Memory for Recording {
     }
 
     fn headroom(&self) -> u64 {
-        // Nobody knows how much the growths that are left will be.
+        // How much the growths that are left will be is unknown.
         if self.log().grow_budget.is_some() {
             return 0;
         }
@@ -531,7 +531,7 @@ mod tests {
 
     const LIMIT: u64 = 1 << 20;
 
-    /// Each state that a power cut can leave behind while `act` runs on the pool in `image`.
+    /// Each state that a power cut can leave while `act` runs on the pool in `image`.
     fn states(image: &[u8], act: impl Fn(&Recording)) -> Vec<Vec<u8>> {
         let memory = Recording::pool_from_image(image, LIMIT).unwrap();
         memory.start();
@@ -604,7 +604,7 @@ mod tests {
         });
     }
 
-    /// A crash between the two copies of a growth leaves the second one behind. A change that began
+    /// A crash between the two copies of a growth leaves the second one older. A change that began
     /// with the first one, and is torn, would take away what lies in the new space: opening repairs
     /// the second one, and so does the next change.
     #[test]

@@ -1,8 +1,8 @@
 //! Native memory that takes the time of the phases of operations: of a search, a commit, a checkpoint.
 //!
 //! A phase ends where the code says so ([`Memory::phase`]), and took the time since the one before it
-//! ended. In a memory without an observer there is no call at all, so phases cost nothing where nobody
-//! asks for them.
+//! ended. In a memory without an observer there is no call at all, so phases cost nothing where they
+//! are not measured.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The collection of pages that a crash left behind (P1 3.2: the dirty directory is garbage
+//! The collection of pages that a crash left (P1 3.2: the dirty directory is garbage
 //! collected asynchronously).
 //!
 //! 1. The directory that was opened is pinned, as by a snapshot, so that its pages stay.

@@ -1,4 +1,4 @@
-//! Reading a node: sorted records, either packed (keys and values of fixed widths, one behind the
+//! Reading a node: sorted records, either packed (keys and values of fixed widths, one after the
 //! other) or slotted (any lengths, found by a slot each).
 //!
 //! Records of an inner node have a child as their value. The key of a record is at most every key
@@ -92,7 +92,7 @@ impl TreeShape {
     }
 
     /// The same shape for a tree none of whose values is longer than this beside a key of so many
-    /// bytes. If they fit a leaf, whoever walks the pages need not read the leaves.
+    /// bytes. If they fit a leaf, a walk over the pages need not read the leaves.
     #[must_use]
     pub fn with_longest_value(mut self, key_bytes: usize, value_bytes: usize) -> Self {
         self.overflow &= value_bytes > self.max_inline(key_bytes);

@@ -382,7 +382,7 @@ impl TreeShape {
         Ok(())
     }
 
-    /// Returns whether a new record at `at` of the path's leaf is behind all others of the tree.
+    /// Returns whether a new record at `at` of the path's leaf comes after all others of the tree.
     fn is_rightmost<S: PageSource>(
         &self,
         source: &S,

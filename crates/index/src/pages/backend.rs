@@ -67,7 +67,7 @@ pub trait PageBackend: fmt::Debug + Send + Sync {
     /// # Errors
     /// The medium failed.
     fn write_back(&mut self) -> Result<(), IndexError>;
-    /// The high-water mark: a number that tells the used pages from those never used.
+    /// The high-water mark: a number that divides the used pages from those never used.
     fn mark(&self) -> u64;
     /// Returns how many pages are below the high-water mark now.
     ///

@@ -4,7 +4,7 @@
 //! - Only the writer makes a frame dirty or writes one out; a reader that needs a frame takes a
 //!   clean one.
 //! - A frame is dirty only while its page belongs to the open batch, so that readers of older
-//!   directories never look at it, and what is written out early nobody reads after a crash.
+//!   directories never look at it, and what is written out early is not read after a crash.
 //! - A pinned frame keeps its page and its bytes.
 //!
 //! Frames are divided into shards, each with its own lock, so that readers seldom wait for each
@@ -238,7 +238,7 @@ impl<F: File, V: Memory> Cache<F, V> {
     }
 
     /// Writes a page out, if it is dirty, with its checksum; returns whether it was. `out` is put to
-    /// use as a buffer. Nobody waits for the file meanwhile: the page is dirty until it is there, and
+    /// use as a buffer. No thread waits for the file meanwhile: the page is dirty until it is there, and
     /// so stays in its frame.
     #[track_caller]
     pub(super) fn write_out(&self, page: u64, out: &mut Vec<u8>) -> Result<bool, IndexError> {
@@ -250,7 +250,7 @@ impl<F: File, V: Memory> Cache<F, V> {
         }
         let view = self.memory.view(self.frame_range(frame.at))?;
         let header = Header::read(&view);
-        // What lies behind the used bytes is of an older page.
+        // What lies after the used bytes is of an older page.
         out.clear();
         view.bytes(0, header.used).append_to(out);
         drop(shard);

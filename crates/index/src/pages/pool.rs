@@ -5,7 +5,7 @@
 //! is a mini-transaction. They stay for good.
 //!
 //! The high-water mark is `where << 16 | pages`: of the extent there so many pages are used, all of
-//! those before it, and none of those behind. It is zero while no page is used.
+//! those before it, and none of those after. It is zero while no page is used.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -155,7 +155,7 @@ impl<M: Memory> PoolPages<M> {
         self.current.map_or(0, |extent| extent.sequence)
     }
 
-    /// The extent behind the one that pages are taken from, if there is one.
+    /// The extent after the one that pages are taken from, if there is one.
     fn next_extent(&self) -> Result<Option<Extent>, IndexError> {
         let link = self.current.map_or(self.list.oldest, |extent| newer_link(extent.start));
         let at = self.source.memory.load(link, Acquire)?;

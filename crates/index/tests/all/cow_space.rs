@@ -24,7 +24,7 @@ fn heap() -> (Heap<Recording>, Lane<Recording>, ExtentList) {
     (heap, lane, list)
 }
 
-/// A process that was killed in a large transaction leaves thousands of extents behind the mark.
+/// A process that was killed in a large transaction leaves thousands of extents after the mark.
 #[test]
 fn opening_looks_at_the_ends_of_the_list_only() {
     let (heap, mut lane, list) = heap();
@@ -144,7 +144,7 @@ fn without_memory_for_more_frames_those_there_are_used_again() {
 }
 
 /// The word that leads to the newest extent has been damaged and leads to an older one: the pages
-/// behind that one are an error, not room.
+/// after that one are an error, not room.
 #[test]
 fn extents_behind_the_newest_are_damage() {
     let (heap, mut lane, list) = heap();

@@ -15,7 +15,7 @@ use sim::{RecordedFile, Recording, RecordingFiles};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A store that tells the test where pages lie.
+/// A store that shows the test where pages lie.
 trait Store: PageBackend {
     fn used(&self) -> Vec<u64>;
     fn reopen(self, room: &mut Self::Room) -> Self;
@@ -508,7 +508,7 @@ fn damaged_pages_are_an_error() {
         match checked {
             Err(IndexError::Bad(_)) => noticed += 1,
             Err(other) => panic!("seed {seed}: {other}"),
-            // The flip hit a page that nobody needs, or the unused end of one.
+            // The flip hit a page that is not needed, or the unused end of one.
             Ok(()) => assert_eq!(found, model, "seed {seed}"),
         }
     }

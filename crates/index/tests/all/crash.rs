@@ -68,7 +68,7 @@ fn insert<K: Drawn>(tree: &mut Tree<K>, lane: &mut Lane<Recording>, key: K, valu
     memory.fence();
 }
 
-/// An insert that is not published: nobody may see it, but its split counts.
+/// An insert that is not published: no search may see it, but its split counts.
 fn prepare_only<K: Drawn>(tree: &mut Tree<K>, lane: &mut Lane<Recording>, key: K) {
     let memory = lane.memory().clone();
     let mut lines = LineSet::new();

@@ -245,7 +245,7 @@ fn run<K: Drawn + Debug, L: LeafLayout, M: Memory>(memory: &M, node_bytes: u32, 
     if node_bytes <= 256 && keys > 300 {
         assert!(levels >= 3, "{levels} levels");
     }
-    // Merges that were skipped leave nodes behind; a tidy at each removal takes all away.
+    // Merges that were skipped leave nodes; a tidy at each removal takes all away.
     let left: Vec<K> = subject.model.keys().cloned().collect();
     subject.empty();
     let before = subject.tree.check(&subject.memory, |_, _| {}).unwrap();
@@ -368,7 +368,7 @@ fn over_nodes_that_count_as_free<K: Drawn>(seed: u64, node_bytes: u32) -> u32 {
     for number in 0..400 {
         insert(&mut tree, &mut lane, number * 37 % 400).unwrap();
     }
-    // The bitmaps lie behind the headers of the chunks, these behind superblock and lane.
+    // The bitmaps lie after the headers of the chunks, these after superblock and lane.
     for chunk in (8192 + 4096 + 8192..memory.len()).step_by(CHUNK as usize) {
         for word in 0..2 {
             memory.store(

@@ -1,4 +1,4 @@
-//! Private pages that stand for a pool: durable to whoever is above, and gone with the process.
+//! Private pages that stand for a pool: durable to the layers above, and gone with the process.
 
 use std::io;
 

@@ -14,8 +14,8 @@
 //! 2. Further lines of the same range are *sequential*; those of another range of the same call
 //!    (a gather) are *independent*.
 //! 3. What a prefetch fetches waits. The first load of one of its lines is classed as in 1, and the
-//!    other lines that it fetched are sequential: they were under way together. If nobody has asked
-//!    for them before [`WAITING`] further prefetches have fetched something, they are independent.
+//!    other lines that it fetched are sequential: they were under way together. If none of them was
+//!    loaded before [`WAITING`] further prefetches have fetched something, they are independent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +33,7 @@ const UNTOUCHED: u32 = u32::MAX;
 /// Lines: how near a fetched line is to one of the last, and how many of these are remembered.
 const NEAR: u32 = 8;
 const RECENT: usize = 4;
-/// Prefetches that nobody has waited for yet.
+/// Prefetches none of whose lines was loaded yet, which are remembered.
 const WAITING: usize = 4;
 
 /// Selects what is emulated. All of it is part of a result: counts of different options do not
@@ -122,7 +122,7 @@ impl Meter {
     }
 
     /// Returns what was counted up to each mark, in the order in which the marks were first met;
-    /// what came behind the last mark is in [`Self::counts`] alone.
+    /// what came after the last mark is in [`Self::counts`] alone.
     pub fn steps(&self) -> Vec<StepTotals> {
         self.state().steps.clone()
     }
@@ -228,7 +228,7 @@ impl Frames {
     }
 }
 
-/// Lines that a prefetch has fetched and that nobody has loaded since.
+/// Lines that a prefetch has fetched and that were not loaded since.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     first: u32,

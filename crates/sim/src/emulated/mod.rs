@@ -1,6 +1,6 @@
 //! Memory that counts what a non-volatile memory behind a processor's cache would have to do.
 //!
-//! An [`Emulated`] memory wraps another one, does everything there, and tells its [`Meter`] which
+//! An [`Emulated`] memory wraps another one, does everything there, and reports to its [`Meter`] which
 //! lines are touched. The meter keeps one model of a last-level cache for all memories of a run, and
 //! counts the lines that are fetched from and written back to memory (P1 5.3 counts the same with
 //! the performance counters of its emulator). Time is computed afterwards from these counts, by the

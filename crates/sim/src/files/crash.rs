@@ -1,5 +1,5 @@
-//! Leads from a trace of files to the states that a power cut could leave behind: `disk` mode of
-//! the crash model.
+//! The states that a power cut could leave of files, built from their trace: `disk` mode of the
+//! crash model.
 //!
 //! - A sync is a flush and a fence: what was written to the file before it, and the length, is
 //!   durable.
@@ -193,7 +193,7 @@ impl<'a> DiskReplay<'a> {
         self.syncs
     }
 
-    /// Goes on to the next crash point: before a sync, before a note and behind it, or at the end.
+    /// Goes on to the next crash point: before a sync, before a note and after it, or at the end.
     /// Points between which nothing was done or promised are one point.
     pub fn next_point(&mut self) -> Option<DiskPoint<'_>> {
         self.pass_point().then(|| self.point())
@@ -410,7 +410,7 @@ mod tests {
 
     use crate::{RecordedFile, RecordingFiles};
 
-    /// All states that the trace of `act` can leave behind at its last crash point. Before it,
+    /// All states that the trace of `act` can leave at its last crash point. Before it,
     /// there is a file `a` with 1,024 bytes of 1.
     fn states(act: impl FnOnce(&RecordingFiles, &RecordedFile)) -> HashSet<Image> {
         let files = RecordingFiles::from_image([("a".into(), vec![1; 1024])].into());

@@ -2,7 +2,7 @@
 //!
 //! The counterpart of [`crate::Recording`]: engines under test run on it unchanged, what it
 //! recorded is a [`DiskTrace`], and [`super::DiskReplay`] builds from it every state that a power
-//! cut could leave behind. Faults are put into the trace, never into the code.
+//! cut could leave. Faults are put into the trace, never into the code.
 //!
 //! A file is known by a number that it keeps when it is renamed, as an inode.
 
@@ -134,7 +134,7 @@ impl DiskTrace {
 }
 
 impl DiskTrace {
-    /// Calls `visit` with every state that a kill of the process could leave behind: all calls up to
+    /// Calls `visit` with every state that a kill of the process could leave: all calls up to
     /// some point, and none after it. A write is also cut in half. With it goes the number of events
     /// before the kill, and the last note among them.
     pub fn process_states(
@@ -303,7 +303,7 @@ impl RecordingFiles {
         Self::default()
     }
 
-    /// A directory with these files, as a crash left it behind.
+    /// A directory with these files, as a crash left it.
     pub fn from_image(image: BTreeMap<String, Vec<u8>>) -> Self {
         Self::numbered(image, Numbers::default())
     }

@@ -1,8 +1,8 @@
 //! Each way to read what lies in a memory, in two threads, one of which stores: Miri is to see them
 //! (`scripts/miri`).
 //!
-//! A read that is no atomic load is made under one of two protocols. *The lock* of whoever owns the
-//! bytes keeps those who store to them out. *Publication*: bytes are written before the word that
+//! A read that is no atomic load is made under one of two protocols. *The lock* of the owner of the
+//! bytes keeps stores to them out. *Publication*: bytes are written before the word that
 //! leads to them is stored, and are stored to again only after everybody who may have read that word
 //! has said, through a lock, that it does not need them any more; snapshots are read so.
 
@@ -113,7 +113,7 @@ fn published<M: Memory>(memory: &M) {
     });
 }
 
-/// What is never taken back needs no lock: whoever loads the word that leads to it may read it,
+/// What is never taken back needs no lock: a thread that loads the word that leads to it may read it,
 /// though the memory has grown for it.
 fn grown<M: Memory>(memory: &M) {
     memory.grow(8 << 10).unwrap();
