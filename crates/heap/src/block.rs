@@ -6,7 +6,7 @@
 //!   one. Its bytes are the areas of as many lanes as fit. It has no slots, and it is never given
 //!   back.
 //! - Blocks are a list: a word beside the high-water mark leads to the first one, a word in each to
-//!   the next. The lanes of a block have the numbers behind those of the block before it; a link
+//!   the next. The lanes of a block have the numbers after those of the block before it; a link
 //!   has a checksum over the number of the lane that the block begins with. So a list that comes
 //!   back to itself is damaged.
 //! - A lane whose number is in a chunk's tag lies in a block whose link is durable.
@@ -17,10 +17,10 @@
 //!    the tag becomes zero, the length is set, and no block follows. In areas that are not fresh,
 //!    the hints and the line of the mini-transaction's header become zero. Flush; **fence**.
 //! 2. The link. Flush; **fence**.
-//! 3. The tag. Whoever flushes the next block's link flushes it too.
+//! 3. The tag. The flush of the next block's link flushes it too.
 //!
 //! *Crash before the link is durable:* the chunks are free, as they were. (An older tag in one of
-//! them, whose end was not durable, is that of an empty chunk of its lane.) *Crash behind it:* the
+//! them, whose end was not durable, is that of an empty chunk of its lane.) *Crash after it:* the
 //! block counts, whether its tag is durable or not, and all that is in it is. Opening stores the tag
 //! again: of the last block alone it can be missing. If a killed process had stored the link, and not
 //! the tag, the link may not be durable: it becomes so before the tag, or a power cut could leave a
@@ -57,7 +57,7 @@ fn link_word(first: u32, chunk: u32) -> u64 {
 }
 
 impl Supply {
-    /// The number behind that of the last lane.
+    /// The number after that of the last lane.
     fn lanes_end(&self, fixed: u32) -> u32 {
         self.blocks.last().map_or(fixed, |block| block.numbers().end)
     }
@@ -83,7 +83,7 @@ impl<M: Memory> Heap<M> {
         (bytes / LANE_AREA_BYTES).min(room) as u32
     }
 
-    /// Returns where the link to the block behind this one stands.
+    /// Returns where the link to the block after this one stands.
     fn next_at(&self, block: Option<&Block>) -> Off<u64> {
         let next = |block: &Block| Off::new(self.chunk_at(block.chunk) + NEXT_BLOCK_AT);
         block.map_or(FIRST_BLOCK, next)
@@ -118,7 +118,7 @@ impl<M: Memory> Heap<M> {
         memory.store(link, link_word(first, chunk));
         memory.flush_word(link);
         memory.fence();
-        // Before the tag: whoever sees that one finds that there is such a lane.
+        // Before the tag: a thread that sees that one finds that there is such a lane.
         self.0.all_lanes.store(block.numbers().end, Relaxed);
         memory.store(Off::new(at), block.tag());
         supply.blocks.push(block);

@@ -9,7 +9,7 @@ const SMALL_CLASSES: usize = 32;
 
 /// Number of classes; the largest slot is 1 MiB.
 pub(crate) const CLASSES: usize = SMALL_CLASSES + 12 * 8;
-/// The index of the first of a lane's classes of spans: one for each purpose, behind all others.
+/// The index of the first of a lane's classes of spans: one for each purpose, after all others.
 pub(crate) const SPAN_INDEX: usize = CLASSES * 3;
 /// Slots of more bytes, and the objects of spans, start at multiples of [`LARGE_ALIGN`].
 const LARGE: u64 = 256 << 10;

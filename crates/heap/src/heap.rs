@@ -63,7 +63,7 @@ pub struct ChunkUse {
 }
 
 impl<M: Memory> Heap<M> {
-    /// Lays an empty heap out over a memory, whose bytes behind the pool header are zero.
+    /// Lays an empty heap out over a memory, whose bytes after the pool header are zero.
     ///
     /// # Errors
     /// The options are impossible, or the memory cannot grow to the size of the fixed parts.
@@ -88,7 +88,7 @@ impl<M: Memory> Heap<M> {
             checksum: 0,
         };
         superblock.checksum = checksum(&superblock);
-        // In one line, the magic last: whoever sees it sees the rest.
+        // In one line, the magic last: where it is seen, the rest is.
         memory.copy(Off::new(SUPERBLOCK_AT + 8), &superblock.as_bytes()[8..]);
         memory.store(Off::new(SUPERBLOCK_AT), superblock.magic);
         memory.flush(Range::new(SUPERBLOCK_AT, size_of::<Superblock>() as u64));
@@ -184,7 +184,7 @@ impl<M: Memory> Heap<M> {
                 blocks: Vec::new(),
                 hints: Hints::Unknown,
             }),
-            lent: Mutex::new(vec![false; superblock.lanes as usize]),
+            owned: Mutex::new(vec![false; superblock.lanes as usize]),
             all_lanes: AtomicU32::new(superblock.lanes),
             handed_out: Mutex::new(HandedOut::default()),
         }))
@@ -211,17 +211,17 @@ impl<M: Memory> Heap<M> {
     /// The lane numbered `number`, one of those that the heap was formatted with.
     ///
     /// # Panics
-    /// There is no such lane, or somebody has it already.
+    /// There is no such lane, or it has an owner already.
     pub fn lane(&self, number: u32) -> Lane<M> {
-        let mut lent = self.0.lent.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = &mut lent[number as usize];
+        let mut owned = self.0.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = &mut owned[number as usize];
         assert!(!*taken, "lane {number} has an owner");
         *taken = true;
         Lane::new(self.clone(), number)
     }
 
     pub(crate) fn return_lane(&self, number: u32) {
-        self.0.lent.lock().unwrap_or_else(PoisonError::into_inner)[number as usize] = false;
+        self.0.owned.lock().unwrap_or_else(PoisonError::into_inner)[number as usize] = false;
     }
 
     pub(crate) fn supply(&self) -> MutexGuard<'_, Supply> {
@@ -316,7 +316,7 @@ impl<M: Memory> Heap<M> {
         Ok(())
     }
 
-    /// Returns the use of each chunk, in their order in the memory. Those behind the first one of a
+    /// Returns the use of each chunk, in their order in the memory. Those after the first one of a
     /// span have no slots. Blocks of lanes have none at all.
     ///
     /// # Errors
@@ -369,8 +369,8 @@ impl<M: Memory> Heap<M> {
     /// # Errors
     /// The directory lies outside the memory.
     pub fn root(&self, name: &str) -> Result<Option<u64>, HeapError> {
-        // Whoever sets a name writes more than a word.
-        let _nobody_sets = self.supply();
+        // Setting a name writes more than a word.
+        let _no_name_is_set = self.supply();
         Ok(self.find_name(name)?.map(|(_, entry)| entry.root))
     }
 
@@ -380,7 +380,7 @@ impl<M: Memory> Heap<M> {
     /// The directory lies outside the memory.
     pub fn roots(&self) -> Result<Vec<(String, u64)>, HeapError> {
         let mut roots = Vec::new();
-        let _nobody_sets = self.supply();
+        let _no_name_is_set = self.supply();
         for index in 0..self.0.names {
             let entry: NameEntry = self.0.memory.read(name_at(index))?;
             if entry.state == NAME_SET {

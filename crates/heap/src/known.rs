@@ -1,5 +1,5 @@
 //! Knowledge of lanes that is a process's own, since nothing durable says it: the free slots of a lane's
-//! classes; lanes that nobody has, with what is known of their chunks.
+//! classes; lanes without an owner, with what is known of their chunks.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ pub(crate) enum Home {
     Away,
 }
 
-/// A lane that nobody has.
+/// A lane without an owner.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) number: u32,
@@ -79,7 +79,7 @@ pub(crate) struct Known {
 #[derive(Default, Debug)]
 pub(crate) struct HandedOut {
     pub(crate) idle: Vec<Known>,
-    /// Lanes that nobody has taken since the heap was opened.
+    /// Lanes that were not taken since the heap was opened.
     pub(crate) unused: BTreeSet<u32>,
     /// The number from which on they were made by this process, and have no chunk but those that it
     /// knows.

@@ -48,8 +48,8 @@ pub struct Lane<M: Memory> {
     pub(crate) chunks: Vec<Option<Box<Chunk>>>,
     /// The next chunk that was there when the heap was opened and has not been looked at.
     pub(crate) undiscovered: std::ops::Range<u32>,
-    /// True if nothing durable names a slot that is not persisted, so that an empty chunk is
-    /// nobody's.
+    /// True if nothing durable names a slot that is not persisted, so that an empty chunk
+    /// belongs to no lane.
     pub(crate) recovered: bool,
     pub(crate) mini: Vec<MiniEntry>,
     pub(crate) mini_freed: Vec<u64>,
@@ -224,7 +224,7 @@ impl<M: Memory> Lane<M> {
         }
     }
 
-    /// Gives all empty chunks back: what is kept for other sizes, nobody can use otherwise.
+    /// Gives all empty chunks back, which no other lane can use while they are kept.
     pub(crate) fn give_back_empty(&mut self) {
         let known = if self.recovered { self.chunks.len() } else { 0 };
         for number in 0..known as u32 {
@@ -319,7 +319,7 @@ impl<M: Memory> Lane<M> {
     }
 
     /// Fills in what is known of a chunk from its persisted bits, if it is ours and not known yet;
-    /// returns which one comes behind it.
+    /// returns which one comes after it.
     fn learn(&mut self, number: u32, met: Met) -> Result<u32, Bad> {
         if let Some(Some(chunk)) = self.chunks.get(number as usize) {
             return Ok(number + self.heap.chunks_of(chunk));
@@ -364,8 +364,8 @@ impl<M: Memory> Lane<M> {
         class.free += u64::from(chunk.free);
         chunk.position = position as u32;
         if self.chunks.is_empty() {
-            // Room for all chunks at once, which nobody touches yet: zeros come from the system as they are needed.
-            // To store them would cost the first allocation behind an opening time that grows with the memory.
+            // Room for all chunks at once, which is not touched yet: zeros come from the system as they are needed.
+            // To store them would cost the first allocation after an opening time that grows with the memory.
             let there = self.undiscovered.end.max(number + 1);
             self.chunks = vec![None; there as usize];
         } else if self.chunks.len() <= number as usize {
@@ -405,7 +405,7 @@ impl<M: Memory> Lane<M> {
             memory.flush_word(HIGH_WATER);
             number
         };
-        // Before the tag: whoever sees that one stored knows that it may not be durable.
+        // Before the tag: a thread that sees that one stored knows that it may not be durable.
         memory.store(self.taken_at(), u64::from(number) + 1);
         let at = Off::<u64>::new(heap.chunk_at(number));
         memory.store(at, tag.encode());
@@ -478,7 +478,7 @@ impl<M: Memory> Lane<M> {
         }
     }
 
-    /// Gives an empty chunk to whoever needs one next.
+    /// Gives an empty chunk to the lane that needs one next.
     #[cold]
     fn give_back(&mut self, number: u32) {
         let Some(chunk) = self.chunks[number as usize].take() else { return };
@@ -496,7 +496,7 @@ impl<M: Memory> Lane<M> {
         }
         let heap = self.heap.clone();
         let mut supply = heap.supply();
-        // Whoever opens the heap next finds that it is nobody's; where this is lost it is still the
+        // The next opening of the heap finds that it belongs to no lane; where this is lost it is still the
         // lane's. Under the lock: the next tag comes after it.
         let tag = Off::<u64>::new(heap.chunk_at(number));
         heap.memory().store(tag, 0);
@@ -504,7 +504,7 @@ impl<M: Memory> Lane<M> {
         supply.free.insert(number);
     }
 
-    /// Gives every object of the lane back at once, and all its chunks to whoever needs them next.
+    /// Gives every object of the lane back at once, and all its chunks to the lanes that need them next.
     /// Only for volatile memory, where no object is ever persisted.
     ///
     /// # Panics

@@ -3,7 +3,7 @@
 //! The lanes with which a heap was formatted have numbers and owners for good. Those of [`Lanes`] lie
 //! in blocks ([`crate::block`]) that are made when all of them have owners. Who takes one gets, in
 //! this order, one that another owner of this process has dropped, with all that is known of its
-//! chunks; one that nobody has taken since the heap was opened; one of a new block.
+//! chunks; one that was not taken since the heap was opened; one of a new block.
 //!
 //! Invariants:
 //! - A lane has one owner, or none. What is known of its chunks goes with it, so the next owner does
@@ -62,11 +62,11 @@ impl<M: Memory> Heap<M> {
     /// A lane of which nothing is known.
     fn unknown(&self, handed_out: &HandedOut, number: u32) -> Known {
         let supply = self.supply();
-        let behind = supply.blocks.partition_point(|block| block.first <= number);
+        let after = supply.blocks.partition_point(|block| block.first <= number);
         let new = number >= handed_out.made_from;
         Known {
             number,
-            area: self.area_in(supply.blocks[behind - 1], number),
+            area: self.area_in(supply.blocks[after - 1], number),
             freed: Arc::clone(&handed_out.freed[(number - self.lanes()) as usize]),
             classes: no_classes(),
             chunks: Vec::new(),
@@ -78,7 +78,7 @@ impl<M: Memory> Heap<M> {
         }
     }
 
-    /// Does something with each lane that nobody has and that `wanted` picks.
+    /// Does something with each lane that has no owner and that `wanted` picks.
     fn with_idle(
         &self,
         handed_out: &mut HandedOut,
@@ -114,7 +114,7 @@ impl<M: Memory> Heap<M> {
         Ok(())
     }
 
-    /// Gives to everybody the empty chunks of lanes that nobody has. Returns whether it has looked
+    /// Gives the empty chunks of lanes without an owner to all lanes. Returns whether it has looked
     /// at any.
     #[cold]
     pub(crate) fn empty_idle_lanes(&self) -> Result<bool, Bad> {
@@ -158,9 +158,9 @@ impl<M: Memory> Lanes<M> {
         Self(heap.clone())
     }
 
-    /// Takes a lane that nobody has; dropping it takes it back. The next owner finds its slots as
+    /// Takes a lane without an owner; dropping it takes it back. The next owner finds its slots as
     /// this one leaves them: what is allocated, and neither persisted nor released, stays so until
-    /// somebody releases it ([`Self::give_back`]), or for as long as the heap is open. A lane whose
+    /// it is released ([`Self::give_back`]), or for as long as the heap is open. A lane whose
     /// owner has lost track of them is to be [abandoned](Lane::abandon).
     ///
     /// A mini-transaction that was not committed is forgotten when the lane is dropped, and one that
@@ -184,7 +184,7 @@ impl<M: Memory> Lanes<M> {
         self.lend(handed_out, known)
     }
 
-    /// Takes the lane of the object at `offset`, if nobody has it: recovery marks, restores and
+    /// Takes the lane of the object at `offset`, if it has no owner: recovery marks, restores and
     /// releases what a log names there.
     ///
     /// # Errors
@@ -203,7 +203,7 @@ impl<M: Memory> Lanes<M> {
         self.lend(handed_out, known).map(Some)
     }
 
-    /// Takes a lane that nobody has used, this one or the first.
+    /// Takes a lane that was not used, this one or the first.
     fn unused(&self, handed_out: &mut HandedOut, number: Option<u32>) -> Known {
         let number = number.or_else(|| handed_out.unused.first().copied());
         let number = number.expect("whoever asks has seen one");
@@ -234,7 +234,7 @@ impl<M: Memory> Lanes<M> {
         Ok(lane)
     }
 
-    /// Sees to it that there are so many lanes that nobody has, so that taking them needs no room.
+    /// Sees to it that there are so many lanes without an owner, so that taking them needs no room.
     ///
     /// # Errors
     /// There can be no more lanes; there is no room for them.
@@ -246,7 +246,7 @@ impl<M: Memory> Lanes<M> {
         Ok(())
     }
 
-    /// Returns how many lanes are in blocks, those that somebody has among them.
+    /// Returns how many lanes are in blocks, those with an owner among them.
     pub fn count(&self) -> u32 {
         self.0.0.all_lanes.load(Relaxed) - self.0.lanes()
     }
@@ -258,10 +258,10 @@ impl<M: Memory> Lanes<M> {
 
     /// Frees an object of whichever lane, from any thread: its lane clears the persisted bit, fences
     /// and releases the slot, when it next takes a chunk, when it is taken, or with [`Self::collect`].
-    /// Nothing durable leads to the object any more, and nobody reads it.
+    /// Nothing durable leads to the object any more, and no thread reads it.
     ///
     /// Until its lane has done so the object is persisted: the queue is volatile, so after a crash, and
-    /// when the heap is closed, nobody knows that it was to be freed. The caller has something durable
+    /// when the heap is closed, it is not known that it was to be freed. The caller has something durable
     /// by which its recovery frees the object once more, as after a crash between
     /// [`Lane::clear_persisted`] and its fence, until [`Self::collect`] has returned 0.
     ///
@@ -285,8 +285,8 @@ impl<M: Memory> Lanes<M> {
         Some(u32::from(tag.lane)).filter(|lane| *lane >= heap.lanes()).ok_or(wild)
     }
 
-    /// Frees what was given back to lanes that nobody has. Returns how many objects still wait, for
-    /// lanes that somebody has.
+    /// Frees what was given back to lanes without an owner. Returns how many objects still wait, for
+    /// lanes with one.
     ///
     /// # Errors
     /// Damage.
@@ -361,7 +361,7 @@ impl<M: Memory> Lane<M> {
     /// Gives a lane that was handed out back, and forgets what was known of it: every slot that is
     /// not persisted is free for the next owner, which looks for the lane's chunks again. In volatile
     /// memory that is all slots. For an owner that has lost track of what it had allocated; from then
-    /// on nobody uses, releases or gives back an object that was not persisted.
+    /// on no thread uses, releases or gives back an object that was not persisted.
     ///
     /// # Errors
     /// Damage. The lane is given back all the same.

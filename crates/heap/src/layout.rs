@@ -46,7 +46,7 @@ pub(crate) const HIGH_WATER: Off<u64> = Off::new(SUPERBLOCK_AT + 64);
 pub(crate) const FIRST_BLOCK: Off<u64> = Off::new(SUPERBLOCK_AT + 72);
 
 /// The class in the tag of a block's first chunk; the word with its length stands where a span has
-/// it, the link to the next block behind that.
+/// it, the link to the next block after that.
 pub(crate) const BLOCK_CLASS: u8 = 254;
 pub(crate) const NEXT_BLOCK_AT: u64 = 16;
 /// A block of lanes takes so many bytes, in whole chunks; where a chunk is larger, one chunk.
@@ -93,7 +93,7 @@ pub(crate) const fn directory_names(lanes: u32) -> u32 {
     ((whole - 128) / size_of::<NameEntry>() as u64) as u32
 }
 
-/// Returns where the area of lane 0 starts: directly behind the root directory.
+/// Returns where the area of lane 0 starts: directly after the root directory.
 pub(crate) const fn lanes_at(names: u32) -> u64 {
     NAMES_AT + names as u64 * size_of::<NameEntry>() as u64
 }

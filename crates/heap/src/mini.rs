@@ -123,7 +123,7 @@ pub(crate) fn finish<M: Memory>(memory: &M, area: Range) -> Result<(), Bad> {
     Ok(())
 }
 
-/// Checksum of the entries and of the lines that they name behind the first `words`, with both
+/// Checksum of the entries and of the lines that they name after the first `words`, with both
 /// counts. Words that the transaction changes count as zero in these lines, so that the record
 /// still matches when it has been applied in part. Never zero for a record with a word.
 fn header_word<M: Memory>(memory: &M, entries: &[MiniEntry], words: usize) -> Result<u64, Bad> {

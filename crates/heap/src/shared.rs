@@ -25,7 +25,7 @@ impl Block {
     }
 }
 
-/// Chunks that nobody uses, and how many have been taken from the memory.
+/// Chunks that are not in use, and how many have been taken from the memory.
 #[derive(Debug)]
 pub(crate) struct Supply {
     pub(crate) high_water: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Shared<M> {
     pub(crate) span_object_at: u32,
     pub(crate) shapes: Box<[Shape; CLASSES]>,
     pub(crate) supply: Mutex<Supply>,
-    pub(crate) lent: Mutex<Vec<bool>>,
+    pub(crate) owned: Mutex<Vec<bool>>,
     /// The number of lanes, those in blocks among them.
     pub(crate) all_lanes: AtomicU32,
     pub(crate) handed_out: Mutex<HandedOut>,
@@ -70,12 +70,12 @@ pub(crate) struct Shared<M> {
 #[derive(Clone, Debug)]
 pub struct Heap<M>(pub(crate) Arc<Shared<M>>);
 
-/// Says how somebody comes upon a chunk.
+/// The way in which a chunk was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Met {
-    /// They go over all chunks, past those within spans.
+    /// By going over all chunks, past those within spans.
     InTurn,
-    /// A hint or an offset leads there, which may be wrong: it may lie in a span.
+    /// By a hint or an offset, which may be wrong: it may lie in a span.
     Named,
 }
 

@@ -1,10 +1,10 @@
 //! Spans: objects that no slot of a chunk holds take neighbouring chunks, all of their bytes one
-//! behind the other. `docs/format/heap.md` draws them.
+//! after the other. `docs/format/heap.md` draws them.
 //!
 //! Invariants:
 //! - A span is one object with one persisted bit, in the header of its first chunk, whose tag has a
-//!   class of its own. The word behind the tag says how many chunks there are. Of the others no
-//!   byte is the allocator's: whoever goes over all chunks goes past them.
+//!   class of its own. The word after the tag says how many chunks there are. Of the others no
+//!   byte is the allocator's: a walk over all chunks goes past them.
 //! - A chunk has a tag of its own, or none and is free, or lies in a span, at every moment and after
 //!   every crash.
 //!
@@ -40,14 +40,14 @@ pub(crate) fn object_at(chunks_at: u64) -> u32 {
     ((CHUNK_HEADER_BYTES + 8 + phase).next_multiple_of(LARGE_ALIGN) - phase) as u32
 }
 
-/// The word behind the tag: how many chunks there are, with a checksum.
+/// The word after the tag: how many chunks there are, with a checksum.
 fn span_word(number: u32, chunks: u32) -> u64 {
     let sum = crc32c::crc32c(&number.to_le_bytes());
     u64::from(crc32c::crc32c_append(sum, &chunks.to_le_bytes())) << 32 | u64::from(chunks)
 }
 
 impl Supply {
-    /// The chunk behind the span of this process that `number` lies in and does not begin, if it does.
+    /// The chunk after the span of this process that `number` lies in and does not begin, if it does.
     fn end_of_span(&self, number: u32) -> Option<u32> {
         let (start, chunks) = self.spans.range(..number).next_back()?;
         Some(start + chunks).filter(|end| number < *end)
@@ -194,7 +194,7 @@ impl<M: Memory> Heap<M> {
         Ok((number, fresh))
     }
 
-    /// Reads a chunk's tag, with its shape and how many chunks it is: `Err` is the chunk behind it, if
+    /// Reads a chunk's tag, with its shape and how many chunks it is: `Err` is the chunk after it, if
     /// it is free, or within a span of this process. Meanwhile no chunk changes hands.
     pub(crate) fn chunk_or_end(
         &self,
@@ -227,7 +227,7 @@ impl<M: Memory> Heap<M> {
         while next < end {
             next = match self.chunk_or_end(next, Met::InTurn)? {
                 Ok((_, _, chunks)) => next + chunks,
-                Err(behind) => behind,
+                Err(after) => after,
             };
         }
         Ok(())
@@ -278,7 +278,7 @@ impl<M: Memory> Lane<M> {
         memory.store(bitmap_word(at, 0), 0);
         memory.flush(Range::new(at, CHUNK_HEADER_BYTES + 8));
         memory.fence();
-        // Before the tag: whoever sees that one stored knows that it may not be durable.
+        // Before the tag: a thread that sees that one stored knows that it may not be durable.
         memory.store(self.taken_at(), u64::from(number) + 1);
         let tag = ChunkTag { class: SPAN_CLASS, purpose: purpose as u8, lane: self.number as u16 };
         memory.store(Off::new(at), tag.encode());

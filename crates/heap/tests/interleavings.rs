@@ -198,7 +198,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// Says that objects are durable, with stamp and size, or about to go. Nobody else runs
+    /// Says that objects are durable, with stamp and size, or about to go. No other thread runs
     /// meanwhile.
     fn note(
         ledger: &Mutex<Self>,
@@ -228,7 +228,7 @@ fn every_crash(trace: &Trace, mut check: impl FnMut(&Found, usize)) -> u64 {
     states
 }
 
-/// Every object of the ledger is persisted and whole, and nobody is given its bytes.
+/// Every object of the ledger is persisted and whole, and its bytes are not given out.
 fn objects_are_there(heap: &Found, objects: &BTreeMap<u64, (u64, u64)>, lanes: u32) {
     let mut taken = BTreeMap::new();
     heap.for_each_persisted(|at, bytes| assert!(taken.insert(at, bytes).is_none())).unwrap();
@@ -413,7 +413,7 @@ fn a_lane_that_finds_no_room_gets_the_chunk_that_another_gives_back() {
     println!("{schedules} schedules");
 }
 
-/// Names that are set at once: all are there, each with its own root, after any crash behind them.
+/// Names that are set at once: all are there, each with its own root, after any crash that follows.
 fn names_at_once() {
     let (memory, heap) = formatted(1);
     let done = Mutex::new(0u64);
@@ -501,7 +501,7 @@ fn threads_that_are_handed_lanes_at_once_keep_what_is_theirs() {
 }
 
 /// Two lanes take fresh chunks at once. After a power cut a third lane takes a span where the chunks
-/// were; whoever opens the heap then follows the hints of the first two.
+/// were; the next opening of the heap follows the hints of the first two.
 fn fresh_chunks_at_once() {
     let (memory, heap) = formatted(3);
     memory.memory.start();

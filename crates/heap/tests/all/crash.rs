@@ -152,7 +152,7 @@ fn named(heap: &Heap<Recording>) -> Result<([u64; NAMES as usize], BTreeSet<u64>
     Ok((found, reachable))
 }
 
-/// Returns what is wrong with the state that a crash left behind, if anything.
+/// Returns what is wrong with the state that a crash left, if anything.
 fn verdict(image: &[u8], story: &Story, noted: u64) -> Result<(), String> {
     let heap = open(image)?;
     let memory = heap.memory().clone();
@@ -174,7 +174,7 @@ fn verdict(image: &[u8], story: &Story, noted: u64) -> Result<(), String> {
     if !persisted.is_superset(&reachable) || persisted.len() > reachable.len() + story.leaks {
         return Err(format!("persisted {persisted:x?}, named {reachable:x?}"));
     }
-    // What is allocated now is nobody else's.
+    // What is allocated now belongs to no other object.
     let mut lane = heap.lane(0);
     for stamp in 0..60 {
         let at = lane.allocate(size(stamp), Purpose::Table).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! A pool of which nobody takes a lane that is handed out is what it was before there were such lanes:
+//! A pool in which no lane that is handed out is taken is what it was before there were such lanes:
 //! the same bytes, and the same stores, flushes and fences.
 
 use heap::{Heap, HeapOptions, Lane, Lanes, Purpose};

@@ -1,4 +1,4 @@
-//! Lanes that are handed out and taken back, against a model: no slot is given out twice, whoever has
+//! Lanes that are handed out and taken back, against a model: no slot is given out twice, whichever owner has
 //! the lane; what is persisted is there after reopening, with the lanes; space comes back; and a
 //! damaged list of blocks is an error.
 //!
@@ -178,7 +178,7 @@ fn a_block_has_as_many_lanes_as_fit() {
             let seen = (chunk.purpose, chunk.lanes, chunk.lane, chunk.slots, chunk.persisted);
             assert_eq!(seen, (None, in_a_block, 2, 0, 0));
         }
-        // Mini-transactions use all of a lane's area; they are in nobody's way.
+        // Mini-transactions use all of a lane's area; they are in no other lane's way.
         let mini = |lane: &mut Lane<Recording>, stamp| {
             let at = lane.allocate(3000, Purpose::Log).unwrap();
             for word in 0..300 {
@@ -372,7 +372,7 @@ fn recovery_takes_the_lane_of_an_object() {
         assert!(owner.restore(objects[1], &mut LineSet::new()).is_err());
     }
     assert_eq!(found(&heap), [fixed.min(objects[1]), fixed.max(objects[1])]);
-    // A lane that nobody has taken yet frees what is given back to it.
+    // A lane that was not taken yet frees what is given back to it.
     let lanes = Lanes::of(&heap);
     lanes.give_back(objects[1]).unwrap();
     assert_eq!(found(&heap).len(), 2, "it waits");
@@ -382,7 +382,7 @@ fn recovery_takes_the_lane_of_an_object() {
     drop(two);
 }
 
-/// A lane that somebody has keeps what is given back to it until it needs room, and does not touch a
+/// A lane with an owner keeps what is given back to it until it needs room, and does not touch a
 /// word that a mini-transaction has begun to change.
 #[test]
 fn what_is_given_back_waits_for_its_lane() {
@@ -445,7 +445,7 @@ fn empty_chunks_of_lanes_that_nobody_has_serve_a_full_memory() {
 }
 
 /// Taking a lane where there is no room is an error that changes nothing; chunks that a crash has
-/// left free, and that nobody has come upon, are room.
+/// left free, and that were not found yet, are room.
 #[test]
 fn a_block_that_finds_no_room_is_an_error() {
     let (memory, heap) = formatted(1 << 20);

@@ -189,7 +189,7 @@ fn story() -> (Trace, Vec<Acknowledged>) {
     (memory.stop(), teller.notes)
 }
 
-/// Returns what is wrong with the state that a crash left behind, if anything.
+/// Returns what is wrong with the state that a crash left, if anything.
 fn verdict(image: &[u8], notes: &[Acknowledged], noted: u64) -> Result<(), String> {
     let say = |bad: &dyn std::fmt::Display| bad.to_string();
     let (before, after) =

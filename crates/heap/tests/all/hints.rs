@@ -53,7 +53,7 @@ fn lines_of_forget_hints() -> std::ops::Range<usize> {
     start..start + lines.position(|line| line == "    }").unwrap() + 1
 }
 
-/// Returns how many states there are behind the note, and in how many of them a slot lies in the span.
+/// Returns how many states there are after the note, and in how many of them a slot lies in the span.
 fn into_the_span(trace: &Trace, span: std::ops::Range<u64>) -> (u64, u64) {
     let (mut replay, mut states, mut inside) = (Replay::new(trace), 0, 0);
     while let Some(point) = replay.next_point() {

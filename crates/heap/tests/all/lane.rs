@@ -312,7 +312,7 @@ fn a_full_heap_gives_an_error_and_goes_on_when_something_is_freed() {
     }
 }
 
-/// Lanes begin behind the names, wherever those end.
+/// Lanes begin after the names, wherever those end.
 /// More chunks than one step of the discovery looks at, and one free slot, or one free chunk without
 /// a tag, wherever it is.
 #[test]
@@ -582,8 +582,8 @@ fn a_chunk_that_is_emptied_before_it_is_discovered_serves_once() {
     assert!(model.objects.len() > 4000, "{}", model.objects.len());
 }
 
-/// Slots that are kept back are there when nothing else is, for their size alone, and only for whoever
-/// asks for them.
+/// Slots that are kept back are there when nothing else is, for their size alone, and only for a caller
+/// that asks for them.
 #[test]
 fn slots_that_are_kept_back_serve_a_full_memory() {
     let memory = recording();

@@ -172,7 +172,7 @@ fn opened_with_a_span(persisted: bool) -> (Heap<Recording>, u64) {
     (Heap::open(memory).unwrap(), at)
 }
 
-/// A log may name a span whose bit is clear: nobody else gets its chunks before the owner says that
+/// A log may name a span whose bit is clear: no other lane gets its chunks before the owner says that
 /// it has recovered.
 #[test]
 fn until_its_owner_has_recovered_an_empty_span_is_not_given_to_others() {
@@ -218,7 +218,7 @@ fn the_length_of_a_span_is_checked() {
     for bit in 0..64 {
         let mut damaged = image.clone();
         let word = (at / LARGE_ALIGN * LARGE_ALIGN) as usize;
-        // The word behind the tag, whose line comes before the object's.
+        // The word after the tag, whose line comes before the object's.
         let tag = (0..word).rev().step_by(1).find(|at| damaged[*at..].starts_with(b"PDCK"));
         damaged[tag.unwrap() + 8 + bit / 8] ^= 1 << (bit % 8);
         let heap = Heap::open(Recording::from_image(&damaged, LIMIT).unwrap()).unwrap();
