@@ -206,7 +206,7 @@ impl<M: Memory> Lanes<M> {
     /// Takes a lane that was not used, this one or the first.
     fn unused(&self, handed_out: &mut HandedOut, number: Option<u32>) -> Known {
         let number = number.or_else(|| handed_out.unused.first().copied());
-        let number = number.expect("whoever asks has seen one");
+        let number = number.expect("the caller has seen one");
         handed_out.unused.remove(&number);
         self.0.unknown(handed_out, number)
     }

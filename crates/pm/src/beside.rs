@@ -1,4 +1,4 @@
-//! A small file beside a mapped one: [`Beside`]. It tells others something by being there, so its name is made
+//! A small file in the directory of a mapped one: [`Beside`]. It is a sign to others by being there, so its name is made
 //! durable, and its bytes before that.
 
 use std::fs::{File, OpenOptions};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 /// Bytes of a memory or of a slice. They can be copied out, compared and taken apart, and that is
-/// all: there is no way to a `&[u8]`, which would have to stay as it is while somebody stores to the
+/// all: there is no way to a `&[u8]`, which would have to stay as it is while a thread stores to the
 /// memory.
 ///
 /// ```
@@ -107,7 +107,7 @@ impl<'a> Bytes<'a> {
         (self.len == N).then(|| self.array(0))
     }
 
-    /// Copies of `N` bytes each, one behind the other; what is left at the end is passed over.
+    /// Copies of `N` bytes each, one after the other; what is left at the end is passed over.
     #[inline]
     pub fn arrays<const N: usize>(self) -> Arrays<'a, N> {
         const { assert!(N > 0, "an array has a byte") };
@@ -121,7 +121,7 @@ impl<'a> Bytes<'a> {
     #[inline]
     pub fn copy_to(&self, out: &mut [u8]) {
         assert!(out.len() == self.len, "the buffer has the length of the bytes");
-        // SAFETY: they can be read, and `out`, to which nobody else has access, is as long.
+        // SAFETY: they can be read, and `out`, to which there is no other access, is as long.
         unsafe { std::ptr::copy_nonoverlapping(self.start, out.as_mut_ptr(), self.len) };
     }
 
@@ -129,7 +129,7 @@ impl<'a> Bytes<'a> {
     #[inline]
     pub fn append_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len);
-        // SAFETY: they can be read, and there is room for them behind what is in `out`, which is
+        // SAFETY: they can be read, and there is room for them after what is in `out`, which is
         // initialized when they are there.
         unsafe {
             std::ptr::copy_nonoverlapping(self.start, out.as_mut_ptr().add(out.len()), self.len);
@@ -177,7 +177,7 @@ impl<const N: usize> Iterator for Arrays<'_, N> {
         if len < N {
             return None;
         }
-        // SAFETY: so many bytes are left, and what is then left starts behind them.
+        // SAFETY: so many bytes are left, and what is then left starts after them.
         unsafe {
             self.0 = Bytes::new(start.add(N), len - N);
             Some(start.cast::<[u8; N]>().read())

@@ -24,7 +24,7 @@ pub fn in_child(work: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made both, and nobody else knows of them.
+    // SAFETY: the kernel has just made both, and they have no other owner.
     let (mut from, mut to) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
     // SAFETY: asks for a number.
     let parent = unsafe { libc::getpid() };
@@ -35,7 +35,7 @@ pub fn in_child(work: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>> {
     }
     if child == 0 {
         // SAFETY: both only say something to the kernel or ask it. The parent may have ended before
-        // the kernel was told.
+        // the call.
         let alone = unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0
                 || libc::getppid() != parent
@@ -117,7 +117,7 @@ mod tests {
         let mut ends = [0; 2];
         // SAFETY: two descriptors are stored into our array.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-        // SAFETY: the kernel has just made both, and nobody else knows of them.
+        // SAFETY: the kernel has just made both, and they have no other owner.
         let (from, to) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
         // SAFETY: the child makes a child of its own and does not return from here.
         let parent = unsafe { libc::fork() };
@@ -125,7 +125,7 @@ mod tests {
         if parent == 0 {
             let _ = in_child(|| {
                 (&to).write_all(b"!").unwrap();
-                // Not for ever: so that a test that fails leaves nothing behind.
+                // Not for ever: so that a test that fails leaves no process.
                 std::thread::sleep(Duration::from_secs(60));
                 Vec::new()
             });
@@ -141,6 +141,6 @@ mod tests {
         // SAFETY: one entry, our own.
         let ended = unsafe { libc::poll(&raw mut end, 1, 30_000) };
         assert_eq!(ended, 1, "the child of the killed process goes on");
-        assert_eq!((&from).read(&mut [0]).unwrap(), 0, "nobody has the other end any more");
+        assert_eq!((&from).read(&mut [0]).unwrap(), 0, "the other end is closed");
     }
 }

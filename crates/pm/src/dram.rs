@@ -9,7 +9,7 @@ use crate::mapping::{Mapping, NativeView};
 use crate::memory::{Memory, View as _};
 use crate::offset::{LINE_BYTES, Line, Off, Range};
 
-/// The size of the part with small pages, at the front: whoever needs no more should not have to
+/// The size of the part with small pages, at the front: a use that needs no more should not have to
 /// wait until a huge one is zeroed.
 const SMALL_BYTES: u64 = 16 << 20;
 /// A page that has not been written to.

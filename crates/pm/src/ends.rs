@@ -1,5 +1,5 @@
-//! The last transaction of each partition when a database with files was closed: behind the copies
-//! in the file `identity`. It tells a single file of another moment from the one that belongs there.
+//! The last transaction of each partition when a database with files was closed: after the copies
+//! in the file `identity`. By it a single file of another moment is found out.
 //!
 //! 1. Closing writes it after everything else in the files is durable, and before the pool's mark
 //!    that it is closed.
@@ -30,7 +30,7 @@ const _: () = assert!(MOST >= 256);
 pub struct End {
     /// Its number.
     pub last: u64,
-    /// True if there is none behind it: the partition was closed then.
+    /// True if there is none after it: the partition was closed then.
     pub exactly: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The openings of a database that has files, and how files are told from those that belong to its pool.
+//! The openings of a database that has files, and why files do not belong to its pool.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Returns the epoch behind this one.
+    /// Returns the epoch after this one.
     #[must_use]
     pub fn next(self) -> Self {
         let random = random_uuid();
@@ -30,9 +30,9 @@ impl Epoch {
 /// Says whose files they are, if not those of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilesOf {
-    /// Nobody's: there is no `identity`.
+    /// Unknown: there is no `identity`.
     Nobody,
-    /// Nobody can tell: `identity` is damaged.
+    /// Unknown: `identity` is damaged.
     Damaged,
     /// The files are another database's, with this uuid.
     Another([u8; 16]),

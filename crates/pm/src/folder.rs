@@ -1,4 +1,4 @@
-//! A folder whose changes are noticed: by the time of the last one, which the kernel tells.
+//! A folder whose changes are noticed: by the time of the last one, which the kernel keeps.
 
 use std::fs::{File, Metadata, symlink_metadata};
 use std::io::ErrorKind;

@@ -41,8 +41,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets no thread fork while another one has this mutex. It is called once, by a thread that has none of these. Whoever has
-/// one takes no other one.
+/// Lets no thread fork while another one has this mutex. It is called once, by a thread that has none of these. A thread
+/// that has one takes no other one.
 pub fn hold_over_forks<T: Send>(mutex: &'static Mutex<T>) {
     static INSTALL: Once = Once::new();
     extern "C" fn before() {
@@ -52,20 +52,20 @@ pub fn hold_over_forks<T: Send>(mutex: &'static Mutex<T>) {
         let _ =
             FORKING.try_with(|forking| forking.replace(Some(Forking { _each: each, _all: all })));
     }
-    extern "C" fn behind() {
+    extern "C" fn after() {
         FORKED.fetch_add(1, Ordering::Relaxed);
         let _ = FORKING.try_with(RefCell::take);
     }
     locked(&ALL).push(mutex);
     INSTALL.call_once(|| {
-        // SAFETY: what `before` locks is unlocked by the same thread, in the parent and in its copy in the child. Nobody
-        // forks who has one of them locked.
-        unsafe { libc::pthread_atfork(Some(before), Some(behind), Some(behind)) };
+        // SAFETY: what `before` locks is unlocked by the same thread, in the parent and in its copy in the child. No
+        // thread forks that has one of them locked.
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
     });
 }
 
 /// Returns how often this process, and those that it was forked from, had forked, since the first call of
-/// [`hold_over_forks`]. It does not change for whoever has one of those mutexes.
+/// [`hold_over_forks`]. It does not change while the caller has one of those mutexes.
 pub(crate) fn forked() -> u32 {
     FORKED.load(Ordering::Relaxed)
 }

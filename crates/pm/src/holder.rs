@@ -1,4 +1,4 @@
-//! The process that has the lock on a file, as `/proc` tells it.
+//! The process that has the lock on a file, as `/proc` shows it.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -24,9 +24,9 @@ pub fn lock_holders(file: &Metadata) -> io::Result<Vec<i32>> {
     Ok(holders(&locks()?, file.ino()).collect())
 }
 
-/// Reads the locks of this machine. Between two pieces the kernel counts how many it has told of: when
+/// Reads the locks of this machine. Between two pieces the kernel counts how many it has shown: when
 /// one of those is given up meanwhile, it leaves another one out. So the pieces are as large as it
-/// makes them, and whoever misses a lock reads again.
+/// makes them, and a caller that misses a lock reads again.
 fn locks() -> io::Result<String> {
     let mut file = File::open("/proc/locks")?;
     let (mut all, mut piece) = (Vec::new(), vec![0; PIECE_BYTES]);
@@ -55,7 +55,7 @@ pub fn has_open(process: i32, file: &Metadata) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Names the process that has locked a file, in words: with its number where that can be told.
+/// Names the process that has locked a file, in words: with its number where that is known.
 #[cold]
 pub(crate) fn holder_text(file: &Metadata) -> String {
     let unseen = || "by another process".to_owned();

@@ -1,8 +1,8 @@
 //! The kernel's limits for this process: addresses (`RLIMIT_AS`), and bytes in a file
 //! (`RLIMIT_FSIZE`).
 //!
-//! Whoever lets a file grow beyond the second gets SIGXFSZ, which ends the process unless somebody
-//! has it handled. A library does not change what a signal does, and to block it around each call
+//! A process that lets a file grow beyond the second gets SIGXFSZ, which ends it unless a handler is
+//! installed. A library does not change what a signal does, and to block it around each call
 //! would be two more calls. So the limit is asked for when a file is opened and when space is
 //! reserved, and what it does not allow is not asked of the kernel. A limit that is lowered
 //! while a database is open counts from the next reservation on.
@@ -12,7 +12,7 @@ use std::io;
 /// Addresses that the process may still reserve; `None` if it has no limit of its own.
 pub fn addresses_left() -> Option<u64> {
     let limit = limit_of(Limit::Addresses)?;
-    // The first number is the process's size in pages. Without it nobody knows how much is left: what
+    // The first number is the process's size in pages. Without it what is left is unknown: what
     // is as large as the limit is refused then, at worst.
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0u64);

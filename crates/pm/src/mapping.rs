@@ -1,5 +1,5 @@
 //! A reserved run of addresses of which a growing front part is mapped: the raw accesses that all
-//! native memories share, each behind a bounds check.
+//! native memories share, each after a bounds check.
 
 use std::fs::File;
 use std::io;
@@ -51,8 +51,8 @@ pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Invariant: `base` starts a reservation of `reserved` bytes that lives as long as `self`; its
 /// first `len` bytes are mapped readable and writable, and `len` never shrinks. What is volatile may
-/// be readable and writable up to the end of a huge page behind that. Where `torn` is set, addresses
-/// of the reservation behind `len` may belong to somebody else.
+/// be readable and writable up to the end of a huge page after that. Where `torn` is set, addresses
+/// of the reservation after `len` may belong to another mapping.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
@@ -97,7 +97,7 @@ impl Mapping {
         })
     }
 
-    /// Tells the kernel that what is behind `from` may lie in huge pages, which it has to zero when
+    /// Lets the kernel put what comes after `from` into huge pages, which it has to zero when
     /// they are touched first: not worth it for what is small.
     pub(crate) fn prefer_huge_pages(&self, from: u64) {
         if from >= self.reserved || cfg!(miri) {
@@ -156,7 +156,7 @@ impl Mapping {
         }
     }
 
-    /// Maps a part of `file` at the same place of the reservation, behind what is usable.
+    /// Maps a part of `file` at the same place of the reservation, after what is usable.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -191,7 +191,7 @@ impl Mapping {
             if probe == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: the mapping above, which nobody knows of.
+            // SAFETY: the mapping above, which is not in use.
             unsafe { libc::munmap(probe, part.len as usize) };
         }
         // SAFETY: the part lies within the reservation.
@@ -204,8 +204,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Puts zero pages of this process in the place of a part of a private mapping, which nobody uses
-    /// yet and which reads as zero: touching it asks the file's medium for nothing. The kernel may
+    /// Puts zero pages of this process in the place of a part of a private mapping, which is not in
+    /// use yet and which reads as zero: touching it asks the file's medium for nothing. The kernel may
     /// refuse; then the part stays as it is.
     pub(crate) fn cover(&self, part: Range) {
         assert!(self.len() == 0 && part.end() <= self.reserved, "it is not in use");
@@ -255,7 +255,7 @@ impl Mapping {
         Ok(unsafe { self.base.add(range.start as usize) })
     }
 
-    /// The address of a range, behind a look at each page of it: one that the medium has lost is noticed now.
+    /// The address of a range, after a look at each page of it: one that the medium has lost is noticed now.
     pub(crate) fn touched(&self, range: Range) -> Result<*const u8, Bad> {
         let start = self.at(range)?.cast_const();
         for at in (0..range.len).step_by(page_bytes() as usize) {
@@ -355,7 +355,7 @@ impl Mapping {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Copies a line, which a kill may cut: for memories that nobody shares.
+    /// Copies a line, which a kill may cut: for memories that are not shared.
     #[inline]
     pub(crate) fn copy_line(&self, line: Line, bytes: &[u8; LINE_BYTES as usize]) {
         self.copy(Off::new(line.range().start), bytes);
@@ -401,10 +401,10 @@ fn addresses_at(size: usize, alignment: usize) -> io::Result<*mut u8> {
     // SAFETY: within what has just been reserved.
     let start = unsafe { base.add(before) };
     // SAFETY: as above.
-    let behind = unsafe { start.add(size) };
-    for (at, len) in [(base, before), (behind, alignment - before)] {
+    let after = unsafe { start.add(size) };
+    for (at, len) in [(base, before), (after, alignment - before)] {
         if len > 0 {
-            // SAFETY: whole pages of what has just been reserved; nobody knows of them.
+            // SAFETY: whole pages of what has just been reserved; they are not in use.
             unsafe { libc::munmap(at.cast(), len) };
         }
     }
@@ -413,7 +413,7 @@ fn addresses_at(size: usize, alignment: usize) -> io::Result<*mut u8> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // What is usable is ours in any case; a torn reservation behind it is left alone.
+        // What is usable is ours in any case; a torn reservation after it is left alone.
         let ours = if *self.torn.get_mut() { *self.len.get_mut() } else { self.reserved };
         if ours > 0 {
             // SAFETY: these addresses are ours, and no reference into them outlives `self`.

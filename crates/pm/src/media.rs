@@ -39,9 +39,9 @@ const HUGETLBFS: i64 = 0x9584_58f6;
 enum Kind {
     /// The file lies in memory, and is gone after a reboot.
     Memory(&'static str),
-    /// A sync hands what was written to a disk, or to whoever keeps it.
+    /// A sync hands what was written to a disk, or to the server that keeps it.
     Synced(&'static str),
-    /// Its files are those of another file system, of which it tells no number.
+    /// Its files are those of another file system, of which it gives no number.
     Overlay,
     /// The file system is unknown, and taken for one that syncs: where that does nothing it costs
     /// little, and elsewhere the promise needs it.
@@ -123,7 +123,7 @@ pub fn medium_of(file: &File) -> io::Result<Medium> {
     Ok(Medium { name, natural, page_bytes })
 }
 
-/// Bytes that are free on the file system of `file`, for whoever asks; all that there can be where it
+/// Bytes that are free on the file system of `file` for this user; all that there can be where it
 /// has no limit of its own.
 ///
 /// # Errors
@@ -192,7 +192,7 @@ fn caches_are_saved() -> bool {
 /// Identifies the running boot of this machine. The kernel is asked once a process.
 ///
 /// # Errors
-/// The kernel does not tell; then no `process` pool can be told from one that a reboot has hit.
+/// The kernel does not say; then a `process` pool may be one that a reboot has hit.
 pub fn boot_id() -> io::Result<[u8; 16]> {
     static KNOWN: OnceLock<[u8; 16]> = OnceLock::new();
     if let Some(known) = KNOWN.get() {

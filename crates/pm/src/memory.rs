@@ -1,6 +1,6 @@
 //! The seam through which every structure reads and writes: [`Memory`].
 //!
-//! No reference into a memory is ever handed out: whoever reads gets copies. A value is built on the
+//! No reference into a memory is ever handed out: a reader gets copies. A value is built on the
 //! stack and copied in, and stores whose order matters are 8-byte stores: that is the only way in
 //! which every store can be seen, recorded and counted, and it makes the crash model
 //! (`docs/format/crash-model.md`) exact.
@@ -101,7 +101,7 @@ pub trait View: Copy {
     }
 }
 
-/// Tells the observer of a memory something, as in
+/// Reports something to the observer of a memory, as in
 /// `observe!(M: memory.enter(Component::Index))`.
 ///
 /// Where `M` has no observer ([`Memory::OBSERVED`]) there is no call. An empty function would not do:
@@ -155,7 +155,7 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// [`Bad::Poisoned`] after a media error or a failed sync.
     fn healthy(&self) -> Result<(), Bad>;
 
-    /// A copy of the value at `at`. No atomic load: the lock of whoever owns the bytes keeps stores
+    /// A copy of the value at `at`. No atomic load: the lock of the owner of the bytes keeps stores
     /// away, as for a [`View`].
     ///
     /// # Errors
@@ -172,7 +172,7 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The range does not lie within the memory.
     fn view(&self, at: Range) -> Result<Self::View<'_>, Bad>;
-    /// Copies several ranges one behind the other into `out`, whose length is their sum. The
+    /// Copies several ranges one after the other into `out`, whose length is their sum. The
     /// cache misses of the ranges overlap. Beside a store as [`Memory::read_into`].
     ///
     /// # Errors
@@ -212,7 +212,7 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn has_store_line(&self) -> bool {
         false
     }
-    /// A store of a whole line that persists whole or not at all, behind all stores to it so far. It is
+    /// A store of a whole line that persists whole or not at all, after all stores to it so far. It is
     /// not flushed: the next [`Memory::fence`] of the same thread makes it durable, and the line may not be
     /// stored to before.
     ///
@@ -222,19 +222,19 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn store_line(&self, line: Line, _: &[u8; LINE_BYTES as usize]) {
         panic!("no store of whole lines, of line {} or any", line.0);
     }
-    /// Tells an observer which step has just been done. Said through [`observe!`](crate::observe).
+    /// Reports to an observer which step has just been done. Said through [`observe!`](crate::observe).
     #[inline]
     fn mark(&self, _step: Step) {}
-    /// Tells an observer what the work is for that begins here; it ends where the next one begins.
+    /// Reports to an observer what the work is for that begins here; it ends where the next one begins.
     /// Said through [`observe!`](crate::observe).
     #[inline]
     fn enter(&self, _component: Component) {}
-    /// Tells an observer that all work is for this component, whatever is entered, until this is
+    /// Reports to an observer that all work is for this component, whatever is entered, until this is
     /// called with `None`. Said through [`observe!`](crate::observe).
     #[inline]
     fn hold(&self, _component: Option<Component>) {}
 
-    /// Tells an observer that measures operations which of their phases is over. Recordings do not have
+    /// Reports to an observer that measures operations which of their phases is over. Recordings do not have
     /// them. Said through [`observe!`](crate::observe).
     #[inline]
     fn phase(&self, _step: Step) {}

@@ -1,4 +1,4 @@
-//! The file `identity`, which tells which files belong to a pool: it stands in their directory and
+//! The file `identity`, by which files belong to a pool: it stands in their directory and
 //! says whose they are, and of which opening.
 //!
 //! Invariants:
@@ -17,7 +17,7 @@
 //!    is seen in it, or what is left of a torn copy could make the abandoned epoch whole again.
 //! 2. The copy of the file that counts is written once more, durably: a process that was killed may
 //!    have left it in the kernel only, and the other copy is about to go.
-//! 3. The other copy gets the pool's epoch and, behind it, the next one, durably. Nothing else has
+//! 3. The other copy gets the pool's epoch and, after it, the next one, durably. Nothing else has
 //!    changed in the files: they go with the pool as it is.
 //! 4. The pool's header gets the next epoch, durably.
 //! 5. The file gets the next epoch alone, durably. Only now may other files change.

@@ -56,7 +56,7 @@ struct Asked {
 /// Says where something is by now that a path has led to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
-    /// The thing is where it was, or nobody can tell.
+    /// The thing is where it was, or that cannot be found out.
     There,
     /// The thing has no name any more.
     Removed,
@@ -121,7 +121,7 @@ impl Place {
         Err(Errno::LOOP.into())
     }
 
-    /// The same name with something behind it, in the same directory.
+    /// The same name with something appended, in the same directory.
     #[must_use]
     pub fn beside(&self, suffix: &str) -> Self {
         let longer = |name: &OsStr| {
@@ -148,7 +148,7 @@ impl Place {
         &self.name
     }
 
-    /// The path that was asked for, with what stands behind it.
+    /// The path that was asked for, with what was appended.
     pub fn asked_path(&self) -> PathBuf {
         let mut path = self.asked.path.as_os_str().to_owned();
         path.push(&self.suffix);
@@ -296,7 +296,7 @@ impl Place {
 
     fn judge(as_before: &io::Result<bool>, file: &File) -> Whereabouts {
         match as_before {
-            // Whoever may not look, in another root directory perhaps, cannot tell.
+            // A process that may not look, in another root directory perhaps, does not know.
             Ok(true) | Err(_) => Whereabouts::There,
             Ok(false) if file.metadata().is_ok_and(|meta| meta.nlink() == 0) => {
                 Whereabouts::Removed
@@ -330,8 +330,8 @@ impl Place {
     }
 }
 
-/// Something that was made at a place, held open so that it can be told from what gets its name
-/// later. Nobody is kept out.
+/// Something that was made at a place, held open so that it is not mistaken for what gets its name
+/// later. Others are not kept out.
 #[derive(Debug)]
 pub struct Named {
     place: Place,
@@ -438,7 +438,7 @@ fn path_of(file: &File) -> Option<PathBuf> {
     (inode(&meta) == inode(&file.metadata().ok()?)).then_some(path)
 }
 
-/// Calls the kernel's `openat`; a signal interrupts nobody.
+/// Calls the kernel's `openat`; a signal does not interrupt it.
 fn openat(
     directory: impl AsFd,
     name: impl Arg + Copy,
@@ -471,7 +471,7 @@ pub(crate) fn leads_to(directory: &File, name: &OsStr, file: &File) -> io::Resul
     Ok(inode_at(directory, name)? == Some(inode(&file.metadata()?)))
 }
 
-/// Opens a file in a directory; no link is followed, and nobody waits for the other end of a FIFO.
+/// Opens a file in a directory; no link is followed, and no call waits for the other end of a FIFO.
 pub(crate) fn open_at(directory: &File, name: &OsStr, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     Ok(openat(directory, name, flags, Mode::empty())?.into())
@@ -479,7 +479,7 @@ pub(crate) fn open_at(directory: &File, name: &OsStr, flags: OFlags) -> io::Resu
 
 /// Creates a file in a directory, for its owner only.
 pub(crate) fn create_at(directory: &File, name: &OsStr) -> io::Result<File> {
-    // Nothing more is asked that could fail and leave the file behind.
+    // Nothing more is asked that could fail and leave the file.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     Ok(openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }

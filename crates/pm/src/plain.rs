@@ -60,7 +60,7 @@ pub struct PlainOptions {
 struct Shared {
     // Before the addresses go.
     watch: Option<Watch>,
-    /// The addresses: whole pages. What is behind the end of the file in the last one is lost.
+    /// The addresses: whole pages. What is after the end of the file in the last one is lost.
     mapping: Mapping,
     /// Bytes of the file, as last seen.
     bytes: AtomicU64,
@@ -159,7 +159,7 @@ impl Plain {
         let (base, reserved) = (shared.mapping.base(), shared.mapping.reserved());
         // In its place, where its health stays.
         let watch = Watch::new(base, reserved, &shared.health);
-        Arc::get_mut(&mut shared).expect("nobody else has it").watch = watch;
+        Arc::get_mut(&mut shared).expect("it is not shared yet").watch = watch;
         let plain = Self(shared);
         plain.see()?;
         Ok(plain)
@@ -202,7 +202,7 @@ impl Plain {
         Ok(())
     }
 
-    /// Cuts the file, or lets it end with zeros. The mapping stays; what is behind the end may not be
+    /// Cuts the file, or lets it end with zeros. The mapping stays; what is after the end may not be
     /// touched.
     ///
     /// # Errors
@@ -277,10 +277,10 @@ impl Plain {
     }
 
     /// The address of a range, for a library that reads by pointers. It is that of the range for as long as a clone
-    /// of this is there, since the mapping neither moves nor shrinks. Whoever reads there keeps stores away by a lock,
+    /// of this is there, since the mapping neither moves nor shrinks. The reader keeps stores away by a lock,
     /// as for a [`View`](crate::View), and stores nothing.
     ///
-    /// A medium that fails later than this looks gives other bytes, and no error: whoever has read asks
+    /// A medium that fails later than this looks gives other bytes, and no error: after reading, ask
     /// [`Memory::healthy`].
     ///
     /// # Errors
@@ -293,7 +293,7 @@ impl Plain {
     }
 
     /// Tries to lock a range of bytes, which need not be there. A lock that this open file has on them
-    /// becomes the other kind, in one step. Returns whether nobody else was in the way.
+    /// becomes the other kind, in one step. Returns whether no other lock was in the way.
     ///
     /// # Errors
     /// The kernel has no more locks to give.
@@ -302,7 +302,7 @@ impl Plain {
         locks::try_lock(self.0.file.get(), range, lock)
     }
 
-    /// As [`Self::lock`], but waits until nobody is in the way.
+    /// As [`Self::lock`], but waits until no other lock is in the way.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -326,7 +326,7 @@ impl Plain {
         Ok(!self.is_free(range, Lock::Exclusive)?)
     }
 
-    /// Returns whether nobody else is in the way of a lock on the range, which is not taken.
+    /// Returns whether no other lock is in the way of one on the range, which is not taken.
     ///
     /// # Errors
     /// The kernel would not say.
@@ -346,7 +346,7 @@ impl Plain {
                 libc::msync(start.cast(), len as usize, libc::MS_SYNC)
             };
             if result != 0 {
-                // What a failed sync left behind is unknown: acknowledge nothing any more.
+                // What a failed sync left is unknown: acknowledge nothing any more.
                 shared.health.poison();
             }
         });
@@ -468,8 +468,8 @@ impl Memory for Plain {
             line,
             bytes,
         );
-        // The processor may let others see it behind what is stored later. Where a fence is no instruction, another
-        // process that is told of it by a store would read the line as it was.
+        // The processor may let others see it after what is stored later. Where a fence is no instruction, another
+        // process that learns of it by a store would read the line as it was.
         if shared.domain == Domain::Process {
             store_fence();
         }

@@ -11,23 +11,23 @@
 //!
 //! So that no store reaches the medium before one that was lost, as recovery relies on:
 //!
-//! - The thread that lost a store goes on when its handler returns, that is behind step 2. None of
+//! - The thread that lost a store goes on when its handler returns, that is after step 2. None of
 //!   its later stores reaches the file.
 //! - Another thread's store is *later* than the lost one only if the other thread has learned of
-//!   something that the first one did behind it; that is behind step 2 as well. The kernel takes the
+//!   something that the first one did after it; that is after step 2 as well. The kernel takes the
 //!   old pages out of the tables of all processors before the call of step 2 returns, and a thread
 //!   that faults meanwhile waits for the new mapping: there is no moment without one. So the file
 //!   gets what every thread had stored when it could last know nothing of the loss, which is what a
-//!   kill at that moment leaves. A store that is under way is made before or behind the change, by
+//!   kill at that moment leaves. A store that is under way is made before or after the change, by
 //!   parts if it has several; so does a kill.
 //! - Two threads that fault at once: the first one makes step 2, the other one waits for it, then
 //!   looks at its own page. Should both be at the same page, a store of the one into the zero page
-//!   may be lost to the other's; nobody relies on what a poisoned pool reads.
+//!   may be lost to the other's; no one relies on what a poisoned pool reads.
 //! - A thread that lets the pool grow maps new pages shared. It says how far the file is mapped
-//!   *before* it looks for the mark, and step 2 looks how far that is *behind* setting the mark: one
+//!   *before* it looks for the mark, and step 2 looks how far that is *after* setting the mark: one
 //!   of the two notices the other. Growing gives up then, with nothing of the new part in use.
 //! - Flushes of private pages do nothing, a sync of them succeeds, and nothing of either is
-//!   acknowledged. What is not stored through the mapping (growing cuts off and reserves space behind
+//!   acknowledged. What is not stored through the mapping (growing cuts off and reserves space after
 //!   the pool's end) changes nothing that the header's size covers.
 //! - A forked child that faults replaces its own mapping, not the parent's.
 //!
@@ -100,7 +100,7 @@ impl Health {
         !self.poisoned.load(Ordering::SeqCst)
     }
 
-    /// Poisons the pool, whose medium has failed: no store that comes behind this reaches the file.
+    /// Poisons the pool, whose medium has failed: no store that comes after this reaches the file.
     #[cold]
     pub(crate) fn poison(&self) {
         if !self.leave_file() {
@@ -121,7 +121,7 @@ impl Health {
             match self.stage.load(Ordering::SeqCst) {
                 PRIVATE => return true,
                 REFUSED => return false,
-                // SAFETY: gives the processor to whoever is at it.
+                // SAFETY: gives the processor to the thread that is at it.
                 _ => unsafe { libc::sched_yield() },
             };
         }
@@ -134,8 +134,8 @@ impl Health {
         // first store to another page ends the process.
         [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ].into_iter().any(|access| {
             let start = self.base as *mut libc::c_void;
-            // SAFETY: these addresses are the pool's, which is in use, and its file is open. Whoever
-            // reads there finds the same bytes before and behind.
+            // SAFETY: these addresses are the pool's, which is in use, and its file is open. A thread
+            // that reads there finds the same bytes before and after.
             unsafe { libc::mmap(start, len, access, flags, self.file, 0) != libc::MAP_FAILED }
         })
     }
@@ -199,7 +199,7 @@ extern "C" fn on_sigbus(
             return;
         }
     }
-    // SAFETY: not ours: hand the signal to whoever was there before, as the kernel would have.
+    // SAFETY: not ours: hand the signal to the handler that was there before, as the kernel would have.
     unsafe {
         let previous = *(&raw const PREVIOUS).cast::<libc::sigaction>();
         if previous.sa_sigaction == libc::SIG_DFL || previous.sa_sigaction == libc::SIG_IGN {

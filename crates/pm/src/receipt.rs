@@ -114,7 +114,7 @@ impl<T> Durable<T> {
     /// Gives the receipt up for one of `other`, which the caller has written to lines of the same
     /// set before it was flushed. Types do not check that; the crash tests do.
     ///
-    /// It is for what is kept aside for speed: a value that is moved right behind a fence is waited
+    /// It is for what is kept aside for speed: a value that is moved right after a fence is waited
     /// for until the fence is done.
     #[inline]
     pub fn vouch_for<U>(self, other: U) -> Durable<U> {

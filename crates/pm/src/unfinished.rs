@@ -4,7 +4,7 @@
 //! Invariants:
 //! - Until it is finished it is called `<name>.perdura-new`, and is locked. It goes when it is dropped,
 //!   and when a signal ends the process ([`remove_unfinished`]).
-//! - What a kill leaves is removed by the next attempt, if nobody has it locked: see [`sweep`]. Only a
+//! - What a kill leaves is removed by the next attempt, if it is not locked: see [`sweep`]. Only a
 //!   file is removed of which name and contents say that it is not finished: it has the mark of this
 //!   name, which nothing else has, or no contents at all. Anything else stays.
 //! - A file that has its contents in place of its mark is called `<name>.perdura-whole` meanwhile.
@@ -37,7 +37,7 @@ const START_BYTES: usize = 4096;
 const _: () = assert!(MARK_IN_POOL as usize + MARK_BYTES <= START_BYTES);
 
 /// Returns the mark of a file of this name until it is finished. Another name has another mark: what was
-/// finished and given another name by somebody is not taken for what is not.
+/// finished and given another name is not taken for what is not.
 pub(crate) fn mark(name: &OsStr) -> [u8; MARK_BYTES] {
     let mut mark = [0; MARK_BYTES];
     mark[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -95,7 +95,7 @@ fn all() -> MutexGuard<'static, BTreeMap<u64, Made>> {
 pub struct Unfinished(u64);
 
 impl Unfinished {
-    /// Makes a file and something to work on it with. Nobody ends the process with
+    /// Makes a file and something to work on it with. No thread ends the process with
     /// [`remove_unfinished`] before what is made here is known.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl Unfinished {
         made.file.as_mut().map_or(Ok(()), |file| file.rename_new(to))
     }
 
-    /// Finishes it with `work`, which gives the file its name; nobody removes it meanwhile.
+    /// Finishes it with `work`, which gives the file its name; it is not removed meanwhile.
     ///
     /// # Errors
     /// The error of `work`; all is removed then.
@@ -180,7 +180,7 @@ pub fn remove_unfinished() -> NothingMore {
 /// Says why something that is in the way is not removed.
 #[derive(Debug)]
 pub enum Left {
-    /// Somebody is making it: in words.
+    /// It is being made: by which process, in words.
     InUse(String),
     /// The thing is not what an attempt that was cut off leaves.
     Foreign,
@@ -307,10 +307,10 @@ fn is_unfinished(file: &File, name: &OsStr) -> io::Result<bool> {
     let mark = mark(name);
     Ok([0, MARK_IN_POOL as usize].into_iter().any(|at| {
         let (before, rest) = start.split_at(at);
-        let (found, behind) = rest.split_at(MARK_BYTES);
+        let (found, after) = rest.split_at(MARK_BYTES);
         // A mark that is stored to a mapping may be there in part.
         let in_part = |(found, mark): (&[u8], &[u8])| found == mark || is_zero(found);
-        let zero = is_zero(before) && is_zero(behind);
+        let zero = is_zero(before) && is_zero(after);
         found == mark || (zero && found.chunks(8).zip(mark.chunks(8)).all(in_part))
     }))
 }

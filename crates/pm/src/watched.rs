@@ -2,7 +2,7 @@
 //! moment, without a lock, while other threads open and close pools.
 //!
 //! Each place has a version, which is odd while the place changes. Who looks an address up believes
-//! a place only if its version was even and the same before and behind: a range of which one end is
+//! a place only if its version was even and the same before and after: a range of which one end is
 //! an old pool's and the other a new one's would claim addresses of a third. The place of the pool
 //! that is asked for does not change meanwhile, since that pool is in use.
 

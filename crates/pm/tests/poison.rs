@@ -76,7 +76,7 @@ fn behind_a_lost_store_none_reaches_the_file() {
     assert_eq!((word_in(&path, early.get()), word_in(&path, late.get())), (1, 0));
 }
 
-/// Each thread stores into pages of its own; what it stores behind having heard of the loss is
+/// Each thread stores into pages of its own; what it stores after having heard of the loss is
 /// marked. Several lose a store at the same time.
 #[test]
 fn nor_does_a_store_of_another_thread_that_knows_of_it() {
@@ -94,18 +94,18 @@ fn nor_does_a_store_of_another_thread_that_knows_of_it() {
             let (pool, known) = (&pool, &known);
             for thread in 0..THREADS {
                 scope.spawn(move || {
-                    let mut behind = 0;
+                    let mut after = 0;
                     for turn in 1.. {
                         let heard = known.load(Ordering::Acquire);
                         let value = if heard { MARK | turn } else { turn };
                         pool.store(Off::new(place(thread, turn)), value);
-                        behind += u64::from(heard);
+                        after += u64::from(heard);
                         if thread < 2 && turn == 100 * (round + 1) {
                             // Lost, of the same page or of two.
                             pool.store(Off::new((512 << 10) + thread * 2048 * (round % 4)), 7);
                             known.store(true, Ordering::Release);
                         }
-                        if behind == 200 {
+                        if after == 200 {
                             break;
                         }
                     }

@@ -19,7 +19,7 @@ fn what_a_recording_leaves_does_not_show_in_the_next_one() {
         let next = Recording::from_image(&image, LIMIT).expect("room");
         assert!(next.contents() == image, "{bytes}");
         next.grow(60_000).expect("room");
-        let behind = &next.contents()[bytes..];
-        assert!(behind.len() == 60_000 - bytes && behind.iter().all(|byte| *byte == 0), "{bytes}");
+        let after = &next.contents()[bytes..];
+        assert!(after.len() == 60_000 - bytes && after.iter().all(|byte| *byte == 0), "{bytes}");
     }
 }

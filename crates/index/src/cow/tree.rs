@@ -248,7 +248,7 @@ impl TreeShape {
 
     /// Goes down to where `key` is or would be: the index in the leaf, and if it is there, the
     /// place of its overflow pages, if it has some. `None` for an empty tree.
-    #[expect(clippy::type_complexity, reason = "three things that nobody else wants together")]
+    #[expect(clippy::type_complexity, reason = "three things of one search")]
     fn find<S: PageSource>(
         &self,
         source: &S,

@@ -8,7 +8,7 @@
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-/// Copies runs of bytes, one behind the other.
+/// Copies runs of bytes, one after the other.
 ///
 /// # Safety
 /// Each `(from, len)` is readable, `out` is writable for the sum of the lengths, and they do not

@@ -25,7 +25,7 @@ pub struct AroundPath {
     name: String,
 }
 
-/// A file there. Whoever creates one keeps everybody else out as long as it is open.
+/// A file there. One that was created here is locked against all others as long as it is open.
 #[derive(Debug)]
 pub struct AroundFile {
     file: HostFile,

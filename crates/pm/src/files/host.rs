@@ -73,7 +73,7 @@ impl HostFiles {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(error),
         };
-        // A link may lead to it, if somebody has prepared it elsewhere.
+        // A link may lead to it, if it was prepared elsewhere.
         let place = if made { place } else { place.behind_links()? };
         let handle = open_directory(&place).inspect_err(|_| {
             if made {
@@ -178,7 +178,7 @@ impl HostFiles {
         self.0.handle.sync_all()
     }
 
-    /// The directory by its name; unlike a lock this keeps nobody out. `None` if it is only gone
+    /// The directory by its name; unlike a lock this keeps no other process out. `None` if it is only gone
     /// through.
     ///
     /// # Errors
@@ -224,7 +224,7 @@ impl HostFiles {
     }
 
     /// Explains the failure of a call about `name`.
-    fn told<T>(&self, name: &str, done: io::Result<T>) -> io::Result<T> {
+    fn map_error<T>(&self, name: &str, done: io::Result<T>) -> io::Result<T> {
         done.map_err(|error| match Errno::from_io_error(&error) {
             Some(errno) => self.0.explained(name, errno),
             None => error,
@@ -239,7 +239,7 @@ impl Files for HostFiles {
         self.0.is_ours()?;
         check_name(name)?;
         let handle = &self.0.handle;
-        let file = self.told(name, place::create_at(handle, OsStr::new(name)))?;
+        let file = self.map_error(name, place::create_at(handle, OsStr::new(name)))?;
         if let Some(manner) = self.0.manner {
             let given = manner.give(&file);
             given.inspect_err(|_| drop(place::remove_at(handle, OsStr::new(name), &file)))?;
@@ -251,7 +251,7 @@ impl Files for HostFiles {
         check_name(name)?;
         let flags = if self.0.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         let opened = place::open_at(&self.0.handle, OsStr::new(name), flags);
-        let file = self.told(name, opened)?;
+        let file = self.map_error(name, opened)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -264,7 +264,7 @@ impl Files for HostFiles {
             names.extend(name.to_str().map(str::to_owned));
             Ok(())
         });
-        self.told(".", listed)?;
+        self.map_error(".", listed)?;
         names.sort_unstable();
         Ok(names)
     }
@@ -273,7 +273,7 @@ impl Files for HostFiles {
         self.0.is_ours()?;
         check_name(name)?;
         let removed = rustix::fs::unlinkat(&self.0.handle, name, AtFlags::empty());
-        self.told(name, removed.map_err(io::Error::from))
+        self.map_error(name, removed.map_err(io::Error::from))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -282,7 +282,7 @@ impl Files for HostFiles {
         check_name(to)?;
         let handle = &self.0.handle;
         let renamed = rustix::fs::renameat(handle, from, handle, to);
-        self.told(from, renamed.map_err(io::Error::from))
+        self.map_error(from, renamed.map_err(io::Error::from))
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
@@ -290,7 +290,7 @@ impl Files for HostFiles {
         check_name(from)?;
         check_name(to)?;
         let renamed = place::rename_new_at(&self.0.handle, OsStr::new(from), OsStr::new(to));
-        self.told(from, renamed)
+        self.map_error(from, renamed)
     }
 
     fn leads_to(&self, name: &str, file: &HostFile) -> io::Result<bool> {

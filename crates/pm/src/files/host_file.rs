@@ -71,7 +71,7 @@ impl HostFile {
     fn write_back(&self, instruction: FlushInstruction) -> io::Result<()> {
         let mut unsynced = self.unsynced();
         // Asked from the kernel and not remembered: another handle may have cut the file. A real
-        // sync is a system call too, so this flatters nobody.
+        // sync is a system call too, so this makes neither look faster.
         let bytes = rustix::fs::fstat(&self.file)?.st_size.cast_unsigned();
         let Unsynced { ranges, window } = &mut *unsynced;
         if !ranges.is_empty() && bytes > 0 {

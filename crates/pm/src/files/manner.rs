@@ -24,8 +24,8 @@ impl Manner {
 
     /// Gives a new file its owner, where this process may do so, and its mode.
     pub(super) fn give(self, file: &fs::File) -> io::Result<()> {
-        // Whoever is not root may give it a group of their own at most; and the root of a user
-        // namespace cannot give it to somebody who is not in there. It stays as the kernel made it.
+        // A user who is not root may give it a group of their own at most; and the root of a user
+        // namespace cannot give it to a user who is not in there. It stays as the kernel made it.
         let _ = fchown(file, Some(self.uid), Some(self.gid))
             .or_else(|_| fchown(file, None, Some(self.gid)));
         file.set_permissions(fs::Permissions::from_mode(self.mode | 0o600))

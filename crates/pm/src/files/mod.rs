@@ -102,7 +102,7 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn make_whole(&self, name: &str, _unfinished: Option<&Unfinished>) -> io::Result<String> {
         Ok(self.unfinished_name(name))
     }
-    /// Returns the bytes at the beginning of such a file, by which it can be told from any other.
+    /// Returns the bytes at the beginning of such a file, by which it differs from any other.
     ///
     /// # Errors
     /// It is no name.
@@ -121,7 +121,7 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
         }
     }
     /// Returns a number of the database whose files they are, which headers carry, so that a file of
-    /// another database does not pass for one of these. Zero where nobody has said whose they are.
+    /// another database does not pass for one of these. Zero where that was not set.
     fn stamp(&self) -> u32 {
         0
     }

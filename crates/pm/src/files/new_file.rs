@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Under its name the file is whole and durable, or there is none.
 //! - What was there before stays: nothing is ever replaced.
-//! - A failure leaves nothing behind, nor does a signal whose handler calls
+//! - A failure leaves nothing, nor does a signal whose handler calls
 //!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave a file of its
 //!   [unfinished name](Files::unfinished_name), which means nothing, and which the next attempt removes.
 //!
@@ -101,7 +101,7 @@ impl<F: Files> NewFile<F> {
 }
 
 /// Removes a file of our own, unless something else has got its name. It takes space and means
-/// nothing; nobody is left to be told that it stays.
+/// nothing; an error has no place to go.
 fn remove<F: Files>(files: &F, name: &str, file: &F::File) {
     if files.leads_to(name, file).is_ok_and(|ours| ours) {
         let _ = files.remove(name);

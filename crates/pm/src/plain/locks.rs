@@ -21,7 +21,7 @@ use crate::poison::fork_generation;
 pub enum Lock {
     /// Several may have it.
     Shared,
-    /// One may have it, and nobody the other.
+    /// One may have it, and none the other.
     Exclusive,
 }
 
@@ -105,12 +105,12 @@ impl Kept {
         self.owns = unlock(&self.file, Range::new(0, i64::MAX.cast_unsigned())).is_err();
     }
 
-    /// Closes the file if nobody else has locks on the foreign range. Returns what has to be kept if somebody has.
+    /// Closes the file if no one else has locks on the foreign range. Returns what has to be kept otherwise.
     ///
-    /// A file of its own, opened afresh, has all of the range meanwhile, so that nobody gets a lock that the close
+    /// A file of its own, opened afresh, has all of the range meanwhile, so that no one gets a lock that the close
     /// would take away. A lock of this file would not do: a child that was forked earlier has this file, too, and the
     /// lock with it for as long as it lives. Then the fresh one is closed. The kernel takes the locks of this process
-    /// away first, of which there are none, and gives the range up behind that, with the last copy of the file; and no
+    /// away first, of which there are none, and gives the range up after that, with the last copy of the file; and no
     /// child has a copy, since none is forked while [`KEPT`] is locked.
     ///
     /// Where it cannot be opened afresh, a lock of this file does if it is no child's.
@@ -129,7 +129,7 @@ impl Kept {
             drop(afresh);
             return Vec::new();
         }
-        // Somebody was faster, and closing either would take that lock away.
+        // Another was faster, and closing either would take that lock away.
         let forked = forked();
         vec![self, Self { file: afresh, foreign, owns: false, forked }]
     }
@@ -166,7 +166,7 @@ fn fork_between_closes() {
     ONCE.call_once(|| hold_over_forks(&KEPT));
 }
 
-/// Gives up locks that the kernel did not let go when their file was no longer needed. Whoever locks or opens a file of
+/// Gives up locks that the kernel did not let go when their file was no longer needed. Each lock or opening of a file in
 /// this process tries.
 pub(super) fn give_up_kept() {
     if OWNS.load(Ordering::Relaxed) {
@@ -196,7 +196,7 @@ fn take_kept(path: &Path, foreign: Range, forked: u32) -> Option<File> {
     Some(all.swap_remove(at).file)
 }
 
-/// An open file that is closed when nobody in this process can have locks of processes on a range.
+/// An open file that is closed when no code in this process can have locks of processes on a range.
 #[derive(Debug)]
 pub(super) struct Held {
     file: Option<File>,
@@ -218,7 +218,7 @@ impl Held {
         };
         fork_between_closes();
         give_up_kept();
-        // Before the file is there: whoever forks then has a copy.
+        // Before the file is there: a child that is forked then has a copy.
         let forked = forked();
         let file = match take_kept(path, range, forked) {
             Some(file) => file,

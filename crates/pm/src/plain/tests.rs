@@ -16,7 +16,7 @@ fn two_that_have_it_open_see_what_is_stored_and_what_grows() {
     let (one, other) = (open(&path), open(&path));
     assert_eq!((one.file_bytes().unwrap(), one.len()), (100, 100));
     assert_eq!(other.read::<u8>(Off::new(99)).unwrap(), 7);
-    // What is behind the end in its page is no part of the file: the file has to grow first.
+    // What is after the end in its page is no part of the file: the file has to grow first.
     one.grow(104).unwrap();
     one.store(Off::new(96), 9);
     assert!(other.file_bytes().unwrap() >= 104);
@@ -60,7 +60,7 @@ fn beside_foreign_locks() -> PlainOptions {
     }
 }
 
-/// Asks for a lock of the process on the byte, or gives it up; returns whether nobody was in the way.
+/// Asks for a lock of the process on the byte, or gives it up; returns whether no lock was in the way.
 fn process_lock(file: &File, kind: libc::c_int) -> bool {
     use std::os::fd::AsRawFd;
     // SAFETY: a plain struct, filled in, and an open descriptor.
@@ -124,7 +124,7 @@ fn closing_beside_locks_and_forks_loses_none_and_leaves_none() {
         });
         while taken < 2000 && !closing.is_finished() {
             if process_lock(&theirs, libc::F_RDLCK) {
-                assert!(watching.is_locked_by_others(BYTE).unwrap(), "lost behind {taken}");
+                assert!(watching.is_locked_by_others(BYTE).unwrap(), "lost after {taken}");
                 assert!(process_lock(&theirs, libc::F_UNLCK));
                 taken += 1;
             }
@@ -200,7 +200,7 @@ fn descriptors(path: &Path) -> usize {
     all.filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == path)).count()
 }
 
-/// A file that may not be closed yet serves whoever opens it next, unless it was forked with: other tests fork.
+/// A file that may not be closed yet serves the next opening, unless it was forked with: other tests fork.
 #[test]
 fn opening_beside_a_lock_of_the_process_takes_no_more_and_more_files() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -218,7 +218,7 @@ fn opening_beside_a_lock_of_the_process_takes_no_more_and_more_files() {
     }
     let forked = crate::forks::forked() as usize - forked;
     assert!(forked < 900, "{forked}");
-    // Theirs, two at a time, and two behind each fork.
+    // Theirs, two at a time, and two after each fork.
     assert!(descriptors(&path) <= 3 + 2 * forked, "{}, {forked}", descriptors(&path));
     // One that is removed and made anew is another file.
     std::fs::rename(&path, directory.path().join("old")).unwrap();

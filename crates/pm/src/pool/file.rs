@@ -34,8 +34,8 @@ pub(super) fn open_locked(
             _ => io_error(path, "open the pool")(error),
         })?;
         let registered = Registered::lock(path, &file)?;
-        // What was removed or replaced before it was locked is nobody's, and somebody may have made
-        // another one.
+        // What was removed or replaced before it was locked has no name, and there may be another
+        // one.
         if place.leads_to(&file).map_err(io_error(path, "find the pool"))? {
             return Ok((file, registered));
         }
@@ -95,8 +95,8 @@ pub(super) fn header_of(
     })
 }
 
-/// The boot to write into a header. Of a pool that survives a reboot nobody asks for it, so that one
-/// that the kernel does not tell is zero there.
+/// The boot to write into a header. Of a pool that survives a reboot it is not asked for, so one
+/// that the kernel does not say is zero there.
 pub(super) fn boot_to_store(
     path: &Path,
     options: &PoolOptions,
@@ -125,7 +125,7 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// The kernel does not tell this thread which boot it is.
+        /// The kernel does not say to this thread which boot it is.
         pub(super) static UNTOLD: Cell<bool> = const { Cell::new(false) };
     }
 
@@ -162,12 +162,12 @@ mod tests {
             assert_eq!(looked.info().header.boot_id, header.boot_id);
             drop(looked);
             let again = directory.path().join(format!("{name}-again"));
-            let told = |result: Result<Pool, PoolError>| {
+            let error_of = |result: Result<Pool, PoolError>| {
                 result.map(drop).map_err(|error| error.to_string())
             };
             let (open, create) = (
-                told(Pool::open(&path, &options, Access::ReadWrite)),
-                told(Pool::create(&again, &options)),
+                error_of(Pool::open(&path, &options, Access::ReadWrite)),
+                error_of(Pool::create(&again, &options)),
             );
             if survives {
                 assert_eq!((open, create), (Ok(()), Ok(())));

@@ -6,13 +6,13 @@
 //!
 //! Looking for holes must not take time where there are none:
 //!
-//! - tmpfs has to look at every page, and takes reserved ones that nobody has stored to for holes. But
+//! - tmpfs has to look at every page, and takes reserved ones that were not stored to for holes. But
 //!   it counts its pages exactly: if there are as many as the pool has, there is no hole.
-//! - A file system on a disk goes by its extents, which are few. It takes reserved space that nobody
-//!   has stored to for a hole as well; to reserve that again is cheap.
+//! - A file system on a disk goes by its extents, which are few. It takes reserved space that
+//!   was not stored to for a hole as well; to reserve that again is cheap.
 //! - hugetlbfs reserves what is mapped when it is mapped.
 //!
-//! Where a file system tells nothing of holes (NFS before 4.2, some of FUSE), or moves what is stored
+//! Where a file system says nothing of holes (NFS before 4.2, some of FUSE), or moves what is stored
 //! anew to another place (btrfs, bcachefs, ZFS, shared extents of XFS), nothing can be reserved, and a
 //! full medium is a media error. Nothing that was acknowledged is lost by that: see `poison`.
 
@@ -215,10 +215,10 @@ mod tests {
         let holes = |end| Holes { file: &file, at: 0, end }.collect::<Vec<_>>();
         assert_eq!(holes(BYTES), [Range::new(0, BYTES)]);
         file.write_all_at(&[1; 8192], BYTES / 2).unwrap();
-        let behind = BYTES / 2 + 8192;
-        assert_eq!(holes(BYTES), [Range::new(0, BYTES / 2), Range::new(behind, BYTES - behind)]);
+        let after = BYTES / 2 + 8192;
+        assert_eq!(holes(BYTES), [Range::new(0, BYTES / 2), Range::new(after, BYTES - after)]);
         assert_eq!(holes(BYTES / 4), [Range::new(0, BYTES / 4)]);
         write_zeros(&file, Range::new(0, BYTES / 2)).unwrap();
-        assert_eq!(holes(BYTES), [Range::new(behind, BYTES - behind)]);
+        assert_eq!(holes(BYTES), [Range::new(after, BYTES - after)]);
     }
 }

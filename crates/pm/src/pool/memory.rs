@@ -89,7 +89,7 @@ impl Pool {
                 bump(&shared.tally.syncs, 1);
             }
             if result != 0 {
-                // What a failed sync left behind is unknown: acknowledge nothing any more.
+                // What a failed sync left is unknown: acknowledge nothing any more.
                 shared.health.poison();
             }
         });
@@ -126,7 +126,7 @@ impl Memory for Pool {
         }
         let file_bytes = shared.file.metadata().map_err(medium)?.len();
         if file_bytes > from {
-            // A growth that a crash cut off, or bytes that somebody appended: new space is zero.
+            // A growth that a crash cut off, or bytes that were appended: new space is zero.
             shared.file.set_len(from).map_err(medium)?;
         }
         if let Err(source) = reserve_space(&shared.file, from, to - from) {

@@ -58,7 +58,7 @@ pub struct PoolInfo {
     pub medium: Medium,
     /// The flush instruction in use, where the domain needs one.
     pub flush: Option<FlushInstruction>,
-    /// Bytes behind the end of the pool that belong to nothing.
+    /// Bytes after the end of the pool that belong to nothing.
     pub tail_bytes: u64,
 }
 

@@ -41,7 +41,7 @@ impl Pool {
     /// Creates a pool file. Its contents after the header are zero.
     ///
     /// # Errors
-    /// See [`PoolError`]; where creating failed no file is left behind.
+    /// See [`PoolError`]; where creating failed no file is left.
     pub fn create(path: &Path, options: &PoolOptions) -> Result<Self, PoolError> {
         Self::create_at(&Place::of(path).map_err(io_error(path, "create the pool"))?, options)
     }
@@ -62,7 +62,7 @@ impl NewPool {
     /// in these directories that belong to it.
     ///
     /// # Errors
-    /// See [`PoolError`]; nothing is left behind then.
+    /// See [`PoolError`]; nothing is left then.
     pub fn begin(
         place: &Place,
         directories: &[Place],

@@ -8,7 +8,7 @@ use crate::offset::Range;
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     noted: Mutex<Vec<Range>>,
-    /// Held while pages are synced: whoever took them may have taken another thread's, too, whose
+    /// Held while pages are synced: the thread that took them may have taken another thread's, too, whose
     /// fence must not return before.
     syncing: Mutex<()>,
 }
@@ -77,7 +77,7 @@ mod tests {
             let (notes, synced) = (&notes, &synced);
             scope.spawn(move || {
                 notes.sync(|_| {
-                    begin.send(()).expect("somebody waits");
+                    begin.send(()).expect("the other thread waits");
                     // Time for the other one to return too early.
                     let _ = go_on.recv_timeout(Duration::from_millis(200));
                     synced.store(true, Ordering::SeqCst);

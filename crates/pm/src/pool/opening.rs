@@ -125,7 +125,7 @@ impl Pool {
             true => open_locked(&place.beside(UNFINISHED), path, access)?,
             false => open_locked(place, path, access)?,
         };
-        // Only now: until then somebody else may have let it grow.
+        // Only now: until then another process may have let it grow.
         let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
         let (header, damage) = header_of(path, &file, file_bytes)?;
         if file_bytes < header.size {
@@ -153,7 +153,7 @@ impl Pool {
             return Err(PoolError::Rebooted { path: path.into(), domain });
         }
         let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
-        // Whoever only looks, at a copy say, relies on no promise.
+        // An inspection, of a copy say, relies on no promise.
         let promises = access == Access::ReadWrite && !header.modelled;
         if promises && !header.domain.is_given_by(medium.natural) {
             return Err(PoolError::DomainTooStrong {

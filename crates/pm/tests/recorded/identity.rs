@@ -20,10 +20,10 @@ fn opens(image: &Image, header: &Header) -> Result<(), FilesOf> {
 /// The steps of an opening, in their order.
 struct Opening {
     settled: Trace,
-    /// The pool behind it.
+    /// The pool after it.
     header_before: Vec<u8>,
     begun: DiskTrace,
-    /// The files behind it.
+    /// The files after it.
     files_between: Image,
     marked: Trace,
     finished: DiskTrace,
@@ -298,7 +298,7 @@ fn a_power_cut_after_a_kill_within_the_header_leaves_a_pair() {
         each_pool_state(&trace, &mut |pool| {
             assert_eq!(opens(image, &header_in(pool)), Ok(()), "{events} events");
         });
-        // Behind it nothing may be pending: the files are about to forget one of the epochs.
+        // After it nothing may be pending: the files are about to forget one of the epochs.
         let mut replay = Replay::new(&trace);
         let mut last = std::collections::BTreeSet::new();
         while let Some(point) = replay.next_point() {

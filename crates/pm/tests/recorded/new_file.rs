@@ -41,7 +41,7 @@ fn a_power_cut_leaves_all_of_it_or_no_name() {
     let sites = trace.sync_sites();
     assert_eq!(sites.len(), 2);
     for site in sites {
-        assert!(wrong(&trace.without_syncs_of(site)) > 0, "{site}: nobody misses it");
+        assert!(wrong(&trace.without_syncs_of(site)) > 0, "{site}: no state shows that");
     }
     let mut names = 0;
     trace.process_states(|_, _, image| {

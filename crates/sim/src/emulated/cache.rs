@@ -229,7 +229,7 @@ mod tests {
             };
             assert!(!flush(&mut cache), "it is not there");
             assert_eq!(cache.touch(7, false), Touched::Missed);
-            assert!(!flush(&mut cache), "nobody has modified it");
+            assert!(!flush(&mut cache), "it was not modified");
             cache.touch(7, true);
             assert!(flush(&mut cache));
             assert!(!flush(&mut cache), "a second flush has nothing to do");

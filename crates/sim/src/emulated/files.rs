@@ -317,12 +317,12 @@ impl<M: Memory> File for MemoryFile<M> {
         for (extent, within, part) in parts(at, len) {
             let Extent { start, filled } = file.extents[extent];
             let there = filled.saturating_sub(within).min(part);
-            let (piece, behind) = rest.split_at_mut(part as usize);
+            let (piece, after) = rest.split_at_mut(part as usize);
             let (stored, zeros) = piece.split_at_mut(there as usize);
             let place = Off::new(start + within);
             self.files.0.memory.read_into(place, stored).map_err(io::Error::other)?;
             zeros.fill(0);
-            rest = behind;
+            rest = after;
         }
         self.files.counted(true, len, 0);
         Ok(len as usize)
@@ -345,10 +345,10 @@ impl<M: Memory> File for MemoryFile<M> {
                 memory.copy(Off::new(*start + *filled), &zeros[..gap as usize]);
                 *filled += gap;
             }
-            let (piece, behind) = rest.split_at(part as usize);
+            let (piece, after) = rest.split_at(part as usize);
             memory.copy(Off::new(*start + within), piece);
             *filled = (*filled).max(within + part);
-            rest = behind;
+            rest = after;
         }
         if state.counting {
             state.counters.file_bytes += len;
