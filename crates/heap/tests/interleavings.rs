@@ -334,7 +334,7 @@ fn a_chunk_goes_from_one_lane_to_another() {
 }
 
 #[test]
-fn a_chunk_that_a_mini_transaction_empties_is_not_changed_by_it_again() {
+fn a_mini_transaction_leaves_a_chunk_it_emptied_alone() {
     let schedules = interleave(150, a_chunk_goes_from_one_lane_to_another);
     println!("{schedules} schedules");
 }
@@ -408,7 +408,7 @@ fn the_last_chunk() {
 }
 
 #[test]
-fn a_lane_that_finds_no_room_gets_the_chunk_that_another_gives_back() {
+fn a_lane_without_room_gets_a_chunk_given_back_by_another() {
     let schedules = interleave(200, the_last_chunk);
     println!("{schedules} schedules");
 }

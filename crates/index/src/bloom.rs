@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_filter_holds_everything_back_and_none_at_all_nothing() {
+    fn an_empty_filter_rejects_all_and_no_filter_nothing() {
         let (bloom, filter) = filled(0, 10);
         assert_eq!(filter.len(), 64);
         assert!((0..1000u64).all(|key| !bloom.may_contain(&filter, hash(&key.to_be_bytes()))));

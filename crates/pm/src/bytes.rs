@@ -246,19 +246,19 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "within the bytes")]
-    fn an_array_that_ends_behind_them_is_refused() {
+    fn an_array_that_ends_after_them_is_refused() {
         Bytes::from(&[0u8; 8][..]).array::<4>(5);
     }
 
     #[test]
     #[should_panic(expected = "within the bytes")]
-    fn an_array_far_behind_them_is_refused() {
+    fn an_array_far_after_them_is_refused() {
         Bytes::from(&[0u8; 8][..]).array::<4>(usize::MAX);
     }
 
     #[test]
     #[should_panic(expected = "within the bytes")]
-    fn a_byte_behind_them_is_refused() {
+    fn a_byte_after_them_is_refused() {
         Bytes::from(&[0u8; 8][..]).byte(8);
     }
 

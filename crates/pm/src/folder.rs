@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_has_another_time_after_each_change_and_is_settled_long_after_the_last() {
+    fn each_change_gives_a_folder_another_time() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::open(directory.path()).unwrap();
         assert!(!folder.is_settled());

@@ -76,7 +76,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn no_child_finds_a_mutex_locked_by_a_thread_that_it_does_not_have() {
+    fn no_child_finds_a_mutex_locked_by_an_absent_thread() {
         static MUTEX: Mutex<u64> = Mutex::new(0);
         static STOPS: AtomicBool = AtomicBool::new(false);
         hold_over_forks(&MUTEX);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_one_copy_is_seen_and_the_other_copy_used() {
+    fn a_flipped_bit_is_seen_and_the_other_copy_used() {
         let good = header(5).encode();
         for bit in (0..HEADER_BYTES * 8).step_by(if cfg!(miri) { 37 } else { 1 }) {
             let mut bad = good;

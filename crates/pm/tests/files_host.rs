@@ -144,7 +144,7 @@ fn nothing_is_counted_unless_asked_for() {
 }
 
 #[test]
-fn modelled_adr_touches_nothing_behind_the_end_of_a_file_that_was_cut() {
+fn modelled_adr_touches_nothing_past_a_truncated_file() {
     if FlushInstruction::detect().is_err() {
         return;
     }

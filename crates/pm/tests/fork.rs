@@ -4,7 +4,7 @@
 use pm::{Access, Bad, Domain, File, Files, HostFiles, Memory, Pool, PoolError, PoolOptions};
 
 #[test]
-fn a_forked_child_cannot_use_the_pool_and_leaves_the_parent_its_lock() {
+fn a_forked_child_cannot_use_the_pool_or_drop_its_lock() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
     let pool = Pool::create(&path, &PoolOptions::default()).unwrap();

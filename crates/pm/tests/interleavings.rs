@@ -51,7 +51,7 @@ fn an_error_while_pools_come_and_go() {
 }
 
 #[test]
-fn an_error_is_that_of_the_pool_in_use_whoever_opens_and_closes() {
+fn an_error_is_found_while_pools_open_and_close() {
     shuttle::check_random_with_seed(an_error_while_pools_come_and_go, 7, 4_000);
     shuttle::check_pct(an_error_while_pools_come_and_go, 1_000, 3);
 }

@@ -52,7 +52,7 @@ fn cut_off(path: &Path, bytes: u64) {
 }
 
 #[test]
-fn behind_a_lost_store_none_reaches_the_file() {
+fn after_a_lost_store_none_reaches_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
     let options = PoolOptions { initial_bytes: 1 << 20, ..PoolOptions::default() };

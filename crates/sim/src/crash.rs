@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_every_two_lines_are_seen_in_all_four_combinations() {
+    fn beyond_the_bound_lines_are_seen_in_all_pairs() {
         // Miri takes minutes for a hundred.
         let lines: usize = if cfg!(miri) { 12 } else { 100 };
         let memory = Recording::new(1 << 16).unwrap();

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_next_process_makes_durable_does_not_bring_along_what_it_read() {
+    fn the_next_process_does_not_persist_what_it_read() {
         let first = |memory: &Recording| memory.store(Off::new(0), 1);
         let second = |memory: &Recording| {
             memory.store(Off::new(64), 2);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_of_the_next_process_covers_no_flush_of_the_killed_one() {
+    fn a_later_fence_covers_no_flush_of_a_killed_process() {
         // A flush is no store: the kill is after the second store, and the flush before it.
         let first = |memory: &Recording| {
             memory.store(Off::new(0), 1);

@@ -554,7 +554,7 @@ mod tests {
     /// cut off: one copy of the header is whole at every moment, and space that may be used stays.
     #[test]
     #[cfg_attr(miri, ignore = "thousands of states")]
-    fn crashes_of_changes_of_the_header_in_a_row_leave_one_copy_whole() {
+    fn crashes_in_a_row_leave_one_header_copy_whole() {
         let memory = Recording::pool(16 << 10, LIMIT).unwrap();
         let mut sizes = std::collections::BTreeSet::new();
         for first in states(&memory.contents(), |memory| memory.grow(32 << 10).unwrap()) {
@@ -608,7 +608,7 @@ mod tests {
     /// with the first one, and is torn, would take away what lies in the new space: opening repairs
     /// the second one, and so does the next change.
     #[test]
-    fn the_copy_of_the_header_that_a_crash_left_behind_is_repaired_first() {
+    fn the_older_copy_of_the_header_is_repaired_first() {
         let memory = Recording::pool(16 << 10, LIMIT).unwrap();
         let before = memory.contents();
         memory.grow(32 << 10).unwrap();

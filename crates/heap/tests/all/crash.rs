@@ -418,7 +418,7 @@ fn mini_transactions_are_atomic_at_every_fence() {
 }
 
 #[test]
-fn the_test_of_mini_transactions_fails_without_one_flush_or_fence() {
+fn mini_transactions_need_each_flush_and_fence() {
     let (trace, area) = mini_story(12);
     let unseen = unseen(&trace, |image, noted| mini_verdict(image, area, noted, 0));
     assert_eq!(unseen, [""; 0]);
@@ -554,7 +554,7 @@ fn a_power_cut_after_a_kill_leaves_the_heap_sound() {
 
 /// Each flush and fence that opening the heap alone has is there for the case above.
 #[test]
-fn the_test_of_kills_fails_without_one_flush_or_fence_of_opening() {
+fn opening_after_a_kill_needs_each_flush_and_fence() {
     let (trace, area) = mini_story(4);
     let nexts = [after_kills(&story(6, 12), 1), after_mini_kills(&trace, area, 1)];
     let opening =

@@ -135,7 +135,7 @@ fn many_threads<M: Memory>(heap: &Heap<M>, seed: u64) -> Model {
 }
 
 #[test]
-fn threads_that_take_lanes_and_give_them_back_are_never_given_a_slot_twice() {
+fn lanes_that_go_between_threads_give_no_slot_twice() {
     for seed in [1, 100, 200] {
         println!("seed {seed}");
         let memory = Dram::new(LIMIT).unwrap();
@@ -270,7 +270,7 @@ fn what_is_not_persisted_in_an_abandoned_lane_is_free() {
 }
 
 #[test]
-fn a_volatile_lane_is_cleared_by_whoever_has_it() {
+fn a_volatile_lane_is_cleared_by_its_owner() {
     let heap = Heap::format(Dram::new(1 << 20).unwrap(), options(1)).unwrap();
     let lanes = Lanes::of(&heap);
     for round in 0..6 {
@@ -293,7 +293,7 @@ fn a_volatile_lane_is_cleared_by_whoever_has_it() {
 
 /// An object that still waits to be freed when all of its lane's objects go is not freed once more.
 #[test]
-fn an_object_that_was_given_back_is_gone_when_its_lane_is_cleared() {
+fn clearing_a_lane_frees_objects_that_were_given_back() {
     for abandons in [false, true] {
         let heap = Heap::format(Dram::new(1 << 20).unwrap(), options(1)).unwrap();
         let lanes = Lanes::of(&heap);
@@ -320,7 +320,7 @@ fn an_object_that_was_given_back_is_gone_when_its_lane_is_cleared() {
 
 /// Damage in what was given back to one lane is an error once; the others serve.
 #[test]
-fn a_lane_that_cannot_free_what_it_was_given_back_is_taken_last() {
+fn a_lane_that_cannot_free_is_taken_last() {
     for used in [false, true] {
         let (memory, heap) = formatted(LIMIT);
         let at = persisted(&mut Lanes::of(&heap).take().unwrap(), 1, 3000);
@@ -411,7 +411,7 @@ fn what_is_given_back_waits_for_its_lane() {
 }
 
 #[test]
-fn empty_chunks_of_lanes_that_nobody_has_serve_a_full_memory() {
+fn empty_chunks_of_idle_lanes_serve_a_full_memory() {
     let (memory, heap) = formatted(1 << 20);
     let lanes = Lanes::of(&heap);
     lanes.recovered();

@@ -486,7 +486,7 @@ fn mini_verdict(image: &[u8], sentinel: u64, noted: u64) -> Result<(), String> {
 }
 
 #[test]
-fn mini_transactions_of_a_lane_that_goes_from_thread_to_thread_are_atomic() {
+fn mini_transactions_of_a_shared_lane_are_atomic() {
     let (trace, sentinel) = mini_story();
     let check = |image: &[u8], noted| mini_verdict(image, sentinel, noted);
     let (points, states, failed) = explore(Replay::new(&trace), 300, check);

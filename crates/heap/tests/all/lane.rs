@@ -281,7 +281,7 @@ fn churn_with_changing_sizes_keeps_the_footprint_flat() {
 }
 
 #[test]
-fn a_full_heap_gives_an_error_and_goes_on_when_something_is_freed() {
+fn a_full_heap_is_an_error_until_something_is_freed() {
     let memory = Recording::pool(16 << 10, 128 << 10).unwrap();
     let heap = Heap::format(memory, options(8 << 10, 1)).unwrap();
     let mut lane = heap.lane(0);

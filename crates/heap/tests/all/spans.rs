@@ -79,7 +79,7 @@ fn free_one<M: Memory>(
 }
 
 #[test]
-fn objects_of_several_chunks_live_beside_others_on_a_full_memory_and_after_opening() {
+fn spans_survive_a_full_memory_and_an_opening() {
     for seed in 0..4 {
         println!("seed {seed}");
         let mut memory = Recording::pool(16 << 10, LIMIT).unwrap();
@@ -175,7 +175,7 @@ fn opened_with_a_span(persisted: bool) -> (Heap<Recording>, u64) {
 /// A log may name a span whose bit is clear: no other lane gets its chunks before the owner says that
 /// it has recovered.
 #[test]
-fn until_its_owner_has_recovered_an_empty_span_is_not_given_to_others() {
+fn an_empty_span_is_kept_until_its_owner_has_recovered() {
     let (heap, at) = opened_with_a_span(false);
     let (mut owner, mut other) = (heap.lane(0), heap.lane(1));
     while owner.discover(8).unwrap() {}

@@ -95,7 +95,7 @@ const AHEAD: u64 = 4 * SPARE;
 const KEYS: u64 = 20_000;
 
 #[test]
-fn after_a_crash_the_first_transactions_do_not_wait_for_the_collection() {
+fn first_transactions_do_not_wait_for_the_collection() {
     let (heap, mut lane, list) = heap();
     let mut story = Story::new(PoolPages::open(&heap, list, PAGE_BYTES, 0).unwrap());
     (0..KEYS / 1000).for_each(|part| story.put(part * 1000..part * 1000 + 1000, &mut lane));
@@ -146,7 +146,7 @@ fn without_memory_for_more_frames_those_there_are_used_again() {
 /// The word that leads to the newest extent has been damaged and leads to an older one: the pages
 /// after that one are an error, not room.
 #[test]
-fn extents_behind_the_newest_are_damage() {
+fn extents_after_the_newest_are_damage() {
     let (heap, mut lane, list) = heap();
     let memory = heap.memory();
     let mut pages = PoolPages::open(&heap, list, PAGE_BYTES, 0).unwrap();

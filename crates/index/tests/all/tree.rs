@@ -323,13 +323,13 @@ fn taking_everything_out_gives_all_nodes_back() {
 }
 
 #[test]
-fn taking_everything_out_gives_all_nodes_of_the_smallest_size_back() {
+fn removing_all_keys_frees_all_nodes_of_the_smallest_size() {
     taking_everything_out::<u64, Append, _>(&recording(), 64);
     taking_everything_out::<WideKey, Append, _>(&recording(), 128);
 }
 
 #[test]
-fn ascending_keys_leave_full_leaves_behind() {
+fn ascending_keys_leave_full_leaves() {
     let memory = recording();
     let mut subject = Subject::<u64, Append, _>::new(&memory, 512, 1, 1);
     for key in 0..3_100u64 {

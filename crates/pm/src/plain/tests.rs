@@ -33,7 +33,7 @@ fn two_that_have_it_open_see_what_is_stored_and_what_grows() {
 }
 
 #[test]
-fn locks_keep_out_other_opens_of_the_same_process_until_they_close() {
+fn locks_keep_out_other_openings_of_the_same_process() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
     let (one, other) = (open(&path), open(&path));
@@ -202,7 +202,7 @@ fn descriptors(path: &Path) -> usize {
 
 /// A file that may not be closed yet serves the next opening, unless it was forked with: other tests fork.
 #[test]
-fn opening_beside_a_lock_of_the_process_takes_no_more_and_more_files() {
+fn openings_with_a_lock_held_do_not_use_up_descriptors() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
     let options = beside_foreign_locks();
@@ -235,7 +235,7 @@ fn opening_beside_a_lock_of_the_process_takes_no_more_and_more_files() {
 
 /// Where there is no `/proc`, files are closed all the same, but for those that a child may have.
 #[test]
-fn what_cannot_be_opened_afresh_is_closed_unless_a_child_has_it() {
+fn a_file_not_openable_afresh_is_closed_unless_forked() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
     let (options, watching) = (beside_foreign_locks(), open(&path));

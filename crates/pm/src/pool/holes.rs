@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_copy_that_has_no_room_is_refused_and_stays_as_it_is() {
+    fn a_sparse_copy_without_room_is_refused_unchanged() {
         // More than any disk of a machine that runs tests, and less than a file can have.
         const HUGE: u64 = 12 << 40;
         let place = tempfile::tempdir().unwrap();

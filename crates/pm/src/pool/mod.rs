@@ -230,7 +230,7 @@ mod tests {
     use crate::offset::Off;
 
     #[test]
-    fn what_its_medium_does_not_promise_can_be_looked_at_but_not_opened() {
+    fn a_pool_beyond_its_medium_can_only_be_inspected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pool");
         let options = PoolOptions {
@@ -254,7 +254,7 @@ mod tests {
     /// One thread lets the pool grow and stores into what is new, the other one finds that the medium
     /// has failed.
     #[test]
-    fn what_grows_while_the_medium_fails_leaves_the_file_with_the_rest() {
+    fn growth_while_the_medium_fails_leaves_the_file() {
         let directory = tempfile::tempdir().unwrap();
         for round in 0..60 {
             let path = directory.path().join(format!("pool-{round}"));

@@ -250,7 +250,7 @@ fn a_power_cut_after_a_kill_leaves_a_pair() {
 /// Persistent memory may tear a copy at any word. The other one is durable by then, although the
 /// process that wrote it may have been killed before its sync.
 #[test]
-fn the_copy_that_counts_is_durable_before_the_other_one_is_torn() {
+fn the_copy_that_counts_is_durable_before_a_tear() {
     let both = Both::new();
     both.open();
     let before = both.files.image();

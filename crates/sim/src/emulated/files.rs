@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_writes_back_what_was_written_and_one_line_of_the_file_system() {
+    fn a_sync_writes_back_the_file_and_one_line_of_metadata() {
         let files = files();
         let meter = files.0.meter.clone().unwrap();
         let file = files.create("log").unwrap();

@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_is_lost_unless_synced_and_lost_bytes_read_as_zero() {
+    fn an_unsynced_length_is_lost_and_reads_as_zero() {
         let found = states(|_, file| file.write_at(1024, &[2; 512]).unwrap());
         let seen: HashSet<_> =
             found.iter().map(|image| (image["a"].len(), image["a"].get(1024).copied())).collect();
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_operations_persist_in_order_whatever_becomes_of_the_contents() {
+    fn directory_operations_persist_in_order() {
         let found = states(|files, _| {
             let new = files.create("new").unwrap();
             new.write_at(0, &[2; 10]).unwrap();
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_every_two_sectors_are_seen_in_all_four_combinations() {
+    fn beyond_the_bound_sectors_are_seen_in_all_pairs() {
         const SECTORS: usize = if cfg!(miri) { 10 } else { 60 };
         const BOUND: u64 = if cfg!(miri) { 30 } else { 200 };
         let files = RecordingFiles::from_image([("a".into(), vec![0; 512 * SECTORS])].into());

@@ -147,7 +147,7 @@ fn a_memory_that_is_gone_leaves_its_lines_to_the_next_one() {
 }
 
 #[test]
-fn counts_are_told_apart_by_step_and_by_component() {
+fn counts_are_kept_by_step_and_by_component() {
     let (meter, memory) = plain();
     memory.store(Off::new(0), 1);
     observe!(Emulated<Arena>: memory.mark(Step("one")));
