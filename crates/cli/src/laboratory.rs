@@ -5,7 +5,7 @@
 
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use command::failure::Failure;
@@ -20,7 +20,7 @@ const PROGRAM: &str = "perdura-lab";
 pub(crate) fn start() -> Result<(), Failure> {
     let own = std::env::current_exe().and_then(std::fs::canonicalize);
     let beside = own.map(|own| own.with_file_name(PROGRAM));
-    let places = beside.iter().map(|path| path.as_path()).chain([Path::new(PROGRAM)]);
+    let places = beside.iter().map(PathBuf::as_path).chain([Path::new(PROGRAM)]);
     for place in places {
         let error = become_program(place);
         if error.kind() != ErrorKind::NotFound {

@@ -24,6 +24,12 @@ pub struct Bar {
     done: u64,
 }
 
+impl Default for Bar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Bar {
     /// A bar that is not seen yet.
     pub fn new() -> Self {

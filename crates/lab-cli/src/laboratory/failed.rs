@@ -5,6 +5,7 @@ use lab::LabError;
 
 /// Returns the failure of a command: a wrong word on the command line, where an experiment is asked for that does
 /// not exist.
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 pub(super) fn failure(error: LabError) -> Failure {
     let text = error.to_string();
     match error {

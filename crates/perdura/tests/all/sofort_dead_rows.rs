@@ -112,7 +112,7 @@ impl Fixture {
     }
 
     /// The entries and versions that a scan looks at, and the rows that it finds.
-    fn cost(&self, scan: Scan<'_>) -> (u64, u64, u64) {
+    fn cost(&self, scan: &Scan<'_>) -> (u64, u64, u64) {
         let before = self.own();
         let rows = self.db.read(|tx| Ok(tx.rows(&self.table, scan.clone()).count())).unwrap();
         let after = self.own();
@@ -131,7 +131,7 @@ impl Fixture {
             ("last by index", by().backward().limit(1), live.min(1)),
         ];
         for (kind, scan, expected) in kinds {
-            let (entries, versions, rows) = self.cost(scan);
+            let (entries, versions, rows) = self.cost(&scan);
             assert_eq!(rows, expected, "{what}, {kind}");
             let most = expected + DEAD;
             assert!(
@@ -147,7 +147,7 @@ impl Fixture {
         for is_killed in [false, true] {
             self = if is_killed { self.killed() } else { self.reopened() };
             while self.own().unbuilt > 0 {
-                self.cost(Scan::all());
+                self.cost(&Scan::all());
             }
             self.scans_are_short(live, &format!("{what}, opened again, killed: {is_killed}"));
         }
@@ -234,8 +234,8 @@ fn rows_that_a_snapshot_kept_are_dead_without_it() {
             fixture.regroup(all, size, 1_000);
             fixture.delete(all, size);
         });
-        fixture.cost(Scan::all());
-        fixture.cost(Scan::all().by("by_group"));
+        fixture.cost(&Scan::all());
+        fixture.cost(&Scan::all().by("by_group"));
         fixture.scans_are_short(0, &format!("{size} deletes each, by reads alone"));
         let garbage = fixture.own().garbage;
         for _ in 0..200 {
@@ -261,7 +261,7 @@ fn rows_that_died_before_a_kill_cost_scans_nothing() {
         });
         let fixture = Fixture::opened(left.unwrap());
         while fixture.own().unbuilt > 0 {
-            fixture.cost(Scan::all());
+            fixture.cost(&Scan::all());
         }
         fixture.scans_are_short(0, &format!("{size} deletes each before the kill"));
         let _ = fixture.and_after_opening(0, &format!("{size} deletes each before a kill"));
