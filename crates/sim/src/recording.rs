@@ -296,7 +296,7 @@ impl Recording {
         Ok(memory)
     }
 
-    /// The pool that a crash left in `image`, as [`crate::Pool::open`] finds it: what lies
+    /// The pool that a crash left in `image`, as [`pm::Pool::open`] finds it: what lies
     /// beyond the size in its header is not there. Before anything in it is changed,
     /// [`Self::mark_open`] is to be called, as with a pool.
     ///
@@ -307,7 +307,7 @@ impl Recording {
         Self::from_image(&image[..image.len().min(header.size as usize)], limit)
     }
 
-    /// Marks the pool as open, as [`crate::Pool::mark_open`] does: both copies of the header are
+    /// Marks the pool as open, as [`pm::Pool::mark_open`] does: both copies of the header are
     /// written, one after the other, so that both are whole and alike, whatever a crash made of
     /// them. The next change of the header may be torn.
     ///
