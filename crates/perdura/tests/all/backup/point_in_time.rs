@@ -271,7 +271,7 @@ fn an_archive_that_takes_nothing_is_reported_and_loses_nothing() {
     let names = names.map(|entry| entry.expect("read").file_name().into_string().expect("text"));
     let last = names.filter_map(|name| name.strip_prefix("log-0-")?.parse().ok()).max();
     let next = 1 + last.unwrap_or(0_u64);
-    let in_the_way = place.at("archive").join(format!("log-0-{next:012}.tmp"));
+    let in_the_way = place.at("archive").join(format!("log-0-{next:012}.perdura-new"));
     std::fs::write(&in_the_way, "notes of somebody, of some length").expect("written");
     let reported = |result: Result<(), Error>| {
         let error = result.expect_err("it is reported").to_string();

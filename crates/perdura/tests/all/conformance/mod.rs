@@ -12,7 +12,6 @@ mod defaults;
 mod errors;
 mod inline;
 mod large;
-mod levels_off;
 mod long_keys;
 mod nulls;
 mod operations;
