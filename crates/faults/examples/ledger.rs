@@ -8,8 +8,8 @@
 //!
 //! `write` creates POOL if there is none, verifies it, and runs transactions, up to number UNTIL or
 //! until it is killed; when one is durable it prints the pool's name and how many there are by now.
-//! DOMAIN is `auto`, or a domain that is modelled where the medium is weaker. Whoever reads that
-//! remembers the number, somewhere that survives, and hands it in as ACKNOWLEDGED next time.
+//! DOMAIN is `auto`, or a domain that is modelled where the medium is weaker. The reader of that
+//! output keeps the number in a place that survives, and passes it as ACKNOWLEDGED next time.
 //! `verify` fails unless all of these are there, whole, and in order.
 //!
 //! Transaction n inserts entry n, deletes the one that is [`KEPT`] older, and counts in the table
@@ -121,7 +121,7 @@ fn write(
         // In one piece: others may write there too.
         let line = format!("{name} {}\n", number + 1);
         if out.write_all(line.as_bytes()).is_err() {
-            // Nobody listens any more.
+            // The reader has closed the pipe.
             break;
         }
     }

@@ -1,5 +1,5 @@
-//! The places in the source that the standard story of each engine comes to: for whoever adds a fault
-//! to the catalogue. `cargo run -p perdura-faults --example sites`
+//! Lists the places in the source that the standard story of each engine reaches, for adding a
+//! fault to the catalogue. `cargo run -p perdura-faults --example sites`
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A pool and files beside it, for engines whose data lie in both: they are cut off at the same
-//! moment, and their events have numbers from one counter.
+//! A pool and files, for engines whose data lie in both. Both are cut off at the same moment, and
+//! their events are numbered by one counter.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! Faults made by hand: each is one that somebody could write, and each must be noticed.
+//! Faults made by hand. Each is a mistake that a programmer could make, and each must be noticed.
 //!
 //! A fault that stands in the code would have to be compiled in; here it is what the recording of the
 //! code as it ships would be if it had the fault. Where it is, is said in the words of the source: a
@@ -46,8 +46,8 @@ pub fn faults() -> impl Iterator<Item = &'static Fault> {
     FAULTS.iter().chain(nv_logging::FAULTS).chain(slotted::FAULTS).chain(sofort::FAULTS)
 }
 
-/// Those of all engines but the ones on slotted pages, with a log in persistent memory beside files, and in
-/// columns.
+/// Faults of all engines but the ones on slotted pages, with a log in persistent memory and data in
+/// files, and in columns.
 static FAULTS: &[Fault] = &[
     fault(
         "nvm-inp/insert-without-flush",

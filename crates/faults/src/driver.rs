@@ -139,7 +139,7 @@ impl Operation {
 /// Random operations on items and pairs. The same seed gives the same operations.
 #[derive(Debug)]
 pub struct Driver {
-    /// The generator behind all choices.
+    /// The generator of all choices.
     pub random: SmallRng,
     /// The number of keys that there can be in a table.
     pub keys: u64,

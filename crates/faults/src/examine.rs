@@ -23,7 +23,7 @@ use crate::workers::in_parallel;
 /// Into how many pieces the standard story is cut. It has nothing to do with the number of cores:
 /// what is looked at is the same everywhere.
 const PARTS: u64 = 8;
-/// Random stories that are told at a time.
+/// Random stories that are run in one batch.
 const ROUND: u64 = 4;
 /// States of a crash point, unless the settings say otherwise. Some are always looked at, whatever the
 /// bound: every two lines in all four combinations.
@@ -110,12 +110,12 @@ pub struct Report {
     pub states: u64,
     /// The number of [`Self::states`] of random stories.
     pub random_states: u64,
-    /// Tells the states of random stories from others.
+    /// Distinguishes the states of random stories from others.
     #[serde(skip)]
     pub visited: Visited,
-    /// The number of [`Self::states`] that a kill of the process leaves behind.
+    /// The number of [`Self::states`] that a kill of the process leaves.
     pub kill_states: u64,
-    /// States that a second crash leaves behind, or a third.
+    /// States that a second or third crash leaves.
     pub nested_states: u64,
     /// The number of [`Self::nested_states`] from crashes before the recovery had ended.
     pub in_recovery: u64,
@@ -150,7 +150,7 @@ pub struct Found {
     pub lost: Vec<String>,
 }
 
-/// Examines an engine. `done` counts states, for whoever shows the progress.
+/// Examines an engine. `done` counts states, for a display of the progress.
 pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let started = Instant::now();
     let continues = settings.engine.traits().unfinished == Unfinished::Continued;
@@ -243,7 +243,7 @@ impl Parts {
     }
 }
 
-/// Tells a story; an error, if the engine fails without any crash.
+/// Runs a story. An error, if the engine fails without any crash.
 type Teller<'a, M, W> = dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync + 'a;
 
 struct Examiner<'a, M: Medium, W: Work> {
@@ -293,7 +293,7 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
         let story = (self.tell)(plot)?;
         let again = Again {
             every: 1,
-            // Some are of crashes behind recovery.
+            // Some are of crashes after recovery.
             per_mille: nested.saturating_mul(1300) / states.max(1),
             depth: if nested > 0 { 3 } else { 0 },
             transactions: 1,
@@ -301,7 +301,7 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
             one_in: 4,
         };
         let points = M::points(&story.trace);
-        // The pieces, and behind them the kills.
+        // The pieces, followed by the kills.
         let mut explored = in_parallel(pieces as usize + 1, |index| {
             let explored = if index as u64 == pieces {
                 story.explore_kills(fault, KILL_STRIDES[usize::from(seed == STANDARD)])

@@ -1,10 +1,10 @@
-//! The walk over all states that a crash can leave behind.
+//! The walk over all states that a crash can leave.
 //!
 //! For each state: recover from it alone, at another address, through `Database::open_on`; every
-//! acknowledged transaction must be there, at most those in flight beside them, in order, each whole;
-//! indexes and allocator agree; more transactions work; a second recovery changes nothing. From some
-//! of the states: crash again, at every point of the recovery and of the first transactions after it,
-//! and from some of those again.
+//! acknowledged transaction must be there, besides them at most those in flight, in order, each
+//! whole; indexes and allocator agree; more transactions work; a second recovery changes nothing.
+//! From some of the states: crash again, at every point of the recovery and of the first
+//! transactions after it, and from some of those again.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -124,7 +124,7 @@ pub struct Explored {
     pub points: u64,
     /// States that a first crash left, none counted twice.
     pub states: u64,
-    /// Tells these states from others.
+    /// Distinguishes these states from others.
     pub visited: Visited,
     /// States that a second crash left, or a third.
     pub nested: u64,
@@ -171,8 +171,8 @@ impl<M: Medium, W: Work> Story<M, W> {
         known
     }
 
-    /// Works as [`Self::explore`] with a fault, but what the program leaves behind without it too
-    /// is not looked at: it does not show the fault.
+    /// Works as [`Self::explore`] with a fault, but skips states that the program leaves without it
+    /// too: they do not show the fault.
     ///
     /// # Panics
     /// It is to crash again after a state: the fault is in recovery, too, which has to be run for
@@ -229,8 +229,8 @@ impl<M: Medium, W: Work> Story<M, W> {
         Explored { points: walked.points, barriers: walked.barriers, ..explored }
     }
 
-    /// Looks at every `stride`th of the states that a kill of the process can leave behind, in a
-    /// program with a fault if one is given; stops at the first violation.
+    /// Looks at every `stride`th of the states that a kill of the process can leave, in a program
+    /// with a fault if one is given; stops at the first violation.
     pub fn explore_kills(&self, fault: Option<&Mutation>, stride: u64) -> Explored {
         let (mutated, injected) = match fault {
             None => (None, 0),
@@ -266,7 +266,7 @@ impl<M: Medium, W: Work> Story<M, W> {
         explored
     }
 
-    /// The database is being created, and the medium cannot tell: nobody would open it.
+    /// The database is being created. The medium does not show this, but no user would open it.
     fn is_nothing_yet(&self, state: &State<'_, M::Image>) -> bool {
         self.created && !M::WHOLE && state.acknowledged.is_none()
     }
@@ -304,7 +304,7 @@ impl<M: Medium, W: Work> Story<M, W> {
         self.work.differs(&db, &model)?;
         drop(db);
         let (db, handle) = self.open_again(&handle, &model)?;
-        // While work is put off, some space is nobody's: only now is the check complete.
+        // While work is put off, some space has no owner: only now is the check complete.
         while db.background(u64::MAX).map_err(|error| format!("has work left: {error}"))? > 0 {}
         self.work.differs(&db, &model)?;
         M::has_no_rest(&db, &handle)

@@ -9,8 +9,8 @@
 //!
 //! 1. [`Run::go`] runs it on a [`Place`] in which something fails, and says what is wrong with how
 //!    that was borne, if anything.
-//! 2. [`Run::say`] runs it for a process that may die at any time; [`Run::left`] looks at what such a
-//!    process has left behind.
+//! 2. [`Run::say`] runs it for a process that may die at any time; [`Run::left`] looks at what such
+//!    a process has left.
 
 use perdura::{
     Concurrency, Database, DurableIn, EngineKind, Environment, Error, Options, Row, Tx, Value,
@@ -145,8 +145,8 @@ impl Run {
         Ok(ran)
     }
 
-    /// Runs it once, without looking at anything, until the first error. `say` is told when the
-    /// database is there, with zero, and then how many transactions are acknowledged.
+    /// Runs it once, without looking at anything, until the first error. `say` is called with zero
+    /// when the database exists, and then with the number of acknowledged transactions.
     ///
     /// # Errors
     /// The first one.
@@ -225,9 +225,9 @@ impl Run {
     }
 }
 
-/// Leaves a transaction as a kill does, which drops nothing. A session that nobody gives back would
-/// keep the database open in this process: what undoing it logs is not durable, or, in a log that lies
-/// in the pool, shows at a sync that it was not.
+/// Leaves a transaction as a kill does, which drops nothing. A session that is not given back would
+/// keep the database open in this process: what undoing it logs is not durable, or, in a log that
+/// lies in the pool, shows at a sync that it was not.
 fn leave<E: Environment>(tx: Tx<'_, E>, db: &Database<E>) -> Result<(), Error> {
     let traits = db.traits();
     match (traits.concurrency, traits.durable_in) {

@@ -14,7 +14,7 @@ use crate::mutation::Mutation;
 /// A directory as recovery will find it.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// The most that the pool beside the files may grow to.
+/// The largest size of the pool that belongs to the files.
 pub const LIMIT: u64 = 1 << 20;
 
 /// Recording files.

@@ -1,9 +1,10 @@
 //! Several partitions whose transactions interleave, in threads that run one at a time
 //! ([`crate::scheduler`]) and go from partition to partition; and what a crash leaves of them.
 //!
-//! For each state: every partition has all of its acknowledged transactions, at most the one that
-//! was in flight beside them, whole; the allocator's view of the whole pool is what the partitions
-//! lead to; more transactions work, each in a thread of its own; a second recovery changes nothing.
+//! For each state: every partition has all of its acknowledged transactions, and besides them at
+//! most the one that was in flight, whole; the allocator's view of the whole pool is what the
+//! partitions lead to; more transactions work, each in a thread of its own; a second recovery
+//! changes nothing.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -253,7 +254,7 @@ impl<M: Medium> InterleavedStory<M> {
         Explored { points: walked.points, barriers: walked.barriers, ..explored }
     }
 
-    /// Looks at every `stride`th state that a kill of the process can leave behind.
+    /// Looks at every `stride`th state that a kill of the process can leave.
     pub fn explore_kills(&self, stride: u64) -> Explored {
         let mut explored = Explored::default();
         M::kills(&self.trace, &mut |state| {

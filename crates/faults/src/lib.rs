@@ -1,6 +1,6 @@
 //! Does it survive? A real engine runs on media that record what is done to them; from the record
-//! come the states that a crash can leave behind, and each is recovered and compared with what had
-//! been acknowledged. And does this test see anything? Faults are put into the record, and it has to
+//! come the states that a crash can leave, and each is recovered and compared with what had been
+//! acknowledged. And does this test see anything? Faults are put into the record, and it has to
 //! notice each.
 //!
 //! Fault model (`docs/format/crash-model.md`). In a pool: of every line a prefix of its stores has

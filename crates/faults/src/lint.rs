@@ -1,4 +1,4 @@
-//! Findings in a record without any crash: lines that nobody has flushed when their transaction is
+//! Findings in a record without any crash: lines that are not flushed when their transaction is
 //! acknowledged, lines that are flushed twice, fences that order nothing.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,7 @@ use sim::{DiskEvent, DiskTrace, Event, Trace};
 /// Findings by the place in the source, each with how often it was so.
 #[derive(Clone, Default, Debug)]
 pub struct Lints {
-    /// Places where somebody stored, and at the next acknowledgement the line was not flushed and
-    /// fenced.
+    /// Places of stores whose line was not flushed and fenced at the next acknowledgement.
     pub unflushed: BTreeMap<String, u64>,
     /// The flush found all its lines without a store since their last flush by the same thread.
     pub flushed_twice: BTreeMap<String, u64>,
@@ -89,8 +88,8 @@ pub fn lints(trace: &Trace) -> Lints {
 /// The same for files: findings by the place in the source, each with how often it was so.
 #[derive(Clone, Default, Debug)]
 pub struct DiskLints {
-    /// Places where somebody wrote, or changed the directory, and at the next acknowledgement it
-    /// was not synced.
+    /// Places of writes and changes of the directory that were not synced at the next
+    /// acknowledgement.
     pub unsynced: BTreeMap<String, u64>,
     /// The sync found nothing that had changed since the last one.
     pub idle_syncs: BTreeMap<String, u64>,

@@ -9,18 +9,18 @@ use crate::mutation::Mutation;
 
 /// A kind of medium that engines lie on.
 pub trait Medium: Clone + Send + Sync {
-    /// The image that a crash leaves behind.
+    /// The image that a crash leaves.
     type Image: ?Sized + ToOwned;
     /// The record.
     type Trace: Clone + Send + Sync;
     /// The recording medium under an open database.
     type Handle;
-    /// True if images hold all that a database lies on: then one whose creation was cut off can be
-    /// told.
+    /// True if images hold all that a database lies on. Only then is it visible that a creation was
+    /// cut off.
     const WHOLE: bool;
 
-    /// Opens what a crash has left behind. What opening does, and what comes after it, is recorded
-    /// on demand.
+    /// Opens what a crash has left. What opening does, and what comes after it, is recorded on
+    /// demand.
     ///
     /// # Errors
     /// The database does not open.
@@ -63,8 +63,8 @@ pub trait Medium: Clone + Send + Sync {
         visit: &mut dyn FnMut(State<'_, Self::Image>) -> ControlFlow<()>,
     ) -> Walked;
 
-    /// Calls `visit` with every state that a kill of the process can leave behind, and the place in
-    /// the trace and the last note before it, until it breaks.
+    /// Calls `visit` with every state that a kill of the process can leave, and the place in the
+    /// trace and the last note before it, until it breaks.
     fn kills(trace: &Self::Trace, visit: &mut dyn FnMut(State<'_, Self::Image>) -> ControlFlow<()>);
 
     /// Returns the number of events in a trace.
@@ -78,7 +78,7 @@ pub trait Medium: Clone + Send + Sync {
     fn explain(trace: &Self::Trace, position: usize, image: &Self::Image) -> Vec<String>;
 }
 
-/// A medium whose pool a story is told in from its creation on.
+/// A medium that records a story in its pool from the pool's creation on.
 pub trait InPool: Medium {
     /// An empty one.
     ///
@@ -102,7 +102,7 @@ pub trait InPool: Medium {
 pub struct Part {
     /// The first.
     pub from: u64,
-    /// One behind the last.
+    /// The number after the last.
     pub to: u64,
     /// One in so many.
     pub stride: u64,
@@ -112,7 +112,7 @@ impl Part {
     /// All crash points.
     pub const ALL: Self = Self { from: 0, to: u64::MAX, stride: 1 };
 
-    /// Piece `index` of `of` pieces, one behind the other, of a trace with so many points: what is
+    /// Piece `index` of `of` pieces, one after the other, of a trace with so many points: what is
     /// the same at neighbouring points is in one piece.
     pub fn piece(index: u64, of: u64, points: u64) -> Self {
         Self { from: points * index / of, to: points * (index + 1) / of, stride: 1 }

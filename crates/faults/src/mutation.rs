@@ -9,12 +9,12 @@ use sim::{BothTrace, DiskEvent, DiskTrace, Event, Trace};
 pub enum How {
     /// The flush is left out.
     NoFlush,
-    /// The first of the lines that are flushed one behind the other is left out: the start is not
+    /// The first of the lines that are flushed one after the other is left out: the start is not
     /// rounded down to its line.
     NoFirstLine,
     /// The last of them is left out: the end is not rounded up.
     NoLastLine,
-    /// The flush comes behind the next fence.
+    /// The flush comes after the next fence.
     FlushBehindFence,
     /// The fence is left out.
     NoFence,
@@ -32,7 +32,7 @@ pub enum How {
     EarlyAcknowledgement,
     /// The sync is left out, of a file or of the directory.
     NoSync,
-    /// The write comes behind the next sync.
+    /// The write comes after the next sync.
     WriteBehindSync,
     /// The write is left out.
     NoWrite,
@@ -197,7 +197,7 @@ impl Mutation {
         )
     }
 
-    /// The traces of a program with this fault that uses a memory and files beside it.
+    /// The traces of a program with this fault that uses a memory and files.
     pub(crate) fn of_both(&self, trace: &BothTrace) -> (BothTrace, u64) {
         let (memory, in_memory) = self.of_memory(&trace.memory);
         let (files, in_files) = self.of_files(&trace.files);
@@ -214,7 +214,7 @@ impl Mutation {
         };
         let mut events = Vec::with_capacity(trace.events.len());
         let mut changed = 0;
-        // Events to be put behind the next fence of their thread.
+        // Events to be put after the next fence of their thread.
         let mut late = Vec::new();
         for (index, one) in trace.events.iter().enumerate() {
             let is_hit = hit(index);
@@ -241,7 +241,7 @@ impl Mutation {
                     }
                     How::StoreBeforeFence | How::EarlyAcknowledgement => {
                         let fence = events.iter().rposition(|before: &sim::RecordedEvent| {
-                            // Whoever acknowledges need not be who made the fence.
+                            // The thread that acknowledges need not be the one that made the fence.
                             let whose = self.how == How::EarlyAcknowledgement
                                 || before.thread == one.thread;
                             matches!(before.event, Event::Fence) && whose

@@ -126,7 +126,7 @@ impl Medium for PoolMedium {
 
     fn explain(trace: &Trace, position: usize, image: &[u8]) -> Vec<String> {
         let mut whole = trace.image.clone();
-        // Who stored to a line last, and how often somebody did.
+        // The thread that stored to a line last, and the number of stores to it.
         let mut stores: BTreeMap<u64, (Site, u64)> = BTreeMap::new();
         let mut step = None;
         let mut last = None;

@@ -192,7 +192,7 @@ fn nameless(
     operations: usize,
 ) -> Result<bool, Error> {
     if model.open.is_empty() && driver.random.random_bool(0.3) {
-        // A statement that commits; nobody is in its way.
+        // A statement that commits; no other transaction is in its way.
         let mut begun = model.begin();
         let before = begun.own.clone();
         driver.statement(db, tables, &mut begun.own)?;
@@ -213,7 +213,7 @@ fn nameless(
             return Ok(false);
         }
     }
-    // What a commit changes has to show: else a crash in it could be before it or behind it.
+    // What a commit changes has to show: else a crash in it could be before it or after it.
     if begun.own == model.committed || driver.random.random_bool(0.15) {
         tx.abort()?;
         return Ok(false);
@@ -442,7 +442,7 @@ type Held<'a> = BTreeMap<Vec<u8>, (Tx<'a, Recorded>, u32)>;
 /// The engine fails without any crash.
 pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
     let handle = PoolMedium::fresh();
-    // Nobody waits for those who are in the way: they are the same thread.
+    // There is no wait for those who are in the way: they are the same thread.
     let options = plot.options.clone().retry_for(Duration::ZERO);
     PoolMedium::start(&handle);
     let media = PoolMedium::media(&handle);

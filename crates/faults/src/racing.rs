@@ -25,7 +25,7 @@ pub struct Racing {
 /// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Raced {
-    /// The transactions with what they saw, and behind them all that is there.
+    /// The transactions with what they saw, followed by all that is there.
     pub history: History,
     /// The contents.
     pub contents: Vec<(Key, Cell)>,
@@ -92,8 +92,9 @@ impl Racing {
 }
 
 impl Shared<'_> {
-    /// The place of a writer that is about to commit, where one writes at a time: a thread that waits
-    /// for the machine behind its commit is recorded late, and its place could only be guessed.
+    /// The place of a writer that is about to commit, where one writes at a time. A thread that
+    /// waits for the machine after its commit is recorded late, and its place could only be
+    /// guessed.
     fn place(&self) -> Option<u64> {
         let is_alone = self.db.traits().concurrency == Concurrency::Serial;
         is_alone.then(|| self.writers.fetch_add(1, Ordering::SeqCst))

@@ -17,8 +17,8 @@ use rand::{Rng, SeedableRng};
 
 thread_local!(static ME: Cell<Option<usize>> = const { Cell::new(None) });
 
-/// The time without a change of hands after which somebody waits for something else than its turn.
-/// It only ends a test that would hang.
+/// The time without a change of hands after which a thread must be waiting for something other than
+/// its turn. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says which thread runs; see the module's comment.
@@ -159,7 +159,7 @@ fn has_lock(site: Site) -> bool {
         ("heap/src/span.rs", SPAN),
         ("heap/src/block.rs", include_str!("../../heap/src/block.rs")),
     ];
-    // The pool grows, and its header is written, for whoever takes a chunk.
+    // The pool grows, and its header is written, on behalf of the thread that takes a chunk.
     site.file().ends_with("pm/src/header.rs")
         || SOURCES.iter().any(|(file, source)| {
             site.file().ends_with(file) && locked_lines(source, site.line() as usize)
@@ -168,8 +168,9 @@ fn has_lock(site: Site) -> bool {
 
 const SPAN: &str = include_str!("../../heap/src/span.rs");
 
-/// Returns whether the line with this number stands behind one that takes the lock, in the same
-/// function, and not behind one that lets it go. Who is lent what the lock guards has it, too.
+/// Returns whether the line with this number comes after one that takes the lock, in the same
+/// function, and not after one that releases it. A function that borrows what the lock guards holds
+/// the lock, too.
 fn locked_lines(source: &str, line: usize) -> bool {
     let mut locked = false;
     for text in source.lines().take(line) {

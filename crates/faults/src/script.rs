@@ -365,8 +365,8 @@ fn loaded(plot: &Plot, script: &Script, media: Media<Recorded>) -> Database<Reco
     db
 }
 
-/// Runs the transactions of a plot; returns what was held after each. `note` is told how many are
-/// acknowledged.
+/// Runs the transactions of a plot; returns what was held after each. `note` is called with the
+/// number of acknowledged ones.
 fn follow(plot: &Plot, script: &Script, db: &Database<Recorded>, note: &dyn Fn(u64)) -> Vec<Held> {
     let mut models = vec![script.held(0).clone()];
     note(0);
@@ -394,7 +394,7 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Script> {
     run_on(plot)
 }
 
-/// Runs the script of an engine whose data lie in the pool, and in files beside it.
+/// Runs the script of an engine whose data lie in the pool and in files.
 ///
 /// # Panics
 /// The engine fails without any crash.

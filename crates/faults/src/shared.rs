@@ -182,7 +182,7 @@ impl Shared {
     }
 }
 
-/// Begins a transaction; whoever would wait for the partition gives its turn on.
+/// Begins a transaction. A thread that would wait for the partition passes its turn on.
 fn begin<'a>(db: &'a Database<Recorded>, scheduler: &Scheduler) -> Tx<'a, Recorded> {
     loop {
         match db.try_begin(Duration::ZERO) {
@@ -210,7 +210,7 @@ impl SharedStory {
         Explored { points: walked.points, barriers: walked.barriers, ..explored }
     }
 
-    /// Looks at every `stride`th state that a kill of the process can leave behind.
+    /// Looks at every `stride`th state that a kill of the process can leave.
     pub fn explore_kills(&self, rule: Rule, stride: u64) -> Explored {
         let mut explored = Explored::default();
         PoolMedium::kills(&self.trace, &mut |state| {

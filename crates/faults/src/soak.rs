@@ -1,5 +1,5 @@
-//! Killing a process under load over and over, and looking after each kill whether the next process
-//! finds every acknowledged transaction, and none but the one in flight beside them.
+//! Killing a process under load over and over. After each kill, the next process must find every
+//! acknowledged transaction, and besides them at most the one in flight.
 //!
 //! 1. The *victim* opens the database, reads all that it holds, says so (a digest), and runs random
 //!    transactions; after each that is durable it says its number. It never ends by itself.
@@ -70,7 +70,7 @@ pub struct Soaked {
     pub in_flight: u64,
     /// Kills after which an acknowledged transaction was missing.
     pub lost: u64,
-    /// Kills after which there was something that nobody had done.
+    /// Kills after which there was something that was never done.
     pub surplus: u64,
     /// The fault, with the kill's number and the victim's seed. The soak ends with it, and the
     /// database is left as it is.
@@ -91,8 +91,8 @@ fn operations(transaction: u64) -> usize {
     1 + (transaction % 5) as usize
 }
 
-/// The victim: opens the database at `path`, and goes on until it is killed, or until nobody listens
-/// any more.
+/// The victim: opens the database at `path`, and goes on until it is killed, or until its output is
+/// no longer read.
 ///
 /// # Errors
 /// The database does not open, is damaged, or a transaction fails.
@@ -122,8 +122,8 @@ pub fn victim(
     Ok(())
 }
 
-/// Kills as often as is wanted. `start` makes the command of a victim with a seed; `done` is told of
-/// each kill.
+/// Kills as often as is wanted. `start` makes the command of a victim with a seed; `done` is called
+/// for each kill.
 ///
 /// # Errors
 /// The database cannot be made, or a victim cannot be started. That it cannot be opened after a kill
@@ -280,7 +280,7 @@ fn read_all(out: Option<ChildStdout>, opened: &Sender<()>) -> io::Result<Vec<u8>
                 Err(error) => return Err(error),
             };
             bytes.extend_from_slice(&part[..read]);
-            // Nobody need be waiting for it.
+            // The receiver may be gone.
             let _ = opened.send(());
         }
     }

@@ -25,8 +25,8 @@ impl Plot {
         self.run_on()
     }
 
-    /// Runs the story of an engine whose data lie in the pool, and in files beside it. Note `n` says
-    /// that the first `n` transactions are acknowledged.
+    /// Runs the story of an engine whose data lie in the pool and in files. Note `n` says that the
+    /// first `n` transactions are acknowledged.
     ///
     /// # Panics
     /// The engine fails without any crash.
@@ -90,7 +90,7 @@ impl Plot {
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
         let media = crate::recorded(memory.clone(), files.clone());
-        // Until creation is acknowledged the pool has no description, and nobody opens the files.
+        // Until creation is acknowledged the pool has no description, and the files are not opened.
         files.start();
         let mut db: Database<Recorded> =
             Database::create_on(media, &self.schema(), &options).expect("a database");
@@ -521,7 +521,7 @@ pub(crate) fn told_of(
     act(&db, &tables, &memory)?;
     let trace = memory.stop();
     db.close()?;
-    // Whoever opens it again commits one by one.
+    // The next process that opens it commits one by one.
     let options = options.commit(Commit::Durable);
     Ok((PoolMedium { options, before: memory }, trace))
 }

@@ -17,7 +17,7 @@ pub trait Work: Clone + Send + Sync {
     /// Everything that the database holds.
     ///
     /// # Errors
-    /// It cannot be read, or holds what nobody has written.
+    /// It cannot be read, or holds what was never written.
     fn contents(&self, db: &Database<Recorded>) -> Result<Self::Model, Error>;
 
     /// The first of these models that the database holds, if it holds one of them.

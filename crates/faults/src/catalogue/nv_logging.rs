@@ -1,5 +1,5 @@
-//! Faults of the engines whose log lies in persistent memory beside files of pages. `crate::paged` has more
-//! of their store.
+//! Faults of the engines with a log in persistent memory and pages in files. `crate::paged` has
+//! more faults of their store.
 
 use perdura::EngineKind;
 

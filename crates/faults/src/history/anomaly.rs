@@ -30,7 +30,8 @@ pub enum Anomaly {
     WriteSkew,
     /// Two readers saw two writers in opposite orders.
     LongFork,
-    /// A serial order exists, but none in which whoever ended before another one began comes first.
+    /// A serial order exists, but none that respects real time: a transaction that ended before
+    /// another one began does not always come first.
     RealTime,
     /// A transaction was durable by promise, and is gone after a crash.
     DirtyAcknowledgement,

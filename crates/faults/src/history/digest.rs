@@ -63,7 +63,7 @@ impl Read {
 /// One transaction that counts.
 #[derive(Debug)]
 pub(super) struct Actor {
-    /// Its number in the history; of what a crash has left, one behind the last.
+    /// Its number in the history. What a crash has left has the number after the last.
     pub(super) number: usize,
     /// The session, for people.
     pub(super) session: usize,
@@ -321,7 +321,7 @@ impl<'a> Digester<'a> {
         Ok(())
     }
 
-    /// A value tells who wrote it.
+    /// A value identifies its writer.
     fn check_value(&mut self, key: Key, cell: Cell) -> Checked {
         let nobody = |what: &str| format!("read {cell:?} of key {key}, {what}");
         let Some(wrote) = self.index.wrote.get(&cell.value) else {

@@ -49,7 +49,7 @@ pub(super) struct Placed {
     pub(super) predicate: bool,
 }
 
-/// The edges of each node, one behind the other.
+/// The edges of each node, one node after the other.
 #[derive(Debug)]
 pub(super) struct Graph {
     rule: Rule,

@@ -1,12 +1,13 @@
 //! The oracle for transactions of several threads in one partition: is what they saw what some
 //! serial order of them would have shown, and does a crash leave a prefix of it?
 //!
-//! A [`History`] says of each transaction what it read, what it wrote, when it began and when it was
-//! acknowledged, by a logical clock. Every written value is unique, so that a value tells who wrote
-//! it. [`History::check`] does what Elle does (Kingsbury, Alvaro: Elle, VLDB 2020):
+//! A [`History`] says of each transaction what it read, what it wrote, when it began and when it
+//! was acknowledged, by a logical clock. Every written value is unique, so a value identifies its
+//! writer. [`History::check`] does what Elle does (Kingsbury, Alvaro: Elle, VLDB 2020):
 //!
 //! 1. Reads that are wrong by themselves: of an aborted write, of one that its writer replaced, of
-//!    what nobody wrote, of other than what the transaction itself has written, of two versions.
+//!    a value that was never written, of other than what the transaction itself has written, of two
+//!    versions.
 //! 2. The versions of each key are put into an order: a transaction that has read a version and
 //!    writes the key follows it, who was acknowledged before another one began precedes it, and
 //!    where that leaves a choice the engine's own number of the commit, or the acknowledgement, is
@@ -27,8 +28,9 @@
 //! A read that shows that a key is absent does not say who deleted it, and a scan that a key is not
 //! in it: these have several candidates among the versions, and lie between the first and the last.
 //!
-//! [`History::recovered`] adds what a crash has left as a reader of everything, behind all that were
-//! durable. Whoever was in flight belongs to the history if a value of its was seen.
+//! [`History::recovered`] adds what a crash has left as a reader of everything, after all
+//! transactions that were durable. A transaction that was in flight belongs to the history if one
+//! of its values was seen.
 
 mod anomaly;
 mod cycle;

@@ -2,7 +2,7 @@
 
 use perdura::{EngineKind, Isolation};
 
-/// Numbers a row. Whoever records chooses how a table and a key make one number.
+/// Numbers a row. The recording code chooses how a table and a key make one number.
 pub type Key = u64;
 
 /// The contents of a row, as far as the oracle looks at them.
@@ -118,7 +118,7 @@ pub struct Transaction {
     pub session: usize,
     /// The time when it began.
     pub begin: u64,
-    /// The time when its end was known to whoever ran it.
+    /// The time when its end was known to the thread that ran it.
     pub end: Option<u64>,
     /// The time when it was promised to be durable.
     pub durable: Option<u64>,

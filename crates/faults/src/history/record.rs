@@ -33,7 +33,7 @@ impl Recorder {
         }
     }
 
-    /// A value that nobody else has.
+    /// A value that is unique in the history.
     pub fn unique(&self) -> u64 {
         self.values.fetch_add(1, Ordering::SeqCst)
     }
@@ -146,8 +146,8 @@ impl Pending {
         self.transaction.operations.len()
     }
 
-    /// Records that all writes were undone that came behind so many operations. What was read before
-    /// the first one of them counts; what was read behind it may be one of them.
+    /// Records that all writes were undone that came after so many operations. What was read before
+    /// the first one of them counts; what was read after it may be one of them.
     pub fn roll_back_to(&mut self, since: usize) {
         let operations = &mut self.transaction.operations;
         let is_write = |one: &Operation| matches!(one, Operation::Write { .. });

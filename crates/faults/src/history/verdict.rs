@@ -31,9 +31,9 @@ impl History {
         of(self, rule, None)
     }
 
-    /// The same for what a crash has left: `contents` is what was there afterwards, and of the
-    /// history counts what was known before `at`. Whoever had not ended by then may be there or
-    /// not, whoever was durable has to be, all of them whole and as a prefix of the order.
+    /// The same for what a crash has left. `contents` is what was there afterwards; of the history,
+    /// what was known before `at` counts. A transaction that had not ended by then may be there or
+    /// not. A durable one has to be there. All of them are whole, and a prefix of the order.
     ///
     /// # Errors
     /// The anomaly.
@@ -57,14 +57,14 @@ fn of(history: &History, rule: Rule, crash: Option<(u64, &[(Key, Cell)])>) -> Ve
     let case = Case { history, rule, at, index, known, recovered };
     let verdict = case.with(&[]);
     let Err(mut violation) = verdict else { return verdict };
-    // Somebody in flight of whom nothing was seen may have deleted, or have been overwritten.
+    // A transaction in flight of which nothing was seen may have deleted, or have been overwritten.
     let doubtful: Vec<usize> = case.doubtful();
     for set in 1..1usize << doubtful.len() {
         let there = doubtful.iter().enumerate().filter(|one| set >> one.0 & 1 == 1);
         let there: Vec<usize> = there.map(|one| *one.1).collect();
         match case.with(&there) {
             Ok(order) => return Ok(order),
-            // That somebody made it who was in flight explains more.
+            // To suppose that a transaction in flight made it explains more.
             Err(other) if violation.anomaly == Anomaly::Fabricated => violation = other,
             Err(_) => {}
         }
@@ -72,7 +72,7 @@ fn of(history: &History, rule: Rule, crash: Option<(u64, &[(Key, Cell)])>) -> Ve
     Err(violation)
 }
 
-/// A reader of everything, behind everybody.
+/// A reader of everything, after all transactions.
 fn all_of(contents: &[(Key, Cell)]) -> Transaction {
     Transaction {
         session: 0,
@@ -108,7 +108,7 @@ impl Case<'_> {
         doubtful
     }
 
-    /// The verdict, if of those that were in flight these have committed, and whoever was seen.
+    /// The verdict, if of those that were in flight these have committed, and those that were seen.
     fn with(&self, there: &[usize]) -> Verdict {
         let mut digester = Digester::new(&self.index, &self.known);
         let mut counts: Vec<bool> = self.known.iter().map(|one| *one == Known::Committed).collect();
@@ -369,8 +369,8 @@ impl Search<'_> {
         choices
     }
 
-    /// The first of these two versions may lie before the second one, if it is not known that it
-    /// lies behind it.
+    /// The first of these two versions may lie before the second one, if it is not known to lie
+    /// after it.
     fn choice(
         &self,
         line: &Line,
@@ -388,7 +388,7 @@ impl Search<'_> {
     }
 
     /// Pairs of versions of which the first one would have to lie before the second one for a read
-    /// to be elsewhere: behind the version that replaced what it saw, or before the one that it saw.
+    /// to be elsewhere: after the version that replaced what it saw, or before the one that it saw.
     fn other_places(&self, line: &Line, placed: &Placed, kind: Kind) -> Vec<(usize, usize)> {
         let read = &self.actors[placed.actor].reads[placed.read];
         let Placed { low, high, window, .. } = *placed;
@@ -399,7 +399,7 @@ impl Search<'_> {
         let seen = (0..line.versions.len()).filter(|at| Some(*at) != own && line.is(*at, read));
         let pairs = seen.filter_map(|at| match kind {
             Kind::Rw if at <= high => Some((high + 1, at)),
-            // It is behind what the reader cannot have seen.
+            // It comes after what the reader cannot have seen.
             Kind::Rw => (window.1 + 1 < line.versions.len()).then_some((at, window.1 + 1)),
             _ if at > low => Some((at, low)),
             // It is before what the reader must have seen.

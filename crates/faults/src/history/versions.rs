@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) versions: Vec<Version>,
     /// The place of each actor's version.
     position: HashMap<usize, usize>,
-    /// The actors whose versions are known to lie behind an actor's, without a choice, by actor.
+    /// For each actor, the actors whose versions are known to come after its own, without a choice.
     behind: HashMap<usize, Vec<usize>>,
     /// `(end, highest position of all up to here)`, by end.
     ends: Vec<(u64, usize)>,
@@ -169,8 +169,8 @@ pub(super) fn lines(
         .collect()
 }
 
-/// Returns the order that the times force: whoever was acknowledged before another one began lies
-/// before it, and before what the other one read. Only the nearest ones of each are named.
+/// Returns the order that the times force. An actor that was acknowledged before another one began
+/// comes before it, and before what the other one read. Only the nearest ones of each are named.
 fn in_time(
     actors: &[Actor],
     writers: &[(usize, Option<Cell>)],

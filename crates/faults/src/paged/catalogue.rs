@@ -1,4 +1,4 @@
-//! Faults that somebody could build into the paged store or one of its logs. Each must be noticed, or
+//! Faults that could be built into the paged store or one of its logs. Each must be noticed, or
 //! there is a reason why it makes no difference.
 //!
 //! Faults of flushes, fences and syncs are put into the record, as for the other engines
@@ -139,7 +139,7 @@ pub struct Notice {
     pub what: String,
 }
 
-/// Stories that are told alone, for each that is looked at: they take little time.
+/// Stories that are run without a crash, for each one that is examined: they take little time.
 const TOLD: u64 = 10;
 
 /// The efforts with which a fault is looked for, one after the other.

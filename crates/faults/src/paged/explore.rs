@@ -1,4 +1,4 @@
-//! The walk over the states that a crash of a story can leave behind, and the verdict on each.
+//! The walk over the states that a crash of a story can leave, and the verdict on each.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

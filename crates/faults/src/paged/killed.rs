@@ -1,18 +1,19 @@
-//! A kill of the process, and a power cut in the recovery from it or behind that.
+//! A kill of the process, and a power cut during or after the recovery from it.
 //!
-//! Whatever the killed process had stored the next one sees, durable or not. What that goes by it has to
-//! make durable before it tells anybody: or a later power cut takes back what was seen.
+//! The next process sees all that the killed process had stored, durable or not. Data that it
+//! relies on has to be durable before it reports anything; otherwise a later power cut takes back
+//! what was seen.
 //!
-//! 1. The process is killed behind the last store or write before a fence or a sync.
+//! 1. The process is killed after the last store or write before a fence or a sync.
 //! 2. The next one recovers, shows what is there, and takes a checkpoint.
 //! 3. The power fails at each point since the kill, for what the first process had not made durable, too.
 //!    A line that it had flushed and not fenced is covered by no fence of the next one.
 //! 4. Until the next process has shown what is there, that may be anything that a crash can leave;
 //!    from then on it stays.
 //!
-//! Behind the last kill of a story the next process has two threads: one opens the store, and the other is
-//! the first to change something. What it commits rests on what the first one has stored, and its fences
-//! cover no flush of the first.
+//! After the last kill of a story the next process has two threads: one opens the store, and the
+//! other is the first to change something. What it commits rests on what the first one has stored,
+//! and its fences cover no flush of the first.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
@@ -62,7 +63,7 @@ impl Story {
     /// Kills the process at one in so many of its fences and syncs, and at the last one.
     ///
     /// # Errors
-    /// A recovery goes wrong, or a power cut in it or behind it.
+    /// A recovery goes wrong, or a power cut during or after it.
     pub fn kills(&self, one_in: usize) -> Result<Vec<Kill>, String> {
         let chosen: HashSet<usize> = last_changes(&self.trace).step_by(one_in).collect();
         let last = last_changes(&self.trace).last();
@@ -84,7 +85,7 @@ impl Story {
         failed.map_or(Ok(kills), Err)
     }
 
-    /// The kill behind so many events, which have left this.
+    /// The state that is left by a kill after so many events.
     fn kill(&self, events: usize, image: &BothImage, threads: Next) -> Result<Kill, String> {
         let media = Media::of(image);
         media.start();
@@ -127,8 +128,8 @@ impl Story {
         contents(&self.stage, open)
     }
 
-    /// Looks at the power cuts behind a kill. A fault is one of the next process; states that come
-    /// without it, too, do not show it.
+    /// Looks at the power cuts after a kill. The fault is in the next process. States that also
+    /// arise without it do not show it.
     pub fn explore_kill(&self, kill: &Kill, fault: Option<&Mutation>) -> Explored {
         let mut explored = Explored::default();
         let next = match fault {

@@ -56,7 +56,7 @@ impl Looks {
     /// The kills of a story.
     ///
     /// # Panics
-    /// A power cut behind one goes wrong though nothing is left out.
+    /// A power cut after a kill goes wrong though nothing is left out.
     fn kills(&self, story: usize) -> &[Kill] {
         self.kills[story].get_or_init(|| {
             let kills = self.stories[story].kills(self.one_in);
@@ -77,7 +77,7 @@ impl Looks {
         found.map(|violation| violation.what)
     }
 
-    /// Looks for a fault of recoveries at power cuts behind kills; returns how it shows.
+    /// Looks for a fault of recoveries at power cuts after kills; returns how it shows.
     ///
     /// # Panics
     /// As [`Self::new`].
@@ -89,8 +89,8 @@ impl Looks {
         found.map(|violation| violation.what)
     }
 
-    /// The places where the first stories, and what comes behind them, flush, fence or sync, in their order
-    /// and perhaps more than once.
+    /// The places where the first stories, and what comes after them, flush, fence or sync, in
+    /// their order and perhaps more than once.
     fn places(&self, how: How) -> Vec<Site> {
         let mut sites = Vec::new();
         let mut add = |trace: &BothTrace| {

@@ -106,7 +106,7 @@ impl LogManager for Lying {
 
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         if self.is_unlogged(record) {
-            // A record that nobody looks at has its LSN.
+            // A record that is not looked at has its LSN.
             return self.log.append(chain, &Record::bare(Kind::Abort));
         }
         if self.lie == Lie::EndBeforeCompensations && record.kind == Kind::Abort {

@@ -20,7 +20,7 @@
 //! | [`stage`] | the store, its log and its media |
 //! | [`tell`] | what threads do before the crash |
 //! | [`explore`] | the walk over the states |
-//! | [`killed`] | kills, and power cuts in the recoveries from them and behind those |
+//! | [`killed`] | kills, and power cuts during and after the recoveries from them |
 //! | [`examine`] | stories until there were states enough |
 //! | [`lies`] | log managers that do wrong |
 //! | [`catalogue`] | the faults that have to be noticed |

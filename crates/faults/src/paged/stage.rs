@@ -59,7 +59,7 @@ impl LogKind {
     }
 }
 
-/// A memory and the files beside it.
+/// A memory and its files.
 #[derive(Clone, Debug)]
 pub struct Media {
     /// The memory.

@@ -285,7 +285,7 @@ pub(super) fn transaction(
         Aim::Readers => doing.read_or_change_one(),
     };
     if matches!(done, Err(PagedError::Conflict(_))) && doing.random.random() {
-        // It is doomed: nobody may commit the half of it that was done.
+        // It is doomed: the half of it that was done may not be committed.
         done = match doing.session.commit() {
             Err(error @ PagedError::Conflict(_)) => Err(error),
             Ok(at) => open.store.wait(at),
@@ -355,7 +355,7 @@ fn row_of(value: u64) -> Vec<u8> {
     row
 }
 
-/// The cell of a row. One that was put together from two is one that nobody wrote.
+/// The cell of a row. A cell put together from two was never written.
 fn cell_of(row: &[u8]) -> Cell {
     let value = row.first_chunk().map_or(u64::MAX, |value| u64::from_le_bytes(*value));
     Cell { value: if row_of(value) == row { value } else { u64::MAX }, tag: 0 }

@@ -1,7 +1,7 @@
 //! Random transactions of several threads in one table, recorded for the oracle
 //! ([`crate::history`]).
 //!
-//! What they are is told by a [`Mix`]; where they run, by [`Looks`] and [`Changes`]: in a database
+//! A [`Mix`] says what they are; [`Looks`] and [`Changes`] say where they run: in a database
 //! ([`Sharer`]), or in whatever else a test gives them.
 
 mod database;
@@ -26,7 +26,7 @@ pub fn body(value: u64) -> Vec<u8> {
     (0..value % 50).map(|at| (value * 31 + at) as u8).collect()
 }
 
-/// The cell of a row. One that was put together is one that nobody wrote.
+/// The cell of a row. A cell put together from several was never written.
 pub fn cell_of(value: u64, tag: u64, found: &[u8]) -> Cell {
     let value = if found == body(value) { value } else { u64::MAX };
     Cell { value, tag }
@@ -189,7 +189,7 @@ pub trait Changes: Looks {
     /// As [`Looks::get`].
     fn savepoint(&mut self) -> Result<Self::Savepoint, Self::Error>;
 
-    /// Undoes what came behind a place, which stays good.
+    /// Undoes what came after a savepoint, which stays valid.
     ///
     /// # Errors
     /// As [`Looks::get`].
