@@ -1,9 +1,9 @@
 //! Every allocation of global memory fails in turn, in a run that has everything (`faults::failing`).
 //!
 //! Rust ends a process that gets no memory, and so would the kernel. What has to hold is what holds
-//! after a kill: the next process finds every acknowledged transaction, and at most the one in flight
-//! beside them. (What engines keep for their data does not come from the global allocator: that it
-//! runs out is an ordinary error, see `failing_resources.rs` and `failing_calls.rs`.)
+//! after a kill: the next process finds every acknowledged transaction, and besides them at most
+//! the one in flight. (What engines keep for their data does not come from the global allocator:
+//! that it runs out is an ordinary error, see `failing_resources.rs` and `failing_calls.rs`.)
 //!
 //! This program's allocator fails one allocation of one thread. For each point the test forks; the
 //! child runs into it, and says in shared memory what was acknowledged before. It is the only test
@@ -124,7 +124,7 @@ fn child(place: &OnHost<'_>, plan: &Plan, left: u64, said: &Said) -> libc::c_int
     // SAFETY: concerns this process, which has no other thread.
     unsafe {
         libc::alarm(PATIENCE_S);
-        // Nobody wants its last words, or its core.
+        // Its last words and its core are not wanted.
         let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
         libc::dup2(nowhere, libc::STDERR_FILENO);
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -248,7 +248,8 @@ fn a_file_that_was_created_and_never_used_is_no_damage() {
     });
 }
 
-/// A sync that fails is told to whoever creates, opens, or closes a database, or commits.
+/// A sync that fails is reported to the caller that creates, opens, or closes a database, or
+/// commits.
 #[test]
 fn a_sync_that_fails_is_told_at_once() {
     with_stopped_calls(|| {
@@ -272,7 +273,7 @@ fn a_sync_that_fails_is_told_at_once() {
                 let next = db.begin().and_then(|tx| tx.commit().map(drop));
                 assert!(done.is_ok() || next.is_err(), "{engine}: the handle has gone on");
                 ends.set(Some(db));
-                // What fails behind a commit that is durable, room for the next one, shows there.
+                // A failure after a durable commit, in making room for the next one, shows there.
                 done.and(next)
             };
             for call in SYNCS {

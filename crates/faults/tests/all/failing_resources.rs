@@ -88,8 +88,8 @@ impl Place for OnRecord<'_> {
     }
 }
 
-/// Visits one in so many points; returns how many there are, and what failed without anybody being
-/// told: no error, and nothing in the statistics.
+/// Visits one in so many points. Returns how many there are, and which failures were not reported:
+/// no error, and nothing in the statistics.
 fn some_fail_in_turn(engine: EngineKind, resource: Resource, one_in: usize) -> (u64, Vec<String>) {
     const MANY: u64 = 1 << 40;
     let mut run = Run::new(engine);
@@ -158,7 +158,8 @@ impl Place for Counting<'_> {
 
 #[test]
 fn every_growth_of_the_pool_fails_in_turn() {
-    // A log in a pool beside files takes its space when it is created, and nothing else grows there.
+    // A log in a pool of a database with files takes its space when it is created, and nothing else
+    // grows there.
     let grows = |engine: &EngineKind| engine.traits().durable_in != DurableIn::Both;
     for engine in EngineKind::ALL.into_iter().filter(grows) {
         let (points, unheard) =

@@ -119,9 +119,9 @@ fn kills_between_any_two_calls_are_survived() {
     }
 }
 
-/// The places behind the creation of the database and before its closing, which follows the last
-/// note. What closing syncs only the mark relies on that the database was closed, and that lies in
-/// the pool, not in these images; until creation has ended nobody opens the files.
+/// The places after the creation of the database and before its closing, which follows the last
+/// note. Only the mark that the database was closed relies on what closing syncs, and the mark lies
+/// in the pool, not in these images. Until creation has ended the files are not opened.
 fn sites_of_work(how: How, trace: &DiskTrace) -> Vec<Site> {
     let events = &trace.events;
     let created = events.iter().position(|one| matches!(one.event, DiskEvent::Note(0)));

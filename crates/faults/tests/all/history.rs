@@ -92,7 +92,7 @@ fn a_lost_update_is_noticed() {
     let one = committed(0, 10, &[get(1, 1), put(1, 11)]);
     let other = committed(1, 11, &[get(1, 1), put(1, 12)]);
     fails_both(&history(&[one.clone(), other.clone()]), Anomaly::LostUpdate);
-    // Two inserts of one key, too, and an update beside a deletion.
+    // Two inserts of one key, too, and an update together with a deletion.
     let inserts = |value| [missing(5), put(5, value)];
     let both = [committed(0, 10, &inserts(11)), committed(1, 11, &inserts(12))];
     fails_both(&history(&both), Anomaly::LostUpdate);
@@ -502,7 +502,7 @@ fn what_a_crash_may_leave_passes_and_little_else_does() {
         let least = history.transactions.iter().rposition(ends).map_or(0, |last| last + 1);
         let begun = |one: &Transaction| one.begin < at;
         let most = history.transactions.iter().rposition(begun).map_or(0, |last| last + 1);
-        // Every prefix that has all that ended, and nobody who had not begun.
+        // Every prefix that has all that ended, and none that had not begun.
         let prefixes =
             (least..=most).filter(|most| history.transactions[..*most].iter().all(begun));
         for prefix in prefixes {
@@ -557,7 +557,7 @@ fn tried(
             continue;
         }
         if let Some(writes) = began[at].clone() {
-            // Nobody wrote its keys in between: those who would have are refused below.
+            // Its keys were not written in between: the writers are refused below.
             let mut rows = rows.clone();
             for (key, cell) in &writes {
                 match cell {
@@ -576,7 +576,7 @@ fn tried(
             ended[at] = false;
             continue;
         }
-        // Whoever ended before it began comes first.
+        // A transaction that ended before it began comes first.
         let waits =
             (0..all.len()).any(|other| !ended[other] && all[other].end.unwrap() < all[at].begin);
         let Some(writes) = (if waits { None } else { runs(all[at], rows) }) else { continue };
@@ -674,8 +674,8 @@ fn whoever_hears_late_of_its_commit_stands_where_others_have_seen_it() {
     assert_eq!(order[..3], [0, 1, 2]);
 }
 
-/// T4 has to be before T3, since it saw key 0 before T3 put it there. That hangs on the order in which
-/// they wrote key 5, which nothing tells.
+/// T4 has to be before T3, since it saw key 0 before T3 put it there. That depends on the order in
+/// which they wrote key 5, which nothing shows.
 #[test]
 fn a_read_that_is_somewhere_because_of_a_choice_undoes_the_choice() {
     let initial = vec![(6, cell(60))];

@@ -111,7 +111,7 @@ const fn code(file: &'static str, function: &'static str, text: &'static str) ->
     Where::Code(Code { file, function, text })
 }
 
-/// Faults that only somebody else's transactions could hide.
+/// Faults that only another thread's transactions could hide.
 #[test]
 fn faults_between_partitions_are_noticed() {
     const LANE: &str = "heap/src/lane.rs";

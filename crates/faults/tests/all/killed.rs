@@ -1,10 +1,10 @@
 //! A kill, and a power cut after the next process has gone on: what that one read and acted upon
 //! must be durable before what it made of it, though the killed process had only stored it.
 //!
-//! Fault model (`docs/format/crash-model.md`): the process is killed behind any store; another one
+//! Fault model (`docs/format/crash-model.md`): the process is killed after any store; another one
 //! opens the memory with all that was stored and runs transactions; at any of its fences the power
 //! fails, for what the first one had not made durable, too. Then every acknowledged transaction of
-//! both must be there, at most those in flight beside them, in order and whole; indexes and
+//! both must be there, besides them at most those in flight, in order and whole; indexes and
 //! allocator agree.
 
 use crate::common::{Explained, unexplained};
@@ -168,8 +168,8 @@ fn nvm_inp_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::NvmInp, 23);
 }
 
-/// Nothing but statements, a kill behind each store: the next process goes by a log entry and values
-/// that were only stored.
+/// Nothing but statements, with a kill after each store: the next process relies on a log entry and
+/// values that were only stored.
 #[test]
 fn statements_of_nvm_inp_survive_a_power_cut_after_a_kill() {
     let engine = EngineKind::NvmInp;

@@ -1,6 +1,6 @@
-//! The examiner let loose on all engines, in one program: what they share is compiled once. Tests that
-//! need a process to themselves (an allocator that fails, a filter of system calls) have files of
-//! their own beside this one.
+//! The examiner on all engines, in one program, so that what the tests share is compiled once.
+//! Tests that need a process to themselves (an allocator that fails, a filter of system calls) have
+//! files of their own next to this folder.
 
 mod catalogue;
 mod checksummed;

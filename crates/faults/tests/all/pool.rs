@@ -198,7 +198,7 @@ fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
 }
 
 /// Changes that were rolled back to a savepoint are gone whatever happens, and no entry of them
-/// comes back into the log behind a later one.
+/// comes back into the log after a later one.
 #[test]
 fn transactions_that_go_back_to_savepoints_survive_crashes() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {
@@ -240,13 +240,13 @@ fn nvm_log_survives_kills() {
     kills(EngineKind::NvmLog, 60, 1);
 }
 
-/// Its stores are mostly copies of nodes that nobody sees: one in nine stands for the others.
+/// Its stores are mostly copies of nodes that are never seen: one in nine stands for the others.
 #[test]
 fn nvm_cow_survives_kills() {
     kills(EngineKind::NvmCow, 30, 9);
 }
 
-/// The places behind the creation of the database, which acknowledges itself with the note 0, and
+/// The places after the creation of the database, which acknowledges itself with the note 0, and
 /// before its closing, which follows the last note.
 fn sites_of_work(how: How, trace: &Trace) -> Vec<Site> {
     let events = &trace.events;

@@ -129,7 +129,7 @@ fn swept(engine: EngineKind, stories: &[(Story<PoolMedium>, u64)], explained: &[
     });
     let whole = stories.iter().map(|(story, bound)| (story, Effort::once(*bound)));
     let once: Vec<_> = glances.chain(whole).collect();
-    // What the program leaves behind without the fault, too.
+    // What the program leaves without the fault, too.
     let known: Vec<_> = once.iter().map(|(story, effort)| story.known(*effort)).collect();
     let once = |fault: &Mutation, range: Range<usize>| {
         once[range.clone()].iter().zip(&known[range]).any(|((story, effort), known)| {

@@ -26,7 +26,7 @@ pub(crate) enum Way {
     FailsAlone(libc::c_long),
     /// The process is killed before it does anything.
     Killed,
-    /// The process stops before it does anything, and goes on when it is told to.
+    /// The process stops before it does anything, and goes on at `SIGCONT`.
     Stopped,
 }
 
@@ -238,7 +238,7 @@ pub(crate) fn stop_calls_of_this_thread() {
     let (from, until) = (own as u32, own as u32 + 64);
     assert!(until > from, "within 4 GiB");
     let mut filter = vec![
-        // The address behind the call: low word at 8, high word at 12.
+        // The address after the call: low word at 8, high word at 12.
         step(LOAD, 12, 0, 0),
         step(IS, (own >> 32) as u32, 0, 4),
         step(LOAD, 8, 0, 0),

@@ -1,6 +1,6 @@
-//! Interleavings that follow from a seed: what the transactions saw has a serial order that agrees with
-//! real time, whoever was acknowledged has seen nothing that a crash takes, and a crash leaves a
-//! prefix.
+//! Interleavings that follow from a seed. What the transactions saw has a serial order that agrees
+//! with real time, an acknowledged transaction has seen nothing that a crash takes, and a crash
+//! leaves a prefix.
 
 use faults::{history::Rule::Serializable, sharing::Mix};
 use sim::DiskReplay;

@@ -1,6 +1,6 @@
-//! Real threads in one table of the engine with row locks: what they saw has to have a serial order
-//! that agrees with real time, whether locks are released early and inherited or not; a deadlock ends
-//! with a victim, and whoever gave the victim to `write` does not see it.
+//! Real threads in one table of the engine with row locks. What they saw has to have a serial order
+//! that agrees with real time, whether locks are released early and inherited or not. A deadlock
+//! ends with a victim, and the caller that gave the victim to `write` does not see it.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn counted(db: &Database) -> (u64, u64) {
     (buffer.deadlocks, buffer.lock_waits)
 }
 
-/// Runs rounds of transactions, each behind the contents that the last one has left, while `more` of
+/// Runs rounds of transactions, each after the contents that the last one has left, while `more` of
 /// their number says so.
 fn run(locking: (u64, u64), keys: u64, seed: u64, transactions: usize, more: impl Fn(u64) -> bool) {
     let directory = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ fn run(locking: (u64, u64), keys: u64, seed: u64, transactions: usize, more: imp
         });
         in_order += order.len();
         reruns += raced.reruns;
-        // Nobody gives up within the time for reruns.
+        // No thread gives up within the time for reruns.
         contents = raced.contents;
         round += 1;
     }

@@ -62,7 +62,7 @@ pub(crate) struct Story {
     pub(crate) aborts: u32,
     /// Points between a commit and the wait for it, at most: others run on what is not durable yet.
     pub(crate) lag: usize,
-    /// Whoever is in a conflict goes on as if nothing had been.
+    /// A transaction in a conflict goes on as if nothing had been.
     pub(crate) heedless: bool,
     pub(crate) flaw: Option<Flaw>,
     /// The operations on the medium are recorded, for crashes.
@@ -212,7 +212,7 @@ impl<T: Latched> Looks for At<'_, T> {
             Ok(true)
         })?;
         for key in keys {
-            // A tag without a row would be one of a row that nobody has written.
+            // A tag without a row would be one of a row that was never written.
             let cell = self.get(key)?.unwrap_or(Cell { value: u64::MAX, tag: u64::MAX });
             if !shown(key, cell) {
                 break;

@@ -20,7 +20,7 @@ fn options(engine: EngineKind) -> Options {
         .tune("buffer_bytes", 128 << 10)
         .tune("log_bytes", 32 << 20)
         .tune("log_buffer_bytes", 1 << 20)
-        // Nothing happens while nobody does anything.
+        // Nothing happens while no thread does anything.
         .tune("persister", 0)
 }
 
