@@ -1,6 +1,7 @@
 //! The lock of a partition, the waking of the thread in the background, and the times of transactions that wait to be
-//! continued, under a scheduler that chooses the interleaving. The sources are those of the crate, compiled a second time over the
-//! scheduler's locks. A waiter that nobody wakes is a deadlock, which the scheduler reports.
+//! continued, under a scheduler that chooses the interleaving. The sources are those of the crate,
+//! compiled a second time over the scheduler's locks. A waiter that is never woken is a deadlock,
+//! which the scheduler reports.
 
 #![expect(dead_code, reason = "modules of a crate, compiled into a test")]
 
@@ -351,8 +352,8 @@ fn writers_and_the_thread(early: bool) {
         assert_eq!(seen.commits, seen.backlog + seen.steps);
     }
     writers.into_iter().for_each(|writer| writer.join().unwrap());
-    // Nobody notifies any more: what that was for is done, or the scheduler sees that nothing is left
-    // to run but this loop.
+    // No more notifications come: what they were for is done, or the scheduler sees that nothing is
+    // left to run but this loop.
     for _ in 0..2_000 {
         if partitions.iter().all(|partition| partition.read().unwrap().backlog == 0) {
             break;
@@ -455,7 +456,7 @@ fn an_owner_who_lets_the_thread_in_goes_on() {
     println!("{schedules} schedules");
 }
 
-/// Somebody copies the partition until a reader has been there; a writer and the thread in the
+/// A thread copies the partition until a reader has been there; a writer and the thread in the
 /// background wait for the end of it.
 fn a_reader_beside_a_copy() {
     let partition_lock = Arc::new(PartitionLock::new(0u32, PATIENCE, None));
@@ -521,7 +522,7 @@ fn one_who_reads_already_waits_for_no_writer() {
     println!("{schedules} schedules");
 }
 
-/// Somebody reads until so many others have been there; a writer waits.
+/// A thread reads until so many others have been there; a writer waits.
 fn readers_behind_a_writer_that_waits(readers: u32) {
     let (partition_lock, seen) =
         (Arc::new(PartitionLock::new(0u32, PATIENCE, None)), Arc::new(AtomicU32::new(0)));
@@ -686,8 +687,8 @@ const OTHERS: [fn(&PartitionLock<Ledger>); 4] = [
     },
 ];
 
-/// Four threads commit, and others come and go. Whoever is acknowledged is durable, and nobody waits
-/// for ever: the scheduler would see it.
+/// Four threads commit, and others come and go. An acknowledged commit is durable, and no thread
+/// waits for ever: the scheduler would see it.
 fn commits_that_share_syncs(outside: bool, good: u32) {
     let log = Log::new(good);
     let partition_lock = Arc::new(ledger(&log, outside));
@@ -753,7 +754,7 @@ fn commits_of_the_same_time_share_syncs() {
     }
 }
 
-/// A transaction is left behind at this time.
+/// Leaves a transaction to wait from this time on.
 fn leave(waits: &Waits, id: u64, at: Instant) {
     waits.leave(|| at, || Ok::<_, ()>(TxId(id))).unwrap();
 }
@@ -811,7 +812,7 @@ thread_local! {
 enum At {
     /// It waits since then.
     Waits(u32),
-    /// Somebody goes on with it.
+    /// A session goes on with it.
     Session,
     Ending,
     Over,
@@ -876,7 +877,7 @@ fn one_goes_on_as_its_time_is_over() {
         SECONDS.set(seconds);
     }
     others.into_iter().for_each(|other| other.join().unwrap());
-    // Sooner or later it is ended, if nobody has done so.
+    // Sooner or later it is ended, if that has not happened yet.
     SECONDS.set(99);
     for id in waits.overdue(IfTaken::Leave, now) {
         waits.end_overdue(id, IfTaken::Leave, now, || end(&at));
@@ -884,7 +885,7 @@ fn one_goes_on_as_its_time_is_over() {
     assert_eq!(*at.lock().unwrap(), At::Over);
 }
 
-/// A look that does not wait comes to an end while somebody has the latch for ever.
+/// A look that does not wait comes to an end while another thread has the latch for ever.
 fn one_has_the_latch_for_ever() {
     let (start, over) = (Instant::now(), Instant::now() + Duration::from_secs(1 << 20));
     let waits = Arc::new(Waits::new(Some(Duration::from_secs(10))));

@@ -1,5 +1,6 @@
-//! Data ten times the buffer pool, under the load of four threads, in a process that is killed over and
-//! over: nothing is lost, nothing is there that nobody wrote, and memory stays within its bound.
+//! Data ten times the buffer pool, under the load of four threads, in a process that is killed over
+//! and over: nothing is lost, nothing is there that was never written, and memory stays within its
+//! bound.
 //!
 //! 1. A process loads the rows.
 //! 2. Others write, in four threads, until they are killed. A thread changes rows of its own, says in

@@ -1,12 +1,13 @@
-//! Bytes that each engine writes for an insert, an update and a delete, beside the cost model of P1
-//! (Table 3). `docs/paper/table3.md` has the figures and says where they differ, and why.
+//! Bytes that each engine writes for an insert, an update and a delete, compared with the cost
+//! model of P1 (Table 3). `docs/paper/table3.md` has the figures and says where they differ, and
+//! why.
 //!
 //! The table is one for which the model was made: a fixed field and nine of variable length, of
 //! which an update changes one each. Engines in the pool run on recording memory: a store counts
 //! with its bytes for what its chunk holds (tuples, nodes of trees, logs and all else); the chunk's
-//! own bitmap is in that. What files get is counted in bytes written, and told apart by what is
-//! switched off. Bounds are a little above what was measured: a change that writes more must be
-//! looked at.
+//! own bitmap is in that. What files get is counted in bytes written, and kinds of it are separated
+//! by switching features off. Bounds are a little above what was measured: a change that writes
+//! more must be looked at.
 
 use crate::support::small_logs;
 use perdura::{

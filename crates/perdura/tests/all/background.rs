@@ -188,7 +188,7 @@ fn the_thread_ends_with_the_database_whatever_it_does() {
         let mut model = Model::default();
         drop(Database::create(&path, &schema(), &native(engine)).unwrap());
         for round in 0..12 {
-            // The lock on the pool is free: nobody has it any more.
+            // The lock on the pool is free: no handle holds it any more.
             let db = Database::open(&path, &native(engine)).unwrap();
             compare(&db, &model);
             run(&db, &mut model, round, 40);

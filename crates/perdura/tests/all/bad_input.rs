@@ -230,7 +230,7 @@ fn files_that_are_in_the_way_are_left_alone() {
 fn without_permission_there_is_an_error_and_nothing_left_behind() {
     use std::os::unix::fs::PermissionsExt;
     if euid() == 0 {
-        // Permissions do not bind root: somebody else tries, if that one may run this binary.
+        // Permissions do not bind root: another user tries, if that one may run this binary.
         let name = "without_permission_there_is_an_error_and_nothing_left_behind";
         match child(name, Path::new("/")).uid(65_534).gid(65_534).output() {
             Ok(done) => assert!(done.status.success(), "{done:?}"),
@@ -415,8 +415,8 @@ const SETTINGS: [Setting; 15] = [
     ("volatile_limit", Options::volatile_limit),
 ];
 
-/// Refused, with nothing left behind, or taken, and then it works; and the same of opening what was
-/// made with sound ones and closed, which stays closed.
+/// Refused, with nothing left, or taken, and then it works. The same holds for opening what was
+/// made with sound options and closed, which stays closed.
 #[test]
 fn an_option_of_nothing_or_next_to_it_is_refused_or_works() {
     for engine in EngineKind::ALL {

@@ -171,7 +171,7 @@ fn costs(trace: &Trace) -> Vec<Cost> {
     costs
 }
 
-/// Runs `act` so many times and tells what each time cost.
+/// Runs `act` so many times and returns what each time cost.
 fn measure(memory: &Recording, times: u64, mut act: impl FnMut(u64)) -> Vec<Cost> {
     memory.start();
     for time in 0..times {

@@ -173,8 +173,8 @@ fn a_closure_that_a_kill_has_cut_off_is_run_again_and_nothing_is_done_twice() {
     }
 }
 
-/// Whoever continues a transaction has a session of its own, which then has the slot of that transaction
-/// until its stamps are durable.
+/// A caller that continues a transaction has a session of its own, which then has the slot of that
+/// transaction until its stamps are durable.
 #[test]
 fn a_few_slots_are_enough_for_many_that_are_carried_on() {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
@@ -203,7 +203,7 @@ fn other_engines_refuse_names() {
     }
 }
 
-/// Indexes come back also where nobody writes.
+/// Indexes come back also without writers.
 #[test]
 fn reads_build_what_opening_has_left() {
     const MANY: u64 = 2_000;
@@ -244,8 +244,8 @@ fn reads_build_what_opening_has_left() {
     assert!(reads > 2, "{reads}");
 }
 
-/// With all indexes in persistent memory nothing is built after a kill, a transaction goes on at once, and the rows
-/// that are not in use are found beside transactions.
+/// With all indexes in persistent memory nothing is built after a kill, a transaction goes on at
+/// once, and the rows that are not in use are found while transactions run.
 #[test]
 fn indexes_in_persistent_memory_are_there_after_a_kill() {
     const MANY: u64 = 2_000;
@@ -317,7 +317,8 @@ fn a_transaction_waits_so_long_to_be_continued_and_no_longer() {
     assert!(db.in_flight().unwrap().is_empty());
 }
 
-/// A transaction whose time is over is ended by the next one that begins; nobody has to look for it.
+/// A transaction whose time is over is ended by the next one that begins; it need not be looked
+/// for.
 #[test]
 fn a_transaction_whose_time_is_over_is_in_nobodys_way() {
     let db = one_waits(&options().resume_within(Duration::from_millis(1)));
@@ -327,7 +328,8 @@ fn a_transaction_whose_time_is_over_is_in_nobodys_way() {
     assert!(db.in_flight().unwrap().is_empty());
 }
 
-/// It is in no owner's way, either: whether its time is over before the partition is taken, or behind that.
+/// It is in no owner's way, either, whether its time is over before or after the partition is
+/// taken.
 #[test]
 fn a_transaction_whose_time_is_over_is_not_in_an_owners_way() {
     let db = one_waits(&options().resume_within(Duration::ZERO));

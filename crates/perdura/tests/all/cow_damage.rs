@@ -99,7 +99,7 @@ fn a_file_with_a_damaged_header_is_named() {
     }
     std::fs::remove_file(&file).unwrap();
     refused(&path, "cannot open cow-0");
-    // Garbage behind the pages is room for more.
+    // Garbage after the pages is room for more.
     let mut bytes = sound;
     bytes.extend(vec![0xa5; 3 * PAGE_BYTES + 17]);
     std::fs::write(&file, &bytes).unwrap();

@@ -17,7 +17,7 @@ fn small() -> Schema {
     Schema::new().table(table.column("v", ColumnType::Bytes { max: 400 }).key(&["k"]))
 }
 
-/// The room that only a snapshot kept is free as soon as somebody needs it.
+/// The room that only a snapshot kept is free as soon as it is needed.
 #[test]
 fn a_pool_that_a_snapshot_has_filled_is_not_full_when_it_has_gone() {
     let directory = crate::support::in_memory();
@@ -81,7 +81,7 @@ fn a_snapshot_that_stays_costs_what_it_has_seen() {
     }
 }
 
-/// A change that could not be made durable is shown to nobody.
+/// A change that could not be made durable is never shown.
 #[test]
 fn snapshots_do_not_show_a_commit_that_failed() {
     let memory = Recording::pool(64 << 10, 4 << 20).unwrap();
@@ -104,7 +104,7 @@ fn snapshots_do_not_show_a_commit_that_failed() {
 }
 
 /// The first copy of the master record is damaged, and the second is of a directory whose pages
-/// have been used again since: the last transactions are gone, and that is told, not served.
+/// have been used again since: the last transactions are gone, and that is reported, not served.
 #[test]
 fn pages_of_transactions_whose_master_record_is_lost_are_damage() {
     let directory = crate::support::in_memory();

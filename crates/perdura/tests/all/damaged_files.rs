@@ -241,7 +241,7 @@ fn a_refused_opening_leaves_a_closed_database_closed() {
     }
 }
 
-/// A crash tears the end of the newest log, and nobody is told of what was in it. A database that was
+/// A crash tears the end of the newest log, and what was in it is not reported. A database that was
 /// closed has no such end: there it is damage, and transactions are missing.
 #[test]
 fn a_torn_log_of_a_closed_database_is_damage() {
@@ -341,7 +341,7 @@ fn a_log_that_ends_before_its_checkpoint_does_is_refused() {
                 refused += 1;
             }
             Ok(db) => {
-                // Damaged behind what the checkpoint needs: as a crash may have torn it.
+                // Damaged after what the checkpoint needs: as a crash may have torn it.
                 db.check().unwrap();
                 assert!(contents(&db).unwrap() != model);
                 db.abandon();

@@ -283,8 +283,8 @@ fn indexes_are_placed_by_their_names_and_an_unknown_one_is_refused() {
     assert_eq!(durable("named", &named), names.len());
 }
 
-/// Names of tables may have dots: two structures may have one name. Each is counted for itself, in all partitions, and
-/// whoever names them places both.
+/// Names of tables may have dots: two structures may have one name. Each is counted for itself, in
+/// all partitions, and a placement that names them places both.
 #[test]
 fn structures_of_one_name_are_counted_one_by_one_and_placed_together() {
     let directory = crate::support::in_memory();

@@ -245,7 +245,7 @@ fn the_beginning_of_a_text_finds_all_that_start_with_it() {
     assert_eq!((by(&long), by(&long[..11])), (vec![5], vec![5]));
     let backward = Scan::starting_with([Value::from("Ada")]).by("by_owner").backward();
     assert_eq!(store.ids(backward), [7, 4, 1, 9, 6, 3]);
-    // Behind a key of such a text, of another one, and of only the first columns of a key.
+    // After a key of such a text, of another one, and of only the first columns of a key.
     let ada = || Scan::starting_with([Value::from("Ada")]).by("by_owner");
     let behind = |scan: Scan<'_>, owner, id| store.ids(scan.behind([Value::from(owner), id]));
     assert_eq!(behind(ada(), "Ada", 6.into()), [9, 1, 4, 7]);

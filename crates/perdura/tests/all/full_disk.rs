@@ -124,7 +124,7 @@ fn run_into_it(store: &Store, model: &mut Model, from: u64, seen: &mut Seen) -> 
         let mut after = model.clone();
         let mut tx = match store.db().begin() {
             Ok(tx) => tx,
-            // What the last commit did behind itself has failed, and stopped the partition.
+            // The work that follows the last commit has failed, and stopped the partition.
             Err(error) => {
                 let paged = store.engine.traits().concurrency == Concurrency::Shared;
                 assert!(paged, "{}: {error}", store.engine);

@@ -1,6 +1,6 @@
-//! Damage to values that take several chunks: a length that was not written, a place that is another
-//! one's or nobody's, a span whose length is wrong. The check names the place, reading gives an error
-//! or what is there, nothing hangs, and repairing takes the other tuples over.
+//! Damage to values that take several chunks: a length that was not written, a place that is
+//! another value's or no value's, a span whose length is wrong. The check names the place, reading
+//! gives an error or what is there, nothing hangs, and repairing takes the other tuples over.
 
 use crate::support::small_logs;
 use std::path::Path;

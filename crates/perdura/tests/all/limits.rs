@@ -1,6 +1,6 @@
 //! Limits of the schema, and of what the kernel lets a process have (`RLIMIT_AS`, `RLIMIT_FSIZE`):
-//! an ordinary error, in creation nothing left behind, in a database nothing lost. Limits hold for a
-//! process, so these tests run in one of their own.
+//! an ordinary error, after which a creation has left nothing and a database has lost nothing.
+//! Limits hold for a process, so these tests run in one of their own.
 
 use crate::support::small_pages;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ fn a_limit_of_addresses_leaves_room_for_a_database() {
         assert_eq!(db.check().unwrap().tuples, 100, "{engine}");
         db.close().unwrap();
         if engine.traits().needs_files() {
-            // What somebody asks for and cannot have is refused, with what could be had.
+            // A request that cannot be met is refused, and the error says what could be had.
             let error = Database::open(&path, &small_pages().volatile_limit(1 << 40));
             let error = error.unwrap_err().to_string();
             assert!(error.contains("`volatile_limit`") && error.contains("of 4"), "{error}");

@@ -207,7 +207,7 @@ fn an_insert_of_which_nothing_arrived_is_undone() {
     }
 }
 
-/// The tuple is told from entries of the other index, whose keys are big-endian.
+/// The tuple is distinguished from entries of the other index, whose keys are big-endian.
 fn overwrite_words(path: &Path) {
     overwrite(path, &MARK.to_le_bytes(), 16, 32, 0);
 }
@@ -220,7 +220,7 @@ fn an_insert_whose_key_did_not_arrive_is_undone() {
         killed(engine, &path, &lost_schema(true), |tx, table| {
             insert(tx, table, 2000, KEY, MARK);
         });
-        // The slot alone: nodes of trees have the key with its length behind the padding.
+        // The slot alone: nodes of trees have the key with its length after the padding.
         let mut all = std::fs::read(&path).unwrap();
         let slots: Vec<usize> = (0..all.len() - 64)
             .filter(|at| all[*at..].starts_with(KEY.as_bytes()))

@@ -1,5 +1,5 @@
 //! All tests of the public API in one binary, since each binary compiles every engine anew. A test
-//! that needs a process of its own lies beside this folder.
+//! that needs a process of its own lies next to this folder.
 
 mod support;
 

@@ -28,7 +28,7 @@ fn schema() -> Schema {
     )
 }
 
-/// A database with ten tuples, and where the words behind the marker of number 5 stand in its file.
+/// A database with ten tuples, and where the words after the marker of number 5 stand in its file.
 fn made(path: &Path, engine: EngineKind) -> usize {
     let options = small_logs()
         .engine(engine)
@@ -58,10 +58,10 @@ fn word(bytes: &mut [u8], at: usize, word: u64) {
 
 #[test]
 fn impossible_null_words_and_truth_values_are_reported_and_never_panic() {
-    // Engines in whose tuples each column is a word; in packed rows there is another column beside it.
+    // Engines in whose tuples each column is a word. In packed rows another column adjoins.
     let engines = EngineKind::P1.into_iter().filter(|engine| !engine.traits().needs_files());
     for engine in engines {
-        // Which word behind the marker, and what stands there then. A bit of 1 is the truth value's,
+        // Which word after the marker, and what stands there then. A bit of 1 is the truth value's,
         // 2 the text's, 4 the UUID's.
         for (what, place, value) in [
             ("a bool of 2", 0, 2),

@@ -1,4 +1,4 @@
-//! The particulars of NV-Logging: a log in the pool beside pages in files, its size, its persister,
+//! The particulars of NV-Logging: a log in the pool with pages in files, its size, its persister,
 //! and what a crash leaves while it is created.
 
 use std::time::{Duration, Instant};
@@ -182,7 +182,7 @@ fn either_restart_leaves_what_was_committed() {
             let mut model = Model::default();
             run(&db, &mut model, 500);
             db.abandon();
-            // The second one finds the log of the first, behind the checkpoint of a full restart.
+            // The second one finds the log of the first, after the checkpoint of a full restart.
             for time in 0..2 {
                 let db = Database::open_on(media(), &of).unwrap();
                 let redone = db.recovery_report().redone;

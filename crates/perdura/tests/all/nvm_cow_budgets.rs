@@ -99,7 +99,7 @@ impl Driver {
         self.db.write(|tx| tx.delete(&self.table, &[Value::U64(key)])).unwrap();
     }
 
-    /// Runs `act` so many times, with a note after each `every`th; tells what each stretch cost.
+    /// Runs `act` so many times, with a note after each `every`th; returns what each stretch cost.
     fn measure(&mut self, times: u64, every: u64, mut act: impl FnMut(&mut Self)) -> Vec<Cost> {
         self.memory.start();
         for time in 1..=times {

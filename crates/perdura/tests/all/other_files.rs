@@ -147,7 +147,7 @@ impl Moments {
                     // A part of a log of another moment has no record where there has to be one.
                     let words = ["another", "missing", "is not the file", "the log is damaged"];
                     assert!(words.iter().any(|word| text.contains(word)), "{told}: {text}");
-                    // Looking for damage finds it, too; and what can be saved is told.
+                    // Looking for damage finds it, too; and what can be saved is reported.
                     let found = examine_parts(mixed.join("db"), &small_logs()).unwrap();
                     assert!(!found.findings.is_empty(), "{told}: {name} of {other}");
                     if let Ok(saved) = salvage(mixed.join("db"), mixed.join("saved")) {
@@ -161,9 +161,9 @@ impl Moments {
         (tried, refused)
     }
 
-    /// Puts all files of another moment beside those of `moment`, opens the database, and takes them
-    /// back if that was refused; returns whether it was, or they are the same. Otherwise they have become
-    /// those of the log.
+    /// Puts all files of another moment next to the pool of `moment`, opens the database, and takes
+    /// them back if that was refused. Returns whether it was refused, or the files are the same.
+    /// Otherwise they have become those of the log.
     fn with_all_of(&self, moment: &str, other: &str, told: &str) -> bool {
         let (mixed, mut differ) = (self.mixed(moment), false);
         for name in names(&self.place.path().join(other)) {

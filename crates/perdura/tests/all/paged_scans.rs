@@ -1,5 +1,5 @@
-//! The cost of scans in the paged engines, in counts: a queue's head behind thousands of claims, scans
-//! that are stopped, and scans whose end others move.
+//! The cost of scans in the paged engines, in counts: a queue's head after thousands of claims,
+//! scans that are stopped, and scans whose end others move.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn work(db: &Database, table: &Table, next: &AtomicU64, jobs: u64) {
     }
 }
 
-/// Two trees and a key of each; their pages, those of the catalog, and a page beside.
+/// Two trees and a key of each; their pages, those of the catalog, and one page more.
 fn is_cheap((requests, pages): (u64, u64)) -> bool {
     requests <= 4 && pages <= 24
 }

@@ -1,5 +1,5 @@
-//! A path that changes its meaning while a database is open: nothing is lost in what was opened,
-//! nor in what somebody has made where it was, and closing says so.
+//! A path that changes its meaning while a database is open. Nothing is lost in what was opened,
+//! nor in what another process has made at the path, and closing says so.
 //!
 //! A relative path and a change of the working directory need a process of their own:
 //! `crates/pm/tests/working_directory.rs`.
@@ -212,7 +212,7 @@ fn files_have_one_database_whatever_leads_to_them() {
     }
 }
 
-/// While a copy is made somebody takes its name away, and makes something else of that name.
+/// While a copy is made another process takes its name away, and makes something else of that name.
 #[test]
 fn what_somebody_else_makes_meanwhile_is_never_removed() {
     let place = Scratch::new();
@@ -434,7 +434,7 @@ fn only_a_pool_and_files_that_belong_together_are_opened() {
             );
             let parts = examine_parts(place.at(pool), &small_logs()).unwrap_err();
             assert!(matches!(parts, Error::OtherFiles { .. }), "{parts}");
-            // What is taken over is told to be another's.
+            // What is taken over is reported as another's.
             let saved = salvage(place.at(pool), place.at("saved")).unwrap();
             // A log in the pool says what is in the pages: those of another moment are not read.
             let both = engine.traits().durable_in == DurableIn::Both;

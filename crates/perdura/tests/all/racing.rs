@@ -96,7 +96,7 @@ fn is_in_use(error: &Error) -> bool {
     matches!(error, Error::Pool(PoolError::InUse { .. }))
 }
 
-/// Counts down when it goes, whatever happens: nobody waits for a thread that has panicked.
+/// Counts down when it is dropped, whatever happens: no thread waits for one that has panicked.
 struct Ends<'a>(&'a AtomicU64);
 
 impl Drop for Ends<'_> {
@@ -185,7 +185,7 @@ fn processes_that_open_while_others_close_lose_nothing() {
                 thread::yield_now();
             }
             if visits % 4 == 3 {
-                // What is inherited until `exec` must keep nobody out for good.
+                // What is inherited until `exec` must not keep others out for good.
                 assert!(Command::new("true").status().unwrap().success());
             }
         }
@@ -227,8 +227,8 @@ fn processes_that_open_while_others_close_lose_nothing() {
     }
 }
 
-/// Starting a program copies the open files of the process until `exec`: nobody is kept out by that
-/// when the database was closed.
+/// Starting a program copies the open files of the process until `exec`. After the database was
+/// closed, this keeps no other thread out.
 #[test]
 fn who_starts_programs_meanwhile_can_open_again_at_once() {
     let directory = in_memory();
@@ -315,8 +315,9 @@ fn writers_and_readers_of_the_same_partitions_see_whole_transactions() {
     }
 }
 
-/// Each thread has its clone of the handle; whoever is last closes it, with the thread in the
-/// background at work and snapshots being read. As long as one of those lives nobody else gets in.
+/// Each thread has its clone of the handle. The last one closes it, with the thread in the
+/// background at work and snapshots being read. As long as one of those lives, no other opening
+/// succeeds.
 #[test]
 fn the_last_of_many_handles_and_snapshots_lets_others_in() {
     for engine in EngineKind::ALL {
@@ -348,8 +349,8 @@ fn the_last_of_many_handles_and_snapshots_lets_others_in() {
                 for snapshot in snapshots {
                     let (table, reading) = (&table, &reading);
                     scope.spawn(move || {
-                        // Declared after the snapshot, so that it goes before: then somebody who
-                        // tries may be let in or not.
+                        // Declared after the snapshot, so that it goes before: then another opening
+                        // may succeed or not.
                         let snapshot = snapshot;
                         let _ends = Ends(reading);
                         for _ in 0..30 {
@@ -375,8 +376,8 @@ fn the_last_of_many_handles_and_snapshots_lets_others_in() {
     }
 }
 
-/// Some create, some open, some do whatever is needed: all get in at last, one after the other, and
-/// nobody is told anything but that it is there, in use, or not finished.
+/// Some create, some open, some do whatever is needed. All get in at last, one after the other, and
+/// the only errors are that it is there, in use, or not finished.
 #[test]
 fn threads_that_create_and_open_at_once_all_get_in() {
     for engine in EngineKind::ALL {

@@ -133,7 +133,7 @@ fn behind_a_broken_node_the_rest_is_found() {
         let (done, found) = subject.salvage().unwrap();
         assert_eq!(found.items, subject.model.items, "the other indexes lead to all of them");
         assert!(is_part(&found, &subject.model));
-        // A leaf, or what a node above leads to; behind the root of the table without a secondary
+        // A leaf, or what a node above leads to; under the root of the table without a secondary
         // index there is nothing else.
         lost_all += usize::from(found.pairs.is_empty());
         let db = Database::open(&subject.path, &small_logs()).unwrap();
@@ -389,7 +389,7 @@ fn damage_pages(subject: &mut Subject, one_in: usize) {
     let pages = files_of(&subject.path).join("paged-0-pages");
     let image = subject.sound[&pages].clone();
     let all = subject.model.items.len() + subject.model.pairs.len();
-    // Trees of rows have the numbers 16 and, behind the item's two indexes, 19.
+    // Trees of rows have the numbers 16 and, after the item's two indexes, 19.
     let is_of_rows = |page: &[u8]| [16, 19].contains(&page[32]);
     let (mut leaves, mut others, mut all_lost) = (0, 0, 0);
     for (number, page) in image.chunks(PAGE).enumerate() {

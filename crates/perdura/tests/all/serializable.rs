@@ -1,4 +1,4 @@
-//! Serializable transactions of `sofort`, which gives snapshots to whoever asks for nothing.
+//! Serializable transactions of `sofort`, which uses snapshots by default.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn an_opening_says_what_a_transaction_gets_that_asks_for_nothing() {
     assert_eq!(most, (Isolation::Serializable, Isolation::Snapshot));
 }
 
-/// It runs again behind the conflict, and sees what the other one has left.
+/// It runs again after the conflict, and sees what the other one has left.
 #[test]
 fn a_transaction_that_asks_for_it_is_serializable() {
     for (isolation, expected) in
@@ -135,8 +135,8 @@ fn behind_a_kill_a_serializable_transaction_goes_on_by_its_name_alone() {
     }
 }
 
-/// The owner of a partition needs no validation, and its engine notes nothing: nobody may go on with such a
-/// transaction beside others.
+/// The owner of a partition needs no validation, and its engine notes nothing: such a transaction
+/// may not be continued while others run.
 #[test]
 fn a_transaction_of_ones_own_partition_is_not_left_to_others() {
     let (_, db, table) = accounts(&options().isolation(Isolation::Serializable));

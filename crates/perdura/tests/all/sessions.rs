@@ -1,5 +1,5 @@
-//! Engines that run many transactions at the same time, as a database uses them: an engine that does
-//! as it is told, and holds nothing, shows what it is asked.
+//! Engines that run many transactions at the same time, as a database uses them. A scripted engine
+//! that holds no data shows what the database asks of it.
 
 use crate::support::small_logs;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ struct Script {
     commits: AtomicU32,
     aborts: AtomicU32,
     begun: Mutex<Vec<Begin>>,
-    /// Somebody else has ended the transaction that waited.
+    /// Another session has ended the transaction that waited.
     gone: AtomicBool,
     /// The names of transactions.
     named: Mutex<Vec<Vec<u8>>>,
@@ -39,11 +39,12 @@ struct Script {
     left: AtomicU32,
     /// A name is taken while the transaction that has it waits.
     names: AtomicBool,
-    /// This one is told to go on when a name is found taken.
+    /// This one is sent a message to go on when a name is found taken.
     tells: Mutex<Option<mpsc::Sender<()>>>,
-    /// A caller that takes a transaction that waits says so, and stays there until it is told to go on.
+    /// A caller that takes a transaction that waits says so, and stays there until a message lets
+    /// it go on.
     held: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
-    /// Nobody has told it.
+    /// The message has not come.
     gave_up: AtomicBool,
 }
 
@@ -52,7 +53,7 @@ impl Script {
         Self::conflict_of(&self.conflicts)
     }
 
-    /// Stays here until it is told to go on, if it is to.
+    /// Stays here until a message lets it go on, if it is to.
     fn hold(&self) {
         if let Some((inside, go_on)) = self.held.lock().unwrap().take() {
             inside.send(()).unwrap();
@@ -138,7 +139,7 @@ impl Engine for Scripted {
     fn begin_named(&mut self, how: &Begin, name: &[u8]) -> Result<(), EngineError> {
         self.script.named.lock().unwrap().push(name.to_vec());
         if self.script.names.load(SeqCst) && !self.script.gone.load(SeqCst) {
-            // Nobody hears it if the other one has given up.
+            // The receiver is gone if the other one has given up.
             self.script.tells.lock().unwrap().take().into_iter().for_each(|other| {
                 let _ = other.send(());
             });
@@ -219,7 +220,7 @@ impl Sessions for Pool {
         if self.0.gone.load(SeqCst) { Vec::new() } else { vec![cut_off()] }
     }
 
-    /// Somebody was faster.
+    /// Another session was faster.
     fn replay(&self, id: TxId) -> Result<Box<dyn Engine>, EngineError> {
         match id {
             OTHER => self.0.hold(),
@@ -540,7 +541,7 @@ fn a_transaction_that_a_crash_has_cut_off_is_continued() {
     assert_eq!(subject.script.aborts.load(SeqCst), 1, "dropped, it is undone");
 }
 
-/// While somebody takes a transaction that waits, which may take long, others begin and read.
+/// While a session takes a transaction that waits, which may take long, others begin and read.
 #[test]
 fn nobody_waits_for_whoever_goes_on_with_a_transaction() {
     let subject = Subject::new(&small_logs().resume_within(Duration::from_secs(1 << 20)));
@@ -551,7 +552,7 @@ fn nobody_waits_for_whoever_goes_on_with_a_transaction() {
         is_inside.recv().unwrap();
         assert!(subject.db.get(&subject.table, &[Value::U64(1)]).unwrap().is_none());
         subject.insert().unwrap();
-        // Nobody hears it if the other one has given up.
+        // The receiver is gone if the other one has given up.
         let _ = go_on.send(());
         resumed.join().unwrap();
     });

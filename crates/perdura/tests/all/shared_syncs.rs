@@ -1,5 +1,5 @@
-//! Threads that commit at the same time in one partition share syncs: each is acknowledged behind one
-//! that covers it, whatever becomes of the others.
+//! Threads that commit at the same time in one partition share syncs: each is acknowledged after
+//! one that covers it, whatever becomes of the others.
 //!
 //! A transaction is open while the others queue, so that all of them are there when it ends. Where
 //! the medium is called it can be made to wait, to fail, or to panic.
@@ -79,8 +79,8 @@ impl Store {
         })
     }
 
-    /// Runs `work` in so many threads, each of which queues behind a transaction that is open until
-    /// all of them do. Says what came of it, `None` for a panic.
+    /// Runs `work` in so many threads, each of which waits for a transaction that is open until all
+    /// of them do. Returns what came of it, `None` for a panic.
     fn at_once<R: Send>(&self, work: impl Fn(u64) -> R + Sync) -> Vec<Option<R>> {
         let open = self.db.begin().unwrap();
         thread::scope(|scope| {
@@ -305,7 +305,7 @@ fn a_reader_returns_with_nothing_that_a_power_cut_could_take() {
     }
 }
 
-/// One who owns the partition is not waited for, and waits for nobody.
+/// An owner of the partition is not waited for, and does not wait.
 #[test]
 fn an_owner_syncs_for_those_who_wait_before_it_keeps_the_partition() {
     for engine in ENGINES {

@@ -114,7 +114,7 @@ fn a_read_flushes_and_fences_nothing_however_much_is_put_off() {
     assert!(garbage() < before, "transactions that may change something do a part of it");
 }
 
-/// The owner of a partition does a part of the work that is put off, as transactions beside others do.
+/// The owner of a partition does a part of the work that is put off, as concurrent transactions do.
 #[test]
 fn rows_do_not_grow_with_the_updates_of_who_has_the_partition_alone() {
     let (_memory, db, table) = store(2);
@@ -131,8 +131,8 @@ fn rows_do_not_grow_with_the_updates_of_who_has_the_partition_alone() {
     assert!(own.freed > 18 * UPDATES, "{own:?}");
 }
 
-/// The thread in the background pauses behind a step that has done nothing: each one that has done something is
-/// counted, until nothing waits.
+/// The thread in the background pauses after a step that has done nothing: each one that has done
+/// something is counted, until nothing waits.
 #[test]
 fn each_step_of_work_that_was_put_off_is_counted() {
     let (memory, db, _) = store(3);

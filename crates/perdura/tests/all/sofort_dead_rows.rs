@@ -119,7 +119,7 @@ impl Fixture {
         (after.scanned - before.scanned, after.versions - before.versions, rows as u64)
     }
 
-    /// Checks that no scan passes more than a few dead entries beside the `live` rows that are there.
+    /// Checks that a scan passes only a few dead entries besides the `live` rows that are there.
     fn scans_are_short(&self, live: u64, what: &str) {
         let by = || Scan::all().by("by_group");
         let kinds = [

@@ -201,7 +201,7 @@ fn the_footprint_of_cow_tells_tables_from_indexes() {
     let before = db.footprint().unwrap();
     assert_eq!((before.table, before.index), (0, 0), "{before:?}");
     let pool = before.total() - file();
-    // Beside them, the pages that are cached: none is evicted here, and none is there twice.
+    // Besides them, the pages that are cached: none is evicted here, and none is there twice.
     let cached = |footprint: Footprint| {
         let bytes = footprint.total().checked_sub(file() + pool).expect("every byte once");
         assert!(bytes.is_multiple_of(512) && bytes <= file(), "{footprint:?}");
@@ -216,7 +216,7 @@ fn the_footprint_of_cow_tells_tables_from_indexes() {
     println!("{plain:?}, pool {pool}");
     assert!(cached(plain) >= plain.table, "each was written through the cache");
     assert!((500 * 300..500 * 900).contains(&plain.table), "{plain:?}");
-    // Only inner nodes: no index beside the key's.
+    // Only inner nodes: no index except the key's.
     assert!(plain.index > 0 && plain.index < plain.table / 8, "{plain:?}");
     let mut model = Model::default();
     run(&db, &mut model, 300);

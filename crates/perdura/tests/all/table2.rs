@@ -19,7 +19,7 @@ use perdura::{Database, EngineKind, Row, Value};
 use pm::Step;
 use sim::{Event, Recorded, Recording, RecordingFiles, Trace};
 
-/// A note behind which the commit begins.
+/// A note after which the commit begins.
 const COMMIT: u64 = 1;
 const LOG_ENTRY_BYTES: usize = 64;
 

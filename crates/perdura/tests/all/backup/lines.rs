@@ -200,7 +200,7 @@ fn a_line_that_is_wrong_is_named(engine: EngineKind) {
     for (number, (bad, said)) in wrong.iter().enumerate() {
         let db = Database::create(place.at(&format!("db-{number}")), &pairs(), &small(engine));
         let db = db.unwrap();
-        // Batches of four: 0 to 3, 4 to 7, then 8 and 9 with the bad line behind them.
+        // Batches of four: 0 to 3, 4 to 7, then 8 and 9 followed by the bad line.
         let good: String = (0..10).map(|key| line(key, 1)).collect();
         let text = format!("{good}\n\n{bad}\n{}", line(50, 1));
         let error = load(&db, text.as_bytes(), &options().batch(4)).unwrap_err();

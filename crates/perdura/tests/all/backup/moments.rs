@@ -347,8 +347,8 @@ fn partitions_are_given_back_one_by_one() {
     }
 }
 
-/// A writer waits while a partition is copied, and readers do not wait behind it: not the thread that
-/// copies, nor another one, nor one that reads within a read.
+/// A writer waits while a partition is copied, and readers do not wait for that writer: not the
+/// thread that copies, nor another one, nor one that reads within a read.
 #[test]
 fn readers_do_not_wait_behind_a_writer_that_waits_for_the_copy() {
     for engine in [EngineKind::Inp, EngineKind::Log, EngineKind::NvmInp, EngineKind::NvmLog] {

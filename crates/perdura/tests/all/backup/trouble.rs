@@ -1,5 +1,5 @@
 //! A disk that is full, names that are taken, and pools that are too small: a failure leaves
-//! nothing behind, and what was there stays.
+//! nothing, and what was there stays.
 
 use crate::support::small_logs;
 use perdura::{Backup, Database, DurableIn, EngineKind, Error, PoolError, Value};

@@ -67,7 +67,8 @@ fn shared() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(is_shared).inspect(|engine| println!("engine {engine}"))
 }
 
-/// Where nobody else is, the rows are those of a scan that only reads; and the transaction sees its own.
+/// Without other transactions, the rows are those of a scan that only reads; and the transaction
+/// sees its own.
 #[test]
 fn scans_for_update_show_what_other_scans_show() {
     each(|engine| {
@@ -154,8 +155,8 @@ fn what_another_transaction_has_is_passed_over() {
     }
 }
 
-/// Whoever wants to change what another one has read to change it is in a conflict, at the latest when
-/// its time is over.
+/// A transaction that wants to change what another one has read for update is in a conflict, at the
+/// latest when its time is over.
 #[test]
 fn what_is_read_for_update_is_kept_from_others() {
     let how = WriteOptions::new().wait(Duration::ZERO).retry_for(Duration::ZERO);

@@ -131,7 +131,7 @@ fn a_commit_without_changes_is_durable_after_those_before_it() {
     });
 }
 
-/// An abort in a group takes back its own transaction alone, and nobody sees a group half.
+/// An abort in a group takes back its own transaction alone, and a group is never seen in part.
 #[test]
 fn aborts_within_a_group() {
     each(|engine| {
@@ -286,7 +286,7 @@ fn opening_or_creating() {
     });
 }
 
-/// An owner of a partition can leak a transaction in it, which then nobody ends.
+/// An owner of a partition can leak a transaction in it, which is then never ended.
 #[test]
 fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable() {
     each(|engine| {
@@ -313,7 +313,7 @@ fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable(
         let ticket = put(&mut owned, 1);
         leak(&mut owned, 102);
         owned.sync().unwrap();
-        // And whoever has the partition next finds none open.
+        // And the next user of the partition finds none open.
         leak(&mut owned, 103);
         drop(owned);
         db.wait(ticket).unwrap();
@@ -358,7 +358,7 @@ fn a_sync_beside_a_leaked_transaction_is_a_sync() {
     });
 }
 
-/// Nobody asks for it, and no other commit comes. Waits for as long as it takes.
+/// No caller asks for it, and no other commit comes. Waits for as long as it takes.
 #[test]
 fn a_group_with_a_time_limit_ends_by_itself() {
     each(|engine| {

@@ -71,11 +71,11 @@ const ATTEMPTS: [(&str, Attempt); 34] = [
     }),
     ("no column 9", |tx, table| tx.get_bytes(table, &[Value::U64(1)], &[9], &mut [0; 8]).map(drop)),
     ("delete the tuple and insert it anew", |tx, table| changed(tx, table, 0, Value::U64(5))),
-    // Also to the value that it has, also beside a column that could be updated.
+    // Also to the value that it has, also together with a column that could be updated.
     ("delete the tuple and insert it anew", |tx, table| {
         tx.update(table, &[Value::U64(1)], &[(2, Value::I64(2)), (0, Value::U64(1))])
     }),
-    // Nobody could say which value was meant.
+    // It would not be clear which value was meant.
     ("column `note` is named twice", |tx, table| {
         let values = [(2, Value::I64(2)), (4, Value::Bytes(b"1")), (4, Value::Bytes(b"2"))];
         tx.update(table, &[Value::U64(1)], &values)

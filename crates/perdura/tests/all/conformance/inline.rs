@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use super::{Own, Store, Tuple, each, holds, scan, small, values};
 
 const TABLE: &str = "wide";
-/// Name and longest value of the columns behind the key. The first is indexed, the second stands in
+/// Name and longest value of the columns after the key. The first is indexed, the second stands in
 /// its word, the third is too long; with the one before the last the tuple is.
 const COLUMNS: [(&str, u32); 9] = [
     ("indexed", 20),
@@ -176,7 +176,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
                 "indexed" | "last" => Value::Text(std::str::from_utf8(long).unwrap()),
                 _ => Value::Bytes(long),
             };
-            // Behind one that fits.
+            // After one that fits.
             let changes = [(4, Value::Bytes(b"fits")), (column as u16 + 1, value)];
             let failed = store.db().write(|tx| tx.update(&table, &[Value::U64(1)], &changes));
             assert!(matches!(failed, Err(Error::Invalid(_))), "{name}: {failed:?}");

@@ -1,5 +1,5 @@
-//! Values beyond what a chunk, a page, a block or a MemTable holds, up to the largest one: they come
-//! back, change their size, are aborted and deleted, and leave nothing behind. Small chunks, so that
+//! Values beyond what a chunk, a page, a block or a MemTable holds, up to the largest one: they
+//! come back, change their size, are aborted and deleted, and leave nothing. Small chunks, so that
 //! nearly all of them take several.
 
 use crate::support::{few, small_pages, the_others};

@@ -1,5 +1,5 @@
-//! Keys of up to 1 KiB in every engine: primary ones of text and of many columns, secondary ones with
-//! such a primary key behind them, unique and not, through aborts, kills, splits, merges and
+//! Keys of up to 1 KiB in every engine: primary ones of text and of many columns, secondary ones
+//! followed by such a primary key, unique and not, through aborts, kills, splits, merges and
 //! checkpoints, scans by prefix, backups and dumps.
 
 use crate::support::small_pages;

@@ -213,7 +213,7 @@ fn small(engine: impl Into<Under>) -> Setup {
         .tune("wal_reserve_bytes", 16 << 10)
         .tune("buffer_bytes", 256 << 10)
         .tune("checkpoint_frames", 300)
-        // Nothing becomes durable behind a transaction's back.
+        // Nothing becomes durable in the background.
         .tune("persister", 0)
         .pool_limit(1 << 30)
         .volatile_limit(1 << 30);
@@ -383,8 +383,8 @@ fn scan<E: Environment>(db: &Database<E>, table: &Table, scan: &Scan<'_>) -> Vec
     try_scan(db, table, scan).unwrap()
 }
 
-/// The columns of an index of the table, with those of the primary key behind them; the primary
-/// key's if it is `None`.
+/// The columns of an index of the table, followed by those of the primary key; the primary key's if
+/// it is `None`.
 fn key_columns(table: &Table, index: Option<&str>) -> Vec<usize> {
     let schema = table.schema();
     let number = |name: &String| usize::from(table.column(name).unwrap());

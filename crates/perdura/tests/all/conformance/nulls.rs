@@ -1,6 +1,6 @@
-//! NULL in every engine: what is NULL stays so until it is changed, alone and beside others, in
-//! indexes and out of them, through aborts, kills, merges and checkpoints; and comes back as NULL by
-//! every way of reading.
+//! NULL in every engine: what is NULL stays so until it is changed, alone and with others, in
+//! indexes and out of them, through aborts, kills, merges and checkpoints; and comes back as NULL
+//! by every way of reading.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! Readers beside writers: in engines with snapshots nobody waits for the other, and in all of them
-//! a reader sees what was committed before it began.
+//! Readers and writers at the same time. In engines with snapshots neither waits for the other, and
+//! in all engines a reader sees what was committed before it began.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -166,7 +166,7 @@ impl Gate {
 }
 
 /// The writer is stopped once before each store, flush, fence, write and sync that a transaction
-/// makes, and somebody reads meanwhile. A reader that waited would wait for ever.
+/// makes, and a reader runs meanwhile. A reader that waited would wait for ever.
 #[test]
 fn a_reader_waits_for_no_store_fence_write_or_sync_of_a_writer() {
     for engine in engines() {

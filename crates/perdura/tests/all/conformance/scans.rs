@@ -278,7 +278,7 @@ fn scans_show_exactly_what_lies_within_their_bounds() {
     });
 }
 
-/// Reads a scan in pages, each a transaction of its own that begins behind the last tuple's key, and
+/// Reads a scan in pages, each a transaction of its own that begins after the last tuple's key, and
 /// returns what they show together and how many there were.
 fn pages(
     db: &Database,

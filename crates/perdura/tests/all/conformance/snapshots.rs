@@ -1,5 +1,5 @@
 //! Snapshots of the engines with copy-on-write: what one sees stays as it is, whatever is
-//! committed, aborted, freed and used again meanwhile; nobody waits for anybody.
+//! committed, aborted, freed and used again meanwhile; neither readers nor writers wait.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -223,8 +223,8 @@ fn what_statements_free_can_go_to_another_partition() {
     });
 }
 
-/// The same of what a transaction has freed that was none, with statements behind it: the state word
-/// goes on naming it.
+/// The same for what a transaction that was no statement has freed, followed by statements: the
+/// state word goes on naming it.
 #[test]
 fn what_is_freed_before_statements_can_go_to_another_partition() {
     const KEYS: u64 = 200;

@@ -1,5 +1,5 @@
 //! Schemas at their limits: hundreds of tables, the most columns that a table can have, no column
-//! beside the key; and schemas that make no sense.
+//! except the key; and schemas that make no sense.
 
 use crate::support::small_logs;
 use perdura::{ColumnType, Database, Schema, TableSchema, Value};

@@ -94,14 +94,14 @@ impl Left {
     }
 
     /// Returns the contents that a database may have one of whose files is damaged, if it opens.
-    /// The end of the newest segment of a log may be torn by a crash, and nobody can tell; so may
-    /// the first copy of the master record of a commit that was not acknowledged.
+    /// The end of the newest segment of a log may be torn by a crash, and this does not show; so
+    /// may the first copy of the master record of a commit that was not acknowledged.
     fn allowed(&self, name: &str) -> &[Model] {
         let newest = |prefix| self.files.keys().rfind(|name| name.starts_with(prefix));
         let last = self.history.len() - 1;
         match name.split('-').next() {
             Some("wal") if newest("wal").is_some_and(|newest| newest == name) => &self.history,
-            // Behind the last group that was synced nothing was written, and a crash leaves the same.
+            // After the last synced group nothing was written, and a crash leaves the same.
             Some("paged") if !self.closed && name.contains("-log-") => &self.history[last - 1..],
             Some("cow") => &self.history[last - 1..],
             _ => &self.history[last..],
@@ -137,7 +137,7 @@ impl Left {
         }
     }
 
-    /// Cuts every file off at many lengths, and puts garbage behind its end.
+    /// Cuts every file off at many lengths, and puts garbage after its end.
     fn cut(&self, sweep: &mut Sweep) {
         let step = match (thorough(), self.is_paged()) {
             (true, _) => 1,
@@ -179,7 +179,7 @@ impl Left {
     /// Changes every word of the pool that is in use; of a log in it some.
     fn pool(&self, sweep: &mut Sweep, shift: usize) {
         let has_log = self.engine.traits().durable_in == DurableIn::Both;
-        // Behind the last commit nothing was written, and a crash leaves the same.
+        // After the last commit nothing was written, and a crash leaves the same.
         let lost = usize::from(has_log && !self.closed);
         let last = &self.history[self.history.len() - 1 - lost..];
         let step = if has_log && !thorough() { 8 * 5 * self.one_in } else { 8 };

@@ -137,7 +137,7 @@ impl Judge {
         }
     }
 
-    /// A transaction was run: after an error nobody knows whether it is durable.
+    /// A transaction was run: after an error it is unknown whether it is durable.
     fn changed(&mut self, done: bool, change: impl Fn(&mut Model)) {
         let Some(possible) = &mut self.0 else { return };
         if possible.len() > 40 {
@@ -251,7 +251,7 @@ fn change(db: &Database<Recorded>, tables: &Tables, judge: &mut Judge) -> bool {
     let mut end = |judge: &mut Judge, done: Result<(), Error>, changes: &dyn Fn(&mut Model)| {
         match done {
             Ok(()) => judge.changed(true, changes),
-            // It was told in advance.
+            // Reported before anything was changed.
             Err(Error::DuplicateKey { .. } | Error::MissingKey { .. }) => {}
             Err(_) => {
                 judge.changed(false, changes);
@@ -277,7 +277,7 @@ fn change(db: &Database<Recorded>, tables: &Tables, judge: &mut Judge) -> bool {
     let mut run = |judge: &mut Judge, work: Work<'_>, changes: &dyn Fn(&mut Model)| {
         end(judge, db.write(|tx| work(tx)), changes);
     };
-    // Enough to split leaves and to freeze a MemTable, next to what is there and behind it.
+    // Enough to split leaves and to freeze a MemTable, next to what is there and after it.
     for number in (1..KEYS).step_by(5).chain(1000..1012) {
         let new = item(number);
         run(judge, &|tx| insert_item(tx, tables, number, &new), &|model| {

@@ -12,7 +12,7 @@ use sim::{Recorded, Recording, RecordingFiles};
 use super::{KEYS, Outcome, Sweep, Truth, exercise, thorough};
 
 const LIMIT: u64 = 1 << 22;
-/// Behind the pool's header, whose damage is in `bad_pool.rs`.
+/// After the pool's header, whose damage is in `bad_pool.rs`.
 const DATA_START: usize = 8192;
 /// Images of a killed database.
 const KILLED: usize = 12;
@@ -40,8 +40,8 @@ fn open(image: &[u8]) -> Result<(Database<Recorded>, Recording), Error> {
     Ok((Database::open_on(media, &options)?, memory))
 }
 
-/// The pool of a database that was closed, and such as kills of the process leave behind in the
-/// course of the last transactions.
+/// The pool of a database that was closed, and pools that kills of the process leave in the course
+/// of the last transactions.
 fn images(engine: EngineKind) -> (Vec<u8>, Vec<Vec<u8>>) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let media = faults::recorded(memory.clone(), RecordingFiles::new());
