@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `write` creates POOL if there is none, verifies it, and runs transactions, up to number UNTIL or
-//! until it is killed; when one is durable it prints the pool's name and how many there are by now.
+//! until it is killed; when one is durable it prints the pool's name and how many there are so far.
 //! DOMAIN is `auto`, or a domain that is modelled where the medium is weaker. The reader of that
 //! output keeps the number in a place that survives, and passes it as ACKNOWLEDGED next time.
 //! `verify` fails unless all of these are there, whole, and in order.

@@ -1,8 +1,8 @@
 //! The paged store under crashes, for as many states as are asked for:
-//! `cargo run --release -p perdura-faults --example paged -- [LOG] STATES NESTED [SEED]`, where LOG is
-//! `central`, `flush-on-insert` or `flush-on-commit`; without it, all of them. Exit code 1 and the seed if
-//! a state is wrong. With `faults [LOG] [SEEDS]` it says of each seeded fault what notices it, with `sites
-//! [LOG] [SEEDS]` the same of each flush, fence and sync that is left out.
+//! `cargo run --release -p perdura-faults --example paged -- [LOG] STATES NESTED [SEED]`, where LOG
+//! is `central`, `flush-on-insert` or `flush-on-commit`; without it, all of them. Exit code 1 and
+//! the seed if a state is wrong. With `faults [LOG] [SEEDS]` it says of each seeded fault what
+//! notices it, with `sites [LOG] [SEEDS]` the same of each flush, fence and sync that is left out.
 
 use std::process::ExitCode;
 use std::time::Instant;

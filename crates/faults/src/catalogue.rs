@@ -1,8 +1,8 @@
 //! Faults made by hand. Each is a mistake that a programmer could make, and each must be noticed.
 //!
-//! A fault that stands in the code would have to be compiled in; here it is what the recording of the
-//! code as it ships would be if it had the fault. Where it is, is said in the words of the source: a
-//! fault whose line is gone shows nowhere, and that is an error too.
+//! A fault that stands in the code would have to be compiled in; here it is what the recording of
+//! the code as it ships would be if it had the fault. Where it is, is said in the words of the
+//! source: a fault whose line is gone shows nowhere, and that is an error too.
 //!
 //! Longer than 600 lines: it is one list, with a paragraph for each fault.
 
@@ -41,7 +41,7 @@ const fn code(file: &'static str, function: &'static str, text: &'static str) ->
     Where::Code(Code { file, function, text })
 }
 
-/// All of them.
+/// All faults of this module and its parts.
 pub fn faults() -> impl Iterator<Item = &'static Fault> {
     FAULTS.iter().chain(nv_logging::FAULTS).chain(slotted::FAULTS).chain(sofort::FAULTS)
 }

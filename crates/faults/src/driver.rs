@@ -272,8 +272,8 @@ impl Driver {
         expect(&done, should)
     }
 
-    /// The same with a pair, whose value is inlined: one that there is, if there is any, or one that
-    /// there may not be.
+    /// Runs one statement on a pair, whose value is inlined. The pair exists, if there is any, or
+    /// may not exist.
     fn pair_statement<E: Environment>(
         &mut self,
         partition: &Partition<'_, E>,

@@ -1,5 +1,5 @@
-//! An engine under examination: the standard story, then random ones, until as many states have been
-//! looked at as are wanted, half of them of random stories; and the shortest story that fails.
+//! An engine under examination: the standard story, then random ones, until as many states have
+//! been looked at as are wanted, half of them of random stories; and the shortest story that fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -25,8 +25,8 @@ use crate::workers::in_parallel;
 const PARTS: u64 = 8;
 /// Random stories that are run in one batch.
 const ROUND: u64 = 4;
-/// States of a crash point, unless the settings say otherwise. Some are always looked at, whatever the
-/// bound: every two lines in all four combinations.
+/// States of a crash point, unless the settings say otherwise. Some are always looked at, whatever
+/// the bound: every two lines in all four combinations.
 pub const BOUND: u64 = 12;
 /// Crash points that a story has at most which is looked at closely for a fault.
 const SHORTEST: u64 = 200;
@@ -58,7 +58,8 @@ pub struct Settings {
     pub replay: Option<u64>,
     /// The number of transactions of each story; without one, its own.
     pub transactions: Option<usize>,
-    /// The share of the engine's indexes that lies in persistent memory, in per cent; the engine has such a choice.
+    /// The share of the engine's indexes that lies in persistent memory, in per cent; the engine
+    /// has such a choice.
     pub placement: Option<u32>,
 }
 
@@ -320,9 +321,9 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
         Ok(Parts { power: explored, kills })
     }
 
-    /// The least number of the story's transactions that still fails, and what fails then. A story's
-    /// beginning does not depend on its length, but a shorter one ends with a sync of its own: so it
-    /// is looked at, and if it does not fail the whole one stands.
+    /// The least number of the story's transactions that still fails, and what fails then. A
+    /// story's beginning does not depend on its length, but a shorter one ends with a sync of its
+    /// own: so it is looked at, and if it does not fail the whole one stands.
     fn shortest(&self, plot: &Plot, seed: u64, violation: Violation, kills: bool) -> Found {
         let fault = self.settings.inject.map(|fault| &fault.mutation);
         let cut = |transactions| (self.tell)(&Plot { transactions, ..plot.clone() });
@@ -372,7 +373,8 @@ impl Report {
         }
     }
 
-    /// Returns whether as many states were looked at as are wanted, and half of them are of random stories.
+    /// Returns whether as many states were looked at as are wanted, and half of them are of random
+    /// stories.
     fn is_enough(&self, settings: &Settings) -> bool {
         self.states >= settings.states
             && self.random_states >= settings.states.div_ceil(2)
@@ -411,8 +413,8 @@ impl Report {
         self.first.get_or_insert(found);
     }
 
-    /// Describes the first story that failed, with the command that shows it again, for people. These
-    /// are the settings of the report.
+    /// Describes the first story that failed, with the command that shows it again, for people.
+    /// These are the settings of the report.
     pub fn violation(&self, settings: &Settings) -> Option<String> {
         let found = self.first.as_ref()?;
         let mut text = format!(

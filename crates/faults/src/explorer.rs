@@ -19,7 +19,7 @@ use crate::mutation::Mutation;
 use crate::quiet::quietly;
 use crate::work::{Items, Work};
 
-/// One in so many states is gone on with.
+/// One in so many states is explored further.
 const DEEP: u64 = 8;
 
 /// A recorded run of a database, with what it held after each committed transaction.
@@ -40,7 +40,8 @@ pub struct Story<M: Medium, W: Work = Items> {
     pub created: bool,
 }
 
-/// States, each by a number that two have in common only if they are alike and the same was promised.
+/// States, each by a number that two have in common only if they are alike and the same was
+/// promised.
 pub type Known = HashSet<u64>;
 
 /// The amount to look at.

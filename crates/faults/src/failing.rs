@@ -1,11 +1,11 @@
-//! A short run in the middle of which something fails: a call to the kernel, a growth of the pool, a
-//! write to a file, an allocation. Whatever it is and wherever it comes, there is an error that says
-//! so, the transaction can be aborted, the database goes on or is opened again, every acknowledged
-//! transaction is there, and nothing else.
+//! A short run in the middle of which something fails: a call to the kernel, a growth of the pool,
+//! a write to a file, an allocation. Whatever it is and wherever it comes, there is an error that
+//! says so, the transaction can be aborted, the database goes on or is opened again, every
+//! acknowledged transaction is there, and nothing else.
 //!
-//! The run has everything that an engine does: creation, inserts, updates, deletes and aborts, small
-//! and large transactions, splits, rotations of the log, checkpoints, merges, closing, opening,
-//! a kill in the middle of a transaction, and recovery.
+//! The run has everything that an engine does: creation, inserts, updates, deletes and aborts,
+//! small and large transactions, splits, rotations of the log, checkpoints, merges, closing,
+//! opening, a kill in the middle of a transaction, and recovery.
 //!
 //! 1. [`Run::go`] runs it on a [`Place`] in which something fails, and says what is wrong with how
 //!    that was borne, if anything.
@@ -66,7 +66,7 @@ pub struct Ran {
     pub reopened: u64,
     /// Transactions that were acknowledged.
     pub acknowledged: u64,
-    /// Steps of work put off that failed without an error of anybody's: the statistics tell.
+    /// Steps of work put off that failed without an error in any call: the statistics show them.
     pub failed_steps: u64,
 }
 
@@ -115,7 +115,8 @@ impl Run {
     /// goes on or aborts, a handle that has stopped is given up, and the database opened again.
     ///
     /// # Errors
-    /// It was not borne: a transaction that is missing or surplus, a database that cannot be used again.
+    /// It was not borne: a transaction that is missing or surplus, a database that cannot be used
+    /// again.
     pub fn go<P: Place>(&self, place: &P) -> Result<Ran, String> {
         let mut at = At {
             place,
@@ -467,8 +468,8 @@ impl<P: Place> At<'_, P> {
     }
 }
 
-/// Runs a transaction; says what was refused of it, and how it ended. `after` is what there is if it
-/// has committed.
+/// Runs a transaction; says what was refused of it, and how it ended. `after` is what there is if
+/// it has committed.
 fn transact<E: Environment>(
     db: &Database<E>,
     driver: &mut Driver,

@@ -26,8 +26,8 @@ fn item(key: u64) -> Item {
     }
 }
 
-/// The pool of an engine is full; every other tuple is deleted, one by one and some in a transaction
-/// that aborts; then there is room for others, with keys of their own.
+/// The pool of an engine is full; every other tuple is deleted, one by one and some in a
+/// transaction that aborts; then there is room for others, with keys of their own.
 ///
 /// # Panics
 /// The engine fails without any crash, or there is no room again.

@@ -79,8 +79,8 @@ pub fn nullable_schema() -> Schema {
         )
 }
 
-/// The same with keys of more than 240 bytes, whatever stands in them: the primary one of pairs, and
-/// of items a secondary index that is, too, the longest that there can be.
+/// The same with keys of more than 240 bytes, whatever stands in them: the primary one of pairs,
+/// and of items a secondary index that is, too, the longest that there can be.
 pub fn long_schema() -> Schema {
     let of = |table: &TableSchema, wide: &[(&str, u32)]| {
         let mut long = TableSchema::new(table.name());
@@ -401,8 +401,8 @@ fn reads_differ_in<E: Environment>(
     }
 }
 
-/// Returns what differs between the model and what a transaction sees by its indexes, backward and by
-/// keys, if anything does.
+/// Returns what differs between the model and what a transaction sees by its indexes, backward and
+/// by keys, if anything does.
 ///
 /// # Errors
 /// It cannot be read.

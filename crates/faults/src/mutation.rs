@@ -1,5 +1,5 @@
-//! Faults that a program could have, put into what it has recorded: the program that is tested is the
-//! one that ships.
+//! Faults that a program could have, put into what it has recorded: the program that is tested is
+//! the one that ships.
 
 use pm::Site;
 use sim::{BothTrace, DiskEvent, DiskTrace, Event, Trace};
@@ -42,8 +42,8 @@ pub enum How {
     EarlyRename,
     /// The file is removed before what supersedes it has been synced, or renamed.
     EarlyRemove,
-    /// A transaction that has changed nothing is acknowledged at once, and all before it with it. The
-    /// story is recorded so: see [`crate::plot::Plot::acknowledges_unchanged`].
+    /// A transaction that has changed nothing is acknowledged at once, and all before it with it.
+    /// The story is recorded so: see [`crate::plot::Plot::acknowledges_unchanged`].
     UnchangedAcknowledges,
 }
 

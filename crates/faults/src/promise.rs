@@ -1,17 +1,17 @@
-//! Transactions that go on after a crash (P4 4.2): stories of named ones, and the oracle that continues
-//! them.
+//! Transactions that go on after a crash (P4 4.2): stories of named ones, and the oracle that
+//! continues them.
 //!
 //! After each crash:
 //! - What was committed is there, and nothing else.
-//! - Each open transaction is in flight, under its name, with every acknowledged statement and at most
-//!   the one that was under way.
-//! - It sees what it saw: its snapshot, and its own changes. Others that change what it has changed are
-//!   in conflict, and only they.
-//! - It goes on with another statement, commits, or is aborted; so it does when the process that went on
-//!   crashes in its turn.
+//! - Each open transaction is in flight, under its name, with every acknowledged statement and at
+//!   most the one that was under way.
+//! - It sees what it saw: its snapshot, and its own changes. Others that change what it has changed
+//!   are in conflict, and only they.
+//! - It goes on with another statement, commits, or is aborted; so it does when the process that
+//!   went on crashes in its turn.
 //!
-//! A step of a story is one acknowledgement: a statement of a named transaction, its commit or abort, or a
-//! whole transaction without a name.
+//! A step of a story is one acknowledgement: a statement of a named transaction, its commit or
+//! abort, or a whole transaction without a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -128,7 +128,8 @@ impl Promise {
         Begun { snapshot: self.commits, own: self.committed.clone(), ..Begun::default() }
     }
 
-    /// Returns whether a change of a key by the transaction `name` with this snapshot is in conflict.
+    /// Returns whether a change of a key by the transaction `name` with this snapshot is in
+    /// conflict.
     fn is_taken(&self, key: &Key, name: &[u8], snapshot: u64) -> bool {
         let mut others = self.open.iter().filter(|(other, _)| *other != name);
         others.any(|(_, begun)| begun.touched.contains(key))
@@ -269,8 +270,8 @@ impl Step {
 /// A named transaction that has done an operation, or none if that ended it.
 type GoneOn<'a> = Option<Tx<'a, Recorded>>;
 
-/// The first or the next operation of a named transaction; one without a statement, or in conflict, is
-/// aborted. Changes the model, and returns whether it is another one.
+/// The first or the next operation of a named transaction; one without a statement, or in conflict,
+/// is aborted. Changes the model, and returns whether it is another one.
 fn go_on<'a>(
     driver: &mut Driver,
     (mut tx, tables): (Tx<'a, Recorded>, &Tables),
@@ -435,8 +436,8 @@ impl Work for Promises {
 /// The open transactions of a story, each with the number of the thread that it is in.
 type Held<'a> = BTreeMap<Vec<u8>, (Tx<'a, Recorded>, u32)>;
 
-/// Runs a story in which a process has its open transactions, and hands them from thread to thread now
-/// and then.
+/// Runs a story in which a process has its open transactions, and hands them from thread to thread
+/// now and then.
 ///
 /// # Panics
 /// The engine fails without any crash.
@@ -476,8 +477,8 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
     Story { work, medium, trace, models, in_flight: 1, created: true }
 }
 
-/// A step of a story. No fence may be relied on that another thread makes, so each transaction has a
-/// thread of its own.
+/// A step of a story. No fence may be relied on that another thread makes, so each transaction has
+/// a thread of its own.
 fn told_step<'a>(
     driver: &mut Driver,
     (db, tables): (&'a Database<Recorded>, &Tables),

@@ -1,6 +1,6 @@
 //! Real threads in one partition of a database, in every way that the API has, and what they saw.
-//! Which thread runs when is the machine's affair, so that each run is another one; how much is done
-//! is counted, not timed.
+//! Which thread runs when is the machine's affair, so that each run is another one; how much is
+//! done is counted, not timed.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

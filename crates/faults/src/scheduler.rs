@@ -1,10 +1,10 @@
-//! A scheduler of threads, of which one runs at a time: the one whose turn it is. It hands the turn over
-//! at seeded points, so that the same seed gives the same interleaving.
+//! A scheduler of threads, of which one runs at a time: the one whose turn it is. It hands the turn
+//! over at seeded points, so that the same seed gives the same interleaving.
 //!
 //! The threads are real: what one of them has flushed no other one's fence covers. A medium that
 //! calls [`Scheduler::pass`] before everything that is done to it makes each of these a point where
-//! another thread may go on. The allocator's lock is one of the system's: who holds it goes on until
-//! it is released, since one who waits for it could not hand the turn back.
+//! another thread may go on. The allocator's lock is one of the system's: who holds it goes on
+//! until it is released, since one who waits for it could not hand the turn back.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! The workloads of P1 5.1 as stories: YCSB (balanced) and TPC-C (all five transactions, the orders
-//! that are rolled back among them), small. What is entered follows from a seed; what there has to be
-//! after each transaction is known beforehand.
+//! that are rolled back among them), small. What is entered follows from a seed; what there has to
+//! be after each transaction is known beforehand.
 //!
 //! | workload | what is known |
 //! |---|---|
@@ -109,8 +109,8 @@ impl Script {
         Self(Arc::new(Known { inputs: Inputs::Ycsb(workload), held }))
     }
 
-    /// TPC-C: the first seed from `seed` on whose first transactions are of every kind, with an order
-    /// that is rolled back. What is known comes from another engine than `engine`.
+    /// TPC-C: the first seed from `seed` on whose first transactions are of every kind, with an
+    /// order that is rolled back. What is known comes from another engine than `engine`.
     ///
     /// # Errors
     /// The other engine has failed.

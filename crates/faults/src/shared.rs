@@ -1,10 +1,11 @@
-//! Threads that share one partition, and run one at a time ([`crate::scheduler`]); what they saw, and
-//! what a crash leaves of it, before the oracle ([`crate::history`]).
+//! Threads that share one partition, and run one at a time ([`crate::scheduler`]); what they saw,
+//! and what a crash leaves of it, before the oracle ([`crate::history`]).
 //!
 //! A thread hands its turn over before a store, a flush or a fence, when it is going to take the
 //! engine's lock, and when it waits: for that lock, which the engine has to tell of, or for a
 //! partition that a serial engine lets one have at a time. Each acknowledgement is noted in the
-//! record with the time by the history's clock, so that for each state it is known what was promised.
+//! record with the time by the history's clock, so that for each state it is known what was
+//! promised.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;

@@ -35,8 +35,8 @@ pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
-/// Updates of few tuples, each a transaction of its own in a thread of its own; between them others,
-/// of which some abort. An odd seed has all columns inlined.
+/// Updates of few tuples, each a transaction of its own in a thread of its own; between them
+/// others, of which some abort. An odd seed has all columns inlined.
 ///
 /// # Panics
 /// The engine fails without any crash.

@@ -126,8 +126,8 @@ pub fn victim(
 /// for each kill.
 ///
 /// # Errors
-/// The database cannot be made, or a victim cannot be started. That it cannot be opened after a kill
-/// is no error but what a soak looks for.
+/// The database cannot be made, or a victim cannot be started. That it cannot be opened after a
+/// kill is no error but what a soak looks for.
 pub fn soak(
     soak: &Soak<'_>,
     start: &dyn Fn(u64) -> Command,
@@ -242,7 +242,8 @@ struct Life {
     from_opening: bool,
 }
 
-/// Lets a victim live so long; returns the numbers that it has said; or, if it ended by itself, why.
+/// Lets a victim live so long; returns the numbers that it has said; or, if it ended by itself,
+/// why.
 fn live(command: &mut Command, life: Life) -> Result<Result<Vec<u64>, String>, String> {
     let failed = |error: io::Error| format!("the process to be killed: {error}");
     let mut child =

@@ -176,8 +176,8 @@ impl Plot {
     }
 }
 
-/// Many tuples of one size are deleted, so that chunks of the pool become empty and go back to it, and
-/// others of other sizes are inserted, a few dozen in each transaction.
+/// Many tuples of one size are deleted, so that chunks of the pool become empty and go back to it,
+/// and others of other sizes are inserted, a few dozen in each transaction.
 ///
 /// # Panics
 /// The engine fails without any crash.
@@ -222,8 +222,8 @@ pub fn chunks_go_back(engine: EngineKind) -> Story<PoolMedium> {
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
-/// The same of NVM-Log, which frees what was deleted when so much has come after it that all runs are
-/// merged: just before that the story begins, and goes on with updates of tuples of that size.
+/// The same of NVM-Log, which frees what was deleted when so much has come after it that all runs
+/// are merged: just before that the story begins, and goes on with updates of tuples of that size.
 ///
 /// # Panics
 /// The engine fails without any crash.
@@ -408,8 +408,8 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
-/// A group of transactions whose first one a snapshot sees; it goes before the group is made durable.
-/// What the group has superseded is free then, and the next one takes it.
+/// A group of transactions whose first one a snapshot sees; it goes before the group is made
+/// durable. What the group has superseded is free then, and the next one takes it.
 ///
 /// # Panics
 /// The engine fails without any crash.

@@ -1,5 +1,5 @@
-//! Each flush, fence, ordered store or sync in the source left out in turn: either a story fails, or
-//! the tests are blind there, or the instruction is superfluous.
+//! Each flush, fence, ordered store or sync in the source left out in turn: either a story fails,
+//! or the tests are blind there, or the instruction is superfluous.
 
 use std::time::Instant;
 
@@ -19,8 +19,8 @@ pub struct Swept {
     pub unnoticed: Vec<String>,
 }
 
-/// Does `how` wrong at each place of the stories in turn; each story comes with how much of it to look
-/// at.
+/// Does `how` wrong at each place of the stories in turn; each story comes with how much of it to
+/// look at.
 pub fn sweep<M: Medium>(
     stories: &[(&Story<M>, Effort)],
     how: How,

@@ -55,8 +55,8 @@ pub trait Work: Clone + Send + Sync {
     /// Transactions to go on with. The same seed gives the same ones.
     fn more(&self, seed: u64) -> Self::More;
 
-    /// Runs one more, of about so many operations, on the database and on the model; returns whether
-    /// it has committed.
+    /// Runs one more, of about so many operations, on the database and on the model; returns
+    /// whether it has committed.
     ///
     /// # Errors
     /// It did otherwise than the model says, or is committed and not durable.

@@ -4,7 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Does `work` on each of so many pieces. Which thread does which makes no difference to the result.
+/// Does `work` on each of so many pieces. Which thread does which makes no difference to the
+/// result.
 pub(crate) fn in_parallel<R: Send>(pieces: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(pieces);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

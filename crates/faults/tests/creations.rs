@@ -1,11 +1,11 @@
-//! A creation that is killed at any of its calls to the kernel, or at which another process creates the
-//! same database: of all engines. Backups, dumps, restores, loads and repairs that are killed. `calls` says
-//! how.
+//! A creation that is killed at any of its calls to the kernel, or at which another process creates
+//! the same database: of all engines. Backups, dumps, restores, loads and repairs that are killed.
+//! `calls` says how.
 //!
 //! What has to hold:
 //! - After a kill the same command succeeds, and nothing but what it makes is there.
-//! - Of two processes one creates the database. The other one gets it once it is closed, or an error
-//!   that says who has it.
+//! - Of two processes one creates the database. The other one gets it once it is closed, or an
+//!   error that says who has it.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -194,8 +194,8 @@ fn has_all(path: &Path, options: &Options, model: &Model) {
     database.close().unwrap();
 }
 
-/// Kills a child at each call of `work`, does `work` once more each time, and hands what is there then to
-/// `check`, which removes what was made. Returns how many calls there are.
+/// Kills a child at each call of `work`, does `work` once more each time, and hands what is there
+/// then to `check`, which removes what was made. Returns how many calls there are.
 fn repeat_after_kills(
     name: &str,
     directory: &Path,

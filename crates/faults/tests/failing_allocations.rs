@@ -1,4 +1,5 @@
-//! Every allocation of global memory fails in turn, in a run that has everything (`faults::failing`).
+//! Every allocation of global memory fails in turn, in a run that has everything
+//! (`faults::failing`).
 //!
 //! Rust ends a process that gets no memory, and so would the kernel. What has to hold is what holds
 //! after a kill: the next process finds every acknowledged transaction, and besides them at most
@@ -202,8 +203,8 @@ fn allocations_fail_in_turn(engine: EngineKind, one_in: u64) {
         "{engine}: {visited} of {points} points, {died} died, {errors} errors, {:.1} s",
         started.elapsed().as_secs_f64()
     );
-    // A few may fail without harm, or are not made in each run: a persister has groups as large as its
-    // pace makes them.
+    // A few may fail without harm, or are not made in each run: a persister has groups as large as
+    // its pace makes them.
     let told = died + errors;
     assert!(
         points > 1000 && told + 10 + visited / 100 > visited,

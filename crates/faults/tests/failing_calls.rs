@@ -1,5 +1,5 @@
-//! Every call to the kernel fails in turn, in a run that has everything (`faults::failing` says what
-//! that is, and what has to hold): of pools and files of the host, of all engines.
+//! Every call to the kernel fails in turn, in a run that has everything (`faults::failing` says
+//! what that is, and what has to hold): of pools and files of the host, of all engines.
 //!
 //! The calls are real, and the engines those that ship.
 //!
@@ -7,8 +7,8 @@
 //! `cargo test -p perdura-faults -- --ignored long`.
 //!
 //! Each point is visited in several ways: it fails, once; it has no room, and neither has anything
-//! after it until the error has been borne; a signal interrupts it; it does half of what it was asked
-//! for. The last two are no errors.
+//! after it until the error has been borne; a signal interrupts it; it does half of what it was
+//! asked for. The last two are no errors.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -50,8 +50,8 @@ impl<'a> OnHost<'a> {
         }
     }
 
-    /// Lets each call of number `call` that `work` makes fail in turn, in a database in which `before`
-    /// was done, and hands what came of it to `after`. Returns how many there were.
+    /// Lets each call of number `call` that `work` makes fail in turn, in a database in which
+    /// `before` was done, and hands what came of it to `after`. Returns how many there were.
     fn each<R>(
         &self,
         call: libc::c_long,
@@ -204,8 +204,8 @@ fn long_every_call_of_every_engine() {
     });
 }
 
-/// Whatever else a file is asked for when it has been created: what there is of it then is no damage
-/// to the next process, whether the database was closed or not.
+/// Whatever else a file is asked for when it has been created: what there is of it then is no
+/// damage to the next process, whether the database was closed or not.
 #[test]
 fn a_file_that_was_created_and_never_used_is_no_damage() {
     with_stopped_calls(|| {
@@ -259,8 +259,8 @@ fn a_sync_that_fails_is_told_at_once() {
             run.options = options(&run, Domain::Disk);
             let place = OnHost::new(&run, &directory);
             let created = || place.create().unwrap();
-            // It ends when nothing fails any more: a session that ends does what its commits have left
-            // over, which recovery does, too.
+            // It ends when nothing fails any more: a session that ends does what its commits have
+            // left over, which recovery does, too.
             let ends = Cell::new(None);
             let closed = || created().close().unwrap();
             let create = |()| place.create().map(Database::abandon);
@@ -360,9 +360,9 @@ fn an_opening_that_fails_when_it_has_begun_a_segment_leaves_no_damage() {
     });
 }
 
-/// A pool that is opened is marked so before anything is changed, and a database that is weaker than
-/// its medium, or modelled, has no other sync: without it a pool that was open when power failed could
-/// be taken for one that was closed.
+/// A pool that is opened is marked so before anything is changed, and a database that is weaker
+/// than its medium, or modelled, has no other sync: without it a pool that was open when power
+/// failed could be taken for one that was closed.
 #[test]
 fn an_opening_syncs_its_mark_whatever_the_domain() {
     with_stopped_calls(|| {

@@ -1,7 +1,7 @@
-//! The lock of a partition, the waking of the thread in the background, and the times of transactions that wait to be
-//! continued, under a scheduler that chooses the interleaving. The sources are those of the crate,
-//! compiled a second time over the scheduler's locks. A waiter that is never woken is a deadlock,
-//! which the scheduler reports.
+//! The lock of a partition, the waking of the thread in the background, and the times of
+//! transactions that wait to be continued, under a scheduler that chooses the interleaving. The
+//! sources are those of the crate, compiled a second time over the scheduler's locks. A waiter that
+//! is never woken is a deadlock, which the scheduler reports.
 
 #![expect(dead_code, reason = "modules of a crate, compiled into a test")]
 
@@ -211,7 +211,7 @@ mod lock {
         }
     }
 
-    /// Its fields are dropped in this order: the value is free before anybody hears of it.
+    /// Its fields are dropped in this order: the value is free before others are notified.
     #[derive(Debug)]
     pub(crate) struct RwLockReadGuard<'a, T> {
         value: sync::RwLockReadGuard<'a, T>,
@@ -493,7 +493,7 @@ fn readers_do_not_wait_for_a_copy_though_writers_do() {
     println!("{schedules} schedules");
 }
 
-/// One who comes to copy while a writer waits for a reader, and readers that came before.
+/// A thread comes to copy while a writer waits for a reader, and readers came before it.
 fn a_copy_behind_a_writer() {
     let partition_lock = Arc::new(PartitionLock::new(0u32, PATIENCE, None));
     let reading = partition_lock.read().unwrap();
@@ -559,8 +559,8 @@ fn a_reader_of_long_holds_up_no_reader_behind_a_writer_that_waits() {
     println!("{schedules} schedules");
 }
 
-/// One more would let the writer wait for ever: it waits itself, here for a reader that waits for
-/// it.
+/// One more reader would let the writer wait for ever: it waits itself, here for a reader that
+/// waits for it.
 #[test]
 fn no_more_readers_than_are_let_pass_a_writer() {
     let found = catch_unwind(AssertUnwindSafe(|| {
@@ -587,8 +587,8 @@ fn the_thread_does_not_wait_for_an_owner() {
     interleave(200, an_owner_who_keeps_the_partition);
 }
 
-/// A partition whose transactions end with a number, and are durable when it was synced. A sync works
-/// with the partition, or without it.
+/// A partition whose transactions end with a number, and are durable when it was synced. A sync
+/// works with the partition, or without it.
 #[derive(Debug)]
 struct Ledger {
     log: Arc<Log>,
@@ -818,8 +818,8 @@ enum At {
     Over,
 }
 
-/// Two go on with a transaction that waits, and leave it again; it is a moment before its time is over, and then the
-/// time is. Two others look for those whose time is over.
+/// Two go on with a transaction that waits, and leave it again; it is a moment before its time is
+/// over, and then the time is. Two others look for those whose time is over.
 fn one_goes_on_as_its_time_is_over() {
     const ID: TxId = TxId(1);
     let start = Instant::now();

@@ -3,12 +3,12 @@
 //! bound.
 //!
 //! 1. A process loads the rows.
-//! 2. Others write, in four threads, until they are killed. A thread changes rows of its own, says in
-//!    its row of the journal which transaction that was, and moves an amount between two rows that all
-//!    threads share. When a transaction is durable it puts its number into a file.
+//! 2. Others write, in four threads, until they are killed. A thread changes rows of its own, says
+//!    in its row of the journal which transaction that was, and moves an amount between two rows
+//!    that all threads share. When a transaction is durable it puts its number into a file.
 //! 3. After every other kill the rows are compared with what the transactions up to those numbers
-//!    leave, which follows from the numbers. After the others the next process goes on at once, so that
-//!    kills hit restarts, too.
+//!    leave, which follows from the numbers. After the others the next process goes on at once, so
+//!    that kills hit restarts, too.
 //!
 //! What it shows: the `process` domain. The kernel keeps the pages of a killed process.
 
@@ -79,8 +79,8 @@ impl Order {
             .expect("a process")
     }
 
-    /// The most memory that a process may have: the frames, the log's buffer twice, since it grows by
-    /// doubling, and the rest.
+    /// The most memory that a process may have: the frames, the log's buffer twice, since it grows
+    /// by doubling, and the rest.
     fn memory_bound(&self) -> u64 {
         self.buffer + self.buffer / 64 + 2 * LOG_BUFFER + FIXED
     }
@@ -104,8 +104,7 @@ fn filler(id: u64, by: u64) -> String {
     letter.to_string().repeat(150 + ((id + 7 * by) % 100) as usize)
 }
 
-/// What a transaction does to a row of its thread: the row goes, or it has been written by this
-/// transaction.
+/// Returns whether a transaction deletes a row of its thread. It writes the others.
 fn goes(number: u64, place: u64, there: bool) -> bool {
     there && (number + place).is_multiple_of(5)
 }
@@ -229,7 +228,7 @@ fn most_memory(process: u32) -> u64 {
     kib.map_or(0, |kib| kib << 10)
 }
 
-/// What the rows have to be, by the numbers of the transactions that are done.
+/// The expected rows, by the numbers of the transactions that are done.
 struct Model {
     order: Order,
     done: [u64; THREADS as usize],

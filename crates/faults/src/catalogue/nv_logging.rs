@@ -6,7 +6,7 @@ use perdura::EngineKind;
 use super::{Fault, code, fault};
 use crate::mutation::{How, Where};
 
-/// Those of NV-Logging in either form.
+/// The faults of NV-Logging in either form.
 pub(super) static FAULTS: &[Fault] = &[
     fault(
         "nv-logging-foi/object-not-flushed",

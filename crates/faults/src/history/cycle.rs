@@ -24,8 +24,9 @@ fn data(edge: &Edge) -> bool {
     edge.kind != Kind::Time
 }
 
-/// One cycle of each knot, which is the shortest of the first of these kinds that there is one of: of
-/// writes, of writes and reads, with one read of what was replaced, with more, with scans, with times.
+/// Returns one cycle of each knot: the shortest of the first of these kinds that occurs. The kinds
+/// are: of writes, of writes and reads, with one read of what was replaced, with more, with scans,
+/// with times.
 pub(super) fn worst(graph: &Graph) -> Vec<Vec<Edge>> {
     let all: Vec<u32> = (0..graph.nodes() as u32).collect();
     let knots = knots(graph, &all, |_| true);

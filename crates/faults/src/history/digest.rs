@@ -48,7 +48,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Only that no scan showed it is known.
+    /// Returns whether all that is known is that no scan showed it.
     pub(super) fn is_predicate(&self) -> bool {
         self.wants.iter().all(|want| matches!(want, Want::Outside(_)))
     }

@@ -132,7 +132,7 @@ impl Graph {
         self.edges.push(Edge { from, to, kind, key, at, predicate: false });
     }
 
-    /// Only from the nearest of those that came before: the others follow from it.
+    /// Adds edges from the nearest of those that came before; the others follow from these.
     fn add_times(&mut self, actors: &[Actor], crash: Option<usize>) {
         let mut events = Vec::with_capacity(2 * actors.len());
         for (at, actor) in actors.iter().enumerate().filter(|one| Some(one.0) != crash) {

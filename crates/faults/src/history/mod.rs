@@ -12,11 +12,11 @@
 //!    writes the key follows it, who was acknowledged before another one began precedes it, and
 //!    where that leaves a choice the engine's own number of the commit, or the acknowledgement, is
 //!    tried first.
-//! 3. The graph of what has to precede what: who wrote the version before (`ww`), who wrote what was
-//!    read (`wr`), who read what was replaced (`rw`), who was acknowledged before another one began
-//!    (time).
-//! 4. A cycle has a name, by its edges; the shortest one is shown. If it hangs on a choice, the other
-//!    one is tried.
+//! 3. The graph of what has to precede what: who wrote the version before (`ww`), who wrote what
+//!    was read (`wr`), who read what was replaced (`rw`), who was acknowledged before another one
+//!    began (time).
+//! 4. A cycle has a name, by its edges; the shortest one is shown. If it depends on a choice, the
+//!    other one is tried.
 //! 5. No cycle: the transactions are run in an order of the graph, and each read has to see what it
 //!    saw. What is accepted therefore has been shown to have such an order.
 //!

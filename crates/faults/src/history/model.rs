@@ -124,8 +124,8 @@ pub struct Transaction {
     pub durable: Option<u64>,
     /// Its end.
     pub outcome: Outcome,
-    /// The number of the commit: the engine's own, or the place among writers. It is a hint alone: a
-    /// wrong one hides nothing.
+    /// The number of the commit: the engine's own, or the place among writers. It is a hint alone:
+    /// a wrong one hides nothing.
     pub order: Option<u64>,
     /// Its operations, in order.
     pub operations: Vec<Operation>,

@@ -141,8 +141,8 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Returns where a misplaced read may have been instead, and the edges by which it can be nowhere
-    /// else; none, if that is a guess: then `back` says which way.
+    /// Returns where a misplaced read may have been instead, and the edges by which it can be
+    /// nowhere else; none, if that is a guess: then `back` says which way.
     pub(super) fn narrowed(&self, number: usize, now: usize, back: bool) -> (Placed, Vec<Edge>) {
         let one = self.placed[number];
         let line = &self.lines[one.key];

@@ -12,8 +12,8 @@ use super::versions::{Forced, Line, lines};
 
 type Verdict = Result<Vec<usize>, Box<Violation>>;
 
-/// Times the number of transactions: so many orders of versions and places of reads are tried before
-/// it is given up, but at least [`LEAST_TRIES`].
+/// Times the number of transactions: so many orders of versions and places of reads are tried
+/// before it is given up, but at least [`LEAST_TRIES`].
 const WORK: usize = 200_000;
 
 const LEAST_TRIES: usize = 50;
@@ -156,8 +156,8 @@ struct Search<'a> {
     crash: Option<usize>,
 }
 
-/// The reads whose places were narrowed, by their numbers, each with the edges that say so; none, if its
-/// place was guessed.
+/// The reads whose places were narrowed, by their numbers, each with the edges that say so; none,
+/// if its place was guessed.
 type Narrowed = HashMap<usize, Vec<Edge>>;
 
 /// The reason why an order of versions does not do.
@@ -177,8 +177,8 @@ impl Search<'_> {
         self.attempt(&mut Vec::new(), &mut tries)
     }
 
-    /// Tries an order of versions, and other ones if something hangs on a choice. `forced` is what
-    /// was chosen.
+    /// Tries an order of versions, and other ones if something depends on a choice. `forced` is
+    /// what was chosen.
     fn attempt(&self, forced: &mut Vec<Forced>, tries: &mut usize) -> Verdict {
         let lines = lines(self.index, self.actors, self.crash, forced);
         let first = self.run(&lines, true, tries);
@@ -271,7 +271,7 @@ impl Search<'_> {
     ) -> Failed {
         let mut failed: Option<Failed> = None;
         let mut implied = Vec::new();
-        // What hangs on no choice is said of the worst one.
+        // What depends on no choice is reported for the worst cycle.
         let count = |cycle: &[Edge], kind| cycle.iter().filter(|edge| edge.kind == kind).count();
         let mut cycles: Vec<&Vec<Edge>> = cycles.iter().collect();
         cycles.sort_by_key(|cycle| {

@@ -98,8 +98,8 @@ impl Line {
         read.wants.iter().all(|want| want.is(self.key, self.versions[at].cell))
     }
 
-    /// The first and the last version in a window that a read can have seen; if there is none in it,
-    /// the nearest one, which makes a cycle; `None` if there is none at all.
+    /// The first and the last version in a window that a read can have seen; if there is none in
+    /// it, the nearest one, which makes a cycle; `None` if there is none at all.
     pub(super) fn place(
         &self,
         reader: usize,
@@ -232,8 +232,8 @@ fn in_time(
 }
 
 /// Puts the versions of one key into an order that has what is known; of those that could be next,
-/// the one is that read the version before it, or else the one with the lowest `tie`. `replaced` has who
-/// read whose version and wrote another one.
+/// the one is that read the version before it, or else the one with the lowest `tie`. `replaced`
+/// has who read whose version and wrote another one.
 fn line<T: Ord>(
     index: &Index,
     actors: &[Actor],

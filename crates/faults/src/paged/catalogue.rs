@@ -2,8 +2,8 @@
 //! there is a reason why it makes no difference.
 //!
 //! Faults of flushes, fences and syncs are put into the record, as for the other engines
-//! ([`crate::catalogue`]). Others are [policies](Flaw) of the store that a test makes wrong, or [lies](Lie)
-//! of the log.
+//! ([`crate::catalogue`]). Others are [policies](Flaw) of the store that a test makes wrong, or
+//! [lies](Lie) of the log.
 
 use paged::flaw::Flaw;
 
@@ -163,8 +163,8 @@ impl Fault {
         plan
     }
 
-    /// Looks for the fault in the stories with the first few seeds, and, where it is in the store, in what
-    /// ten times as many show without a crash.
+    /// Looks for the fault in the stories with the first few seeds, and, where it is in the store,
+    /// in what ten times as many show without a crash.
     ///
     /// # Errors
     /// It is not noticed: with the events that it has changed.

@@ -1,5 +1,5 @@
-//! A log manager under examination: stories with one seed after another, until as many states have been
-//! looked at as are wanted.
+//! A log manager under examination: stories with one seed after another, until as many states have
+//! been looked at as are wanted.
 
 use super::stage::LogKind;
 use super::tell::Plan;

@@ -19,7 +19,7 @@ use crate::history::Rule::Serializable;
 use crate::medium::{Part, Walked};
 use crate::mutation::Mutation;
 
-/// One in so many states is gone on with.
+/// One in so many states is explored further.
 const DEEP: u64 = 8;
 /// Transactions that are run on such a state.
 const MORE: usize = 10;
@@ -87,8 +87,8 @@ impl Story {
         known
     }
 
-    /// The same for a program with a fault, but for states that are known: they do not show the fault.
-    /// If it crashes again after them they are looked at all the same.
+    /// The same for a program with a fault, but for states that are known: they do not show the
+    /// fault. If it crashes again after them they are looked at all the same.
     pub fn explore_beyond(&self, known: &Known, fault: &Mutation, effort: Effort) -> Explored {
         let (trace, injected) = fault.of_both(&self.trace);
         let mut explored = self.walk(&trace, Some(fault), effort, known);
@@ -214,8 +214,8 @@ impl Story {
         traces.into_iter().collect()
     }
 
-    /// Crashes at every point of the recovery from a state, and of the recoveries after that: each has to
-    /// find what the first one has found.
+    /// Crashes at every point of the recovery from a state, and of the recoveries after that: each
+    /// has to find what the first one has found.
     fn crash_again(
         &self,
         image: &BothImage,

@@ -6,8 +6,9 @@
 //!
 //! 1. The process is killed after the last store or write before a fence or a sync.
 //! 2. The next one recovers, shows what is there, and takes a checkpoint.
-//! 3. The power fails at each point since the kill, for what the first process had not made durable, too.
-//!    A line that it had flushed and not fenced is covered by no fence of the next one.
+//! 3. The power fails at each point since the kill, for what the first process had not made
+//!    durable, too. A line that it had flushed and not fenced is covered by no fence of the next
+//!    one.
 //! 4. Until the next process has shown what is there, that may be anything that a crash can leave;
 //!    from then on it stays.
 //!

@@ -1,6 +1,6 @@
-//! Each flush, fence and sync of the store and its logs left out in turn, in what threads do, in the
-//! recoveries from it and in those from kills: either a state is wrong, or the stories are blind there, or
-//! it is superfluous.
+//! Each flush, fence and sync of the store and its logs left out in turn, in what threads do, in
+//! the recoveries from it and in those from kills: either a state is wrong, or the stories are
+//! blind there, or it is superfluous.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -29,13 +29,14 @@ pub struct Looks {
     one_in: usize,
     /// The kills of each story, found when they are needed.
     kills: Vec<OnceLock<Vec<Kill>>>,
-    /// The number of a story, an effort, and the states without a fault, found when they are needed.
+    /// The number of a story, an effort, and the states without a fault, found when they are
+    /// needed.
     efforts: Vec<(usize, Effort, OnceLock<Known>)>,
 }
 
 impl Looks {
-    /// Those of the stories with the first few seeds, where the process is killed at one in so many fences
-    /// and syncs.
+    /// Runs the stories with the first few seeds. The process will be killed at one in so many
+    /// fences and syncs.
     ///
     /// # Panics
     /// One goes wrong though nothing is left out.

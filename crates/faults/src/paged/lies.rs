@@ -69,8 +69,8 @@ impl Lying {
         self.undone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record that stands where another one would be if the transaction went the other way. No lock
-    /// is held while the log is read: another thread may go on then.
+    /// The record that stands where another one would be if the transaction went the other way. No
+    /// lock is held while the log is read: another thread may go on then.
     fn turned_round(&self, read: Logged) -> Result<Logged> {
         let known = self.undone().get(&read.tx).and_then(|known| known.last().map(|one| one.lsn));
         if known.is_none_or(|last| last < read.lsn) {

@@ -332,7 +332,7 @@ struct Doing<'a> {
     random: &'a mut SmallRng,
 }
 
-/// Where a row is, for the oracle.
+/// Returns the place of a row, for the oracle.
 fn key_of(tree: usize, number: u16) -> Key {
     (tree as u64) << 16 | u64::from(number)
 }
@@ -375,8 +375,8 @@ impl Doing<'_> {
         }
     }
 
-    /// Reads a few neighbouring keys, inserts or deletes some of them, and reads them again; or inserts
-    /// one unseen: only the lock of its gap stops that.
+    /// Reads a few neighbouring keys, inserts or deletes some of them, and reads them again; or
+    /// inserts one unseen: only the lock of its gap stops that.
     fn change_a_gap(&mut self) -> paged::Result<()> {
         const TO: u16 = 5;
         if self.random.random() {
@@ -403,7 +403,7 @@ impl Doing<'_> {
         }
     }
 
-    /// A key: one of a few that everybody wants, or any.
+    /// Chooses a key: one of a few that all threads want, or any.
     fn number(&mut self) -> u16 {
         let most = if self.random.random() { 6 } else { KEYS };
         self.random.random_range(0..most)
@@ -422,8 +422,8 @@ impl Doing<'_> {
         Ok(())
     }
 
-    /// Reads a range, changes what is in it, and perhaps reads it again: who does that at the same time
-    /// must not miss the other one.
+    /// Reads a range, changes what is in it, and perhaps reads it again: who does that at the same
+    /// time must not miss the other one.
     fn change_what_was_seen(&mut self, tree: usize, from: u16) -> paged::Result<()> {
         let to = from + RUN - 1;
         self.scan(tree, from, to)?;

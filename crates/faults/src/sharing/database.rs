@@ -17,8 +17,8 @@ pub const CELL: &str = "cell";
 /// The index of the tags.
 const BY_TAG: &str = "by_tag";
 
-/// A table of cells: a key, a tag with an index, a value that is written once, and bytes that follow
-/// from it.
+/// A table of cells: a key, a tag with an index, a value that is written once, and bytes that
+/// follow from it.
 pub fn schema() -> Schema {
     Schema::new().table(
         TableSchema::new(CELL)

@@ -21,7 +21,8 @@ pub const TAGS: u64 = 4;
 /// The number of rows that a scan shows at most before it is broken off, if it is.
 const FEW: usize = 2;
 
-/// The bytes of a row, which follow from its value, so that a row that is put together from two shows.
+/// The bytes of a row, which follow from its value, so that a row that is put together from two
+/// shows.
 pub fn body(value: u64) -> Vec<u8> {
     (0..value % 50).map(|at| (value * 31 + at) as u8).collect()
 }

@@ -1,5 +1,6 @@
-//! FAST and FASH with the option `checksummed`: one fence a commit, and checksums that say after a crash whether
-//! it came in whole. Power cuts at every fence, kills at stores, and each flush and fence left out.
+//! FAST and FASH with the option `checksummed`: one fence a commit, and checksums that say after a
+//! crash whether it came in whole. Power cuts at every fence, kills at stores, and each flush and
+//! fence left out.
 
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_points};
@@ -48,7 +49,8 @@ const FENCES_OF_FASH: [Explained; 3] = [
 fn commits_with_one_fence_survive_crashes() {
     for engine in ENGINES {
         let (two, one) = (plot(engine, 14, 0).run_in_pool(), plot(engine, 14, 1).run_in_pool());
-        // The option is that of the story. Some transactions abort, some change pages that have to be split.
+        // The option is that of the story. Some transactions abort, some change pages that have to
+        // be split.
         let (more, less) = (fences(&two), fences(&one));
         assert!(less + one.models.len() / 2 <= more, "{engine}: {less} of {more} fences");
         let effort = at_points(Effort::once(20).then(Again::every(500, 2)));

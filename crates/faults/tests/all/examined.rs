@@ -1,7 +1,8 @@
 //! The figures that `docs/reliability.md` asks of every build: every crash point of the standard
-//! story, so many distinct states, half of them of random stories, so many crashes in recovery. They
-//! take minutes, and CI asks for them: `cargo test -p perdura-faults -- --ignored whole`. Without
-//! that, the first transactions of stories are looked at. The kills are in the tests of the command.
+//! story, so many distinct states, half of them of random stories, so many crashes in recovery.
+//! They take minutes, and CI asks for them: `cargo test -p perdura-faults -- --ignored whole`.
+//! Without that, the first transactions of stories are looked at. The kills are in the tests of the
+//! command.
 
 use std::sync::atomic::AtomicU64;
 use std::thread;

@@ -1,5 +1,5 @@
-//! The examiner itself: where the standard story goes, what kills alone notice, and that a violation
-//! can be seen again.
+//! The examiner itself: where the standard story goes, what kills alone notice, and that a
+//! violation can be seen again.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -106,8 +106,8 @@ fn logged(trace: &sim::DiskTrace) -> (BTreeSet<u8>, u64) {
     (changes, newest)
 }
 
-/// Pages split and merge, leave room for others and are found again by their neighbours, rows lie in
-/// chains, and the log goes round its partitions many times.
+/// Pages split and merge, leave room for others and are found again by their neighbours, rows lie
+/// in chains, and the log goes round its partitions many times.
 #[test]
 fn the_standard_story_of_nv_disk_goes_everywhere() {
     let (story, _) = Plot::of_seed(EngineKind::NvDisk, STANDARD).run_in_files();
@@ -167,7 +167,8 @@ fn faults_of_recovery_need_a_second_crash_to_show() {
     }
 }
 
-/// An acknowledgement comes from another thread than the fences: it must be found early all the same.
+/// An acknowledgement comes from another thread than the fences: it must be found early all the
+/// same.
 #[test]
 fn early_acknowledgements_show_in_the_standard_story() {
     for name in [

@@ -1,7 +1,7 @@
-//! Every growth of the pool fails in turn (the pool is full), and every call that changes a file (the
-//! disk is full): `faults::failing` says what has to hold. Of all engines, in a run that has
-//! everything; each point is visited in four ways: only this one fails, or it and all after it until
-//! the error has been borne; and the transaction aborts, or goes on.
+//! Every growth of the pool fails in turn (the pool is full), and every call that changes a file
+//! (the disk is full): `faults::failing` says what has to hold. Of all engines, in a run that has
+//! everything; each point is visited in four ways: only this one fails, or it and all after it
+//! until the error has been borne; and the transaction aborts, or goes on.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -172,8 +172,8 @@ fn every_growth_of_the_pool_fails_in_turn() {
             false => 8,
         };
         assert!(points >= least, "{engine}: {points}");
-        // Room is found by other means: NVM-InP finds chunks that are empty and were kept for another
-        // size; NVM-CoW ends its batch, after which what was superseded can be used again.
+        // Room is found by other means: NVM-InP finds chunks that are empty and were kept for
+        // another size; NVM-CoW ends its batch, after which what was superseded can be used again.
         let most = match engine {
             EngineKind::NvmInp => 2,
             EngineKind::NvmCow => 1,
@@ -185,7 +185,7 @@ fn every_growth_of_the_pool_fails_in_turn() {
     }
 }
 
-/// The calls that may fail once without anybody having to know.
+/// The calls that may fail once without any report.
 const SEAL: Explained = (
     "storage/src/logs/wal.rs",
     "rotate",
@@ -234,7 +234,8 @@ fn long_every_call_that_changes_a_file_fails_in_turn() {
     each_call_that_changes_a_file_fails(1, 1);
 }
 
-/// From one in so many calls on. The paged engines make many, and a full disk is full for all of them.
+/// From one in so many calls on. The paged engines make many, and a full disk is full for all of
+/// them.
 fn the_disk_is_full(each: usize, each_of_paged: usize) {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
         let each = if EngineKind::P1.contains(&engine) { each } else { each_of_paged };

@@ -1,5 +1,5 @@
-//! Engines that keep files: power cuts at every sync, kills between any two calls to the kernel. See
-//! the crate for the fault model.
+//! Engines that keep files: power cuts at every sync, kills between any two calls to the kernel.
+//! See the crate for the fault model.
 
 use crate::common::{Explained, unexplained};
 use crate::points::at_points;

@@ -1,5 +1,6 @@
 //! Partitions whose transactions interleave, in threads that hand their turn over at seeded points:
-//! power cuts at every fence or sync, kills between any two stores or calls. See `faults::interleaved`.
+//! power cuts at every fence or sync, kills between any two stores or calls. See
+//! `faults::interleaved`.
 
 use crate::points::{at_kills, at_least, at_points, some_of};
 use faults::explorer::{Again, Effort};

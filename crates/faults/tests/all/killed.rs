@@ -36,8 +36,8 @@ fn open(memory: Recording) -> Result<Database<Recorded>, Error> {
     Database::open_on(faults::recorded(memory, RecordingFiles::new()), &options)
 }
 
-/// Runs transactions with a note for each that is acknowledged; `models` gets what is there then. One
-/// in `statements` is an update that is a transaction of its own.
+/// Runs transactions with a note for each that is acknowledged; `models` gets what is there then.
+/// One in `statements` is an update that is a transaction of its own.
 fn run(
     db: &Database<Recorded>,
     memory: &Recording,

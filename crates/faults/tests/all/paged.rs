@@ -1,5 +1,5 @@
-//! The paged store over each of its logs: what threads, a crash, a crash in recovery leave of it. See
-//! `faults::paged`.
+//! The paged store over each of its logs: what threads, a crash, a crash in recovery leave of it.
+//! See `faults::paged`.
 
 use crate::common::{Explained, unexplained};
 use crate::seeds::{again, first_seed};
@@ -112,7 +112,8 @@ const COMMIT: &str = "paged/src/log/nv/commit.rs";
 const FORM: &str = "paged/src/log/nv/form.rs";
 const AGAIN: &str = "paged/src/log/nv/restart.rs";
 
-/// A flush, a fence and a sync of each log and of the pages, of those that [`Looks::sweep`] leaves out.
+/// A flush, a fence and a sync of each log and of the pages, of those that [`Looks::sweep`] leaves
+/// out.
 #[test]
 fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
     let sync = left_out(How::NoSync, "paged/src/log/central/flush.rs", "write_out", "file.sync");
@@ -141,7 +142,7 @@ fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
     }
 }
 
-/// The next process goes by what the killed one had only stored or written.
+/// The next process relies on what the killed one had only stored or written.
 #[test]
 fn what_is_seen_behind_a_kill_survives_a_power_cut() {
     let end = left_out(How::NoSync, "paged/src/log/central/end.rs", "write_anew", "file.sync");

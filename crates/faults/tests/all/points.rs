@@ -32,9 +32,9 @@ pub(crate) fn at_points(effort: Effort) -> Effort {
     thinned(Effort { part: Part::ALL, ..effort }, ONE_IN)
 }
 
-/// One of how many of the usual points an engine is looked at, or 1 with `PERDURA_POINTS=all`. Engines on
-/// slotted pages are the same but for their commits, so that `fast` stands for the others, as
-/// `nv-logging-foi` does for `nv-logging-foc`.
+/// One of how many of the usual points an engine is looked at, or 1 with `PERDURA_POINTS=all`.
+/// Engines on slotted pages are the same but for their commits, so that `fast` stands for the
+/// others, as `nv-logging-foi` does for `nv-logging-foc`.
 pub(crate) fn one_in(engine: EngineKind) -> u64 {
     let like_another = EngineKind::P3.contains(&engine) && engine != EngineKind::Fast
         || engine == EngineKind::NvLoggingFoc;

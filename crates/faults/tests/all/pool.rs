@@ -1,5 +1,5 @@
-//! Engines whose data lie in the pool: power cuts at every fence, kills at every store. See the crate
-//! for the fault model.
+//! Engines whose data lie in the pool: power cuts at every fence, kills at every store. See the
+//! crate for the fault model.
 
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_least, at_points, one_in, thinned};

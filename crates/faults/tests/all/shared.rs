@@ -1,6 +1,6 @@
-//! Threads that share one partition, in the optimistic engine and in those that take turns: what they
-//! saw has to have an order, a crash has to leave a prefix of it, and each flaw that is put into the
-//! optimistic engine has to be noticed and called by its name. See `faults::shared`.
+//! Threads that share one partition, in the optimistic engine and in those that take turns: what
+//! they saw has to have an order, a crash has to leave a prefix of it, and each flaw that is put
+//! into the optimistic engine has to be noticed and called by its name. See `faults::shared`.
 
 use std::sync::Arc;
 

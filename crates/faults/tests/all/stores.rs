@@ -1,8 +1,8 @@
-//! Every ordered store of the NVM engines left out in turn, by the place in the source that asks for
-//! it. Left out means: it never persists. The program that runs sees what it stored, and so does a
-//! process that is killed, but after a power cut the word is as it was before, until something else
-//! stores there. So a place that is not noticed is a hint, whose loss costs nothing that was
-//! promised and is repaired, or it is superfluous.
+//! Every ordered store of the NVM engines left out in turn, by the place in the source that asks
+//! for it. Left out means: it never persists. The program that runs sees what it stored, and so
+//! does a process that is killed, but after a power cut the word is as it was before, until
+//! something else stores there. So a place that is not noticed is a hint, whose loss costs nothing
+//! that was promised and is repaired, or it is superfluous.
 //!
 //! Minutes: `cargo test -p perdura-faults --test all stores:: -- --ignored --nocapture`
 

@@ -1,7 +1,7 @@
-//! YCSB and TPC-C under the explorer, for every engine: no state of a sample of their crash points is
-//! wrong, the same seed gives the same states, and a fault is caught. The tests of `story` look at
-//! far more; these are what applications do. TPC-C takes minutes:
-//! `cargo test -p perdura-faults --test all workloads:: -- --ignored --nocapture`
+//! YCSB and TPC-C under the explorer, for every engine: no state of a sample of their crash points
+//! is wrong, the same seed gives the same states, and a fault is caught. The tests of `story` look
+//! at far more; these are what applications do. TPC-C takes minutes: `cargo test -p perdura-faults
+//! --test all workloads:: -- --ignored --nocapture`
 
 use std::sync::atomic::AtomicU64;
 
@@ -35,8 +35,8 @@ fn survives_in_part<M: Medium>(
     workload: Workload,
     one_in: u64,
 ) {
-    // Where fewer places are looked at, no more of their states are crashed again: recoveries from a log have
-    // many places.
+    // Where fewer places are looked at, no more of their states are crashed again: recoveries from
+    // a log have many places.
     let all = sample(workload, M::points(&story.trace));
     let part = Part { stride: all.part.stride * one_in, ..all.part };
     let effort = Effort { part, ..all };

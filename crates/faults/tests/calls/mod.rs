@@ -1,9 +1,9 @@
 //! Calls to the kernel of one thread that fail, or at which its process is killed or stopped.
 //!
-//! The calls are real. A seccomp filter of the thread turns each call of interest into a signal; its
-//! handler makes the call, or says that it has failed. Calls whose failure no program can act upon are
-//! left alone: close, munmap, madvise, and those of the allocator. Syncs are not made, which makes no
-//! difference to a process that reads its files again, and spares the disk.
+//! The calls are real. A seccomp filter of the thread turns each call of interest into a signal;
+//! its handler makes the call, or says that it has failed. Calls whose failure no program can act
+//! upon are left alone: close, munmap, madvise, and those of the allocator. Syncs are not made,
+//! which makes no difference to a process that reads its files again, and spares the disk.
 
 pub(crate) mod child;
 

@@ -1,5 +1,5 @@
-//! Policies of locks and commits that are wrong are noticed: as an anomaly with its name, as a victim
-//! where there can be none, or as an operation that fails.
+//! Policies of locks and commits that are wrong are noticed: as an anomaly with its name, as a
+//! victim where there can be none, or as an operation that fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -31,7 +31,8 @@ fn with(flaw: Flaw, mix: Mix) -> Story {
     Story { keys: 4, flaw: Some(flaw), ..Story::new(0, mix) }
 }
 
-/// The anomaly that a story shows, its crashes included if it records any; or the panic that it ends in.
+/// The anomaly that a story shows, its crashes included if it records any; or the panic that it
+/// ends in.
 fn found_in(story: &Story) -> Option<String> {
     let ran = match catch_unwind(AssertUnwindSafe(|| story.run())) {
         Ok(ran) => ran,
@@ -152,8 +153,8 @@ fn victims_of_an_update_that_is_read_as_any_row_are_noticed() {
     assert!(victims(Some(Flaw::UpdateAsShared)) > 0);
 }
 
-/// Locks rows in the order of their keys, over and over: there can be no circle. Returns the number of
-/// victims.
+/// Locks rows in the order of their keys, over and over: there can be no circle. Returns the number
+/// of victims.
 fn victims_in_order(seed: u64, flaw: Option<Flaw>) -> u64 {
     let baton = Arc::new(Baton::new(seed).with(flaw));
     let look_after = Duration::from_micros(2);

@@ -14,7 +14,8 @@ const LOCKING: [(bool, Option<u64>); 4] =
 fn stories(seeds: std::ops::Range<u64>, mix: Mix) -> impl Iterator<Item = Story> {
     seeds.flat_map(move |seed| {
         LOCKING.map(|(early_release, inherit_after)| {
-            // Every third one locks whole tables soon, and every other one has more keys than fit a page.
+            // Every third one locks whole tables soon, and every other one has more keys than fit a
+            // page.
             let escalate_after = if seed % 3 == 0 { 4 } else { usize::MAX };
             let keys = if seed % 2 == 0 { 5 } else { 24 };
             let story = Story::new(seed, mix);

@@ -12,7 +12,8 @@ use perdura::{Database, Domain, EngineKind, Options};
 /// Early lock release and lock inheritance.
 const LOCKING: [(u64, u64); 4] = [(1, 1), (1, 0), (0, 1), (0, 0)];
 
-/// Small pages, so that a few rows are several pages; few of them in memory, so that some are evicted.
+/// Small pages, so that a few rows are several pages; few of them in memory, so that some are
+/// evicted.
 fn options((early_release, inherit_after): (u64, u64)) -> Options {
     Options::new()
         .domain(Domain::Process)

@@ -1,8 +1,8 @@
 //! Random transactions of several threads in a store of the paged engine, one thread at a time: who
 //! goes on follows from a seed.
 //!
-//! The store has two trees: rows by their keys, and the keys by their tags, as an engine has a table
-//! with an index.
+//! The store has two trees: rows by their keys, and the keys by their tags, as an engine has a
+//! table with an index.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -34,8 +34,8 @@ const BY_TAG: TreeNo = TreeNo(2);
 pub(crate) enum Plan {
     /// Random ones.
     Random(Mix),
-    /// Each reads some rows to change them, and changes them, in the order of their keys: there can be
-    /// no deadlock.
+    /// Each reads some rows to change them, and changes them, in the order of their keys: there can
+    /// be no deadlock.
     Ascending,
     /// Each changes some rows without a look at them, in any order; the tags stay.
     Blind,

@@ -1,5 +1,5 @@
-//! Things that a database with one big lock, with locks of tables, or without room for more than its
-//! buffer pool could not do.
+//! Things that a database with one big lock, with locks of tables, or without room for more than
+//! its buffer pool could not do.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -63,8 +63,8 @@ fn rows_of_one_page_by_many_threads(engine: EngineKind) {
     db.close().unwrap();
 }
 
-/// One has inserted, changed and read, and stays open; another thread does the same with other keys, and
-/// ends.
+/// One has inserted, changed and read, and stays open; another thread does the same with other
+/// keys, and ends.
 #[test]
 fn who_has_other_keys_ends_while_a_transaction_is_open() {
     engines().for_each(other_keys_beside_an_open_transaction);

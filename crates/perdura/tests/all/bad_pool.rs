@@ -483,8 +483,8 @@ const COLUMN_MASTER: &[u8] = b"PDCOLM";
 const COLUMN_MASTER_BYTES: usize = 64;
 const COLUMN_CHECKSUM_AT: usize = 28;
 
-/// A column store of another version of its format says so, and how it is carried over; one whose version is damaged
-/// is damaged.
+/// A column store of another version of its format says so, and how it is carried over; one whose
+/// version is damaged is damaged.
 #[test]
 fn a_column_store_of_another_build_says_what_to_do() {
     let (whole, model) = pool_of(EngineKind::Sofort, 3, 20);

@@ -204,8 +204,8 @@ fn an_update_of_one_column_is_three_fences_and_at_most_eight_lines() {
     db.abandon();
 }
 
-/// As a transaction of its own: the log entry, the value (two lines or three), and of the one before
-/// the tuple, the bit of its value and that of the value it replaced.
+/// As a transaction of its own: the log entry, the value (two lines or three), and of the one
+/// before the tuple, the bit of its value and that of the value it replaced.
 #[test]
 fn an_update_as_a_statement_is_one_fence_and_at_most_seven_lines() {
     let (db, memory) = recorded();
@@ -260,7 +260,8 @@ fn an_inlined_update_as_a_statement_is_one_fence_and_at_most_eight_lines() {
     db.abandon();
 }
 
-/// One slot of 18 lines with one bit, whatever its columns. Deletes in between leave a bit to clear.
+/// One slot of 18 lines with one bit, whatever its columns. Deletes in between leave a bit to
+/// clear.
 #[test]
 fn an_insert_of_inlined_columns_is_three_fences_and_at_most_25_lines() {
     let (db, memory) = recorded_inlined();
@@ -492,8 +493,8 @@ fn a_pool_of_modelled_adr_costs_what_the_recording_says() {
     assert!(native.fences >= 800 * 3);
 }
 
-/// NVM-Log's update where the MemTable has the tuple, whole or with the column, costs what NVM-InP's
-/// does. N-store flushes 29.8 lines and makes 13.1 fences.
+/// NVM-Log's update where the MemTable has the tuple, whole or with the column, costs what
+/// NVM-InP's does. N-store flushes 29.8 lines and makes 13.1 fences.
 #[test]
 fn an_update_in_the_memtable_of_nvm_log_is_three_fences_and_at_most_eight_lines() {
     let (db, memory) = recorded_with(&options().engine(EngineKind::NvmLog));

@@ -390,8 +390,8 @@ fn behind_a_difference_nothing_but_the_end_is_possible() {
     assert_eq!(db.get(&table, &[Value::U64(100)]).unwrap().unwrap().u64(1), 1);
 }
 
-/// Damage that is found by what is put off, before a transaction begins: nothing is in doubt, so the partition goes on
-/// for those who do not come to the damage.
+/// Damage that is found by what is put off, before a transaction begins: nothing is in doubt, so
+/// the partition goes on for those who do not come to the damage.
 #[test]
 fn damage_that_is_found_before_a_transaction_begins_stops_nobody() {
     const MANY: u64 = 2_000;

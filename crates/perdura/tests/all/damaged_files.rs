@@ -142,8 +142,8 @@ impl Damaged {
     }
 }
 
-/// Returns whether a file has records that have left the log and of which transactions that are open
-/// need some: after a close there is none.
+/// Returns whether a file has records that have left the log and of which transactions that are
+/// open need some: after a close there is none.
 fn is_cold(name: &str) -> bool {
     name.ends_with("-cold")
 }
@@ -172,8 +172,8 @@ fn a_file_that_was_cut_off_is_named() {
     for engine in engines() {
         let directory = crate::support::in_memory();
         let damaged = Damaged::new(directory.path(), engine);
-        // The newest segment of a log may end anywhere: a crash leaves it so. The copies of pages are
-        // needed where a page is torn.
+        // The newest segment of a log may end anywhere: a crash leaves it so. The copies of pages
+        // are needed where a page is torn.
         let may_end =
             |name: &str| name.starts_with("wal") || name.ends_with("-staging") || is_cold(name);
         for (name, bytes) in damaged.sound.iter().filter(|(name, _)| !may_end(name)) {

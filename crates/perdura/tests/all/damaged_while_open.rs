@@ -77,11 +77,12 @@ fn a_tuple_that_rots_is_found_by_the_abort() {
     abort_fails(act, &NUMBER.to_le_bytes(), "inserted tuple");
 }
 
-/// The number of a row of `sofort`, its place in the array of rows; the version that replaces it has it.
+/// The number of a row of `sofort`, its place in the array of rows; the version that replaces it
+/// has it.
 const ROW: u64 = 2_777;
 
-/// Something that a serializable transaction has read rots before its commit looks at that again. Nothing is in doubt:
-/// the transaction is undone, and others go on.
+/// Something that a serializable transaction has read rots before its commit looks at that again.
+/// Nothing is in doubt: the transaction is undone, and others go on.
 #[test]
 fn damage_that_a_validation_finds_undoes_its_transaction_alone() {
     let directory = crate::support::in_memory();

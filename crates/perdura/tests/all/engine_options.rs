@@ -28,7 +28,8 @@ fn small(engine: EngineKind) -> Options {
         .tune("block_bytes", 1024)
 }
 
-/// All that can be counted of a run of random transactions, which are always the same; or the error.
+/// All that can be counted of a run of random transactions, which are always the same; or the
+/// error.
 fn counts(options: &Options) -> String {
     let directory = crate::support::in_memory();
     let path = directory.path().join("db");

@@ -198,7 +198,8 @@ fn every_growth_fails_in_turn(engine: EngineKind) {
         let mut failed = 0;
         let mut behind = 0;
         for transaction in 0..300 {
-            // A third failure would say the same: from then on there is room, for some transactions more.
+            // A third failure would say the same: from then on there is room, for some transactions
+            // more.
             behind += usize::from(failed == 2);
             if behind > 40 {
                 break;
@@ -330,9 +331,9 @@ fn small_limits(engine: EngineKind, schema: &Schema) {
     assert!(refused > 3 && created > 30, "{engine}: {refused} {created}");
 }
 
-/// Filled with inserts, half of it deleted in small transactions, filled again. In NVM-Log that takes
-/// tombstones, for which nodes are kept back, and runs are cleared in place. Full disks are in
-/// `full_disk.rs`.
+/// Filled with inserts, half of it deleted in small transactions, filled again. In NVM-Log that
+/// takes tombstones, for which nodes are kept back, and runs are cleared in place. Full disks are
+/// in `full_disk.rs`.
 #[test]
 fn what_is_deleted_in_a_full_pool_makes_room() {
     for engine in IN_POOL.into_iter().chain([EngineKind::Inp]) {
@@ -377,9 +378,9 @@ fn what_is_deleted_in_a_full_pool_makes_room() {
     }
 }
 
-/// Pools of NVM-Log of several sizes, with MemTables that are frozen often, and with the default ones:
-/// every other tuple is deleted, one by one, and others come in their place, with new keys, round
-/// after round. An insert that finds no room makes some: a few attempts are enough.
+/// Pools of NVM-Log of several sizes, with MemTables that are frozen often, and with the default
+/// ones: every other tuple is deleted, one by one, and others come in their place, with new keys,
+/// round after round. An insert that finds no room makes some: a few attempts are enough.
 #[test]
 fn nvm_log_takes_inserts_again_after_half_of_a_full_pool_was_deleted() {
     const ATTEMPTS: usize = 40;
@@ -441,9 +442,9 @@ fn nvm_log_takes_inserts_again_after_half_of_a_full_pool_was_deleted() {
 }
 
 /// A leaf is full, of tuples that the transaction deletes, and of others that it inserts in their
-/// place and deletes, too. Killed while it aborts, or in recovery, it is undone again from its newest
-/// operation on, when the old tuples are in the leaf already: opening must not need another node,
-/// which a full pool does not have.
+/// place and deletes, too. Killed while it aborts, or in recovery, it is undone again from its
+/// newest operation on, when the old tuples are in the leaf already: opening must not need another
+/// node, which a full pool does not have.
 #[test]
 fn what_is_undone_again_after_a_kill_needs_no_room() {
     let item = TableSchema::new("item").column("id", ColumnType::U64);

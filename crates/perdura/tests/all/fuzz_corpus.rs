@@ -1,6 +1,6 @@
-//! The bodies of the fuzz targets of pools and of JSON lines (`docs/reliability.md`), over the corpus
-//! in the repository and over mutations of it. `PERDURA_MAKE_CORPUS=1` writes the seeds of the corpus
-//! anew.
+//! The bodies of the fuzz targets of pools and of JSON lines (`docs/reliability.md`), over the
+//! corpus in the repository and over mutations of it. `PERDURA_MAKE_CORPUS=1` writes the seeds of
+//! the corpus anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Pools in huge pages: on tmpfs the kernel puts them where small ones were while the pool grows, on
-//! hugetlbfs there are no others. What is stored is the same.
+//! Pools in huge pages: on tmpfs the kernel puts them where small ones were while the pool grows,
+//! on hugetlbfs there are no others. What is stored is the same.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn value(id: u64) -> Vec<u8> {
     (0..BYTES as u64).map(|at| (id.wrapping_mul(0x9e37_79b9) >> (at % 24)) as u8).collect()
 }
 
-/// Fills a database, lets go of it, and reads all of it back, twice.
+/// Fills a database, drops the handle, and reads all of it back, twice.
 fn fill_and_read(path: &Path, options: &Options) -> u64 {
     let db = Database::create(path, &schema(), options).expect("created");
     let item = db.table("item").expect("there");

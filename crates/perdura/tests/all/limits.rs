@@ -30,7 +30,7 @@ fn in_child(name: &str) -> bool {
     false
 }
 
-/// Sets the limit that the kernel goes by, which can be taken back.
+/// Sets the limit that the kernel enforces. It can be taken back.
 fn limit(resource: Resource, bytes: Option<u64>) {
     let maximum = getrlimit(resource).maximum;
     setrlimit(resource, Rlimit { current: bytes.or(maximum), maximum }).unwrap();

@@ -1,9 +1,9 @@
-//! Stores that never reach the medium, of databases whose data lie in a pool: what a database is like
-//! whose medium has lost pages while it was open, and what is saved of one that an older build has
-//! left, in which later stores had arrived and the lost one had not.
+//! Stores that never reach the medium, of databases whose data lie in a pool: what a database is
+//! like whose medium has lost pages while it was open, and what is saved of one that an older build
+//! has left, in which later stores had arrived and the lost one had not.
 //!
-//! A page is lost by cutting the file off under its mapping (SIGBUS, as of a hole on a full medium),
-//! and by giving it back what it had before.
+//! A page is lost by cutting the file off under its mapping (SIGBUS, as of a hole on a full
+//! medium), and by giving it back what it had before.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -28,8 +28,8 @@ fn options(engine: EngineKind) -> Options {
         .pool_initial(320 << 10)
 }
 
-/// Loses stores from each page in turn on. Whatever else arrives, the file has what a kill leaves when the first
-/// of them is lost. One page in so many is needed at least.
+/// Loses stores from each page in turn on. Whatever else arrives, the file has what a kill leaves
+/// when the first of them is lost. One page in so many is needed at least.
 fn stores_are_lost(engine: EngineKind, options: &Options, one_in: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
@@ -77,8 +77,8 @@ fn stores_are_lost(engine: EngineKind, options: &Options, one_in: usize) {
     assert!(failed > sound.len() / PAGE / one_in, "{engine}: {failed}");
 }
 
-/// Options of the engines that change pages in a cache, whose pool has room for all that the test writes: one
-/// that grew, by the log, would lie over what is lost.
+/// Options of the engines that change pages in a cache, whose pool has room for all that the test
+/// writes: one that grew, by the log, would lie over what is lost.
 fn roomy(engine: EngineKind) -> Options {
     options(engine).tune("page_bytes", 512).tune("checkpoint_frames", 40).pool_initial(448 << 10)
 }

@@ -18,8 +18,8 @@ fn options(engine: EngineKind) -> Options {
     small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10).tune("node_bytes", 128)
 }
 
-/// Options of the engines on slotted pages, whose pool has room for all that the test writes: one that grew
-/// would lie over what has failed.
+/// Options of the engines on slotted pages, whose pool has room for all that the test writes: one
+/// that grew would lie over what has failed.
 fn slotted(engine: EngineKind) -> Options {
     options(engine).tune("page_bytes", 512).tune("checkpoint_frames", 40).pool_initial(448 << 10)
 }

@@ -240,7 +240,8 @@ fn seen(engine: EngineKind, outer: usize, (name, inner): Inner) -> Option<String
     outcomes.pop()
 }
 
-/// A cell of the table: what all engines with one transaction at a time answer, or first those without snapshots.
+/// A cell of the table: what all engines with one transaction at a time answer, or first those
+/// without snapshots.
 fn cell(outer: usize, inner: Inner) -> String {
     let of = |snapshots: bool| {
         let engines = EngineKind::P1.into_iter();

@@ -1,6 +1,6 @@
 //! Damaged null words and truth values in the pools of the NVM engines, which have no checksum over
-//! them: the check reports them, an examination names the tuple, a salvage leaves it out and keeps the
-//! others, and nothing that reads them panics.
+//! them: the check reports them, an examination names the tuple, a salvage leaves it out and keeps
+//! the others, and nothing that reads them panics.
 
 use crate::support::small_logs;
 use std::ops::ControlFlow;

@@ -121,7 +121,8 @@ impl Moments {
         Self { place, rows: kept }
     }
 
-    /// Takes a file of another moment into a copy of `moment`; returns how often opening refused it.
+    /// Takes a file of another moment into a copy of `moment`; returns how often opening refused
+    /// it.
     fn with_one_of(&self, moment: &str, other: &str, told: &str) -> (u32, u32) {
         let (mut tried, mut refused) = (0, 0);
         let from = self.place.path().join(other);

@@ -52,8 +52,8 @@ fn head(db: &Database, table: &Table) -> (u64, u64) {
     cost(db, |tx| tx.rows(table, waiting().limit(1)).next().transpose().map(drop))
 }
 
-/// A thread adds a job, and takes the first one, as a queue does that knows of no `skip_locked`: the
-/// others wait at the head, have locks of what it takes away, and are victims.
+/// A thread adds a job, and takes the first one, as a queue does that knows of no `skip_locked`:
+/// the others wait at the head, have locks of what it takes away, and are victims.
 fn work(db: &Database, table: &Table, next: &AtomicU64, jobs: u64) {
     for _ in 0..jobs {
         let id = next.fetch_add(1, Ordering::Relaxed);

@@ -360,7 +360,8 @@ fn new_files_have_the_mode_of_their_directory() {
         let mut new = modes();
         new.retain(|name, _| !before.contains_key(name));
         assert!(new.values().all(|mode| *mode == 0o640), "{engine}: {new:?}");
-        // The file of `cow` is one for ever, and paged engines have all of theirs from the beginning.
+        // The file of `cow` is one for ever, and paged engines have all of theirs from the
+        // beginning.
         let paged = engine.traits().concurrency == Concurrency::Shared;
         assert_eq!(
             new.is_empty(),

@@ -1,5 +1,5 @@
-//! Opening, closing, dropping, background work, snapshots, readers and writers that race, in threads
-//! and in processes. What each thread does is seeded; who comes first is not, and makes no
+//! Opening, closing, dropping, background work, snapshots, readers and writers that race, in
+//! threads and in processes. What each thread does is seeded; who comes first is not, and makes no
 //! difference to what has to hold.
 
 use crate::support::{few, in_memory, small_logs, the_others};
@@ -105,7 +105,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Opens, pays one into an account, and lets go in one of three ways. Returns whether it got in.
+/// Opens the database, pays one into an account, and gives the handle up in one of three ways.
+/// Returns whether opening succeeded.
 fn visit(path: &Path, options: &Options, random: &mut SmallRng) -> bool {
     let db = match Database::open(path, options) {
         Ok(db) => db,
@@ -251,8 +252,8 @@ fn who_starts_programs_meanwhile_can_open_again_at_once() {
     });
 }
 
-/// Two writers and a reader in each of two partitions, a handle each, all at once; one of them takes
-/// a partition for itself now and then.
+/// Two writers and a reader in each of two partitions, a handle each, all at once; one of them
+/// takes a partition for itself now and then.
 #[test]
 fn writers_and_readers_of_the_same_partitions_see_whole_transactions() {
     for engine in EngineKind::ALL {

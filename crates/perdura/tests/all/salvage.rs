@@ -354,8 +354,8 @@ fn a_damaged_log_is_saved_up_to_the_damage() {
     }
 }
 
-/// Damage of the files of a paged engine: a page costs its own tuples, an inner page, an index, a header
-/// or a staging file none, and each is named.
+/// Damage of the files of a paged engine: a page costs its own tuples, an inner page, an index, a
+/// header or a staging file none, and each is named.
 #[test]
 fn a_damaged_page_is_named_and_costs_no_other() {
     damaged_pages_are_named(few(), 17);

@@ -37,8 +37,8 @@ fn balance(db: &Database<Recorded>, table: &Table, id: u64) -> u64 {
     db.get(table, &[Value::U64(id)]).unwrap().unwrap().u64(1)
 }
 
-/// Each of two transactions reads the other one's account, and empties its own. Returns the end of the
-/// second one.
+/// Each of two transactions reads the other one's account, and empties its own. Returns the end of
+/// the second one.
 fn skewed(options: &Options) -> Result<(), Error> {
     let (_, db, table) = accounts(options);
     let (mut one, mut other) = (db.begin()?, db.begin()?);

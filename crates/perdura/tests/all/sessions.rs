@@ -559,8 +559,8 @@ fn nobody_waits_for_whoever_goes_on_with_a_transaction() {
     assert!(!subject.script.gave_up.load(SeqCst), "the others have waited for him");
 }
 
-/// While one ends a transaction whose time is over, another one leaves those be when it begins. If it finds the name of
-/// one of them taken, it waits, and ends that one.
+/// While one ends a transaction whose time is over, another one leaves those be when it begins. If
+/// it finds the name of one of them taken, it waits, and ends that one.
 #[test]
 fn the_name_of_a_transaction_whose_time_is_over_is_free() {
     let subject = Subject::new(&small_logs().resume_within(Duration::ZERO));

@@ -1,7 +1,8 @@
-//! The cost of statements and commits of SOFORT: flushed lines and fences, which are its design (P4 4.2).
+//! The cost of statements and commits of SOFORT: flushed lines and fences, which are its design (P4
+//! 4.2).
 //!
-//! Rows and values are so many that nothing grows meanwhile. Versions that were replaced are collected
-//! when a transaction begins, many at once: that is bounded apart.
+//! Rows and values are so many that nothing grows meanwhile. Versions that were replaced are
+//! collected when a transaction begins, many at once: that is bounded apart.
 
 use perdura::{
     ColumnType, Counters, Database, EngineKind, Options, OwnStats, Schema, Table, TableSchema, Tx,
@@ -89,7 +90,8 @@ fn a_transaction_of_one_update_is_one_fence_and_collecting_is_shared_by_many() {
     assert!(own.freed + own.garbage >= UPDATES - 1 && own.freed > 0, "{own:?}");
 }
 
-/// A read does none of the work that was put off, for which it would wait for the medium, and for who changes a row.
+/// A read does none of the work that was put off, for which it would wait for the medium, and for
+/// who changes a row.
 #[test]
 fn a_read_flushes_and_fences_nothing_however_much_is_put_off() {
     let (memory, db, table) = store(3);

@@ -1,5 +1,6 @@
-//! The cost of scans of `sofort` after rows were deleted, given other keys, or left by aborted transactions: it
-//! depends on the rows that are there, and not on those that were. Costs are counts of index entries and versions.
+//! The cost of scans of `sofort` after rows were deleted, given other keys, or left by aborted
+//! transactions: it depends on the rows that are there, and not on those that were. Costs are
+//! counts of index entries and versions.
 
 use perdura::{
     ColumnType, Database, EngineKind, Media, Options, OwnStats, Scan, Schema, SofortStats, Table,
@@ -7,7 +8,8 @@ use perdura::{
 };
 use sim::{Recorded, Recording, RecordingFiles};
 
-/// The most entries that a scan may pass without finding a row: less than two steps of the collection free.
+/// The most entries that a scan may pass without finding a row: less than two steps of the
+/// collection free.
 const DEAD: u64 = 128;
 /// The sizes of transactions, in statements.
 const SIZES: [u64; 5] = [1, 100, 200, 1_000, 10_000];
@@ -223,8 +225,8 @@ fn dead_entries_leave_persistent_indexes() {
     }
 }
 
-/// What a snapshot keeps is not taken away from it, and is dead afterwards: scans take it out of the indexes, and
-/// those who write make the rows free.
+/// What a snapshot keeps is not taken away from it, and is dead afterwards: scans take it out of
+/// the indexes, and writers make the rows free.
 #[test]
 fn rows_that_a_snapshot_kept_are_dead_without_it() {
     for size in [1, 200, 2_000] {

@@ -1,6 +1,7 @@
-//! What `sofort` uses up levels off: each operation is repeated some hundred times, and then the objects of the pool,
-//! its bytes, and what a fixed read looks at are as after the first hundred. Values are among a few: dictionaries keep
-//! every value that a column ever had (`docs/guarantees.md`), which has a test of its own.
+//! What `sofort` uses up levels off: each operation is repeated some hundred times, and then the
+//! objects of the pool, its bytes, and what a fixed read looks at are as after the first hundred.
+//! Values are among a few: dictionaries keep every value that a column ever had
+//! (`docs/guarantees.md`), which has a test of its own.
 
 use std::time::Duration;
 
@@ -320,7 +321,8 @@ fn named_transactions_level_off() {
     });
 }
 
-/// A process frees rows once it has looked at all of them, a part with each transaction: it has to live that long.
+/// A process frees rows once it has looked at all of them, a part with each transaction: it has to
+/// live that long.
 #[test]
 fn openings_level_off() {
     each(|fixture| {
@@ -340,8 +342,9 @@ fn openings_level_off() {
     });
 }
 
-/// A dictionary keeps every value that its column ever had, until the merge of a static part comes to be: the bytes of
-/// distinct values, and some words for each. Closing and opening adds nothing to that.
+/// A dictionary keeps every value that its column ever had, until the merge of a static part comes
+/// to be: the bytes of distinct values, and some words for each. Closing and opening adds nothing
+/// to that.
 #[test]
 fn dictionaries_grow_by_new_values_alone() {
     const VALUES: u64 = 3_000;

@@ -1,5 +1,5 @@
-//! P1's Table 2, executed: the steps of NVM-InP and of NVM-Log happen in the paper's order, and when a step is
-//! called synced the trace shows that it is.
+//! P1's Table 2, executed: the steps of NVM-InP and of NVM-Log happen in the paper's order, and
+//! when a step is called synced the trace shows that it is.
 //!
 //! The engine marks each step when it is done. Between the marks the recording has every store,
 //! flush and fence, from which [`Lines`] knows of each cache line whether its newest store has been

@@ -1,5 +1,5 @@
-//! Scans for update, and such that pass over what other transactions have: queues whose head several
-//! threads take without being in each other's way.
+//! Scans for update, and such that pass over what other transactions have: queues whose head
+//! several threads take without being in each other's way.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

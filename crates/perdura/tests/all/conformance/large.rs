@@ -164,8 +164,8 @@ fn the_largest_values(engine: EngineKind) {
         .tune("memtable_bytes", 1 << 20)
         .tune("cache_bytes", 1 << 20)
         .tune("checkpoint_bytes", 4 << 20);
-    // A transaction has half of a log in the pool at most, and an entry for each line. A log has one for
-    // each 512 bytes at most.
+    // A transaction has half of a log in the pool at most, and an entry for each line. A log has
+    // one for each 512 bytes at most.
     let options = match engine.traits().durable_in {
         DurableIn::Both => options.tune("log_bytes", 512 << 20).tune("log_entries", 2 << 20),
         _ => options,

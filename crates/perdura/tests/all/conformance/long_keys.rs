@@ -239,7 +239,8 @@ fn a_second_tuple_with_the_same_long_key_is_refused() {
     });
 }
 
-/// More columns than a key of numbers of two bytes has: 130 of one byte, and as many as there can be.
+/// More columns than a key of numbers of two bytes has: 130 of one byte, and as many as there can
+/// be.
 #[test]
 fn keys_of_very_many_columns_are_keys() {
     for columns in [121usize, 130, 240, 400] {

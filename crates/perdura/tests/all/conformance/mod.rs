@@ -321,8 +321,8 @@ impl From<Value<'_>> for Own {
     }
 }
 
-/// The order of keys: NULL first, numbers as numbers, of floating-point numbers both zeros the same and every
-/// NaN the same and last, the rest byte by byte.
+/// The order of keys: NULL first, numbers as numbers, of floating-point numbers both zeros the same
+/// and every NaN the same and last, the rest byte by byte.
 impl Ord for Own {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {

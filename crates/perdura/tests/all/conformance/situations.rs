@@ -1,6 +1,6 @@
 //! Situations that come together seldom: a tuple that is made and replaced within one batch, with a
-//! snapshot between the two; waiting for the first ticket of an open group; thousands of aborts; one
-//! tuple that is changed several times by a transaction that ends early; space that has leaked.
+//! snapshot between the two; waiting for the first ticket of an open group; thousands of aborts;
+//! one tuple that is changed several times by a transaction that ends early; space that has leaked.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -356,8 +356,8 @@ fn a_column_that_an_update_names_twice_is_refused_and_nothing_is_changed() {
     });
 }
 
-/// Objects that the allocator has as persisted and nothing leads to: as many as there are, in the lane
-/// of a partition and in one that is handed out.
+/// Objects that the allocator has as persisted and nothing leads to: as many as there are, in the
+/// lane of a partition and in one that is handed out.
 #[test]
 fn a_check_reports_what_has_leaked() {
     const LIMIT: u64 = 8 << 20;

@@ -135,7 +135,8 @@ fn a_database_that_was_closed_has_no_statement_to_do_again() {
     }
 }
 
-/// Logs of frames are brought home by opening after a kill, and by closing; the report says how much it was.
+/// Logs of frames are brought home by opening after a kill, and by closing; the report says how
+/// much it was.
 #[test]
 fn opening_tells_the_frames_that_it_has_stored() {
     for engine in [EngineKind::Nvwal, EngineKind::Wal] {
@@ -191,8 +192,8 @@ fn a_transaction_can_end_with_an_update() {
 }
 
 /// Statements that move values to slots of another size, so that the chunks of the old size become
-/// empty; then another partition needs chunks, and takes them. A kill after that: opening goes by the
-/// last two statements, and must not find what they freed in the hands of the other one.
+/// empty; then another partition needs chunks, and takes them. After a kill, opening relies on the
+/// last two statements, and what they freed must not belong to the other partition.
 #[test]
 fn what_statements_free_can_go_to_another_partition() {
     const KEYS: u64 = 220;

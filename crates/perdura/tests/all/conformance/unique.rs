@@ -1,5 +1,5 @@
-//! Unique indexes in every engine: a second tuple with the same values is refused before anything has
-//! changed, within a transaction and across them; NULL is never the same.
+//! Unique indexes in every engine: a second tuple with the same values is refused before anything
+//! has changed, within a transaction and across them; NULL is never the same.
 
 use std::collections::BTreeMap;
 

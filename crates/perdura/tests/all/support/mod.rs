@@ -13,13 +13,14 @@ pub(crate) use faults::items::{
     Item, Model, PAIR, Tables, compare, contents, insert_item, item_of, schema, update_item,
 };
 
-/// Engines for which another one stands in long tests: those on slotted pages differ in their commits alone, and
-/// `fast` has its pages in the pool, `nvwal` in a cache; the two with their log in the pool differ in when
-/// they flush it.
+/// Engines for which another one stands in long tests: those on slotted pages differ in their
+/// commits alone, and `fast` has its pages in the pool, `nvwal` in a cache; the two with their log
+/// in the pool differ in when they flush it.
 const STOOD_FOR: [EngineKind; 4] =
     [EngineKind::Fash, EngineKind::Journal, EngineKind::Wal, EngineKind::NvLoggingFoc];
 
-/// Every engine but those that [`the_others`] are: for tests of seconds. Their `whole_` forms run the others.
+/// Every engine but those that [`the_others`] are: for tests of seconds. Their `whole_` forms run
+/// the others.
 pub(crate) fn few() -> impl Iterator<Item = EngineKind> + Clone {
     EngineKind::ALL.into_iter().filter(|engine| !STOOD_FOR.contains(engine))
 }
@@ -29,8 +30,8 @@ pub(crate) fn the_others() -> impl Iterator<Item = EngineKind> {
     STOOD_FOR.into_iter().inspect(|engine| println!("engine {engine}"))
 }
 
-/// A directory that is not on a disk, if that can be: for tests that commit often and do not depend on
-/// what the files lie on.
+/// A directory that is not on a disk, if that can be: for tests that commit often and do not depend
+/// on what the files lie on.
 pub(crate) fn in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -41,8 +42,8 @@ pub(crate) fn small_pages() -> perdura::Options {
     perdura::Options::new().huge_pages(false)
 }
 
-/// Small pages, and small logs in the engines that put their whole log in place: for tests without large
-/// transactions.
+/// Small pages, and small logs in the engines that put their whole log in place: for tests without
+/// large transactions.
 pub(crate) fn small_logs() -> perdura::Options {
     small_pages().tune("log_bytes", 16 << 20)
 }
