@@ -58,7 +58,7 @@ pub(super) struct Request {
     pub(super) upgrade: bool,
 }
 
-/// A name that somebody holds or waits for, or whose writers may not be durable.
+/// A name that a transaction holds or waits for, or whose writers may not be durable.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) grants: Vec<Grant>,
@@ -86,8 +86,8 @@ impl Head {
         self.grants.iter_mut().find(|grant| Arc::ptr_eq(&grant.party, party))
     }
 
-    /// Returns whether somebody else's grant is in the way. One that a session only keeps for its next
-    /// transaction is taken from it instead.
+    /// Returns whether another session's grant is in the way. A grant that a session only keeps for
+    /// its next transaction is taken from it instead.
     pub(super) fn is_held_against(
         &mut self,
         party: &Arc<Party>,

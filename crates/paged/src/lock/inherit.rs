@@ -56,7 +56,7 @@ impl Share {
         self.turn(KEPT, USED)
     }
 
-    /// Keeps it at the end of a transaction that has used it; false if somebody waits for it.
+    /// Keeps it at the end of a transaction that has used it; false if a transaction waits for it.
     pub(super) fn keep(&self, released: Lsn) -> bool {
         self.released.fetch_max(released.0, Ordering::AcqRel);
         self.turn(USED, KEPT)

@@ -5,10 +5,10 @@
 //! - Requests of a name are granted in the order in which they came; who already holds the name and
 //!   wants more goes before those who do not.
 //! - Shard mutexes are taken one at a time, and nothing waits while it has one.
-//! - A circle of waiting transactions ends with a victim: see `wait`. Whoever is refused a
-//!   lock is doomed, and can only let all go.
-//! - A lock that was let go early (before its commit is durable) leaves the LSN of that commit behind,
-//!   and who gets it next depends on that: see [`Locks::depends`].
+//! - A circle of waiting transactions ends with a victim: see `wait`. A transaction that is refused
+//!   a lock is doomed, and can only let all its locks go.
+//! - A lock that was let go early (before its commit is durable) leaves the LSN of that commit, and
+//!   the next transaction to get the lock depends on it: see [`Locks::depends`].
 //!
 //! | question | module |
 //! |---|---|

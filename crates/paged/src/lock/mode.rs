@@ -1,9 +1,9 @@
 //! The modes of locks.
 //!
 //! A lock of a table or of a key has one of six modes (Gray and Reuter, chapter 7): intentions to
-//! lock rows (IS, IX), shared (S), shared with the intention to write rows (SIX), update (U: reads now
-//! and may write later), exclusive (X). U is granted beside S, but no S is granted beside U, so that
-//! an upgrade comes to an end.
+//! lock rows (IS, IX), shared (S), shared with the intention to write rows (SIX), update (U: reads
+//! now and may write later), exclusive (X). U is granted while others hold S, but S is not granted
+//! while another holds U, so that an upgrade comes to an end.
 //!
 //! A lock of a row also has a mode for the gap before its key: who has read that there is nothing in
 //! the gap shares it, who inserts into it has the intention to insert. Both go with themselves and not
@@ -30,7 +30,7 @@ pub enum Mode {
     Exclusive = 6,
 }
 
-/// For each mode that is held, a row: whether each mode is granted beside it.
+/// A row for each mode that is held: whether each mode is granted together with it.
 const COMPATIBLE: [[bool; 7]; 7] = {
     const Y: bool = true;
     const N: bool = false;
@@ -71,7 +71,7 @@ impl Mode {
     /// Every mode, from the weakest on.
     pub const ALL: [Self; 7] = MODES;
 
-    /// Returns whether this mode is granted while somebody else holds `held`.
+    /// Returns whether this mode is granted while another transaction holds `held`.
     pub fn goes_beside(self, held: Self) -> bool {
         COMPATIBLE[held as usize][self as usize]
     }
@@ -93,11 +93,11 @@ pub enum Gap {
     /// The gap is not locked.
     #[default]
     None,
-    /// Nobody inserts into it.
+    /// No transaction inserts into it.
     Shared,
     /// Something is inserted into it.
     Insert,
-    /// Something is inserted into it, and nobody else does so.
+    /// One transaction inserts into it, and no other does.
     Both,
 }
 
@@ -105,7 +105,7 @@ impl Gap {
     /// Every mode.
     pub const ALL: [Self; 4] = [Self::None, Self::Shared, Self::Insert, Self::Both];
 
-    /// Returns whether this mode is granted while somebody else holds `held`.
+    /// Returns whether this mode is granted while another transaction holds `held`.
     pub fn goes_beside(self, held: Self) -> bool {
         matches!(
             (self, held),
@@ -154,7 +154,7 @@ impl LockMode {
         Self { mode, gap }
     }
 
-    /// Returns whether this mode is granted while somebody else holds `held`.
+    /// Returns whether this mode is granted while another transaction holds `held`.
     pub fn goes_beside(self, held: Self) -> bool {
         self.mode.goes_beside(held.mode) && self.gap.goes_beside(held.gap)
     }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn compatibility_is_that_of_the_table() {
-        // Asked for, then the modes beside which it is granted.
+        // The mode asked for, then the held modes with which it is granted.
         let granted = [
             (Mode::IntentShared, "IS IX S SIX"),
             (Mode::IntentExclusive, "IS IX"),

@@ -90,7 +90,7 @@ impl<T: Threads> Locks<T> {
         self.table.counters.waits.load(Ordering::Relaxed)
     }
 
-    /// Returns whether somebody waits for a lock that the transaction holds.
+    /// Returns whether another transaction waits for a lock that the transaction holds.
     pub fn is_waited_for(&self) -> bool {
         self.held.keys().any(|name| {
             let mut shard = self.table.shard(name.bits());
@@ -119,8 +119,8 @@ impl<T: Threads> Locks<T> {
         self.depends = self.depends.max(gone);
     }
 
-    /// Waits until the transaction holds a name in a mode, beside what it holds already. Called with
-    /// nothing latched.
+    /// Waits until the transaction holds a name in a mode, in addition to what it holds already.
+    /// Called with nothing latched.
     ///
     /// # Errors
     /// [`PagedError::Conflict`]: the transaction is a victim, or has waited too long. It is doomed: it
@@ -235,7 +235,8 @@ impl<T: Threads> Locks<T> {
         self.depends = self.depends.max(depends);
     }
 
-    /// Gives the transaction a lock that the session has kept, if it has and nobody took it.
+    /// Gives the transaction a lock that the session has kept, if it has one and it was not taken
+    /// away.
     fn take_up_kept(&mut self, name: Name) {
         let Some(place) = self.kept.iter().position(|kept| kept.name == name) else { return };
         let kept = &mut self.kept[place];
@@ -302,14 +303,14 @@ impl<T: Threads> Locks<T> {
         }
     }
 
-    /// Lets nothing go, now and when this is dropped: what the transaction has changed cannot be undone
-    /// before a restart, and nobody may see it.
+    /// Lets nothing go, now and when this is dropped: what the transaction has changed cannot be
+    /// undone before a restart, and no other transaction may see it.
     pub fn abandon(&mut self) {
         self.held.clear();
         self.kept.clear();
     }
 
-    /// Keeps a lock beyond the transaction, if it is one to keep and nobody waits for it.
+    /// Keeps a lock beyond the transaction, if it is one to keep and no transaction waits for it.
     fn keep(&mut self, name: Name, mode: LockMode, at: Lsn) -> bool {
         let Some(often) = self.table.options.inherit_after else { return false };
         if !inherit::can_be_kept(name, mode) || self.doomed.is_some() {

@@ -14,7 +14,8 @@ use super::session::Locks;
 use crate::ids::Lsn;
 use crate::threads::Threads;
 
-/// Commits are remembered for so many sets of names in a shard, when nobody holds a name any more.
+/// The number of sets of names in a shard for which commits are remembered once a name is no longer
+/// held.
 const REMEMBERED: usize = 64;
 /// Commits of ghosts that are gone are remembered for so many sets of tables.
 const GONE: usize = 64;
@@ -98,7 +99,7 @@ impl Shard {
         self.heads.get_mut(&name)
     }
 
-    /// Drops a head that nobody needs; returns whether it was watched. Tables keep theirs.
+    /// Drops a head that is not in use; returns whether it was watched. Tables keep theirs.
     fn tidy(&mut self, name: Name, bits: u64) -> bool {
         if matches!(name, Name::Table(_)) || !self.heads.get(&name).is_some_and(Head::is_idle) {
             return false;
@@ -181,16 +182,15 @@ impl<T: Threads> LockTable<T> {
         Locks::new(Arc::clone(self), Arc::new(Party { id, ..Party::default() }))
     }
 
-    /// Returns whether nobody holds a name, keeps it or waits for it: a ghost of that key can go, and
-    /// the gap before it become part of the next.
+    /// Returns whether a name is not held, kept or waited for: a ghost of that key can go, and the
+    /// gap before it become part of the next.
     pub fn is_free(&self, name: Name) -> bool {
         let mut shard = self.shard(name.bits());
         shard.existing(name).is_none_or(|head| head.is_idle())
     }
 
-    /// Watches a name that somebody has locked or waits for: when its last lock goes the name is among
-    /// those that [`Self::take_freed`] returns, once. Returns false, and does nothing, if the name is
-    /// free.
+    /// Watches a name that is locked or waited for: when its last lock goes, [`Self::take_freed`]
+    /// returns the name, once. Returns false, and does nothing, if the name is free.
     pub fn watch(&self, name: Name) -> bool {
         let mut shard = self.shard(name.bits());
         match shard.existing(name) {
@@ -213,9 +213,9 @@ impl<T: Threads> LockTable<T> {
         self.freed.put(freed);
     }
 
-    /// The ghost of a key goes, which nobody has locked. Called before, with its page latched: who scans
-    /// the table later meets no name of the ghost, and depends on its commit all the same
-    /// ([`Locks::has_scanned`]).
+    /// Notes that the ghost of a key, which is not locked, goes. Called before it goes, with its
+    /// page latched: a later scan of the table meets no name of the ghost, and depends on its
+    /// commit all the same ([`Locks::has_scanned`]).
     pub fn ghost_goes(&self, name: Name) {
         let bits = name.bits();
         let written = self.shard(bits).written(name, bits);
@@ -246,7 +246,7 @@ impl<T: Threads> LockTable<T> {
         self.shards[(bits >> 32) as usize % self.shards.len()].lock()
     }
 
-    /// Grants what can be granted now, and drops the head if nobody needs it.
+    /// Grants what can be granted now, and drops the head if it is not in use any more.
     pub(super) fn serve(&self, shard: &mut Shard, name: Name, bits: u64) {
         let mut evicted = Evicted::default();
         if let Some(head) = shard.existing(name) {

@@ -8,7 +8,7 @@
 //!    with a victim, so what is found twice is one.
 //! 3. The youngest in it is the victim: its request leaves the queue. A rerun keeps its age, so it is
 //!    not the youngest for ever.
-//! 4. An edge may come to a wait later, as when somebody who holds a lock goes before those who wait:
+//! 4. An edge may come to a wait later, as when a holder of the lock goes before those that wait:
 //!    the walk is repeated, at growing intervals.
 
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ use crate::threads::Threads;
 /// The longest time between two walks of one wait.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Somebody who waits, and the number of the wait.
+/// A session that waits, and the number of the wait.
 type Waiting = (Arc<Party>, u64);
 
 impl<T: Threads> LockTable<T> {
@@ -65,7 +65,7 @@ impl<T: Threads> LockTable<T> {
         }
     }
 
-    /// The sessions for which somebody waits, with the number of the wait.
+    /// The sessions that `party` waits for, with the number of the wait.
     pub(crate) fn blockers(&self, party: &Arc<Party>) -> Option<(u64, Vec<Arc<Party>>)> {
         let (number, name) = {
             let wait = party.wait.lock();

@@ -6,10 +6,10 @@
 //! - If the archive fails the log keeps what it has; a full one slows writers, says why, and tries the
 //!   archive again. A log that is opened without its archive does the same: so no opening leaves a gap.
 //! - What is wanted of the log and could not be done is remembered until it is done.
-//! - Nobody who asks how the archive is waits for its medium.
-//! - The log has the time of day: before a commit that is [`TIME_RESOLUTION`] behind the last mark
-//!   stands another one, and one before each checkpoint, so that an archive that is up to date says up
-//!   to when. Marks never fall. Where the log has no room for a mark, the next commit
+//! - Asking for the archive's state never waits for its medium.
+//! - The log has the time of day: a mark is written before a commit that is [`TIME_RESOLUTION`]
+//!   later than the last mark, and before each checkpoint, so that an archive that is up to date
+//!   says up to when. Marks never fall. Where the log has no room for a mark, the next commit
 //!   brings it.
 
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub struct Archived<F: Files, N: Files> {
     log: Arc<dyn LogManager>,
     /// `None` if the log was opened without it.
     archive: Option<Archive<F>>,
-    /// Held by whoever copies and truncates. `None` once the archive is ended.
+    /// Held by a thread that copies and truncates. `None` once the archive is ended.
     note: Mutex<Option<Note<N>>>,
     clock: Clock,
     /// The newest mark of the time.
@@ -164,7 +164,7 @@ impl<F: Files, N: Files> Archived<F, N> {
             return Ok(None);
         };
         note.settle()?;
-        // Every record before what pages need is there; behind that some may be under way.
+        // Every record before what pages need is there; later ones may be under way.
         let failed = self.copy(note, (*redo).min(*start)).err();
         if let Some(archive) = &self.archive {
             note.set(archive.last(), archive.name())?;

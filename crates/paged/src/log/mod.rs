@@ -9,9 +9,9 @@
 //! 4. Appending never waits for a checkpoint, since the checkpoint may need the latched page: a log
 //!    that is full says [`PagedError::LogFull`](crate::PagedError::LogFull). The caller lets its
 //!    latches go, waits until room is given back ([`LogManager::await_room`]), and begins again.
-//! 5. Whoever undoes a transaction finds room: it is set aside with each change.
-//! 6. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its file
-//!    why nobody has seen what is missing.
+//! 5. Undoing a transaction finds room: it is set aside with each change.
+//! 6. What is durable is a prefix of the order of LSNs; a manager that leaves holes says in its
+//!    file why what is missing was never seen.
 
 pub mod archive;
 mod archived;
@@ -53,7 +53,7 @@ pub enum Kind {
     Time = 8,
 }
 
-/// A record to be appended. Payloads are the affair of whoever appends.
+/// A record to be appended. The caller alone interprets payloads.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// Its kind.
@@ -145,9 +145,9 @@ pub struct LogCounts {
 
 /// A log manager; see the module's comment. One serves all threads of a partition.
 pub trait LogManager: Send + Sync + Debug {
-    /// Sets room aside for records of so many bytes together, headers included, and undoing them, which
-    /// the chain appends next, together with what is left of what was set aside so before. It waits for
-    /// nobody. Called with nothing latched.
+    /// Sets room aside for records of so many bytes together, headers included, and undoing them,
+    /// which the chain appends next, together with what is left of what was set aside so before. It
+    /// does not wait. Called with nothing latched.
     ///
     /// # Errors
     /// The transaction has more log than fits; the log is full; or the manager has stopped.
@@ -191,8 +191,8 @@ pub trait LogManager: Send + Sync + Debug {
     /// The medium failed: nothing more is acknowledged, and the manager has stopped.
     fn force(&self, to: Lsn) -> Result<()>;
 
-    /// As [`Self::force`], before a page with the LSN `to` is written: afterwards each record up to there
-    /// is durable, whoever appends it, or there is none for ever.
+    /// As [`Self::force`], before a page with the LSN `to` is written: afterwards each record up to
+    /// there is durable, whichever thread appends it, or there is none for ever.
     ///
     /// # Errors
     /// As there.
@@ -218,7 +218,7 @@ pub trait LogManager: Send + Sync + Debug {
     fn largest(&self) -> usize;
 
     /// Wakes `checkpointer` from now on whenever a checkpoint is due: the threshold is reached, or
-    /// somebody waits for room.
+    /// a thread waits for room.
     fn attend(&self, checkpointer: Arc<Waiter>);
 
     /// Returns whether a checkpoint is due.
@@ -261,8 +261,8 @@ pub trait LogManager: Send + Sync + Debug {
         self.start()
     }
 
-    /// The reason why space of the log cannot be used again for now, if there is one: whoever finds
-    /// the log full is told.
+    /// The reason why space of the log cannot be used again for now, if there is one. The error of
+    /// a full log states it.
     fn hindrance(&self) -> Option<crate::PagedError> {
         None
     }

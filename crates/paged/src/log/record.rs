@@ -7,8 +7,8 @@
 //! +------+-------+-----+----+------+------+-------------+-----------+------+---------+------+---------+
 //! ```
 //!
-//! `crc` is the CRC-32C of everything behind it, payload included. `bytes` counts the header and
-//! the payload, without the zeros that fill up to a multiple of eight. `mark` belongs to the manager,
+//! `crc` is the CRC-32C of everything after it, payload included. `bytes` counts the header and the
+//! payload, without the zeros that fill up to a multiple of eight. `mark` belongs to the manager,
 //! and so does the unit of `sure`: see [`Placed::sure`].
 
 use super::{Kind, Logged, Record};
@@ -112,7 +112,7 @@ impl Decoded {
         self.page_before
     }
 
-    /// The record for whoever reads the log, unless it is the manager's own.
+    /// The record for a reader of the log, unless it is the manager's own.
     pub fn logged(&self, payload: &[u8]) -> Option<Logged> {
         Some(Logged {
             lsn: self.placed.lsn,

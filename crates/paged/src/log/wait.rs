@@ -10,7 +10,7 @@ use crate::threads::{Threads, Waiter};
 /// A wait for room, which ends when some is given back.
 #[derive(Debug, Default)]
 pub struct RoomWait {
-    /// The one that whoever waits parks on.
+    /// The waiter that the waiting thread parks on.
     pub waiter: Waiter,
     over: AtomicBool,
 }
@@ -21,7 +21,7 @@ impl RoomWait {
         self.over.store(false, Ordering::SeqCst);
     }
 
-    /// Ends it, and wakes whoever waits.
+    /// Ends it, and wakes the threads that wait.
     pub fn end<T: Threads>(&self, threads: &T) {
         self.over.store(true, Ordering::SeqCst);
         threads.wake(&self.waiter);
@@ -48,8 +48,8 @@ impl RoomWaits {
         self.any.load(Ordering::SeqCst)
     }
 
-    /// Notes that a little was given back by somebody who goes on. Waits end for that when there is one
-    /// more: then all try again.
+    /// Notes that a transaction that goes on gave back a little room. Waits end for that when there
+    /// is one more: then all try again.
     pub(super) fn note_little(&self) {
         self.quietly.store(true, Ordering::SeqCst);
     }

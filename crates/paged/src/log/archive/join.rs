@@ -3,8 +3,8 @@
 //! 1. The note of the log names a segment, up to which the log may be truncated already. The archive
 //!    has that very segment, or it is not the log's: segments of another history have other numbers of
 //!    their own, whatever LSNs they have.
-//! 2. Behind it, up to where a crash came before the note, the log still has all records: those of the
-//!    archive are the same, or the two have diverged.
+//! 2. After it, up to where a crash came before the note, the log still has all records: those of
+//!    the archive are the same, or the two have diverged.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +29,8 @@ impl<F: Files> Archive<F> {
     /// appended to since; or begins with one that has none.
     ///
     /// # Errors
-    /// It has not the history of the log, lacks records behind what is there, or ends before that.
+    /// It has not the history of the log, lacks records after those that are there, or ends before
+    /// that.
     pub fn join(&self, log: &dyn LogManager, noted: Option<Joint>) -> Result<()> {
         let (last, kept, end) = (self.last(), log.kept(), log.end());
         let Some(noted) = noted else { return self.join_first(last, kept) };
@@ -94,7 +95,7 @@ impl<F: Files> Archive<F> {
         if found == noted { Ok(()) } else { Err(diverged(noted)) }
     }
 
-    /// Compares what is behind the noted segment with the log.
+    /// Compares what comes after the noted segment with the log.
     fn compare(&self, log: &dyn LogManager, noted: Joint, last: Joint) -> Result<()> {
         if last == noted {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use crate::ids::Lsn;
 
-/// Bytes of a segment before its records, and behind them.
+/// Bytes of a segment before its records, and after them.
 pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const END_BYTES: usize = 64;
 

@@ -287,7 +287,7 @@ impl<F: Files> Archive<F> {
     /// durable in the archive.
     ///
     /// # Errors
-    /// The log cannot be read, or the archive takes no more. The next attempt goes on behind the
+    /// The log cannot be read, or the archive takes no more. The next attempt goes on after the
     /// segments that were finished.
     pub fn copy(&self, log: &dyn LogManager, to: Lsn) -> Result<()> {
         let mut last = self.last.lock();
@@ -311,7 +311,7 @@ impl<F: Files> Archive<F> {
         self.finish(segment, to, &mut last)
     }
 
-    /// Begins the segment behind another one.
+    /// Begins the segment after another one.
     fn begin(&self, before: &Joint) -> Result<Segment<F>> {
         let number = before.number + 1;
         let name = name_of(&self.prefix, number);

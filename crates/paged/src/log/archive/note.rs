@@ -1,9 +1,9 @@
-//! The note of an archive, in a file beside the log: the segment up to which the log's own files know
-//! their archive. `docs/format/log-archive.md` draws it.
+//! The note of an archive, in a file next to the log: the segment up to which the log's own files
+//! know their archive. `docs/format/log-archive.md` draws it.
 //!
 //! Invariants:
-//! - A log with a note is truncated up to the place that is noted, and never behind it. So whatever the
-//!   archive has behind that place, the log has, too, and the two can be compared.
+//! - A log with a note is truncated up to the place that is noted, and never past it. So the log
+//!   has all that the archive has after that place, and the two can be compared.
 //! - A log whose archive was ended has none.
 //! - The note is one sector, which a medium writes whole.
 
@@ -76,7 +76,7 @@ impl<N: Files> Note<N> {
         let failed = io("noting the archive");
         let name = format!("{prefix}{NAME}");
         let unfinished = files.unfinished_name(&name);
-        // Nobody else makes files here.
+        // Nothing else makes files here.
         if files.is_taken(&unfinished).map_err(&failed)? {
             files.remove(&unfinished).map_err(&failed)?;
         }

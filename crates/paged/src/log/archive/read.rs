@@ -160,7 +160,7 @@ impl<F: Files> ArchiveReader<F> {
                 Ok(loaded.places[begin..end.max(begin)].to_vec())
             })?;
             for (_, at) in records {
-                // Whoever visits may read another record, of another segment.
+                // The visitor may read a record of another segment.
                 let record = self.with(known, |loaded| {
                     record_at(&loaded.bytes, at).ok_or_else(|| wrong("a record has gone"))
                 })?;
@@ -206,7 +206,7 @@ impl<F: Files> ArchiveReader<F> {
     }
 }
 
-/// The time that a record tells.
+/// The time that a record states.
 pub(crate) fn time_of(record: &Logged) -> Option<u64> {
     let bytes = (record.kind == Kind::Time).then(|| record.payload.as_slice().try_into());
     Some(u64::from_le_bytes(bytes?.ok()?))

@@ -1,9 +1,9 @@
 //! The end of a log that is opened again: where it is, and whether it is one.
 //!
-//! A crash loses any of the sectors that were written and not synced, and these are all of one group.
-//! So behind the first place that has no record there may be sound ones, but only of its own group.
-//! Each record says where its group begins ([`layout::durable_before`]): one that says that the place
-//! was durable tells damage from an end.
+//! A crash loses any of the sectors that were written and not synced, and these are all of one
+//! group. So after the first place that has no record there may be sound ones, but only of its own
+//! group. Each record says where its group begins ([`layout::durable_before`]): one that says that
+//! the place was durable shows that the place is damage, not the end.
 
 use std::io;
 use std::ops::Range;
@@ -121,8 +121,8 @@ pub(super) fn find_end<R: File>(
     }
 }
 
-/// The first sound record, at a place without one or behind it, that was written when everything before it
-/// and the place was durable, or by a restart that is later than the head's.
+/// The first sound record, at a place without one or after it, that was written when everything
+/// before it and the place was durable, or by a restart that is later than the head's.
 fn find_witness<R: File>(
     file: &R,
     place: Lsn,
@@ -153,9 +153,9 @@ fn find_witness<R: File>(
 }
 
 /// Makes durable what a program that died may have left in the kernel's pages, also after a sync
-/// that failed: the last group, which is all that can be unsynced. The rest of the sector where the log
-/// ends becomes zeros: a record that was torn there is never whole again, whatever is written behind that
-/// sector before a crash loses what is written into it.
+/// that failed: the last group, which is all that can be unsynced. The rest of the sector where the
+/// log ends becomes zeros: a record that was torn there is never whole again, whatever is written
+/// after that sector before a crash loses what is written into it.
 pub(super) fn write_anew<R: File>(files: &[Segment<R>], end: &End) -> io::Result<()> {
     let (file, Range { start, end }) = end.last.clone();
     let file = files[file].file();
@@ -166,7 +166,7 @@ pub(super) fn write_anew<R: File>(files: &[Segment<R>], end: &End) -> io::Result
     let mut bytes = vec![0; (end - from) as usize];
     let filled = file.read_at(from, &mut bytes)?;
     bytes.truncate(filled);
-    // Behind the file's end is nothing that was torn.
+    // After the file's end is nothing that was torn.
     let torn_to = file.len()?.min((end / sector + 1) * sector);
     bytes.resize(bytes.len().max(torn_to.saturating_sub(from) as usize), 0);
     file.write_at(from, &bytes)?;

@@ -18,7 +18,7 @@ use crate::threads::{Threads, Waiter};
 const LEAST_GROUP_WAIT: Duration = Duration::from_micros(50);
 
 impl<F: Files, T: Threads> Central<F, T> {
-    /// Writes and syncs the filling group. Nobody else is writing one.
+    /// Writes and syncs the filling group. No other thread is writing one.
     pub(super) fn write_group<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<F::File>>,
@@ -95,12 +95,13 @@ impl<F: Files, T: Threads> Central<F, T> {
             state = self.lock();
         }
         state.gatherer = None;
-        // Whoever did not come is not waited for again.
+        // A thread that did not come is not waited for again.
         state.company = state.company.min(state.waiting.len() + 1);
         state
     }
 
-    /// Waits until somebody else's group is written; `at_once` if nobody else should join it.
+    /// Waits until another thread has written its group; `at_once` if no other thread should join
+    /// it.
     pub(super) fn await_group<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<F::File>>,

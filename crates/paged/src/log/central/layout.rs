@@ -79,7 +79,7 @@ fn read<const W: usize>(bytes: &[u8], magic: &[u8; 8]) -> Result<[u64; W], Fault
     })
 }
 
-/// The header of a partition: its number, which tells the round, and the restart that wrote it.
+/// The header of a partition: its number, which gives the round, and the restart that wrote it.
 pub(super) fn partition_header(shape: &Shape, number: u32, restart: u32) -> [u8; SECTOR] {
     let [halves, bytes] = words_of(shape);
     let words = [halves, bytes, u64::from(number), u64::from(restart)];

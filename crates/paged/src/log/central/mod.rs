@@ -1,4 +1,4 @@
-//! The central log (P2 2.1): one buffer behind one lock, written to partitions in the order of LSNs.
+//! The central log (P2 2.1): one buffer under one lock, written to partitions in the order of LSNs.
 //!
 //! Invariants:
 //! - An LSN is a partition's number (high 32 bits) and an offset in it (low 32). Numbers rise; a file
@@ -8,7 +8,7 @@
 //!   not synced.
 //! - No stale record is taken for one of the log: a record holds its own LSN, so one of an earlier
 //!   round is not valid, and the number of the restart that wrote it, which never falls along the
-//!   log and was durable before the first record with it, so what lies behind a torn end is not
+//!   log and was durable before the first record with it, so what lies after a torn end is not
 //!   valid once anything is appended there.
 //! - Damage is not taken for the end: a record says up to where the log was durable when it was
 //!   written. See `docs/format/paged-log.md`, "Where the log ends".
@@ -84,9 +84,9 @@ struct State<R> {
     at_begin: u64,
     /// Threads that wait until a record is durable.
     waiting: Vec<(Lsn, Arc<Waiter>)>,
-    /// Whoever waits for others to join its group.
+    /// The thread that waits for others to join its group.
     gatherer: Option<Arc<Waiter>>,
-    /// The threads that waited when the last group was done, and whoever wrote it.
+    /// The threads that waited when the last group was done, and the one that wrote it.
     company: usize,
     /// The time that a group took lately.
     sync_time: Duration,
@@ -159,7 +159,7 @@ impl<F: Files, T: Threads> Central<F, T> {
         }
     }
 
-    /// Stops the log, and tells everyone.
+    /// Stops the log, and wakes all threads that wait for it.
     fn stop(
         &self,
         state: &mut State<F::File>,

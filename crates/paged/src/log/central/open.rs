@@ -95,9 +95,10 @@ impl<F: Files, T: Threads> Central<F, T> {
         Self::create_from(files, prefix, options, threads, FIRST_PARTITION)
     }
 
-    /// Works as [`Self::create`], with LSNs that are greater than those of any log that `create` has
-    /// begun: for whoever reads pages whose log cannot be read, in files that nobody needs afterwards.
-    /// A log that this has begun before has no lesser LSNs: such pages are not given another one.
+    /// Works as [`Self::create`], with LSNs that are greater than those of any log that `create`
+    /// has begun: for reading pages whose log cannot be read, in files that are not needed
+    /// afterwards. A log that this has begun before has no lesser LSNs: such pages are not given
+    /// another one.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -166,8 +167,8 @@ impl<F: Files, T: Threads> Central<F, T> {
         Self::open_at(files, prefix, options, threads, Ends::Soundly)
     }
 
-    /// Works as [`Self::open`], but where a record is damaged the log ends: for whoever reads what can be
-    /// read, in files that nobody needs afterwards.
+    /// Works as [`Self::open`], but the log ends where a record is damaged: for reading what can be
+    /// read, in files that are not needed afterwards.
     ///
     /// # Errors
     /// A file is missing or belongs to another log, or its header is damaged.
@@ -220,7 +221,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             let (at, what) = (layout::lsn_of(end.number, 0), "no file is free for it".into());
             return Err(PagedError::DamagedLog { at, what });
         }
-        // Before anything is appended: what lies behind the end has a lower restart for ever.
+        // Before anything is appended: what lies after the end has a lower restart for ever.
         (head.count, head.restart) = (head.count + 1, head.restart + 1);
         write_head(&head_file, &shape, &head).map_err(io("writing the log's head"))?;
         write_anew(&opened, &end).map_err(io("making the log's end durable"))?;

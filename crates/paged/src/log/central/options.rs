@@ -22,8 +22,9 @@ pub struct CentralOptions {
     pub reserve_bytes: u64,
     /// Bytes of log after which a checkpoint is due.
     pub checkpoint_bytes: u64,
-    /// The longest time that whoever writes a group waits for others to join it: for as many as waited
-    /// when the last group was done, and no longer than half of a sync. Zero: it never waits.
+    /// The longest time that the thread that writes a group waits for others to join it: for as
+    /// many as waited when the last group was done, and no longer than half of a sync. Zero: it
+    /// never waits.
     pub group_wait: Duration,
 }
 

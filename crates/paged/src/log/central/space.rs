@@ -112,7 +112,7 @@ impl<R: File> Space<R> {
         SECTOR as u64 + SEAL_BYTES + self.record_bytes + records
     }
 
-    /// Bytes of records that fit behind the end in its partition.
+    /// Bytes of records that fit after the end in its partition.
     pub(super) fn left(&self) -> u64 {
         let end = self.current().reserved().min(self.partition_bytes);
         end.saturating_sub(self.offset + SEAL_BYTES)
@@ -169,8 +169,8 @@ impl<R: File> Space<R> {
         self.partition_bytes.min(self.record_bytes + LEAST_STEP_BYTES)
     }
 
-    /// Sees to it that the files have space for records of so many bytes and a checkpoint behind them.
-    /// Returns false if the medium has no room.
+    /// Sees to it that the files have space for records of so many bytes and a checkpoint after
+    /// them. Returns false if the medium has no room.
     ///
     /// # Errors
     /// It failed.

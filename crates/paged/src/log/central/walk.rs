@@ -53,8 +53,8 @@ impl<'a, R: File> Walk<'a, R> {
         read.map_err(|source| PagedError::Io { doing: "reading the log", source })
     }
 
-    /// Reads the contents of the place, if a restart from `least` to `most` has written it. The place moves
-    /// behind it.
+    /// Reads the contents of the place, if a restart from `least` to `most` has written it. The
+    /// place moves past it.
     pub(super) fn next(&mut self, least: u32, most: u32) -> Result<Walked<'_>> {
         let place = self.place();
         let left = (self.partition_bytes - self.offset) as usize;

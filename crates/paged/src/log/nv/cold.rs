@@ -17,10 +17,10 @@
 //! - A record before the head, that an open transaction needs, is durable: the head has passed it.
 //! - From the head on the ring has every record. The first such record, or the first that is not sound,
 //!   is the end: what was appended last, without the head having moved, is appended again.
-//! - A record before the head that nobody needs may be of an attempt that failed, and not be durable. If
-//!   others were appended behind it and it then were lost, so would they be, as it would be the end.
-//!   So the first to append writes anew all that was found, and makes the file's name durable. A
-//!   crash in that is harmless: bytes are the same, or lie behind the end.
+//! - A record before the head that is not needed any more may be of an attempt that failed, and not
+//!   be durable. If others were appended after it and it then were lost, so would they be, as it
+//!   would be the end. So the first to append writes anew all that was found, and makes the file's
+//!   name durable. A crash in that is harmless: bytes are the same, or lie after the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Flush-on-commit (P2 4.3): pages change at once, and objects become durable behind that.
+//! Flush-on-commit (P2 4.3): pages change at once, and objects become durable later.
 //!
 //! A committed change may lie on a change of another transaction, as a row on a page that was split.
 //! So a transaction is durable when all older records are, not its own alone: what is durable is a
@@ -7,9 +7,9 @@
 //! 1. An object is made in DRAM, in the slot of its LSN, with its place in the segments.
 //! 2. `force` goes along the slots from the prefix on: what is full it claims, copies and flushes;
 //!    then one fence, and the slots are durable. The prefix moves over durable slots.
-//! 3. Where another thread has claimed a slot, or is about to fill one, it waits: whoever fills a
-//!    slot or makes one durable wakes those who wait.
-//! 4. A persister that does the same behind everyone leaves little to commits.
+//! 3. Where another thread has claimed a slot, or is about to fill one, it waits: a thread that
+//!    fills a slot or makes one durable wakes those that wait.
+//! 4. A persister that does the same in the background leaves little to commits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -203,7 +203,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     ) {
         slots.waiters.fetch_add(1, Ordering::SeqCst);
         slots.waiting.lock().push(Arc::clone(waiter));
-        // What was filled or became durable before that has woken nobody.
+        // What was filled or became durable before that has woken no thread.
         if !has_come() {
             park();
         }
@@ -211,7 +211,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         slots.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Makes everything up to an LSN durable, with the help of whoever else is at it.
+    /// Makes everything up to an LSN durable, with the help of other threads that do the same.
     pub(super) fn persist_to(&self, slots: &Slots, to: u64) -> Result<()> {
         if self.threads.has(Flaw::OwnRecordAlone) {
             slots.pass(self, to, to);

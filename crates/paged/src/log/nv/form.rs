@@ -1,7 +1,8 @@
 //! The form of a log, and its head; `docs/format/nv-log.md` draws them.
 //!
-//! A log is one range of memory: the head, one line; the ring of entries; the segments. Its form never
-//! changes and stands in the head, so that whoever knows where the log begins can open it.
+//! A log is one range of memory: the head, one line; the ring of entries; the segments. Its form
+//! never changes and stands in the head, so that the place where the log begins is enough to open
+//! it.
 
 use std::sync::atomic::Ordering;
 

@@ -61,7 +61,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
     ///
     /// 1. The object gets its place, then its LSN, and is made in DRAM.
     /// 2. It is copied to its place and flushed; the entry is set and flushed.
-    /// 3. One fence: the checksum tells whether an entry was durable before its object.
+    /// 3. One fence: the checksum shows an entry that was durable before its object.
     ///
     /// With flush-on-commit the object waits in DRAM for 2 and 3.
     ///

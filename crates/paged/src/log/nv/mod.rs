@@ -6,9 +6,9 @@
 //!   arithmetic and leads to the [object], which is the record's bytes.
 //! - An entry counts if its state bit is set, its round is that of the LSN, and its object is sound
 //!   and has the LSN. So entry and object may become durable in any order, and one fence is enough.
-//! - With flush-on-insert a page changes, and is unlatched, after the fence of its record. So an LSN
-//!   that is missing after a crash is a change that nobody has seen: a hole, which is skipped. With
-//!   flush-on-commit what is durable is a prefix, and the first hole is the end: see `commit`.
+//! - With flush-on-insert a page changes, and is unlatched, after the fence of its record. So an
+//!   LSN that is missing after a crash is a change that was never seen: a hole, which is skipped.
+//!   With flush-on-commit what is durable is a prefix, and the first hole is the end: see `commit`.
 //! - An object that was flushed and fenced counts as durable if the medium had not failed by then: what
 //!   is stored after a failure reaches the medium no more.
 //! - Damage is no hole: records say up to where the log was durable when they were written, and holes
@@ -16,10 +16,10 @@
 //! - An LSN that a crash has left as a hole at the end is given again. Objects have the number of the
 //!   restart that wrote them, and from the head's `again` on only the newest one's count. Before
 //!   `again` moves past a hole its entry is marked as one: it leads to nothing for ever.
-//! - The head moves first, then the bits behind it are cleared, then their entries and segments are
-//!   used again.
+//! - The head moves first, then the bits of the entries that it has passed are cleared, then their
+//!   entries and segments are used again.
 //!
-//! 1. `append`: object from a segment that is lent to a lane, LSN, copy, flush, entry, flush, fence;
+//! 1. `append`: object from a segment that a lane has taken, LSN, copy, flush, entry, flush, fence;
 //!    or, with flush-on-commit, the object stays in DRAM.
 //! 2. `force` has nothing to do; or makes the prefix durable, with one fence.
 //! 3. `truncate`: see above; others append meanwhile.
@@ -63,7 +63,7 @@ pub use self::persister::Persister;
 /// Records set aside with a transaction's first: Commit or Abort, and End.
 const END_RECORDS: u64 = 2;
 
-/// The time after which whoever waits for a record that is being inserted looks again.
+/// The time after which a thread that waits for a record that is being inserted looks again.
 const LOOK_AGAIN: Duration = Duration::from_micros(5);
 
 /// The options with which an NV log is used.
@@ -72,7 +72,7 @@ pub struct NvOptions {
     /// The moment at which objects become durable.
     pub persist: Persist,
     /// The number of threads that append without waiting for each other, if there are segments for
-    /// so many: each has one lent.
+    /// so many: each has taken one.
     pub lanes: usize,
     /// Entries after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the ring.
     pub checkpoint_records: u64,
@@ -91,7 +91,7 @@ pub struct NvCounts {
     pub objects: u64,
     /// Objects that the persister has made durable; others are durable when they are inserted.
     pub by_persister: u64,
-    /// Objects that commits, and whoever else needed them, have made durable.
+    /// Objects that commits, and other threads that needed them, have made durable.
     pub by_commits: u64,
 }
 
@@ -144,7 +144,7 @@ pub struct NvLog<M: Memory, T: Threads> {
     cold: Mutex<Option<Box<dyn Cold>>>,
     refused: Mutex<Refused>,
     /// The place that the last checkpoint could not free, since cold records could not be put by.
-    /// Locked by whoever frees something, so that one comes after the other.
+    /// Locked while something is freed, so that one thread at a time does that.
     unfreed: Mutex<Option<Unfreed>>,
     /// Objects that the persister has made durable, and that others have, with flush-on-commit.
     by_persister: AtomicU64,
@@ -182,8 +182,8 @@ fn unsound(at: Lsn) -> PagedError {
 }
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
-    /// Makes an empty log of [`NvForm::bytes`] from the begin of a line on, durably. After a crash in
-    /// it there may be anything: nobody knows of it.
+    /// Makes an empty log of [`NvForm::bytes`] from the begin of a line on, durably. After a crash
+    /// in it there may be anything: nothing leads to it.
     ///
     /// # Panics
     /// The parts of the form do not fit together.
@@ -235,8 +235,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         Self::open_with(memory, at, stamp, options, threads, Some(written))
     }
 
-    /// Works as [`Self::open`], but takes a damaged record for a hole or the end: for whoever reads what
-    /// can be read, in a memory that nobody needs afterwards.
+    /// Works as [`Self::open`], but takes a damaged record for a hole or the end: for reading what
+    /// can be read, in a memory that is not needed afterwards.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -250,7 +250,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         Self::open_with(memory, at, stamp, options, threads, None)
     }
 
-    /// `written` is `None` for whoever goes on past damage.
+    /// `written` is `None` for an open that goes on past damage.
     fn open_with(
         memory: M,
         at: u64,
@@ -267,7 +267,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             let what = "there is no sound record, though the log was durable behind it".into();
             return Err(PagedError::DamagedLog { at: Lsn(next), what });
         }
-        // What lies behind the end is of an older restart for ever.
+        // What lies after the end is of an older restart for ever.
         head.begin(&log.memory, at, next);
         (log.restart, log.again, log.first) = (head.restart, head.again, next);
         Ok(log)
@@ -288,7 +288,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             again,
             first: next,
             entries: Room::new(form.entries),
-            // A lane's segment is nobody else's, so one for each lane does not count.
+            // A lane's segment is not available to others, so one for each lane does not count.
             bytes: Room::new((form.segments - lanes) * (form.segment_bytes - form.record_bytes)),
             segments: Segments::new(&form.segments(at), lanes as usize),
             under_way: UnderWay::new(lanes as usize),
@@ -514,8 +514,8 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         self.append(chain, &Record::bare(Kind::Commit))
     }
 
-    /// With flush-on-insert the newest LSN: whoever knows of a record has it from an append that has
-    /// returned.
+    /// With flush-on-insert the newest LSN: a caller that knows of a record has it from an append
+    /// that has returned.
     fn durable(&self) -> Lsn {
         match &self.slots {
             Some(slots) => Lsn(slots.prefix()),
@@ -534,8 +534,8 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         }
     }
 
-    /// With flush-on-insert a record before `to` may still be on its way: nobody has seen it, but a restart
-    /// could not tell it from one that was lost.
+    /// With flush-on-insert a record before `to` may still be on its way: it was never seen, but a
+    /// restart could not tell it from one that was lost.
     fn force_all(&self, to: Lsn) -> Result<()> {
         if self.slots.is_some() {
             return self.force(to);
@@ -641,7 +641,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
                     let what = "there is no sound record, though the log goes on".into();
                     return Err(PagedError::DamagedLog { at: Lsn(number), what });
                 }
-                // A change that nobody has seen.
+                // A change that was never seen.
                 continue;
             };
             if let Some(logged) = found.read.logged(&found.bytes[HEADER_BYTES..]) {

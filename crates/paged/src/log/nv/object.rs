@@ -1,7 +1,7 @@
 //! Log objects, and the segments in which they lie.
 //!
-//! An object is a [record](mod@super::super::record) at the begin of a line. A segment is lent to a lane,
-//! filled, and free again when the head has passed its newest object.
+//! An object is a [record](mod@super::super::record) at the begin of a line. A segment is taken by
+//! a lane, filled, and free again when the head has passed its newest object.
 
 use parking_lot::{Mutex, MutexGuard};
 use pm::{LINE_BYTES, Memory, Off, Range};
@@ -45,7 +45,7 @@ pub(super) fn read<M: Memory>(memory: &M, place: u64, limit: u64, trusted: bool)
     Some(Found { read, bytes, range: Range::new(place, length as u64) })
 }
 
-/// A segment that is lent to a lane.
+/// A segment that a lane has taken.
 #[derive(Clone, Copy, Debug)]
 struct Lent {
     segment: usize,
@@ -53,7 +53,7 @@ struct Lent {
     last: Lsn,
 }
 
-/// A way for a thread to append beside others.
+/// A way for a thread to append in parallel with others.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) number: usize,
@@ -75,7 +75,7 @@ struct Filled {
 #[derive(Debug, Default)]
 struct Unlent {
     free: Vec<usize>,
-    /// Segments that a restart has found half full: they are lent first.
+    /// Segments that a restart has found half full: they are taken first.
     begun: Vec<Lent>,
     filled: Vec<Filled>,
 }

@@ -18,7 +18,7 @@ use crate::threads::{Host, Threads, Waiter};
 const IDLE_PASSES: u32 = 50;
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
-    /// Makes durable what is full now, and waits for nobody.
+    /// Makes durable what is full now, without waiting for other threads.
     ///
     /// # Errors
     /// The medium failed.
@@ -84,7 +84,7 @@ impl Persister {
         let (stop, waiter) = (Arc::new(AtomicBool::new(false)), Arc::new(Waiter::default()));
         let (host, asked, woken) =
             (Arc::clone(&log.threads), Arc::clone(&stop), Arc::clone(&waiter));
-        // When the medium has failed, whoever commits is told.
+        // When the medium has failed, commits return the error.
         let work = move || drop(log.serve(&woken, pause, &asked));
         let thread = thread::Builder::new().name("perdura-persister".into()).spawn(work)?;
         Ok(Self { stop, waiter, host, thread: Some(thread), process: std::process::id() })

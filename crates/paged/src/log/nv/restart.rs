@@ -1,7 +1,7 @@
 //! Finding the records of a log that is opened again, and telling holes from damage.
 //!
 //! A crash leaves an LSN without a sound record only if that record was not durable. Whether it was
-//! says whoever comes later:
+//! can be seen from what comes later:
 //! 1. A record that was appended when everything up to the LSN was durable
 //!    ([`Placed::sure`](super::super::record::Placed::sure)). With flush-on-commit each record says it,
 //!    of the prefix; with flush-on-insert those that are no changes.
@@ -11,12 +11,12 @@
 //! 4. A page. Before it is written all records up to its LSN are durable ([`LogManager::force_all`]), and
 //!    the staging file has the newest such LSN.
 //!
-//! A place that nothing speaks for is a hole, or the end. Nothing rests on it, and no page has it: its
-//! transaction has done nothing since, so it has not committed, and what system transactions do is
-//! named by what comes after. So it may be damage or not: the outcome is one that a crash can have.
-//! A record that a crash has torn is one whose fence had not returned when the crash came, so nobody
-//! has seen it: neither a later record nor a page. Hence no torn record is taken for damage, and of the
-//! damaged ones only the last commit is lost, if nothing came behind it.
+//! A place that nothing speaks for is a hole, or the end. Nothing rests on it, and no page has it:
+//! its transaction has done nothing since, so it has not committed, and what system transactions do
+//! is named by what comes after. So it may be damage or not: the outcome is one that a crash can
+//! have. A record that a crash has torn is one whose fence had not returned when the crash came, so
+//! neither a later record nor a page depends on it. Hence no torn record is taken for damage, and
+//! of the damaged ones only the last commit is lost, if nothing came after it.
 //!
 //! [`LogManager::force_all`]: super::super::LogManager::force_all
 
@@ -80,9 +80,9 @@ fn check_end(end: u64, written: Option<Lsn>) -> Result<()> {
 }
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
-    /// Follows the ring, and makes durable what it finds, which a program that died may have left in the
-    /// caches, and where it finds nothing. The newest page was written with the LSN `written`; without one
-    /// whoever opens the log goes on past damage.
+    /// Follows the ring, and makes durable what it finds, which a program that died may have left
+    /// in the caches, and where it finds nothing. The newest page was written with the LSN
+    /// `written`; without one the open goes on past damage.
     ///
     /// # Errors
     /// There was a record where there is none.
@@ -136,7 +136,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         Ok(next)
     }
 
-    /// With holes: the end is behind the last record.
+    /// With holes: the end is after the last record.
     fn find_all(&mut self, keep: u64, all: u64, written: Option<Lsn>) -> Result<u64> {
         let (mut next, mut holes) = (keep.max(self.again), Vec::new());
         let mut witnesses = Witnesses::of_pages(written);
@@ -155,9 +155,9 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
             }
         }
         check_end(next, written)?;
-        // Behind the end an entry of an older restart, or of another log, may stay: nothing counts from
-        // `again` on but what this restart inserts, which sets the entry anew, and the next restart marks
-        // what it leaves out.
+        // After the end an entry of an older restart, or of another log, may stay: nothing counts
+        // from `again` on but what this restart inserts, which sets the entry anew, and the next
+        // restart marks what it leaves out.
         holes.retain(|hole| hole.0 < next);
         if written.is_some()
             && let Some(hole) = holes.iter().find(|hole| witnesses.say_durable(**hole))
