@@ -1,6 +1,6 @@
-//! The time to insert a record into a log, by the number of threads and the record's bytes (P2, figure
-//! 11): both policies of NV-Logging beside the central log, on a tmpfs whose lines are written back as
-//! those of persistent memory are.
+//! The time to insert a record into a log, by the number of threads and the record's bytes (P2,
+//! figure 11): both policies of NV-Logging and the central log, on a tmpfs whose lines are written
+//! back as those of persistent memory are.
 //!
 //! ```text
 //! cargo run --release -p perdura-paged --example inserting -- [directory, default /dev/shm]

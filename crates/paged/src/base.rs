@@ -64,7 +64,7 @@ pub(crate) fn copy_pages<F: Files, T: Latching>(
     visit: &mut dyn FnMut(PageNo, &[u8]) -> Result<()>,
 ) -> Result<(u64, u64)> {
     let mut page = Page::blank(pool.page_bytes());
-    // Pages that come behind the end meanwhile are made by the log.
+    // Pages that come after the end meanwhile are made by the log.
     let (mut pages, count) = (0, pool.page_count());
     for number in 1..count {
         pool.copy_page(PageNo(number), &mut page)?;

@@ -38,7 +38,7 @@ fn damaged<V>(page: PageNo, what: &'static str) -> Result<V> {
 }
 
 impl<F: Files, T: Latching> Pool<F, T> {
-    /// Checks all trees, while nobody changes anything. It needs about twenty bytes a page, and the
+    /// Checks all trees, while nothing changes them. It needs about twenty bytes a page, and the
     /// first keys of the pages of one level.
     ///
     /// # Errors

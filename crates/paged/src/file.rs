@@ -1,9 +1,9 @@
 //! The file of pages: its header, and what it begins with. docs/format/paged-pages.md draws it.
 //!
-//! A file of another moment is told from the one that belongs to the log. A checkpoint notes in the header
-//! where the log begins from then on, before the log does; and each batch of pages comes with the newest
-//! LSN of any, which the log has. All that changes lies in the header's first sector, which a medium
-//! writes whole.
+//! A file of another moment can be distinguished from the one that belongs to the log. A checkpoint
+//! notes in the header where the log begins from then on, before the log does; and each batch of
+//! pages comes with the newest LSN of any, which the log has. All that changes lies in the header's
+//! first sector, which a medium writes whole.
 
 use std::io;
 
@@ -181,8 +181,8 @@ pub(crate) fn open<F: Files>(files: &F, prefix: &str) -> Result<(F::File, NewFil
     Ok((file, NewFile { page_bytes, stamp: header.stamp() }, noted))
 }
 
-/// Finds the size of the pages of a file whose header is damaged: one with which its first page behind the
-/// header, or the one behind that, is sound.
+/// Finds the size of the pages of a file whose header is damaged: one with which its first page
+/// after the header, or the one after that, is sound.
 pub(crate) fn find_page_bytes<R: File>(file: &R, stamp: u64) -> io::Result<Option<usize>> {
     let sizes = (0..usize::BITS).map(|bits| 1 << bits).filter(|bytes| is_page_size(*bytes));
     for page_bytes in sizes {

@@ -46,7 +46,7 @@ pub enum Flaw {
     UndoneByPage,
     /// A separator is posted though the parent has it.
     PostedTwice,
-    /// A page is evicted though somebody uses it.
+    /// A page is evicted while it is in use.
     PinnedEvicted,
     /// The checksum of an object in the log is not looked at.
     ChecksumIgnored,
@@ -60,6 +60,6 @@ pub enum Flaw {
     PrefixJumps,
     /// Compensations are not flushed.
     CompensationUnflushed,
-    /// Objects of an earlier restart count behind the end that it has left.
+    /// Objects of an earlier restart count after the end that it has left.
     OlderRestartCounts,
 }

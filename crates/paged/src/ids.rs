@@ -14,8 +14,8 @@ pub struct TreeNo(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TxNo(pub u64);
 
-/// A log sequence number: where a record stands in the order of the log. The log manager alone knows
-/// what is behind the number (P2 2.1: a partition and an offset; P2 4.2: a count).
+/// A log sequence number: where a record stands in the order of the log. The log manager alone
+/// knows what the number means (P2 2.1: a partition and an offset; P2 4.2: a count).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Lsn(pub u64);
 

@@ -6,7 +6,7 @@ pub const HEADER_BYTES: usize = 64;
 pub const LEAST_PAGE_BYTES: usize = 512;
 /// The largest page: a place in it fits in 16 bits.
 pub const MOST_PAGE_BYTES: usize = 32 << 10;
-/// The page that is taken where nobody says otherwise.
+/// The page size that is used by default.
 pub const DEFAULT_PAGE_BYTES: usize = 8 << 10;
 /// Bytes of a slot: the place of its record.
 pub const SLOT_BYTES: usize = 2;

@@ -166,7 +166,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             .map(|(from, to)| (from, to, to))
             .collect();
         if part.len() > common {
-            // What is behind a shorter part stays: the stub says where the row ends.
+            // What follows a shorter part stays: the stub says where the row ends.
             pieces.push((common, common, part.len()));
         }
         for (from, to, new_to) in pieces {

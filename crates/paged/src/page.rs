@@ -407,7 +407,7 @@ impl Page {
         self.set_u16(GARBAGE, 0);
     }
 
-    /// Puts an entry into a slot; those behind it move on.
+    /// Puts an entry into a slot; those after it move on.
     ///
     /// # Errors
     /// There is no space; nothing is changed.
@@ -538,7 +538,7 @@ impl Page {
         self.bytes[HEADER_BYTES + len..].fill(0);
     }
 
-    /// The contents of a map behind its header: a bit for each page.
+    /// The contents of a map after its header: a bit for each page.
     #[must_use]
     pub fn bits(&self) -> &[u8] {
         &self.bytes[HEADER_BYTES..]

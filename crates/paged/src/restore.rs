@@ -8,7 +8,7 @@
 //!    a crash all of it is begun anew.
 //! 3. The new store's log knows nothing of this: the pages lose their LSNs.
 //!
-//! An error leaves no files behind.
+//! An error leaves no files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,7 +147,8 @@ pub fn restore<F: Files, A: Files>(
         }
     }
     restore_into(made, base, pages, archive, until).inspect_err(|_| {
-        // What cannot be removed has no header that counts, and nobody is left to be told.
+        // What cannot be removed has no header that counts, and the error could not be returned to
+        // any caller.
         for name in &names {
             let _ = made.files.remove(name);
         }

@@ -1,5 +1,5 @@
-//! The pages of the file that are in use: maps, a bit a page, each in the file before the pages that it
-//! tells of. docs/format/paged-pages.md says where.
+//! The pages of the file that are in use: maps, a bit a page, each in the file before the pages
+//! that it covers. docs/format/paged-pages.md says where.
 //!
 //! 1. A bit is changed by the record that begins or ends the page's use, with the map latched; maps
 //!    are latched last.
@@ -24,7 +24,7 @@ fn span(page_bytes: usize) -> u64 {
     ((page_bytes - HEADER_BYTES) * 8) as u64
 }
 
-/// Returns the map that tells of a page.
+/// Returns the map that covers a page.
 #[must_use]
 pub fn map_of(page: PageNo, page_bytes: usize) -> PageNo {
     let span = span(page_bytes);
@@ -61,7 +61,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             self.reserve(page)?;
             let mut hint = self.hint.lock();
             if hint.from == begin {
-                // Nobody has freed a page before it meanwhile.
+                // No page before it was freed meanwhile.
                 hint.from = PageNo(page.0 + 1);
             }
             drop(hint);
@@ -86,8 +86,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         Ok(map)
     }
 
-    /// Checks that a map that is blank was never used: else the pages that it told of were given away
-    /// once more.
+    /// Checks that a map that is blank was never used: else the pages that it covers would be given
+    /// away once more.
     fn check_unused(&self, number: PageNo) -> Result<()> {
         let mut first = vec![0; self.page_bytes()];
         let at = (number.0 + 1) * self.page_bytes() as u64;

@@ -5,10 +5,10 @@
 //! compare-and-swap:
 //!
 //! ```text
-//!            transaction uses it              somebody wants it in another mode
+//!            transaction uses it              another wants it in another mode
 //!   kept ------------------------> used ------------------------------------------> awaited
 //!     ^ \                           |                                                  |
-//!     |  \ somebody wants it        | transaction ends                                 | transaction
+//!     |  \ another wants it         | transaction ends                                 | transaction
 //!     |   `--------> taken          |                                                  | ends: let go,
 //!     `-----------------------------'                                                  v as any lock
 //! ```

@@ -110,7 +110,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         if dirty.len() < most / 4 { Ok(0) } else { self.write_batch(&dirty) }
     }
 
-    /// Writes the page of a frame, and others that nobody uses with it: the two syncs are the same.
+    /// Writes the page of a frame, and with it others that are not in use: the two syncs are the
+    /// same.
     pub(super) fn write_some(&self, number: usize) -> Result<()> {
         let others = self.frames.others(number).filter_map(|(other, frame)| {
             let is_dirty = !frame.is_pinned() && frame.dirt.lock().unwritten.is_some();

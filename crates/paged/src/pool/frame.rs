@@ -72,7 +72,7 @@ impl<T: Latching> Frame<T> {
         self.pins.load(Ordering::Acquire) != 0
     }
 
-    /// Pins a frame that nobody has pinned and that the table does not have.
+    /// Pins a frame that has no pins and that the table does not have.
     pub(super) fn claim(&self) -> bool {
         self.pins.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -154,7 +154,7 @@ impl<T: Latching> WritePage<'_, T> {
     }
 
     /// Takes back what [`Self::prepare`] said: the change was not logged. All earlier changes were
-    /// logged behind a lesser end, so an equal one is this one's.
+    /// logged with a lesser end, so an equal one is this one's.
     pub(super) fn unprepare(&self, end: Lsn) {
         let mut dirt = self.pin.frame.dirt.lock();
         dirt.since_copied.take_if(|since| *since == end);

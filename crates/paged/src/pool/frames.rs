@@ -35,8 +35,9 @@ impl<T: Latching> Frames<T> {
         self.len
     }
 
-    /// Returns a frame, which is made if it was not. A page gets into no other one, so whoever reads the
-    /// log's end, then looks at those that are made, misses no change before that end.
+    /// Returns a frame, which is made if it was not. A page gets into no other one, so a thread
+    /// that reads the log's end, then looks at those that are made, misses no change before that
+    /// end.
     ///
     /// # Errors
     /// There is no memory for it.

@@ -5,7 +5,7 @@
 //!    first record that it lacked as its recovery LSN.
 //! 3. Until then it is in the dirty page table with its first record, so that no checkpoint lets its
 //!    records go. It is among the dirty frames before it leaves the list.
-//! 4. [`Pool::redo_some`] redoes those that nobody asks for, in the order of the file.
+//! 4. [`Pool::redo_some`] redoes those that no call asks for, in the order of the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::{PagedError, Result};
 #[derive(Debug)]
 pub(super) struct Lacking<T> {
     pages: Exclusive<T, BTreeMap<PageNo, Arc<[Lsn]>>>,
-    /// Their number, so that nobody locks them where there are none.
+    /// Their number, so that they are not locked where there are none.
     left: AtomicUsize,
 }
 

@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. A page is in one frame at most, and the page table has its number for as long.
 //! 2. A page is written only when the log is durable up to its LSN, and through [`staging`].
-//! 3. A frame's recovery LSN is set before the change is logged, and is not after the record: whoever
-//!    reads the log's end, then the recovery LSNs, misses no change before that end.
+//! 3. A frame's recovery LSN is set before the change is logged, and is not after the record: a
+//!    thread that reads the log's end, then the recovery LSNs, misses no change before that end.
 //! 4. After a write or a sync that failed nothing is changed or written any more: what the medium has is
 //!    unknown until the log is redone.
 //! 5. Memory: the frames, one batch of 64 pages, 16 pages for each scan that reads ahead, and less than
@@ -65,7 +65,7 @@ const MOST_DOZES: usize = 2_000;
 pub struct PoolStats {
     /// Pages that were asked for and in a frame.
     pub hits: u64,
-    /// Pages that were read for somebody.
+    /// Pages that were read because a caller asked for them.
     pub reads: u64,
     /// Pages that were read ahead.
     pub read_ahead: u64,
@@ -96,11 +96,12 @@ fn bump(count: &AtomicU64, by: usize) {
 
 /// The knowledge of whether a row is locked: whether the space that it holds back is still needed.
 pub trait Settled: Send + Sync + std::fmt::Debug {
-    /// Returns whether nobody has or wants the lock of a row, so that no open transaction has changed it.
-    /// It is asked under a latch, and must not wait.
+    /// Returns whether the lock of a row is neither held nor wanted, so that no open transaction
+    /// has changed it. It is asked under a latch, and must not wait.
     fn is_settled(&self, tree: TreeNo, key: &[u8]) -> bool;
 
-    /// The ghost of a key, of which that was so, goes. Told before, under the same latch.
+    /// Notes that the ghost of a key, of which that was so, goes. Called before it goes, under the
+    /// same latch.
     fn ghost_goes(&self, tree: TreeNo, key: &[u8]);
 }
 
@@ -436,8 +437,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.pages_of_file()
     }
 
-    /// Copies a page as a crash might leave it: the log from the last checkpoint on has what it lacks.
-    /// Nobody has to wait for it.
+    /// Copies a page as a crash might leave it: the log from the last checkpoint on has what it
+    /// lacks. Others do not have to wait for it.
     ///
     /// # Errors
     /// It is damaged, or the medium refuses.
@@ -472,7 +473,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
                 }
                 self.queues.lock().put_back(number, queue);
                 is_free?;
-                // Somebody came for a page that then could not be read. Others may be free.
+                // Another thread wanted a page that then could not be read. Others may be free.
                 with_free = queue != Queue::Free;
             }
             if attempt >= quick {
@@ -486,8 +487,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         Err(PagedError::NoFrame { frames: self.frames.len() })
     }
 
-    /// Takes the page out of a frame, after writing it if its medium does not have it. Returns false
-    /// where somebody uses it.
+    /// Takes the page out of a frame, after writing it if its medium does not have it. Returns
+    /// false where it is in use.
     fn evict(&self, number: usize, queue: Queue) -> Result<bool> {
         let frame = &self.frames[number];
         for is_written in [false, true] {
@@ -562,7 +563,7 @@ mod tests {
     use crate::log::central::{Central, CentralOptions};
     use crate::threads::Host;
 
-    /// Somebody came for a page that then could not be read: its frame is free, and not to be had.
+    /// A thread wanted a page that then could not be read: its frame is free, and not to be had.
     #[test]
     fn a_free_frame_that_is_pinned_hides_no_other() {
         let files = RecordingFiles::new();

@@ -45,7 +45,7 @@ pub enum How {
 }
 
 impl<F: Files, T: Latching> Pool<F, T> {
-    /// Logs a change of latched pages and applies it. Whoever calls has checked that it fits.
+    /// Logs a change of latched pages and applies it. The caller has checked that it fits.
     ///
     /// # Errors
     /// The log has refused it: the pages are as they were. Or it could not be applied: the pool has

@@ -1,8 +1,8 @@
-//! Read-ahead: when a scan needs a page that is not there, those behind it in the file come with it by
-//! one call.
+//! Read-ahead: when a scan needs a page that is not there, those after it in the file come with it
+//! by one call.
 //!
-//! The pages are in the page table, latched, before they are read. So nobody reads, changes and writes
-//! one of them meanwhile, and what comes is not older than what the medium has.
+//! The pages are in the page table, latched, before they are read. So no other thread reads,
+//! changes and writes one of them meanwhile, and what comes is not older than what the medium has.
 
 use std::collections::hash_map::Entry;
 
@@ -25,11 +25,11 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.table.shard(page).contains_key(&page)
     }
 
-    /// Brings a page and those behind it into frames, if it is not in one. Only frames are used that
+    /// Brings a page and those after it into frames, if it is not in one. Only frames are used that
     /// have no page, or one that can go at once. For callers that hold no latch.
     ///
     /// # Errors
-    /// The medium refuses. A damaged page is no error before somebody asks for it.
+    /// The medium refuses. A damaged page is no error before it is asked for.
     pub(crate) fn read_ahead(&self, first: PageNo) -> Result<()> {
         let pages = RUN_PAGES.min(self.frames.len() / 8);
         let most = i64::MAX as u64 / self.page_bytes as u64;
@@ -38,7 +38,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         }
         let mut coming = Vec::with_capacity(pages);
         for number in (first.0..=most).map(PageNo).take(pages) {
-            // One that may lack changes is redone when somebody asks for it.
+            // One that may lack changes is redone when it is asked for.
             if self.lacking.has(number) {
                 break;
             }

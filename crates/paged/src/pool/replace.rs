@@ -100,7 +100,7 @@ impl Replacement {
         next
     }
 
-    /// Puts a candidate back that somebody uses now.
+    /// Puts back a candidate that is in use now.
     pub(super) fn put_back(&mut self, frame: usize, queue: Queue) {
         match queue {
             Queue::Free => self.free.insert(0, frame),

@@ -33,7 +33,7 @@ const _: () = assert!(NUMBERS + 8 * BATCH_PAGES <= HEADER_BYTES);
 const NEWEST_MAGIC: u64 = u64::from_le_bytes(*b"PDNEWEST");
 /// A medium writes a sector whole.
 const SECTOR_BYTES: usize = 512;
-/// Magic, stamp and LSN, and behind them their checksum.
+/// Magic, stamp and LSN, and after them their checksum.
 const NEWEST_BYTES: usize = 24;
 
 /// The newest LSN that a page was written with, as far as the files say, without a change: the log was
@@ -67,8 +67,8 @@ pub(crate) fn check<F: Files>(files: &F, prefix: &str, end: Lsn) -> crate::Resul
     Err(PagedError::WrongPages { name: format!("{prefix}{}", file::NAME), what })
 }
 
-/// Gives the files a header and a staging file if they have none that can be read, for whoever reads what
-/// can be read.
+/// Gives the files a header and a staging file if they have none that can be read, so that what can
+/// be read is read.
 ///
 /// # Errors
 /// The file of pages is missing, or the medium refuses.

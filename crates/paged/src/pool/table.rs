@@ -1,7 +1,7 @@
 //! The page table: which frame has a page, in shards with a mutex each.
 //!
-//! A frame is pinned with its shard locked, so that a page without pins, seen with the shard locked, is
-//! used by nobody and cannot become so.
+//! A frame is pinned with its shard locked, so that a page without pins, seen with the shard
+//! locked, is not in use and cannot become so.
 
 use parking_lot::MutexGuard;
 use rustc_hash::FxHashMap;

@@ -34,7 +34,7 @@ struct Logged {
     last: Lsn,
     /// Its records with their bytes, until the checkpoint says up to which it has counted them.
     records: Vec<(Lsn, u64)>,
-    /// The bytes of those behind the checkpoint.
+    /// The bytes of those after the checkpoint.
     later: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Fuzzy checkpoints (P2 4.5): nobody stops.
+//! Fuzzy checkpoints (P2 4.5): transactions do not stop.
 //!
 //! 1. Pages that have been dirty since before a given place are written.
 //! 2. A record begins the checkpoint. Then the tables of dirty pages and of open transactions are
-//!    read, beside which others go on; records end the checkpoint with what was read, and are forced.
+//!    read while others go on; records end the checkpoint with what was read, and are forced.
 //! 3. The pages note where the log's start is going to be. Then it moves to the begin, or to a record
 //!    that was being appended at it; what lies before the oldest LSN of a dirty page and the first
 //!    record of an open transaction is freed.
@@ -38,7 +38,7 @@ pub trait Pages {
     fn dirty(&self) -> Vec<(PageNo, Lsn)>;
 
     /// Notes on the medium, durably, that analysis begins at `start` from now on: pages of another
-    /// moment are told from these.
+    /// moment can be distinguished from these.
     ///
     /// # Errors
     /// The medium failed.

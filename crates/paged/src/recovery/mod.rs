@@ -1,11 +1,11 @@
 //! ARIES: analysis, redo and undo after a crash, undo without one, and fuzzy checkpoints.
 //!
-//! Invariants, which whoever changes pages keeps:
+//! Invariants, which code that changes pages keeps:
 //! - A page is in the table of dirty pages, with an LSN that [`LogManager::end`] gave, before a record
 //!   of it is appended; it leaves the table when it is durable on its medium.
 //! - A page goes to its medium when its log is durable up to its LSN.
-//! - A transaction appends through its [`Transaction`] alone, so that a checkpoint that runs beside it
-//!   misses none of its records.
+//! - A transaction appends through its [`Transaction`] alone, so that a checkpoint that runs at the
+//!   same time misses none of its records.
 //! - A change is undone by one compensation, whose `undo_next` is the record before the change. So
 //!   undoing goes on where it was when a crash ends it, however often.
 //!
@@ -15,10 +15,10 @@
 //! 2. [`redo`]: repeats history, on pages whose LSN is less than a record's.
 //! 3. [`undo`]: takes back what unfinished transactions did, the newest record first.
 //!
-//! Or, on demand, [`restart_on_demand`]: after analysis the locks of unfinished transactions are taken
-//! again, and others begin. A page is redone when it is first used, the rest behind it; unfinished
-//! transactions are undone meanwhile, those first whose locks somebody waits for. A crash on the way
-//! finds the same log with more compensations.
+//! Or, on demand, [`restart_on_demand`]: after analysis the locks of unfinished transactions are
+//! taken again, and others begin. A page is redone when it is first used, the rest afterwards;
+//! unfinished transactions are undone meanwhile, those first whose locks are waited for. A crash on
+//! the way finds the same log with more compensations.
 
 pub mod analysis;
 pub mod checkpoint;
@@ -132,7 +132,7 @@ pub fn restart(
 pub struct Unfinished {
     /// The records that pages may lack. No page is used before it has them.
     pub places: Places,
-    /// The transactions to be undone. Nobody may use what they have changed before they are.
+    /// The transactions to be undone. What they have changed may not be used before they are.
     pub losers: Vec<Loser>,
 }
 

@@ -6,7 +6,7 @@
 //!
 //! | a checkpoint that has its LSN reads `pending` | the record |
 //! |---|---|
-//! | before it is announced | gets its LSN later, behind the checkpoint's |
+//! | before it is announced | gets its LSN later, after the checkpoint's  |
 //! | while it is announced | is met, since analysis begins there |
 //! | after that | is already the transaction's `last` |
 
@@ -194,7 +194,7 @@ impl Transaction {
         let appended = append(&mut self.chain);
         if appended.is_ok() {
             let open = &self.open;
-            // In this order: whoever reads beside it finds no record whose bytes are not counted.
+            // In this order: a concurrent reader finds no record whose bytes are not counted.
             open.used.store(self.chain.used, Ordering::SeqCst);
             open.last.store(self.chain.last.0, Ordering::SeqCst);
             open.first.store(self.chain.first.0, Ordering::SeqCst);

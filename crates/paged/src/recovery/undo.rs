@@ -36,7 +36,7 @@ fn step(
     }
 }
 
-/// Takes back everything behind a savepoint, which [`Transaction::last`] gave. The transaction goes
+/// Takes back everything after a savepoint, which [`Transaction::last`] gave. The transaction goes
 /// on.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
-//! The thread of a store that works beside transactions.
+//! The background thread of a store.
 //!
 //! 1. It does what [`Upkeep`] has, a part after the other, and parks when there is nothing. The log
-//!    wakes it when a checkpoint is due or somebody waits for room, the pool when pages make way for
-//!    others.
+//!    wakes it when a checkpoint is due or a session waits for room, the pool when pages make way
+//!    for others.
 //! 2. It holds the parts that it works on, never the store: the store ends it, and joins it.
 //! 3. An error ends it and stops the store. So does a panic.
 

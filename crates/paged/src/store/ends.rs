@@ -1,10 +1,10 @@
 //! The ends of ranges, as the scans of a transaction have first seen them.
 //!
-//! Rows that come at the end of a range faster than a scan shows them would keep it from ever getting
-//! there. So a scan that is longer than a batch notes the last key of its range. When it passes that key,
-//! which rows have then come behind, it locks the gap at the end of the range: from then on those who
-//! insert there wait, and what is left is as much as came meanwhile. It would have locked that gap as its
-//! last one; up to then it keeps nobody waiting there.
+//! Rows that come at the end of a range faster than a scan shows them would keep it from ever
+//! getting there. So a scan that is longer than a batch notes the last key of its range. When it
+//! passes that key, after which rows have then come, it locks the gap at the end of the range: from
+//! then on those who insert there wait, and what is left is as much as came meanwhile. It would
+//! have locked that gap as its last one; up to then it keeps no other transaction waiting there.
 //!
 //! The ends are the transaction's, since an application may go through one range with many scans.
 
@@ -23,7 +23,7 @@ pub(super) type EndOf = (TreeNo, Direction, Option<Vec<u8>>);
 pub(super) struct End {
     /// The last key; `None` if there was none.
     pub(super) last: Option<Vec<u8>>,
-    /// The gap behind it is locked.
+    /// The gap after it is locked.
     pub(super) is_locked: bool,
 }
 

@@ -102,7 +102,7 @@ impl<F: Files, T: Latching> Pages for Pool<F, T> {
     }
 }
 
-/// Rows that nobody has locked: what they hold back, nobody needs.
+/// Rows that are not locked: what they hold back is not needed.
 #[derive(Debug)]
 pub(super) struct FreeRows<T: Threads>(pub(super) Arc<LockTable<T>>);
 

@@ -2,18 +2,18 @@
 //! it up.
 //!
 //! Invariants:
-//! - Whoever changes or reads a key of a tree holds its row lock until the end of its transaction, and
-//!   the lock of the table before that. Keys of secondary trees are locked as rows of theirs.
+//! - A transaction that changes or reads a key of a tree holds its row lock until it ends, and the
+//!   lock of the table before that. Keys of secondary trees are locked as rows of theirs.
 //! - A lock is waited for with nothing latched. Under a latch it is only tried.
-//! - Space that a row gives up is given away when nobody has or wants the row's lock: see
+//! - Space that a row gives up is given away when the row's lock is neither held nor wanted: see
 //!   [`crate::tree::Tree::settle`] and `settling`.
-//! - What is done beside transactions, such as checkpoints, is done by a thread (`background`), or by
-//!   transactions, a part each between two operations. Both do what `upkeep` says.
+//! - Background work, such as checkpoints, is done by a thread (`background`), or by transactions,
+//!   a part each between two operations. Both do what `upkeep` says.
 //! - A writer waits for a checkpoint only where the log is full.
 //!
-//! Locks, against phantoms: who reads a key that is not there locks it all the same, so nobody
-//! inserts it. Who reads a range shares the gap before each of its keys and before the first one
-//! behind it. Who inserts a key has the intention to insert on the next one.
+//! Locks, against phantoms: a transaction that reads a key that is not there locks it all the same,
+//! so no other inserts it. One that reads a range shares the gap before each of its keys and before
+//! the first one after it. One that inserts a key has the intention to insert on the next one.
 
 mod background;
 mod ends;
@@ -58,9 +58,9 @@ pub enum Restart {
     /// It is open when all is redone and undone (P2's passes).
     #[default]
     Full,
-    /// It is open after analysis. A page is redone when it is first used, the rest beside transactions.
-    /// Unfinished transactions are undone by the thread in the background; without one, before the
-    /// store is open.
+    /// It is open after analysis. A page is redone when it is first used, the rest in the
+    /// background. Unfinished transactions are undone by the thread in the background; without one,
+    /// before the store is open.
     OnDemand,
 }
 
@@ -81,7 +81,8 @@ pub struct StoreOptions {
     /// The work that has to be done before it is open.
     pub restart: Restart,
     /// The longest time that an operation waits for room in the log, while no transaction ends that
-    /// keeps the oldest part of it. Where nobody can make room it does not wait: see `room`.
+    /// keeps the oldest part of it. Where no transaction can make room it does not wait: see
+    /// `room`.
     pub room_wait: Duration,
 }
 
@@ -160,9 +161,9 @@ impl<F: Files> Store<F> {
         crate::pool::staging::newest(files, prefix)
     }
 
-    /// Opens a store of which a part is damaged, in files that nobody needs afterwards, for whoever
-    /// reads what can be read. Where the header is damaged its pages have this stamp, and the size that
-    /// they show, or else that of `options`.
+    /// Opens a store of which a part is damaged, in files that are not needed afterwards, for
+    /// reading what can be read. Where the header is damaged its pages have this stamp, and the
+    /// size that they show, or else that of `options`.
     ///
     /// # Errors
     /// The file of pages is missing, or the medium refuses.
@@ -273,7 +274,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         })
     }
 
-    /// Starts the thread that works beside transactions, if there is to be one.
+    /// Starts the background thread, if there is to be one.
     fn begun(store: Arc<Self>) -> Result<Arc<Self>> {
         if store.options.background {
             *store.worker.lock() = Some(Worker::start(&store.threads, &store.upkeep)?);
@@ -323,8 +324,8 @@ impl<F: Files, T: Latched> Store<F, T> {
         self.upkeep.checkpoint().map(drop)
     }
 
-    /// Copies all pages while transactions go on, for a base backup. Returns what the copy needs of the
-    /// log. Behind it the archive of the log, if it has one, has all of that.
+    /// Copies all pages while transactions go on, for a base backup. Returns what the copy needs of
+    /// the log. Afterwards the archive of the log, if it has one, has all of that.
     ///
     /// # Errors
     /// A page is damaged, `visit` failed, or a medium, or the archive does.
@@ -352,8 +353,8 @@ impl<F: Files, T: Latched> Store<F, T> {
         (self.upkeep.pool.lacking(), self.upkeep.unfinished())
     }
 
-    /// Looks at every page, behind all that a restart has left: see [`Pool::check`]. Nobody changes
-    /// anything meanwhile.
+    /// Looks at every page, after all that a restart has left: see [`Pool::check`]. Nothing may be
+    /// changed meanwhile.
     ///
     /// # Errors
     /// As there, or what is left cannot be undone.
@@ -362,21 +363,21 @@ impl<F: Files, T: Latched> Store<F, T> {
         self.upkeep.pool.check()
     }
 
-    /// Looks at every page, for whoever saves what can be read and changes nothing any more: from now on a
-    /// damaged page hides no other. Returns the errors of those that cannot be read.
+    /// Looks at every page, for a caller that saves what can be read and changes nothing any more:
+    /// from now on a damaged page hides no other. Returns the errors of those that cannot be read.
     pub fn find_leaves(&self) -> Vec<PagedError> {
         let (leaves, damaged) = Leaves::find(&self.upkeep.pool);
         let _ = self.leaves.set(leaves);
         damaged
     }
 
-    /// Returns key and row of the first row of a tree behind a key, or of all, that can be read; `None` if
-    /// there is none, or [`Self::find_leaves`] was not called.
+    /// Returns key and row of the first row of a tree after a key, or of all, that can be read;
+    /// `None` if there is none, or [`Self::find_leaves`] was not called.
     pub fn next_readable(&self, tree: TreeNo, after: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
         self.tree(tree).ok()?.next_readable(after)
     }
 
-    /// Checks that nothing has failed that works beside transactions.
+    /// Checks that the background work has not failed.
     ///
     /// # Errors
     /// It has: the error says why.
@@ -384,7 +385,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         self.upkeep.check_running()
     }
 
-    /// Does a part of the work beside transactions, for whoever has time. Returns false if there was
+    /// Does a part of the background work, for a caller that has time. Returns false if there was
     /// nothing to do.
     ///
     /// # Errors
@@ -393,7 +394,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         self.upkeep.take_part()
     }
 
-    /// Does a part of the work beside transactions, if nobody else is there to do it.
+    /// Does a part of the background work, if there is no thread to do it.
     fn take_part(&self) -> Result<()> {
         self.upkeep.check_running()?;
         if self.options.background {

@@ -1,4 +1,4 @@
-//! Ranges of keys, told by the first bytes of their bounds.
+//! Ranges of keys, compared by the first bytes of their bounds.
 
 use crate::tree::{Bound, Direction, Scan};
 
@@ -13,7 +13,7 @@ pub enum RowBound<'k> {
     Excluded(&'k [u8]),
 }
 
-/// A range of keys, told by the first bytes of its bounds.
+/// A range of keys, given by the first bytes of its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RowRange<'k> {
     /// The lower bound.
@@ -75,8 +75,8 @@ impl Keys {
         Scan::new(direction, from)
     }
 
-    /// The bound at the end, in a direction. Forward it is the first key behind the range, backward the
-    /// first one within.
+    /// The bound at the end, in a direction. Forward it is the first key after the range, backward
+    /// the first one within.
     pub(super) fn end(&self, direction: Direction) -> Option<&[u8]> {
         match direction {
             Direction::Forward => self.high.as_deref(),

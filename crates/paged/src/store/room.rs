@@ -1,4 +1,4 @@
-//! Waiting for room in the log, and finding out at once that nobody can make any.
+//! Waiting for room in the log, and finding out at once that no transaction can make any.
 //!
 //! 1. An operation that finds the log full registers its session's [`RoomWait`] and tries again. If it
 //!    fails once more, nothing was given back since: its session *starves*.
@@ -8,14 +8,16 @@
 //!    youngest session that starves and holds room, or has a lock that one of them waits for, is the
 //!    victim. Its transaction ends in [`Conflict::Room`](crate::Conflict::Room), and its rerun has the
 //!    same age.
-//! 4. Whoever comes to starve looks. A wait for a lock may come later: those who starve look again at
-//!    short intervals.
-//! 5. Otherwise somebody is busy elsewhere. Who starves waits for [`StoreOptions::room_wait`] at most,
-//!    anew whenever the transaction has ended that kept the oldest part of the log.
+//! 4. A session that begins to starve looks. A wait for a lock may come later: sessions that starve
+//!    look again at short intervals.
+//! 5. Otherwise another transaction is busy elsewhere. A session that starves waits for
+//!    [`StoreOptions::room_wait`] at most, anew whenever the transaction has ended that kept the
+//!    oldest part of the log.
 //!
-//! Looking takes no latch and stops nobody. The walk is made twice: edges that are found twice, known by
-//! the numbers of their waits, were all there at the moment between. Any room that is given back ends
-//! all waits of step 1, so whoever starves at that moment did so at the same time as the others.
+//! Looking takes no latch and stops no other thread. The walk is made twice: edges that are found
+//! twice, known by the numbers of their waits, were all there at the moment between. Any room that
+//! is given back ends all waits of step 1, so the sessions that starve at that moment do so at the
+//! same time.
 //!
 //! [`StoreOptions::room_wait`]: super::StoreOptions::room_wait
 
@@ -52,8 +54,8 @@ pub(super) struct Claim {
     wait: Arc<RoomWait>,
     /// The number of its wait.
     turn: AtomicU64,
-    /// The wait in which it was the last time the victim. Whoever picks a victim may come late, when that
-    /// has found room: the waits behind it are not meant.
+    /// The last wait in which it was the victim. A session that picks a victim may come late, when
+    /// that has found room: later waits are not meant.
     victim_in: AtomicU64,
 }
 
@@ -126,7 +128,8 @@ impl Claims {
         !self.claims.lock().iter().any(|claim| !Arc::ptr_eq(claim, own) && claim.holds())
     }
 
-    /// Finds the session whose transaction has to end, and its wait, if nobody who holds room can go on.
+    /// Finds the session whose transaction has to end, and its wait, if no session that holds room
+    /// can go on.
     fn victim<T: Threads>(&self, locks: &LockTable<T>) -> Option<Starving> {
         let claims = self.claims.lock().clone();
         let (ends, edges) = circle(&claims, locks)?;
@@ -263,9 +266,9 @@ impl<F: Files, T: Latched> Store<F, T> {
         claim.set_holds(holds);
     }
 
-    /// Picks a victim, if nobody else can end. Returns whether it is the session itself.
+    /// Picks a victim, if no other transaction can end. Returns whether it is the session itself.
     fn look_for_victim(&self, claim: &Arc<Claim>) -> bool {
-        // Losers of a crash are undone whoever waits.
+        // Losers of a crash are undone whichever sessions wait.
         if self.upkeep.unfinished() > 0 {
             return false;
         }

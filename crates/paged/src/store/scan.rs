@@ -1,6 +1,6 @@
 //! Scans of a transaction: which rows they show, and which locks they take.
 //!
-//! | a scan that | locks of each key in its range | the gap before it | behind the last row |
+//! | a scan that | locks of each key in its range | the gap before it | after the last row |
 //! |---|---|---|---|
 //! | reads | S | S | the gap at the end of the range |
 //! | reads to write | U | S | the same |
@@ -9,9 +9,10 @@
 //! 1. Rows are copied in batches under the latch of their leaf, with their locks. The first batch has one
 //!    row, and each further one as many as have been shown, up to [`BATCH_ROWS`]: a scan that is stopped
 //!    has locked what it showed, and less than as much again.
-//! 2. A lock that is taken is waited for with nothing latched, and the scan goes on behind the last row.
+//! 2. A lock that is taken is waited for with nothing latched, and the scan goes on after the last
+//!    row.
 //! 3. Others who add rows at the end of the range do not keep a scan from getting there: see `ends`.
-//! 4. Ghosts that it meets and nobody needs are removed, from some leaves.
+//! 4. Ghosts that it meets and that are not needed are removed, from some leaves.
 
 use std::sync::Arc;
 
@@ -43,8 +44,8 @@ pub enum RowLock {
     Shared,
     /// They are read, and may be written. Nothing comes between them.
     Update,
-    /// The same of those that nobody else has locked. The others are passed over, and the gaps between
-    /// rows are not locked.
+    /// The same, for rows that no other transaction has locked. The others are passed over, and the
+    /// gaps between rows are not locked.
     UpdateOrSkip,
     /// None: each key may be there or not by now. For trees whose rows have their locks elsewhere.
     None,
@@ -163,7 +164,7 @@ impl<F: Files, T: Latched> Session<F, T> {
             scan.at.sweep(SWEPT_LEAVES);
         }
         if scan.direction == Direction::Backward && scan.lock.waits() {
-            // The first key above the range locks the gap behind its last one.
+            // The first key above the range locks the gap after its last one.
             self.lock_gap_at(on, keys.high.as_deref())?;
         }
         Ok(())

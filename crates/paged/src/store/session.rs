@@ -20,7 +20,8 @@ use crate::threads::Host;
 use crate::tree::Inserted;
 use crate::{PagedError, Result};
 
-/// Bytes that a record has beside keys and rows, at most: those of a split's record are its own.
+/// Bytes that a record has in addition to keys and rows, at most: those of a split's record are its
+/// own.
 const RECORD_ROOM: u64 = 256;
 /// An operation for which that was too little has taken back what it had done, which takes log, too: it sets
 /// more aside before it tries again, in so many steps, and tries so often.
@@ -142,7 +143,7 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.store.tree(tree)?.get(key)
     }
 
-    /// Reads the row of a key that is changed next: nobody else reads it.
+    /// Reads the row of a key that is changed next: no other transaction reads it.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -151,8 +152,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.store.tree(tree)?.get(key)
     }
 
-    /// Reads the row of a key that may be changed, if nobody else has locked it. `None`: somebody has.
-    /// It waits for nobody who has locked rows.
+    /// Reads the row of a key that may be changed, if no other transaction has locked it. `None`:
+    /// another one has. It does not wait for locks of rows.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -330,7 +331,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         let wait_for = committed.max(self.locks.depends());
         self.locks.release(committed);
         self.settle();
-        // It is committed: an error of the work beside it is said to whoever changes something next.
+        // It is committed: an error of the background work is returned by the next call that
+        // changes something.
         let _ = store.take_part();
         Ok(if T::Latching::has(Flaw::AcknowledgedEarly) { Lsn::NONE } else { wait_for })
     }
@@ -340,9 +342,9 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.held_back.insert((tree, key.to_vec()));
     }
 
-    /// Gives away the space that rows of the transaction held back, when their locks are let go, or leaves
-    /// it to whoever has them locked: a ghost whose gap another transaction has locked stays. What finds
-    /// no room in the log, or no frame, is tried again later.
+    /// Gives away the space that rows of the transaction held back, when their locks are let go, or
+    /// leaves it to the transactions that have them locked: a ghost whose gap another transaction
+    /// has locked stays. What finds no room in the log, or no frame, is tried again later.
     fn settle(&mut self) {
         let upkeep = &self.store.upkeep;
         let own = std::mem::take(&mut self.held_back);
@@ -375,8 +377,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         Ok(())
     }
 
-    /// The commit that has to be durable before anybody is told what the last transaction has seen, though
-    /// it was undone. Nobody is told what one in a conflict has seen: it is run again.
+    /// The commit that has to be durable before the caller shows what the last transaction has
+    /// seen, though it was undone. What one in a conflict has seen is not shown: it is run again.
     pub fn has_seen(&self) -> Lsn {
         if self.locks.is_doomed() { Lsn::NONE } else { self.locks.depends() }
     }

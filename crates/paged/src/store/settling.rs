@@ -2,9 +2,9 @@
 //! them, when it could have been.
 //!
 //! 1. A row that cannot be settled is noted here, and its name is watched in the lock table.
-//! 2. Whoever lets go of the last lock of the name puts it among those that are free.
-//! 3. Each transaction settles some of these at its end: as many as it has noted itself, and some more,
-//!    so that they do not pile up. The work beside transactions settles the rest.
+//! 2. The session that lets go of the last lock of the name puts it among those that are free.
+//! 3. Each transaction settles some of these at its end: as many as it has noted itself, and some
+//!    more, so that they do not pile up. The background work settles the rest.
 //!
 //! A row that is noted has a lock, or is among the free ones, so there are as many as locks at most, but
 //! for those for which the log has had no room: of these some are kept. A crash forgets all of them: scans
@@ -23,9 +23,10 @@ use crate::pool::Pool;
 use crate::threads::Threads;
 use crate::{PagedError, Result};
 
-/// Rows that a transaction settles for others at its end, beside as many as it has changed itself.
+/// Rows that a transaction settles for others at its end, in addition to as many as it has changed
+/// itself.
 pub(super) const SETTLED_FOR_OTHERS: usize = 64;
-/// Rows that are noted at most although nobody has locked them.
+/// Rows that are noted at most although they are not locked.
 const MOST_FREE: usize = 1 << 16;
 
 /// The rows that are settled later; see the module's comment.

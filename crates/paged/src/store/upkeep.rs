@@ -1,12 +1,12 @@
-//! The work beside transactions, a bounded part at a time.
+//! The background work, a bounded part at a time.
 //!
 //! In this order:
-//! 1. Transactions that a crash has left unfinished are undone, those first whose locks somebody waits
+//! 1. Transactions that a crash has left unfinished are undone, those first whose locks are waited
 //!    for.
 //! 2. A checkpoint, when one is due: pages that may lack changes are redone, pages that have been dirty
 //!    since before it began are written, and then it is taken.
 //! 3. Pages are written that make way for others soon.
-//! 4. Pages are redone that nobody has asked for since the crash. Behind the last one comes a
+//! 4. Pages are redone that were not asked for since the crash. After the last one comes a
 //!    checkpoint, so that the next restart has nothing of this to do.
 //! 5. Rows give up space that they hold back, where transactions have left some.
 //!
@@ -55,7 +55,7 @@ struct Losers<T: Latched> {
 }
 
 impl<T: Latched> Losers<T> {
-    /// The one that is undone next: one whose locks somebody waits for, if there is such a one.
+    /// The one that is undone next: one whose locks are waited for, if there is such a one.
     fn most_urgent(&mut self) -> usize {
         let waits = self.left.first().map_or(0, |locked| locked.locks.waits());
         if self.left.len() > 1 && waits != self.waits {
@@ -81,14 +81,14 @@ struct Checkpoints {
 /// consumed since: less than the share of the log that is theirs.
 const COSTS: u64 = 32;
 
-/// The parts of a store that work beside transactions is done on; see the module's comment.
+/// The parts of a store that the background work uses; see the module's comment.
 #[derive(Debug)]
 pub(super) struct Upkeep<F: Files, T: Latched> {
     pub(super) pool: Pool<F, T::Latching>,
     pub(super) log: Arc<dyn LogManager>,
     pub(super) transactions: Transactions,
     losers: Exclusive<T::Latching, Losers<T>>,
-    /// The number of losers, so that nobody locks them where there are none.
+    /// The number of losers, so that they are not locked where there are none.
     unfinished: AtomicUsize,
     /// The restart has left work; a checkpoint ends it.
     restarting: AtomicBool,
@@ -118,7 +118,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         }
     }
 
-    /// Takes over what a restart has left for later. Nobody uses the store before this returns: the
+    /// Takes over what a restart has left for later. The store is not used before this returns: the
     /// locks of unfinished transactions are taken again.
     pub(super) fn adopt(&self, left: Unfinished, locks: &Arc<LockTable<T>>) -> Result<()> {
         self.restarting
@@ -160,7 +160,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         })
     }
 
-    /// Gives up the space that a row holds back, when nobody has it locked any more.
+    /// Gives up the space that a row holds back, when it is not locked any more.
     ///
     /// # Errors
     /// The log has no room for it now, or the medium refuses: it is tried again later.
@@ -210,7 +210,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         error
     }
 
-    /// Returns whether there is something to do that transactions do if nobody else does.
+    /// Returns whether there is background work that transactions do if there is no thread for it.
     pub(super) fn has_work(&self) -> bool {
         self.restarting.load(Ordering::Acquire) || self.log.is_due() || self.unfinished() > 0
     }
@@ -226,8 +226,8 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         Ok(done)
     }
 
-    /// As [`Self::step`], by somebody who has something else to do: an error of the moment, such as
-    /// that all frames are in use, is passed over, and any other one stops the store.
+    /// As [`Self::step`], for callers with other work to do: an error of the moment, such as that
+    /// all frames are in use, is passed over, and any other one stops the store.
     pub(super) fn take_part(&self) -> Result<bool> {
         self.step().or_else(|error| {
             if is_of_the_moment(&error) { Ok(false) } else { Err(self.stop(error)) }
@@ -275,7 +275,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         !frees && !shortens && consumed < COSTS * last.cost
     }
 
-    /// Does a part of a checkpoint, if one is due or under way and nobody else does.
+    /// Does a part of a checkpoint, if one is due or under way and no other thread does so.
     fn checkpoint_some(&self) -> Result<bool> {
         match self.checkpointing.try_lock() {
             Some(mut checkpoints) => self.checkpoint_part(&mut checkpoints),
@@ -283,8 +283,8 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         }
     }
 
-    /// Does a part of a checkpoint that is overdue, behind whoever else does one: so writers are not
-    /// faster than those who write pages.
+    /// Does a part of a checkpoint that is overdue, after any other thread that does one: so
+    /// writers are not faster than those who write pages.
     pub(super) fn help(&self) -> Result<()> {
         let mut checkpoints = self.checkpointing.lock();
         if !self.is_overdue() {
@@ -312,7 +312,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
 
     fn take(&self, before: Lsn, checkpoints: &mut Checkpoints) -> Result<checkpoint::Taken> {
         let taken = checkpoint::take(&*self.log, &self.pool, &self.transactions, before)?;
-        // Others may have appended beside it.
+        // Others may have appended at the same time.
         let cost = self.log.consumed().min(taken.bytes);
         *checkpoints = Checkpoints { before: None, keep: taken.keep, cost };
         // It has redone all pages, to write those that were dirty.
@@ -325,7 +325,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         self.take(self.log.end(), &mut self.checkpointing.lock())
     }
 
-    /// Takes a checkpoint because somebody needs room in the log. Returns false if it would free
+    /// Takes a checkpoint because a session needs room in the log. Returns false if it would free
     /// nothing: others have to end first.
     pub(super) fn make_room(&self) -> Result<bool> {
         let mut checkpoints = self.checkpointing.lock();
@@ -339,7 +339,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         }
     }
 
-    /// Redoes some pages that nobody has asked for. Behind the last one a checkpoint begins.
+    /// Redoes some pages that were not asked for. After the last one a checkpoint begins.
     fn redo_some(&self) -> Result<bool> {
         if !self.restarting.load(Ordering::Acquire) {
             return Ok(false);
@@ -407,7 +407,8 @@ mod tests {
         RecordingFiles::from_image(files.image())
     }
 
-    /// Nobody else writes pages: those who append do, a batch each, until a restart has little to read.
+    /// No other thread writes pages: those that append do, a batch each, until a restart has little
+    /// to read.
     #[test]
     fn whoever_finds_a_checkpoint_overdue_does_a_part_of_it() {
         const THRESHOLD: u64 = 8 << 10;

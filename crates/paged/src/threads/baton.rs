@@ -30,7 +30,7 @@ struct State {
     now: Duration,
     doing: Vec<Doing>,
     holder: usize,
-    /// Nobody could run any more: every thread gives up.
+    /// No thread could run any more: every thread gives up.
     stuck: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct Baton {
     flaw: Option<Flaw>,
 }
 
-/// More than a test has threads: then nobody is woken for another one's turn.
+/// More than a test has threads: then no thread is woken for another one's turn.
 const TURNS: usize = 16;
 
 impl Baton {

@@ -1,10 +1,10 @@
 //! The seam through which all waiting of this crate goes, so that tests decide who runs when.
 //!
 //! 1. Mutexes are held for a few instructions or one call to a medium, never while something is
-//!    waited for that another thread has to do. They are not behind the seam.
-//! 2. Whoever has to wait registers a [`Waiter`] under the mutex that guards what it waits for, lets
-//!    the mutex go, and parks. A wake that comes before the park is not lost. A waiter may be woken
-//!    for nothing: whoever parks looks again and parks again.
+//!    waited for that another thread has to do. They are not part of the seam.
+//! 2. A thread that has to wait registers a [`Waiter`] under the mutex that guards what it waits
+//!    for, lets the mutex go, and parks. A wake that comes before the park is not lost. A waiter
+//!    may be woken for nothing: the thread looks again and parks again.
 //! 3. [`Threads::point`] stands where another order of threads could make a difference: before each
 //!    mutex of the lock table, the log and the latches.
 //!
@@ -61,7 +61,7 @@ pub trait Threads: Send + Sync + Debug {
     /// Waits until `waiter` is woken or `until` has come; returns whether it was woken.
     fn park(&self, waiter: &Waiter, until: Option<Duration>) -> bool;
 
-    /// Wakes whoever parks on `waiter`, or parks next.
+    /// Wakes the thread that parks on `waiter`, or parks next.
     fn wake(&self, waiter: &Waiter);
 
     /// A point at which other threads may run.

@@ -14,7 +14,7 @@ use crate::{PagedError, Result};
 
 impl<F: Files, T: Latching> Tree<'_, F, T> {
     /// Inserts rows whose keys rise and are not there yet. Returns how many. In an empty tree, or
-    /// behind its last key, pages become full. It needs the memory of one page besides.
+    /// after its last key, pages become full. It needs the memory of one page besides.
     ///
     /// # Errors
     /// As [`Self::insert`]; some of the rows may be there, to be undone with the transaction.

@@ -1,4 +1,4 @@
-//! A row goes: it becomes a ghost, which has its space until nobody can want it back.
+//! A row goes: it becomes a ghost, which has its space until no transaction can want it back.
 
 use pm::Files;
 
@@ -27,10 +27,10 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(())
     }
 
-    /// Gives up the space that a row held back, if the pool's [`Settled`](crate::pool::Settled) says
-    /// that nobody needs it: a ghost goes, a row that became shorter gives its room. Returns whether
-    /// nothing is held back any more. A ghost that somebody has locked stays: the lock may be of the gap
-    /// before it.
+    /// Gives up the space that a row held back, if the pool's [`Settled`](crate::pool::Settled)
+    /// says that it is not needed: a ghost goes, a row that became shorter gives its room. Returns
+    /// whether nothing is held back any more. A ghost that is locked stays: the lock may be of the
+    /// gap before it.
     ///
     /// # Errors
     /// The log has no room for it, or the medium refuses.
@@ -53,7 +53,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(true)
     }
 
-    /// Gives up all that the leaf of a key holds back and nobody needs.
+    /// Gives up all that the leaf of a key holds back and that is not needed.
     ///
     /// # Errors
     /// As [`Self::settle`].

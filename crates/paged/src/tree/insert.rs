@@ -157,7 +157,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(page)
     }
 
-    /// Makes space in a leaf: by what nobody needs any more, or by a split. The caller descends again.
+    /// Makes space in a leaf: by what is not needed any more, or by a split. The caller descends
+    /// again.
     pub(super) fn make_room(
         &self,
         mut leaf: WritePage<'a, T>,

@@ -5,9 +5,9 @@
 //! before its parent knows of it.
 //!
 //! Latch protocol:
-//! 1. A descent holds one latch at a time. Whoever arrives at a page checks its tree, level and range;
-//!    right of its range it follows the link, and if the page is another one by now it begins
-//!    again at the root.
+//! 1. A descent holds one latch at a time. A thread that arrives at a page checks its tree, level
+//!    and range; right of its range it follows the link, and if the page is another one by now it
+//!    begins again at the root.
 //! 2. Who holds a latch takes another one only in this order: parent before child, left before right,
 //!    leaf before the pages of its long rows, those in the order of the row, and a map last. At most
 //!    three pages of a tree are held at once, and by a scan the leaves without entries that it passes.

@@ -1,5 +1,5 @@
-//! Descents and rows of a tree of which pages are damaged, for whoever saves what can be read, while
-//! nobody changes anything.
+//! Descents and rows of a tree of which pages are damaged, for saving what can be read, while
+//! nothing changes.
 //!
 //! 1. A look at every page finds all [`Leaves`], so that a damaged inner page hides none of them.
 //! 2. A descent to a leaf asks them, and reads neither inner pages nor the catalog.
@@ -52,7 +52,7 @@ impl Leaves {
 }
 
 impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
-    /// Latches the leaf of a target that is known; `None` where nobody has looked for leaves.
+    /// Latches the leaf of a target that is known; `None` where the leaves were not looked for.
     pub(super) fn noted_leaf(&self, target: Target<'_>) -> Option<Result<ReadPage<'a, T>>> {
         let leaves = &self.leaves?.0;
         let (first, of_next) = ((self.number, Vec::new()), (TreeNo(self.number.0 + 1), Vec::new()));
@@ -85,8 +85,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         PagedError::DamagedPage { page: self.root, what }
     }
 
-    /// Returns the first row behind a key, or of all, that can be read, past rows and leaves that cannot;
-    /// `None` if there is none, or nobody has looked for the leaves.
+    /// Returns the first row after a key, or of all, that can be read, past rows and leaves that
+    /// cannot; `None` if there is none, or the leaves were not looked for.
     pub(crate) fn next_readable(&self, after: Option<&[u8]>) -> Option<(Vec<u8>, Vec<u8>)> {
         let leaves = &self.leaves?.0;
         let (first, of_next) = ((self.number, Vec::new()), (TreeNo(self.number.0 + 1), Vec::new()));

@@ -29,7 +29,7 @@ pub enum Bound<'k> {
     Unbounded,
     /// This key, or the next one in its direction.
     Included(&'k [u8]),
-    /// The next key behind this one, in its direction.
+    /// The next key after this one, in its direction.
     Excluded(&'k [u8]),
 }
 
@@ -95,7 +95,7 @@ pub struct Scan {
     ahead: Option<PageNo>,
     /// Leaves that it may still rid of their ghosts.
     sweeps: usize,
-    /// A ghost that it has met, and that nobody needs.
+    /// A ghost that it has met, and that is not needed.
     ghost: Option<Vec<u8>>,
 }
 
@@ -119,7 +119,7 @@ impl Scan {
         Self { direction, next, ahead: None, sweeps: 0, ghost: None }
     }
 
-    /// Lets it remove ghosts that it meets and nobody needs, from so many leaves at most.
+    /// Lets it remove ghosts that it meets and that are not needed, from so many leaves at most.
     pub fn sweep(&mut self, leaves: usize) {
         self.sweeps = leaves;
     }
@@ -143,10 +143,10 @@ impl Scan {
 }
 
 impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
-    /// Fills a batch with the next rows of a scan: `most` at most, and none only at the end, or if the
-    /// first one was refused. `permit` is asked with each entry. After a refusal the scan goes on behind
-    /// the last entry that was permitted or skipped: what came before the refused one meanwhile is asked
-    /// for, too. Rows before an error come first.
+    /// Fills a batch with the next rows of a scan: `most` at most, and none only at the end, or if
+    /// the first one was refused. `permit` is asked with each entry. After a refusal the scan goes
+    /// on after the last entry that was permitted or skipped: what came before the refused one
+    /// meanwhile is asked for, too. Rows before an error come first.
     ///
     /// # Errors
     /// A page is damaged, the medium refuses, or all frames are in use.
@@ -162,7 +162,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         while batch.rows.is_empty() && batch.refused.is_none() && !scan.is_done() {
             if let Some(ghost) = scan.ghost.take() {
                 scan.sweeps -= 1;
-                // Without room in the log, or a frame, they stay until somebody else comes.
+                // Without room in the log, or a frame, they stay until another thread comes.
                 if self.settle_leaf(&ghost).is_err() {
                     scan.sweeps = 0;
                 }
@@ -247,9 +247,9 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(())
     }
 
-    /// Copies rows of a page until the batch is full, the permit refused, or a ghost is there that can
-    /// go; returns whether it came to the end of the page. The scan goes on behind the last entry that
-    /// it has passed; the pages on the left are let go with the first one.
+    /// Copies rows of a page until the batch is full, the permit refused, or a ghost is there that
+    /// can go; returns whether it came to the end of the page. The scan goes on after the last
+    /// entry that it has passed; the pages on the left are let go with the first one.
     fn copy(
         &self,
         scan: &mut Scan,
@@ -292,7 +292,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         unread.map_or(Ok(is_end), Err)
     }
 
-    /// Notes a ghost that nobody needs, if the scan may still remove some.
+    /// Notes a ghost that is not needed, if the scan may still remove some.
     fn can_go(&self, scan: &mut Scan, ghost: &[u8]) -> bool {
         let can_go = scan.sweeps > 0 && self.pool.is_settled(self.number, ghost);
         if can_go {

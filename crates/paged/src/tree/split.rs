@@ -56,7 +56,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         let (slots, is_leaf) = (page.slots(), page.kind() == PageKind::Leaf);
         assert!(slots > 1, "a page with one entry has space for another");
         let is_last = at == slots && page.right().is_none();
-        // Keys that come in order leave full pages behind.
+        // Keys that come in order leave full pages.
         let appended = (is_leaf && is_last)
             .then(|| separator(page.key(slots - 1), key).to_vec())
             .filter(|between| between.len() <= page.free_bytes());
@@ -105,8 +105,9 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(())
     }
 
-    /// Tells the parent, a page of `level`, of a page whose range begins at `key`, if it does not know
-    /// and the page is there. The record comes behind that of the split in its chain, if that was just made.
+    /// Adds to the parent, a page of `level`, a page whose range begins at `key`, if the parent
+    /// does not know it and the page is there. The record comes after that of the split in its
+    /// chain, if that was just made.
     fn post(&self, chain: &mut Chain, key: &[u8], page: PageNo, level: u8) -> Result<()> {
         loop {
             let mut parent = self.write_page(Target::At(key), level, &mut None)?;
@@ -138,7 +139,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         }
     }
 
-    /// Tells the parent of a page that a descent came to from its left neighbour.
+    /// Adds to the parent a page that a descent came to from its left neighbour.
     pub(super) fn complete(&self, unposted: Unposted) -> Result<()> {
         let page = self.pool.read(unposted.page)?;
         let is_ours = matches!(page.kind(), PageKind::Leaf | PageKind::Inner)
@@ -169,8 +170,8 @@ mod tests {
     use crate::pool::Pool;
     use crate::threads::Host;
 
-    /// A descent that another thread's splits have overtaken tells the parent of a page that the parent
-    /// knows, perhaps as its first child.
+    /// A descent that another thread's splits have overtaken does not add to the parent a page that
+    /// the parent knows already, perhaps as its first child.
     #[test]
     fn a_parent_that_knows_a_page_is_told_of_it_for_nothing() {
         let (files, tree) = (RecordingFiles::new(), TreeNo(7));

@@ -66,7 +66,7 @@ impl<F: Files, T: Latching> Tree<'_, F, T> {
     }
 }
 
-/// The first byte that differs, and the one behind the last.
+/// The first byte that differs, and the one after the last.
 fn difference(before: &[u8], after: &[u8]) -> Option<(usize, usize)> {
     let from = before.iter().zip(after).position(|(before, after)| before != after)?;
     let last = before.iter().zip(after).rposition(|(before, after)| before != after)?;
