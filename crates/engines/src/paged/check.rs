@@ -25,7 +25,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 /// A visitor of keys and rows, with the session that reads them.
 type Visit<'a, F> = &'a mut dyn FnMut(&mut Session<F>, &[u8], &[u8]) -> Result<(), EngineError>;
 
-/// The next keys and rows behind `last` of a tree.
+/// The next keys and rows after `last` of a tree.
 fn next_rows<F: Files>(
     session: &mut Session<F>,
     tree: TreeNo,

@@ -55,8 +55,9 @@ pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
         page_bytes: usize,
     ) -> Result<Self, EngineError>;
 
-    /// Opens what is sound of a log that cannot be opened, or makes an empty one in its place, in files
-    /// that nobody needs afterwards. The LSNs of an empty one are greater than all that pages have.
+    /// Opens what is sound of a log that cannot be opened, or makes an empty one in its place, in
+    /// files that are not needed afterwards. The LSNs of an empty one are greater than all that
+    /// pages have.
     ///
     /// # Errors
     /// There is no such way, or the medium refuses.
@@ -74,8 +75,8 @@ pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
     /// The partition is open: what is counted begins here.
     fn opened(&self) {}
 
-    /// Ends what does something for the log beside transactions, and gives back what it takes that nothing
-    /// needs; all transactions are over, and a checkpoint was taken.
+    /// Ends the background work for the log, and gives back the space of the log that is not
+    /// needed; all transactions are over, and a checkpoint was taken.
     ///
     /// # Errors
     /// The medium refuses.
@@ -192,8 +193,8 @@ pub(crate) fn base_options(
     StoreOptions { page_bytes, frames, ..StoreOptions::default() }
 }
 
-/// The options of a partition's store. Its work beside transactions is done by a thread where the
-/// database has one for such work.
+/// The options of a partition's store. Its background work is done by a thread where the database
+/// has one for such work.
 fn store_options<E: Environment, L: PagedLog<E>>(
     options: &L::Options,
     tables: &PagedTables,
@@ -203,7 +204,7 @@ fn store_options<E: Environment, L: PagedLog<E>>(
     StoreOptions { background: setup.helped, ..of }
 }
 
-/// Tells the pages of a partition of this database from others.
+/// The number that distinguishes the pages of a partition of this database from others.
 fn stamp<F: Files>(files: &F, catalog: &Catalog, partition: u32) -> u64 {
     u64::from(catalog.fingerprint() ^ files.stamp()) << 32 | u64::from(partition)
 }

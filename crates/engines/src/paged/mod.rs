@@ -1,11 +1,11 @@
-//! A partition of the paged engines (P2): tables as trees of pages behind a buffer pool, row locks and
-//! ARIES. An engine says with which log.
+//! A partition of the paged engines (P2): tables as trees of pages in a buffer pool, row locks and
+//! ARIES. An engine chooses the log.
 //!
 //! | operation | steps (P2 2.1) |
 //! |---|---|
 //! | INSERT | lock the key; log the row and put it into its leaf, under the latch of the page; the same in each secondary index |
 //! | UPDATE | lock the key; log what differs and change the row in its page; in each index that has a changed column, delete the old key and insert the new one |
-//! | DELETE | lock the key; log the row and make it a ghost, which goes when nobody has or wants its lock; the same in each secondary index |
+//! | DELETE | lock the key; log the row and make it a ghost, which goes when its lock is free and unwanted; the same in each secondary index |
 //! | COMMIT | log it; locks go; wait until the log is durable so far, in a group with others |
 //! | ABORT | undo, from the newest record to the oldest, each with a compensation record |
 //!
@@ -68,7 +68,7 @@ struct Shared<E: Environment, L> {
     prefix: String,
     /// Commits that become durable together; 1 waits for each.
     group: u64,
-    /// Commits that nobody has made durable since the last group was full.
+    /// Commits since the last group was full, which are not yet made durable.
     in_group: AtomicU64,
     next_session: AtomicU64,
     ages: AtomicU64,
@@ -287,7 +287,7 @@ impl<E: Environment, L> Read for Paged<E, L> {
         self.lock().session.begin_operation();
         while let Some(copied) = self.read(|session| self.copy(session, &mut copies, left))? {
             left = left.map(|left| left.saturating_sub(copied.len()));
-            // Without the lock: whoever visits may read other rows.
+            // Without the lock: the visitor may read other rows.
             for stored in &copied {
                 tables.row(table, stored)?.read(scan.columns, row)?;
                 if visit(row).is_break() {
@@ -439,8 +439,8 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
         let shared = Arc::clone(&self.shared);
         let session = &mut self.open_mut().session;
         session.abort().map_err(|error| shared.stop(error))?;
-        // Whoever has it undone may tell what it has seen. Commits that are not waited for may be lost,
-        // and so may what is seen of them.
+        // After an abort the caller may show what the transaction has seen. Commits that are not
+        // waited for may be lost, and so may what is seen of them.
         if shared.group > 1 {
             return Ok(());
         }
@@ -487,7 +487,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     }
 
     fn check_archive(&self) -> Result<(), EngineError> {
-        // Whoever opens it without its archive knows.
+        // An open without the archive is deliberate, and no error.
         let hindrance = self.shared.store.log().hindrance().filter(|_| self.shared.archives);
         hindrance.map_or(Ok(()), |error| Err(error.into()))
     }

@@ -32,7 +32,7 @@ impl<E: Environment, L> Paged<E, L> {
         damaged.into_iter().map(|error| self.shared.named(error.into())).collect()
     }
 
-    /// Reads the first row behind a primary key that can be read, behind [`Self::look_for_rest`].
+    /// Reads the first row after a primary key that can be read, after [`Self::look_for_rest`].
     pub(super) fn row_behind(
         &self,
         table: u16,

@@ -1,9 +1,9 @@
 //! Rows that a scan copies a few at a time, so that nothing is held while they are shown.
 //!
-//! A scan of a secondary index locks the keys of the index, and then the rows that they lead to. One that
-//! passes over what others have locked locks the rows alone: whoever changes a row, or inserts one, has
-//! its lock before it changes a key of an index. Whether the row still has the key shows when it is
-//! locked.
+//! A scan of a secondary index locks the keys of the index, and then the rows that they lead to.
+//! One that passes over what others have locked locks the rows alone: a transaction that changes or
+//! inserts a row has its lock before it changes a key of an index. Whether the row still has the
+//! key shows when it is locked.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -118,7 +118,8 @@ impl<E: Environment, L> Paged<E, L> {
         Ok(rows)
     }
 
-    /// Locks the row that a key of an index leads to, if nobody else has it locked and it has that key.
+    /// Locks the row that a key of an index leads to, if no other transaction has it locked and it
+    /// has that key.
     fn claim(
         &self,
         session: &mut Session<E::Files>,
