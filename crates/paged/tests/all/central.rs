@@ -273,7 +273,7 @@ fn threads_that_commit_at_once_share_syncs() {
     assert!(saved > 0);
 }
 
-/// Threads whose calls to files take a time, which nobody waits for.
+/// Threads whose calls to files take a time, which the test does not really wait for.
 #[derive(Debug)]
 struct Slow {
     baton: Baton,
@@ -342,7 +342,7 @@ fn a_group_waits_for_those_who_were_in_the_last_one() {
     }
 }
 
-/// Whoever is alone waits once for those who were there before.
+/// A thread that is alone waits once for those that were there before.
 #[test]
 fn a_group_waits_once_for_those_who_do_not_come() {
     let files = RecordingFiles::new();

@@ -51,7 +51,7 @@ fn append(log: &Log, number: u64, generation: u8, bytes: usize) -> Result<Lsn> {
     log.append(&mut Chain::default(), &record)
 }
 
-/// The log with number and generation of each record behind its start.
+/// The log with number and generation of each record after its start.
 fn recover(files: &RecordingFiles) -> Result<(Log, Vec<(u64, u8)>)> {
     let log: Log = Central::open(files, "log-", options(), Arc::default())?;
     let mut found: Vec<(u64, u8)> = Vec::new();
@@ -82,7 +82,7 @@ fn check(
         Err(_) if acknowledged.is_none() => return Ok(()),
         recovered => recovered.map_err(|error| error.to_string())?,
     };
-    // A log that begins behind all records says nothing of their numbers.
+    // A log that begins after all records says nothing of their numbers.
     let next = found.last().map_or(acknowledged.unwrap_or(0), |(last, _)| last + 1);
     let first = found.first().map_or(next, |(first, _)| *first);
     if next < acknowledged.unwrap_or(0) || !starts.contains(&first) {
@@ -161,8 +161,9 @@ fn standard_trace() -> (DiskTrace, Vec<u64>) {
     (files.stop(), starts)
 }
 
-/// Checkpoints begin partitions of their own, files are used again before others, what is free is given
-/// back, and the medium gives so many bytes at most, behind which somebody else has them for a while.
+/// Checkpoints begin partitions of their own, files are used again before others, what is free is
+/// given back, and the medium gives so many bytes at most, after which others have them for a
+/// while.
 fn turning_trace(limit: u64) -> (DiskTrace, Vec<u64>) {
     const OPTIONS: CentralOptions = CentralOptions {
         partitions: 8,
@@ -290,7 +291,7 @@ fn unsynced_group() -> DiskTrace {
     trace
 }
 
-/// A sound record of the first generation that stands behind the end of the log.
+/// A sound record of the first generation that stands after the end of the log.
 fn stale_behind(image: &Image, records: u64) -> bool {
     let at = 512 * (records as usize + 1);
     let Some(bytes) = image["log-1"].get(at..at + 512) else { return false };

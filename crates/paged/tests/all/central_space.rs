@@ -62,7 +62,7 @@ fn commit(log: &Log, tx: u64, bytes: usize) -> Result<(), PagedError> {
     log.force(at)
 }
 
-/// A checkpoint, behind which the log is kept from `keep` on, or from its begin.
+/// A checkpoint, after which the log is kept from `keep` on, or from its begin.
 fn checkpoint(log: &Log, keep: Option<Lsn>) -> Lsn {
     let mut chain = Chain::default();
     let start = log.append(&mut chain, &Record::bare(Kind::CheckpointBegin)).unwrap();
@@ -102,7 +102,7 @@ fn dead_log_is_used_again_and_given_back_at_a_close() {
     assert!(*most <= 3 * CHECKPOINT_BYTES + LEAST_BYTES, "{most} bytes: {sizes:?}");
 }
 
-/// A transaction that stays open keeps what comes behind it. Afterwards that goes.
+/// A transaction that stays open keeps what comes after it. Afterwards that goes.
 #[test]
 fn log_that_was_kept_is_given_back_when_it_is_not_needed() {
     let files = RecordingFiles::new();
@@ -150,7 +150,7 @@ fn a_full_medium_has_room_for_a_checkpoint_and_what_that_frees() {
             if round % 5 == 4 {
                 log.close().unwrap();
                 drop(log);
-                // Somebody else takes all of it.
+                // Another user of the medium takes all of it.
                 files.limit(Some(bytes(&files)));
                 log = open(&files);
             }

@@ -108,7 +108,7 @@ fn a_damaged_byte_in_the_central_log_is_not_its_end() {
     assert!(noticed > 2500, "{noticed} of {bytes}");
 }
 
-/// Whoever saves what can be saved gets the records before the damage.
+/// A reader that saves what can be saved gets the records before the damage.
 #[test]
 fn a_log_can_be_read_up_to_the_damage() {
     let files = RecordingFiles::new();

@@ -1,4 +1,4 @@
-//! How long an operation waits for locks, and which names are free when somebody watches them.
+//! How long an operation waits for locks, and which names are free when they are watched.
 
 use std::sync::Arc;
 use std::time::Duration;

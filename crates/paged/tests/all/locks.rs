@@ -298,7 +298,7 @@ fn a_circle_of_two_always_has_exactly_one_victim() {
 #[test]
 fn threads_of_the_system_lose_no_wakeup_and_leave_no_lock() {
     for round in 0..20 {
-        // A wait that takes so long is one that nobody ends, not a machine that is busy.
+        // A wait that takes so long is one that no thread ends, not a machine that is busy.
         let timeout = Duration::from_secs(60);
         let inherit_after = (round % 2 == 0).then_some(4);
         let options = LockOptions { inherit_after, timeout, ..LockOptions::default() };
@@ -398,7 +398,7 @@ fn scans(seed: u64, gaps: bool) -> bool {
                     keys.lock().insert(low);
                     inserted = Some(low);
                     baton.point();
-                    // It sees its own insert, and nobody else's.
+                    // It sees its own insert, and no other's.
                     let before = scan(&mut session, low, high)?;
                     assert!(before.contains(&low));
                     Ok(())
@@ -472,7 +472,7 @@ fn who_gets_what_was_let_go_early_depends_on_the_commit() {
     assert_eq!(depends(&mut reader, TABLE, Mode::Shared), Lsn(100), "it reads rows without locks");
     let alone = (3..40).filter(|key| depends(&mut reader, row(*key), Mode::Shared) == Lsn::NONE);
     assert!(alone.count() > 30, "what was not written depends on nothing");
-    // One who waits is told, too.
+    // A request that waits gets the LSN, too.
     writer.begin(1);
     writer.lock(row(1), Mode::Exclusive).unwrap();
     std::thread::scope(|scope| {
@@ -486,8 +486,8 @@ fn who_gets_what_was_let_go_early_depends_on_the_commit() {
     assert_eq!(locks.counts().held, 0);
 }
 
-/// Names that nobody holds share what is remembered of their commits, and one may have been held since
-/// before a newer commit of another.
+/// Names that are not held share what is remembered of their commits, and one may have been held
+/// since before a newer commit of another.
 #[test]
 fn a_remembered_commit_never_grows_older() {
     const NAMES: u64 = 1000;

@@ -81,7 +81,7 @@ struct Did {
     checkpoints: u64,
 }
 
-/// Runs a workload; calls `after` behind each of its steps.
+/// Runs a workload; calls `after` after each of its steps.
 fn drive(
     log: &dyn LogManager,
     files: &RecordingFiles,
@@ -363,8 +363,8 @@ fn every_sync_left_out_is_noticed() {
     }
 }
 
-/// With the NV log, which is durable up to every append that has returned: a crash behind each step,
-/// and a second one behind the restart.
+/// With the NV log, which is durable up to every append that has returned: a crash after each step,
+/// and a second one after the restart.
 #[test]
 fn the_same_recovery_works_with_the_nv_log() {
     let form = NvForm { entries: 256, segments: 16, segment_bytes: 4096, record_bytes: 1024 };

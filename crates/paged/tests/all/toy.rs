@@ -189,7 +189,7 @@ impl Toy {
         })
     }
 
-    /// Writes a page, whoever has changed it.
+    /// Writes a page, whichever transaction has changed it.
     pub(crate) fn write(&self, log: &dyn LogManager, number: u64) -> Result<()> {
         let page = self.pages.borrow()[&number].clone();
         if page.dirty.is_none() {
@@ -215,7 +215,7 @@ fn bytes_of(page: &Page) -> Vec<u8> {
     bytes
 }
 
-/// A toy with the log that it writes behind.
+/// A toy and the log that is forced before its pages are written.
 #[derive(Debug)]
 pub(crate) struct WithLog<'a>(pub(crate) &'a Toy, pub(crate) &'a dyn LogManager);
 

@@ -179,7 +179,7 @@ fn a_full_medium_refuses_a_page_and_nothing_else() {
 fn a_map_of_zeros_gives_no_page_away_that_is_in_use() {
     let files = RecordingFiles::new();
     let (_, pool) = create(&files, 512, 16);
-    // A row with more pages than the first map tells of.
+    // A row with more pages than the first map covers.
     tree(&pool).insert(&mut transaction(2), b"long", &vec![7; 3600 * 448]).unwrap();
     pool.clean_all().unwrap();
     let second = paged::space::map_of(PageNo(3590), 512);

@@ -221,7 +221,7 @@ fn what_comes_before_a_refused_key_is_not_missed() {
     }
 }
 
-/// Somebody has a lock of the row, or of the gap before it.
+/// Another transaction has a lock of the row, or of the gap before it.
 #[test]
 fn a_ghost_that_is_locked_stays() {
     let files = RecordingFiles::new();

@@ -1,4 +1,4 @@
-//! Redo on demand: pages that are redone when somebody asks for them are those that a full redo leaves.
+//! Redo on demand: pages that are redone when they are asked for are those that a full redo leaves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn pages_that_are_redone_on_demand_are_those_of_a_full_redo_to_the_byte() {
     }
 }
 
-/// A checkpoint counts pages that nobody has asked for as dirty, and keeps their log.
+/// A checkpoint counts pages that were not asked for as dirty, and keeps their log.
 #[test]
 fn pages_that_lack_changes_are_dirty_until_they_are_written() {
     let (files, records, _) = killed(63, 512);

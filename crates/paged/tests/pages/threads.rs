@@ -118,7 +118,7 @@ fn work<T: Latching>(
     model
 }
 
-/// A scan beside changes has every row that stays, once and in order.
+/// A scan during changes has every row that stays, once and in order.
 fn assert_own_rows<T: Latching>(
     pool: &Pool<RecordingFiles, T>,
     direction: Direction,

@@ -1,5 +1,6 @@
-//! The archive of the log and restoring to a point in time: every moment behind a base backup, crashes
-//! between any two calls to the archive, an archive that fails, and segments that are not whole.
+//! The archive of the log and restoring to a point in time: every moment after a base backup,
+//! crashes between any two calls to the archive, an archive that fails, and segments that are not
+//! whole.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

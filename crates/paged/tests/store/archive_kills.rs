@@ -1,5 +1,5 @@
-//! Kills of a program: all that it has left of an archive, and of the note beside the log, may lie in the caches
-//! alone: nothing rests on it before it is durable.
+//! Kills of a program: all that it has left of an archive, and of the note next to the log, may lie
+//! in the caches alone: nothing rests on it before it is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ fn dies_in(files: &RecordingFiles, source: &'static str, number: u64, work: impl
     died
 }
 
-/// As [`dies_in`], in so many transactions and the checkpoint behind them.
+/// As [`dies_in`], in so many transactions and the checkpoint after them.
 fn dies_at(
     home: &Home,
     (files, source, number): (&RecordingFiles, &'static str, u64),

@@ -1,4 +1,4 @@
-//! The thread that works beside transactions, and a log that is full.
+//! The background thread, and a log that is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +93,7 @@ fn so_it_does_without_a_thread() {
     fill_the_log(false);
 }
 
-/// Somebody who keeps a transaction open keeps the log: others are told, and go on when it has ended.
+/// A transaction that stays open keeps the log: others get an error, and go on when it has ended.
 #[test]
 fn a_transaction_that_stays_open_holds_the_log_and_others_are_told() {
     for background in [false, true] {
@@ -219,8 +219,8 @@ fn an_error_of_the_thread_stops_the_store_with_its_cause() {
         store.wait(at).expect("durable");
     }
     store.checkpoint().expect("a checkpoint");
-    // From now on only the thread calls the medium: rows stay in their pages, and nobody waits for a
-    // commit.
+    // From now on only the thread calls the medium: rows stay in their pages, and no thread waits
+    // for a commit.
     files.fail_after(Some(0));
     let refused = (0..100_000_u64).find_map(|number| update(&mut session, number).err());
     let refused = refused.expect("the store stops");

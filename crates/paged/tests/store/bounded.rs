@@ -111,7 +111,7 @@ fn a_kill_at_any_time_leaves_a_bounded_log_whatever_the_data() {
     }
 }
 
-/// Each program dies behind its first transaction, long before it has redone everything and taken a
+/// Each program dies after its first transaction, long before it has redone everything and taken a
 /// checkpoint.
 #[test]
 fn kills_one_after_the_other_do_not_make_the_log_longer_and_longer() {

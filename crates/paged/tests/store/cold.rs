@@ -171,8 +171,8 @@ fn a_full_disk_that_takes_no_cold_records_refuses_writers_until_it_has_room() {
     }
 }
 
-/// The file takes nothing once, or for some time: the ring keeps what it has and that is tried again, and
-/// each attempt that failed is counted, though nobody else has to know.
+/// The file takes nothing once, or for some time: the ring keeps what it has and that is tried
+/// again, and each attempt that failed is counted, though no caller has to know.
 #[test]
 fn each_call_that_fails_while_records_are_put_by_is_counted_and_loses_nothing() {
     let (mut of_cold, mut counted) = (BTreeSet::new(), 0);
@@ -189,7 +189,8 @@ fn each_call_that_fails_while_records_are_put_by_is_counted_and_loses_nothing() 
             done = busy(&store, &mut models, 1).is_ok();
         }
         let site = files.refused().expect("one call has failed");
-        // Whoever did it beside a transaction that went well has stopped the store.
+        // If the call failed in the background work of a transaction that succeeded, the store has
+        // stopped.
         let goes_on = done && busy(&store, &mut models, 1).is_ok();
         let is_retried = site.file().ends_with("nv/cold.rs") && goes_on;
         assert_eq!(store.log().counts().failures, u64::from(is_retried), "{persist:?}: {site}");
@@ -209,7 +210,7 @@ fn each_call_that_fails_while_records_are_put_by_is_counted_and_loses_nothing() 
 /// The bytes of files by their names.
 type Image = BTreeMap<String, Vec<u8>>;
 
-/// The files after a power cut behind the last event of a trace, in several states.
+/// The files of a power cut after the last event of a trace, in several states.
 fn states_at_the_end(trace: &DiskTrace, visit: &mut dyn FnMut(&Image)) {
     let mut replay = DiskReplay::new(trace);
     while let Some(point) = replay.next_point() {
@@ -344,7 +345,7 @@ fn cold_records_that_are_in_the_caches_alone_are_not_relied_on() {
             let (behind, noted) = (AtDeath::default(), files.clone());
             let (of_cut, seen) = (Arc::clone(&behind), memory.clone());
             memory.call_before_each(move |site| {
-                // The head has moved, and the bits behind it are cleared.
+                // The head has moved, and the bits that it has passed are cleared.
                 let is_clearing = site.file().ends_with("nv/ring.rs");
                 let mut behind = of_cut.lock().unwrap();
                 if is_clearing && behind.is_none() {

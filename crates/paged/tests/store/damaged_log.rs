@@ -159,7 +159,7 @@ fn a_damaged_line_of_the_log_is_named_or_changes_nothing() {
                 Ok(store) => {
                     let found = contents(&store).unwrap_or_else(|error| panic!("{name}: {error}"));
                     store.check().unwrap_or_else(|error| panic!("{name}: {error}"));
-                    // Nothing came behind the last commit that speaks for it.
+                    // Nothing came after the last commit that speaks for it.
                     let is_last = found == moments[last];
                     assert!(is_last || found == moments[last - 1], "{name}: wrong");
                     *(if is_last { &mut whole } else { &mut one_less }) += 1;
@@ -174,7 +174,7 @@ fn a_damaged_line_of_the_log_is_named_or_changes_nothing() {
 const THREADS: usize = 3;
 const ROWS: u8 = 24;
 
-/// The log and the files at a moment, and how many rows each thread had been told were durable.
+/// The log and the files at a moment, and how many rows each thread knew to be durable.
 type Moment = (Left, [u8; THREADS]);
 
 /// Threads insert rows, each in a transaction. Another one looks at what a kill would leave: records of

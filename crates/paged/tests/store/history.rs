@@ -1,5 +1,5 @@
-//! The history of an archive: it goes on with the log that it is of, and with no other one; a log that
-//! is opened without it leaves no gap; a damaged base backup leaves nothing behind.
+//! The history of an archive: it goes on with the log that it is of, and with no other one; a log
+//! that is opened without it leaves no gap; a damaged base backup leaves no files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ fn open_log(home: &Home) -> Result<Arc<dyn LogManager>> {
     Ok(Arc::new(log))
 }
 
-/// Opens it as somebody does who does not name the archive.
+/// Opens it without naming the archive.
 fn open_without(home: &Home) -> Arc<TestStore> {
     let log = open_log(home).expect("the log");
     let log = match Note::open(&home.files, "", STAMP).expect("read") {
@@ -259,7 +259,7 @@ fn nobody_who_asks_how_an_archive_is_waits_for_its_medium() {
     fill(&store, 0, 20);
     store.checkpoint().expect("a checkpoint");
     assert!(store.log().hindrance().is_some());
-    // While the archive's medium is at work somebody asks, and is answered.
+    // While the archive's medium is at work, asking for its state is answered.
     home.archive.limit(None);
     let (asking, answers) = (Arc::clone(&store), Arc::new(AtomicU64::new(0)));
     let answered = Arc::clone(&answers);

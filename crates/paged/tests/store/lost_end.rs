@@ -19,7 +19,7 @@ const FRAMES: usize = 16;
 const PARTITION: u64 = 64 << 10;
 const TRANSACTIONS: u8 = 12;
 const PAGE_BYTES: usize = 512;
-/// The places of the newest LSN in the staging file, behind its header and a batch.
+/// The places of the newest LSN in the staging file, after its header and a batch.
 const NEWEST: [usize; 2] = [1024 + 64 * PAGE_BYTES, 1024 + 64 * PAGE_BYTES + 512];
 
 /// Does transactions, and writes all pages before the last one; returns what each has left.

@@ -169,7 +169,7 @@ fn a_stopped_scan_has_locked_what_it_showed() {
                     held >= stop + least && held <= stop + least + read_ahead,
                     "{direction:?}, {stop} rows: {held} locks"
                 );
-                // Behind that, others change what they like.
+                // After that, others change what they like.
                 let mut other = store.session();
                 other.begin(2, Some(Duration::ZERO));
                 let beyond = if direction == Direction::Forward { 600 } else { 42 };

@@ -1,4 +1,5 @@
-//! A store of which pages are damaged: whoever saves what can be read gets every row of every other leaf.
+//! A store of which pages are damaged: a reader that saves what can be read gets every row of every
+//! other leaf.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ const FRAMES: usize = 24;
 const PARTITION: u64 = 128 << 10;
 const STAMP: u64 = 77;
 
-/// Keys are text, so that nobody can guess the next one.
+/// Keys are text, so that the next one cannot be guessed.
 fn key(number: u64) -> Vec<u8> {
     format!("{:04}-{}", number * 7919 % 1009, "k".repeat(number as usize % 20)).into_bytes()
 }
@@ -45,7 +46,7 @@ fn rest(store: &Arc<TestStore>) -> Model {
     loop {
         let last = found.last_key_value().map(|(key, _)| key.clone());
         let Some((key, row)) = store.next_readable(TREES[0], last.as_deref()) else { break };
-        // Whoever asks for it by its key finds it, too.
+        // A read by its key finds it, too.
         session.begin(0, None);
         assert_eq!(session.get(TREES[0], &key).unwrap().as_ref(), Some(&row));
         session.commit().unwrap();
@@ -122,7 +123,7 @@ fn without_a_header_or_a_staging_file_all_rows_are_there() {
         }
         let files = RecordingFiles::from_image(damaged);
         let log = Arc::new(open_log(&files, PARTITION));
-        // Nobody knows any more which size was asked for.
+        // The size that was asked for is not known any more.
         let options = StoreOptions { page_bytes: 8192, ..options(FRAMES) };
         let store = Store::open_past_damage(&files, "", STAMP, log, options).unwrap();
         assert_eq!(store.find_leaves().len(), usize::from(which == 2), "{which}");

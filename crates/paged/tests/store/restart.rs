@@ -245,7 +245,8 @@ fn a_restart_that_never_ends_changes_nothing() {
     check(&store, &model).unwrap();
 }
 
-/// A record with a right checksum that no change has: whoever wrote it, it is not passed over.
+/// A record with a right checksum that no change has: wherever it comes from, it is not passed
+/// over.
 #[test]
 fn a_record_that_is_no_change_is_damage() {
     for payload in [&b"no change"[..], &[], &[1, 1, 0, 0, 0, 9, 0]] {

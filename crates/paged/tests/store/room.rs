@@ -30,8 +30,8 @@ fn a_transaction_without_a_record_gives_back_the_room_that_it_has_reserved() {
     session.commit().expect("committed");
 }
 
-/// While a transaction stays open that has the oldest record, nobody makes room. The attempts leave
-/// enough for the checkpoint that can.
+/// While a transaction stays open that has the oldest record, room cannot be made. The
+/// attempts leave enough for the checkpoint that can.
 #[test]
 fn a_full_log_has_room_again_when_its_oldest_transaction_ends() {
     let store = create(&RecordingFiles::new(), 64, 16 << 10);

@@ -1,5 +1,5 @@
-//! A transaction tells of nothing that it has seen and that is not durable, though its locks were
-//! let go early; and nothing at all after a conflict.
+//! A transaction shows nothing that it has seen and that is not durable, though its locks were let
+//! go early; and nothing at all after a conflict.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn whoever_was_in_a_conflict_can_only_abort() {
     begin(&mut one);
     one.insert(TREES[0], b"a", b"row").expect("inserted");
     let timeout = |error: PagedError| matches!(error, PagedError::Conflict(Conflict::Timeout));
-    // It has changed something, and waits no longer than it was told.
+    // It has changed something, and waits no longer than its limit.
     other.begin(2, Some(Duration::ZERO));
     other.insert(TREES[0], b"b", b"row").expect("inserted");
     assert!(timeout(other.get(TREES[0], b"a").unwrap_err()));

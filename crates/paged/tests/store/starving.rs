@@ -184,7 +184,7 @@ fn chain_of_waits(log: Arc<dyn LogManager>, files: &RecordingFiles) {
     let half = (0..1000).find_map(|row| old.insert(TREES[0], &key(0, 0, row), &[0; 100]).err());
     assert!(matches!(half, Some(PagedError::TransactionTooLarge { .. })), "{half:?}");
     std::thread::scope(|scope| {
-        // Dropped with a panic, so that nobody waits for it.
+        // Dropped with a panic, so that no thread waits for it.
         let mut young = young;
         let waits = scope.spawn(move || {
             // It holds room, and reads the row when the other has ended.
@@ -207,8 +207,8 @@ fn who_waits_for_a_lock_of_one_that_starves_starves_with_it() {
     chain_of_waits(central_log(&files), &files);
 }
 
-/// The oldest record's transaction rests while others want room: somebody may end it, so they wait, and
-/// are told in the end.
+/// The oldest record's transaction rests while others want room: it may be ended, so they wait, and
+/// get an error in the end.
 #[test]
 fn nobody_is_a_victim_while_one_that_holds_room_is_busy_elsewhere() {
     let files = RecordingFiles::new();

@@ -43,7 +43,7 @@ fn log_options(partition_bytes: u64) -> CentralOptions {
     }
 }
 
-/// The log of a store that is not open, which appends for whoever likes.
+/// The log of a store that is not open, for tests that append to it.
 pub(crate) fn open_log(files: &RecordingFiles, partition: u64) -> Central<RecordingFiles, Host> {
     Central::open(files, "log-", log_options(partition), Arc::default()).expect("a log")
 }

@@ -112,7 +112,7 @@ fn a_sum_over_all_rows_stays_what_it_is() {
 }
 
 /// Interleavings that follow from a seed: threads change places at every lock, latch and mutex, and
-/// wait by the baton's clock. Checkpoints run beside them.
+/// wait by the baton's clock. Checkpoints run at the same time.
 #[test]
 fn interleavings_follow_from_a_seed_and_keep_the_sum() {
     let run = |seed: u64| {
@@ -142,7 +142,7 @@ fn interleavings_follow_from_a_seed_and_keep_the_sum() {
     assert!(conflicts > 0 && waits > 100);
 }
 
-/// Whoever was refused a lock has done half of its work, which nobody can commit.
+/// A transaction that was refused a lock has done half of its work, which cannot be committed.
 #[test]
 fn a_transaction_that_was_refused_a_lock_can_only_be_aborted() {
     let mut victims = 0;

@@ -7,8 +7,8 @@ use sim::RecordingFiles;
 
 use super::support::{TREES, create, open, open_with, options};
 
-/// Its session is dropped while there is no frame for its page: a restart undoes it. Until then nobody
-/// sees what it has changed.
+/// Its session is dropped while there is no frame for its page: a restart undoes it. Until then
+/// what it has changed is not seen.
 #[test]
 fn nobody_sees_what_a_session_could_not_undo() {
     let files = RecordingFiles::new();
