@@ -101,7 +101,7 @@ fn measure(log: &dyn LogManager, threads: usize, payload: &[u8]) -> Outcome<Stri
     let mut times = Vec::new();
     for number in 0..ROUNDS {
         let of_round = round(log, threads, payload)?;
-        // Memory that was never touched is not the log's affair.
+        // The first rounds touch the memory for the first time, and do not count.
         if number >= ROUNDS / 4 {
             times.extend(of_round);
         }

@@ -112,8 +112,8 @@ pub enum PagedError {
         /// The error of the last attempt.
         why: String,
     },
-    /// The log in persistent memory is full, since records that an open transaction may need cannot be
-    /// put by.
+    /// The log in persistent memory is full, since records that an open transaction may need cannot
+    /// be moved to the cold file.
     #[error(
         "the log is full of what an open transaction may need, and that cannot be put by in a file ({why}); nothing is lost: let the disk have room or end the transaction, and writers go on", why = Escaped(.why))]
     NoSpaceForCold {

@@ -29,7 +29,8 @@ pub trait Latching: Send + Sync + Debug + 'static {
     /// Lets others go on, because what is needed is held by one of them.
     fn pause();
 
-    /// Lets others go on for longer: who holds what is needed may not have a processor now.
+    /// Lets others go on for longer: the thread that holds what is needed may not have a processor
+    /// now.
     fn doze() {
         Self::pause();
     }

@@ -41,7 +41,7 @@ fn flag(long: bool) -> u8 {
 }
 
 impl Change<'_> {
-    /// Changes one of its pages. The LSN is the caller's affair.
+    /// Changes one of its pages. The caller sets the LSN.
     ///
     /// # Errors
     /// The page is not as it was when the change was made: log and page do not belong together.

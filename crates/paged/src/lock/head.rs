@@ -65,9 +65,9 @@ pub(super) struct Head {
     pub(super) queue: VecDeque<Request>,
     /// The number of times that it was granted.
     pub(super) granted: u64,
-    /// The newest commit of one who may have written it.
+    /// The newest commit of a transaction that may have written it.
     pub(super) written: Lsn,
-    /// The newest commit of one who may have written rows of the table.
+    /// The newest commit of a transaction that may have written rows of the table.
     pub(super) rows_written: Lsn,
     /// The space that its row holds back is given up when the last lock of it goes.
     pub(super) watched: bool,
@@ -113,7 +113,7 @@ impl Head {
         held
     }
 
-    /// The commit on which who gets the name in this mode depends.
+    /// The commit on which a transaction that gets the name in this mode depends.
     pub(super) fn depends(&self, mode: LockMode) -> Lsn {
         if mode.reads_rows() { self.written.max(self.rows_written) } else { self.written }
     }
@@ -180,7 +180,8 @@ impl Head {
         }
     }
 
-    /// The sessions for which a request waits: holders in the way, and all who are before it in the queue.
+    /// The sessions for which a request waits: holders in the way, and all that are before it in
+    /// the queue.
     pub(super) fn blockers(&self, party: &Arc<Party>, number: u64) -> Option<Vec<Arc<Party>>> {
         let place = self
             .queue

@@ -1,5 +1,5 @@
-//! Speculative lock inheritance (P2 2.2): a session keeps the lock of a table that everybody uses, so
-//! that its next transaction has it without a visit to the lock table.
+//! Speculative lock inheritance (P2 2.2): a session keeps the lock of a table that all sessions
+//! use, so that its next transaction has it without a visit to the lock table.
 //!
 //! A kept lock is a grant with a [`Share`], a word that its session and others change by
 //! compare-and-swap:
@@ -32,7 +32,7 @@ pub(super) struct Share {
     released: AtomicU64,
 }
 
-/// The answer to who wants a kept lock in another mode.
+/// The answer to a request for a kept lock in another mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
     /// It is taken from its session, whose last commit had this LSN.

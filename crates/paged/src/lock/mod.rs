@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Two transactions hold a name only in [compatible](mode) modes.
-//! - Requests of a name are granted in the order in which they came; who already holds the name and
-//!   wants more goes before those who do not.
+//! - Requests of a name are granted in the order in which they came; a transaction that already
+//!   holds the name and wants more goes before those that do not.
 //! - Shard mutexes are taken one at a time, and nothing waits while it has one.
 //! - A circle of waiting transactions ends with a victim: see `wait`. A transaction that is refused
 //!   a lock is doomed, and can only let all its locks go.

@@ -5,9 +5,9 @@
 //! now and may write later), exclusive (X). U is granted while others hold S, but S is not granted
 //! while another holds U, so that an upgrade comes to an end.
 //!
-//! A lock of a row also has a mode for the gap before its key: who has read that there is nothing in
-//! the gap shares it, who inserts into it has the intention to insert. Both go with themselves and not
-//! with each other.
+//! A lock of a row also has a mode for the gap before its key: a transaction that has read that
+//! there is nothing in the gap shares it, one that inserts into it has the intention to insert.
+//! Both go with themselves and not with each other.
 
 /// The mode of a lock of a table, or of a row's key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -76,7 +76,8 @@ impl Mode {
         COMPATIBLE[held as usize][self as usize]
     }
 
-    /// Returns whether who holds a table in this mode reads its rows without locks of their own.
+    /// Returns whether a transaction that holds a table in this mode reads its rows without locks
+    /// of their own.
     pub fn reads_all(self) -> bool {
         !matches!(self, Self::None | Self::IntentShared | Self::IntentExclusive)
     }

@@ -129,7 +129,8 @@ impl<T: Threads> Locks<T> {
         self.request(name, mode.into(), true).map(drop)
     }
 
-    /// As [`Self::lock`], but returns false where it would have to wait: for those who have a latch.
+    /// As [`Self::lock`], but returns false where it would have to wait: for callers that hold a
+    /// latch.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -246,7 +247,7 @@ impl<T: Threads> Locks<T> {
         let taken = !kept.share.take_up();
         let flawed = taken && self.table.threads.has(Flaw::KeptThoughTaken);
         if !taken || flawed {
-            // Who took it has counted it as let go.
+            // The session that took it has counted it as let go.
             self.table.held.fetch_add(usize::from(flawed), Ordering::Relaxed);
             kept.used = true;
             if kept.mode.reads_rows() {
@@ -284,9 +285,9 @@ impl<T: Threads> Locks<T> {
         self.table.serve(&mut shard, name, bits);
     }
 
-    /// Lets go of everything at the end of the transaction: for a commit as soon as its record has the
-    /// LSN `at`, or when that is durable; for others with [`Lsn::NONE`], when all is undone. Locks of
-    /// tables that everybody uses stay with the session, if that is asked for.
+    /// Lets go of everything at the end of the transaction: for a commit as soon as its record has
+    /// the LSN `at`, or when that is durable; for others with [`Lsn::NONE`], when all is undone.
+    /// Locks of tables that all sessions use stay with the session, if that is asked for.
     pub fn release(&mut self, at: Lsn) {
         let unused: Vec<Kept> = self.kept.extract_if(.., |kept| !kept.used).collect();
         for kept in unused {

@@ -89,7 +89,7 @@ impl Shard {
         self.heads.entry(name).or_insert_with(|| Head { written: remembered, ..Head::default() })
     }
 
-    /// The newest commit of one who may have written a name; perhaps a newer one.
+    /// The newest commit of a transaction that may have written a name; perhaps a newer one.
     fn written(&self, name: Name, bits: u64) -> Lsn {
         let remembered = self.remembered[bits as usize % REMEMBERED];
         self.heads.get(&name).map_or(remembered, |head| head.written)

@@ -1,8 +1,8 @@
-//! Waiting for a lock, and finding circles of those who wait.
+//! Waiting for a lock, and finding circles of waiting transactions.
 //!
-//! 1. Who has waited for [`LockOptions::look_after`](super::LockOptions) walks along the graph from
-//!    itself: whom do I wait for, whom do those wait for. It sees one shard at a time, so what it has
-//!    seen may be over.
+//! 1. A session that has waited for [`LockOptions::look_after`](super::LockOptions) walks along the
+//!    graph from itself: which sessions it waits for, and which those wait for. It sees one shard
+//!    at a time, so what it has seen may be over.
 //! 2. A walk that comes back has found a circle. Each of its edges is looked at again: the same wait,
 //!    known by its number, for the same transaction. Edges of a circle can only go by a timeout or
 //!    with a victim, so what is found twice is one.

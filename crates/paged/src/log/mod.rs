@@ -153,8 +153,9 @@ pub trait LogManager: Send + Sync + Debug {
     /// The transaction has more log than fits; the log is full; or the manager has stopped.
     fn reserve(&self, chain: &mut Chain, bytes: u64) -> Result<()>;
 
-    /// Ends `wait` when room is given back next, or the manager stops, and asks for a checkpoint. Who
-    /// found the log full tries again once it has called this: what was given back before ends no wait.
+    /// Ends `wait` when room is given back next, or the manager stops, and asks for a checkpoint. A
+    /// caller that found the log full tries again once it has called this: what was given back
+    /// before ends no wait.
     fn await_room(&self, wait: &Arc<RoomWait>);
 
     /// Forgets a wait that may not have ended.

@@ -20,7 +20,7 @@ pub const HEADER_BYTES: usize = 64;
 /// Records begin at multiples of this.
 pub const ALIGN: usize = 8;
 
-/// The fields of a header that are not the appender's affair.
+/// The fields of a header that the appender does not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
     /// Its place.
@@ -96,7 +96,7 @@ pub fn bytes_of(header: &[u8]) -> usize {
 /// A record that was read, with its code where that is no [`Kind`], and its mark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decoded {
-    /// The fields that are the manager's affair.
+    /// The fields that the manager sets.
     pub placed: Placed,
     /// Its kind, or a code of the manager's own.
     pub code: u8,

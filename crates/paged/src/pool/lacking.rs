@@ -1,8 +1,8 @@
 //! Redo on demand: after a crash a page is redone when it first comes into a frame.
 //!
 //! 1. [`Pool::redo_later`] says which pages may lack changes, and where the records of those are.
-//! 2. Such a page is redone before anybody else can latch it. From then on it is dirty, with the
-//!    first record that it lacked as its recovery LSN.
+//! 2. Such a page is redone before any other thread can latch it. From then on it is dirty, with
+//!    the first record that it lacked as its recovery LSN.
 //! 3. Until then it is in the dirty page table with its first record, so that no checkpoint lets its
 //!    records go. It is among the dirty frames before it leaves the list.
 //! 4. [`Pool::redo_some`] redoes those that no call asks for, in the order of the file.

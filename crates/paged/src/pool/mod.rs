@@ -12,9 +12,10 @@
 //!    crash, until all pages are redone, eight bytes for each page of each change of the log since the
 //!    last checkpoint, and less than a hundred for each such page.
 //!
-//! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log, then
-//! the file's header, shards, queues and the marks of a frame, one at a time, but for the marks of a frame whose shard is
-//! locked. Who holds the staging mutex only tries latches.
+//! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log,
+//! then the file's header, shards, queues and the marks of a frame, one at a time, but for the
+//! marks of a frame whose shard is locked. A thread that holds the staging mutex only tries
+//! latches.
 
 mod cleaner;
 mod frame;
@@ -241,12 +242,14 @@ impl<F: Files, T: Latching> Pool<F, T> {
         })
     }
 
-    /// Says who knows which rows are locked. Before, all are taken for locked. Only the first call counts.
+    /// Sets the object that knows which rows are locked. Before, all are taken for locked. Only the
+    /// first call counts.
     pub fn set_settled(&self, settled: Arc<dyn Settled>) {
         let _ = self.settled.set(settled);
     }
 
-    /// Says who writes pages before their frames are needed. Only the first call counts.
+    /// Sets the cleaner, which writes pages before their frames are needed. Only the first call
+    /// counts.
     pub fn set_cleaner(&self, cleaner: Arc<dyn Cleaner>) {
         let _ = self.cleaner.set(cleaner);
     }

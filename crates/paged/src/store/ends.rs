@@ -3,8 +3,9 @@
 //! Rows that come at the end of a range faster than a scan shows them would keep it from ever
 //! getting there. So a scan that is longer than a batch notes the last key of its range. When it
 //! passes that key, after which rows have then come, it locks the gap at the end of the range: from
-//! then on those who insert there wait, and what is left is as much as came meanwhile. It would
-//! have locked that gap as its last one; up to then it keeps no other transaction waiting there.
+//! then on transactions that insert there wait, and what is left is as much as came meanwhile. It
+//! would have locked that gap as its last one; up to then it keeps no other transaction waiting
+//! there.
 //!
 //! The ends are the transaction's, since an application may go through one range with many scans.
 

@@ -185,8 +185,8 @@ impl<F: Files> Store<F> {
 }
 
 impl<F: Files, T: Latched> Store<F, T> {
-    /// Creates a store with these trees, whose files have names that begin with `prefix`, durably, over
-    /// a log that is empty. Who uses it waits by `threads`.
+    /// Creates a store with these trees, whose files have names that begin with `prefix`, durably,
+    /// over a log that is empty. Its users wait by `threads`.
     ///
     /// # Errors
     /// There is one, or the medium refuses.
@@ -213,8 +213,8 @@ impl<F: Files, T: Latched> Store<F, T> {
         Self::begun(store)
     }
 
-    /// Opens a store after its program has ended or died, over its log, and recovers it. Who uses it
-    /// waits by `threads`.
+    /// Opens a store after its program has ended or died, over its log, and recovers it. Its users
+    /// wait by `threads`.
     ///
     /// # Errors
     /// Pages or log are damaged or missing, or the medium refuses.

@@ -2,7 +2,8 @@
 //!
 //! 1. An operation that finds the log full registers its session's [`RoomWait`] and tries again. If it
 //!    fails once more, nothing was given back since: its session *starves*.
-//! 2. Who starves lets a checkpoint make room. If that frees nothing, transactions have to end.
+//! 2. A session that starves lets a checkpoint make room. If that frees nothing, transactions have
+//!    to end.
 //! 3. A transaction that holds room can end unless it starves, or waits for a lock, in however many
 //!    steps, of a session that starves. If that is so of all that hold room, none of them ever ends: the
 //!    youngest session that starves and holds room, or has a lock that one of them waits for, is the
@@ -98,7 +99,7 @@ impl Claim {
     }
 }
 
-/// The sessions of a store, as those who share its log.
+/// The sessions of a store, which share its log.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     claims: Mutex<Vec<Arc<Claim>>>,
@@ -149,7 +150,7 @@ fn same_claims(one: &[Starving], other: &[Starving]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }
 
-/// Waits for locks: who waits, and the number of its wait.
+/// Waits for locks: the session that waits, and the number of its wait.
 type Edges = Vec<(u64, u64)>;
 
 /// The sessions that starve to which those that hold room lead, and the waits for locks between;

@@ -11,7 +11,8 @@
 //!    has locked what it showed, and less than as much again.
 //! 2. A lock that is taken is waited for with nothing latched, and the scan goes on after the last
 //!    row.
-//! 3. Others who add rows at the end of the range do not keep a scan from getting there: see `ends`.
+//! 3. Others that add rows at the end of the range do not keep a scan from getting there: see
+//!    `ends`.
 //! 4. Ghosts that it meets and that are not needed are removed, from some leaves.
 
 use std::sync::Arc;

@@ -14,8 +14,8 @@
 //! that finds a checkpoint overdue does a part of it, also where a thread does the work, before it
 //! appends; and a store whose log is that long when it is opened takes one first.
 //!
-//! Every part leaves the store as a crash may find it. An error stops the store: it says why to
-//! everybody who changes something afterwards.
+//! Every part leaves the store as a crash may find it. An error stops the store: each later change
+//! returns the reason.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -130,7 +130,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
             locks.begin(0);
             match self.lock_again(&loser, &mut locks) {
                 Ok(()) => losers.push(Locked { loser, locks }),
-                // The table holds no more: it is undone before anybody comes.
+                // The table holds no more: it is undone before any transaction begins.
                 Err(PagedError::TooManyLocks { .. }) => {
                     loser.undo(&*self.log, &self.pool, u64::MAX)?;
                     self.transactions.end(loser.into_transaction());
@@ -284,7 +284,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
     }
 
     /// Does a part of a checkpoint that is overdue, after any other thread that does one: so
-    /// writers are not faster than those who write pages.
+    /// transactions do not change pages faster than pages are written.
     pub(super) fn help(&self) -> Result<()> {
         let mut checkpoints = self.checkpointing.lock();
         if !self.is_overdue() {

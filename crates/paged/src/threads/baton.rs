@@ -143,7 +143,7 @@ impl Baton {
         self.state.lock().doing[number] = Doing::Ready;
     }
 
-    /// Gives the baton away, and wakes who gets it.
+    /// Gives the baton away, and wakes the thread that gets it.
     fn pass(&self, state: &mut State) {
         state.pass();
         if state.stuck {

@@ -1,4 +1,5 @@
-//! The seam through which all waiting of this crate goes, so that tests decide who runs when.
+//! The seam through which all waiting of this crate goes, so that tests decide which thread runs
+//! when.
 //!
 //! 1. Mutexes are held for a few instructions or one call to a medium, never while something is
 //!    waited for that another thread has to do. They are not part of the seam.

@@ -8,12 +8,13 @@
 //! 1. A descent holds one latch at a time. A thread that arrives at a page checks its tree, level
 //!    and range; right of its range it follows the link, and if the page is another one by now it
 //!    begins again at the root.
-//! 2. Who holds a latch takes another one only in this order: parent before child, left before right,
-//!    leaf before the pages of its long rows, those in the order of the row, and a map last. At most
-//!    three pages of a tree are held at once, and by a scan the leaves without entries that it passes.
+//! 2. A thread that holds a latch takes another one only in this order: parent before child, left
+//!    before right, leaf before the pages of its long rows, those in the order of the row, and a
+//!    map last. At most three pages of a tree are held at once, and by a scan the leaves without
+//!    entries that it passes.
 //! 3. A split is a system transaction of one record. Another one posts the separator in the parent.
-//!    A crash, or a thread, may come between: a change that has followed a link posts what
-//!    is missing. Who posts holds the parent and looks whether the page is still there.
+//!    A crash, or a thread, may come between: a change that has followed a link posts what is
+//!    missing. The thread that posts holds the parent and looks whether the page is still there.
 //! 4. Two neighbours of one parent are merged with all three latched: the separator goes first, so
 //!    that there is no moment, and no crash, in which a parent leads to a free page.
 //! 5. A scan to the right holds the last leaf until the first key of the next one is permitted. The

@@ -322,7 +322,7 @@ fn commit_and_wait(log: &Log<Slow>, thread: usize, round: u64) {
     assert!(log.durable() >= at);
 }
 
-/// Those who heard of their commits together commit together again, not half of them in each group.
+/// Threads whose commits return together commit together again, not half of them in each group.
 #[test]
 fn a_group_waits_for_those_who_were_in_the_last_one() {
     let groups = |seed, group_wait| {

@@ -27,7 +27,8 @@ fn is_deadlock(error: &PagedError) -> bool {
     matches!(error, PagedError::Conflict(Conflict::Deadlock))
 }
 
-/// One row of the model: the number of its version, and who has read and written which.
+/// One row of the model: the number of its version, and the transactions that have read and written
+/// each.
 #[derive(Default)]
 struct History {
     version: u64,
@@ -277,7 +278,7 @@ fn a_circle_ends_with_its_youngest_as_the_victim() {
         let upgrade = vec![(1, Mode::Shared), (1, x)];
         let (victims, who) = contend(seed, &[upgrade.clone(), upgrade.clone(), upgrade]);
         assert!(victims > 0 && !who.contains(&0), "seed {seed}: {who:?}");
-        // Who reads with U to write does not run into a circle.
+        // A transaction that reads with U to write does not run into a circle.
         let update = vec![(1, Mode::Update), (1, x)];
         assert_eq!(contend(seed, &[update.clone(), update.clone(), update]).0, 0);
     }
@@ -623,7 +624,7 @@ fn who_reads_a_whole_table_depends_on_what_its_session_wrote_under_a_kept_lock()
     assert_eq!(locks.counts().inherited, 1, "the lock was kept");
     assert_eq!(session.depends(), Lsn(50), "its rows are read without locks");
     session.release(Lsn::NONE);
-    // So does the next transaction of one who has kept such a lock.
+    // So does the next transaction of a session that has kept such a lock.
     let mut reader = locks.session();
     for inherited in [1, 2] {
         reader.begin(3);

@@ -40,8 +40,8 @@ fn repeat(
     }
 }
 
-/// Four threads write much more than the log can hold, in transactions that together are larger than
-/// it: everybody ends, and nothing is lost.
+/// Four threads write much more than the log can hold, in transactions that together are larger
+/// than it: every thread ends, and nothing is lost.
 fn fill_the_log(background: bool) {
     const PARTITION: u64 = 8 << 10;
     const ROUNDS: u64 = 12;

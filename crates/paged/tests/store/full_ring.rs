@@ -1,5 +1,5 @@
-//! Four threads write much more than a log in persistent memory can hold: everybody waits for room and
-//! ends, and nothing is lost.
+//! Four threads write much more than a log in persistent memory can hold: every thread waits for
+//! room and ends, and nothing is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

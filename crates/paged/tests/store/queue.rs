@@ -49,7 +49,8 @@ fn is_cheap((requests, pages): (u64, u64)) -> bool {
     requests <= 3 && pages <= 10
 }
 
-/// Deletes the head, while the gap before it is locked by one who inserts there and takes that back.
+/// Deletes the head, while the gap before it is locked by a transaction that inserts there and
+/// takes that back.
 fn delete_beside_another(writer: &mut TestSession, other: &mut TestSession, row: u64) {
     other.begin(3, None);
     other.insert(TREES[0], &key(2 * row - 1), &ROW).expect("inserted");
@@ -113,7 +114,8 @@ fn undone_inserts_leave_no_ghosts() {
     );
 }
 
-/// A crash comes before anybody could remove the ghosts: those who pass them do, a bounded part each.
+/// A crash comes before the ghosts could be removed: scans that pass them do that, a bounded part
+/// each.
 #[test]
 fn ghosts_of_before_a_crash_go_with_the_scans_that_pass_them() {
     for rows in [50, 800] {

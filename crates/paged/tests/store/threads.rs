@@ -21,8 +21,8 @@ fn amount(row: &[u8]) -> i64 {
     i64::from_le_bytes(row[..8].try_into().expect("an amount"))
 }
 
-/// Moves money from one account to another, through `missing` accounts, too: an account without money
-/// is deleted, and made again by the next who pays into it.
+/// Moves money from one account to another, through `missing` accounts, too: an account without
+/// money is deleted, and made again by the next payment into it.
 fn transfer<T: Latched>(session: &mut TestSession<T>, random: &mut StdRng) -> paged::Result<()> {
     let pick = |random: &mut StdRng| random.random_range(0..ACCOUNTS).to_be_bytes();
     let (from, to, sum) = (pick(random), pick(random), random.random_range(1..100));

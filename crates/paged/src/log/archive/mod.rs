@@ -81,8 +81,8 @@ fn numbers<F: Files>(files: &F, prefix: &str) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Removes what a crash has left of the segment of this number, if it is that: see [`is_unfinished`].
-/// Only who has the database open makes such a file.
+/// Removes what a crash has left of the segment of this number, if it is that: see
+/// [`is_unfinished`]. Only a process that has the database open makes such a file.
 fn remove_unfinished<F: Files>(files: &F, (prefix, number): (&str, u64), stamp: u64) -> Result<()> {
     let failed = io("removing an unfinished segment of the archive");
     let name = files.unfinished_name(&name_of(prefix, number));

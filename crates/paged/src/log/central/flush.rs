@@ -1,4 +1,4 @@
-//! Group commit: one of those who wait writes and syncs the group, the others wait for it.
+//! Group commit: one of the waiting threads writes and syncs the group, the others wait for it.
 
 use std::io;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             group.bytes.clear();
             state.spare = group.bytes;
         }
-        // Those who are served, and one that writes the next group.
+        // The threads that are served, and one that writes the next group.
         let mut next = true;
         let durable = Lsn(self.durable.load(Ordering::Acquire));
         state.waiting.retain(|(to, waiter)| {
@@ -73,8 +73,9 @@ impl<F: Files, T: Threads> Central<F, T> {
         Ok(())
     }
 
-    /// Waits for those to join the group who were in the last ones: they have heard of their commits just
-    /// now, and are about to commit again. Otherwise half of them would always be in the group after.
+    /// Waits for the threads of the last groups to join the group: their commits have just
+    /// returned, and they are about to commit again. Otherwise half of them would always be in the
+    /// group after.
     pub(super) fn gather<'a>(
         &'a self,
         mut state: MutexGuard<'a, State<F::File>>,

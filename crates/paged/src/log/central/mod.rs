@@ -17,10 +17,11 @@
 //! - A write or a sync that fails stops the log: nothing more is acknowledged.
 //!
 //! 1. `append` copies the record into the buffer under the lock; the LSN is where it will stand.
-//! 2. `force` waits. One of those who wait takes the buffer, writes and syncs it, and wakes the
-//!    others: one write and one sync a group, while the next group fills (flush pipelining). Before, it
-//!    waits a little for those who were in the last groups ([`CentralOptions::group_wait`]). Who does
-//!    not wait commits asynchronously, and its ticket ends at `durable`.
+//! 2. `force` waits. One of the waiting threads takes the buffer, writes and syncs it, and wakes
+//!    the others: one write and one sync a group, while the next group fills (flush pipelining).
+//!    Before, it waits a little for those that were in the last groups
+//!    ([`CentralOptions::group_wait`]). A transaction that does not wait commits asynchronously,
+//!    and its ticket ends at `durable`.
 //! 3. A checkpoint begins a partition, if the one before has something that is worth it. `truncate`
 //!    writes the head, then lets whole partitions be used again. What is free beyond what the next
 //!    checkpoint takes goes back to the medium, and at [`Central::close`] all of it.
@@ -106,7 +107,7 @@ pub struct Central<F: Files, T: Threads> {
     state: Mutex<State<F::File>>,
     durable: AtomicU64,
     end: AtomicU64,
-    /// As [`State::appended`], for those who ask whether a checkpoint is due, and the bytes before the
+    /// As [`State::appended`], for checking whether a checkpoint is due, and the bytes before the
     /// last one that was completed.
     appended: AtomicU64,
     at_checkpoint: AtomicU64,

@@ -223,8 +223,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         Ok(())
     }
 
-    /// Frees what lies before `redo`, but for what open transactions need where that cannot be put by:
-    /// then `unfreed` says what is left to do.
+    /// Frees what lies before `redo`, but for what open transactions need where that cannot be
+    /// moved to the cold file: then `unfreed` says what is left to do.
     pub(super) fn free_behind(
         &self,
         unfreed: &mut Option<Unfreed>,
@@ -267,8 +267,8 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         let mut records = Vec::new();
         for open in old {
             let mut at = open.last;
-            // What is there already was put by, durably, with all that is older: by this program, or
-            // before the head moved past it.
+            // What is there already was moved there, durably, with all that is older: by this
+            // program, or before the head moved past it.
             while at != Lsn::NONE && !cold.has(at) {
                 let found = self.at(at).ok_or_else(|| unsound(at))?;
                 if at < redo {

@@ -157,7 +157,7 @@ impl Slots {
         threads.point();
         memory.fence();
         if log.healthy().is_err() {
-            // Those who wait for these objects see it, too.
+            // The threads that wait for these objects see it, too.
             self.wake(&**threads);
             return 0;
         }
@@ -168,7 +168,7 @@ impl Slots {
         many
     }
 
-    /// Wakes those who wait for a slot to be filled or durable.
+    /// Wakes the threads that wait for a slot to be filled or durable.
     pub(super) fn wake<T: Threads>(&self, threads: &T) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             for waiter in self.waiting.lock().drain(..) {
@@ -179,8 +179,8 @@ impl Slots {
 }
 
 impl<M: Memory, T: Threads> NvLog<M, T> {
-    /// One pass, which wakes those who wait for what it did. Returns the number of objects that it has
-    /// made durable.
+    /// One pass, which wakes the threads that wait for what it did. Returns the number of objects
+    /// that it has made durable.
     pub(super) fn pass_once(&self, slots: &Slots, to: u64) -> u64 {
         let many = slots.pass(self, slots.prefix() + 1, to);
         if many > 0 && self.threads.has(Flaw::PrefixJumps) {

@@ -143,8 +143,8 @@ pub struct NvLog<M: Memory, T: Threads> {
     /// Records that the head has passed and that an open transaction may still need.
     cold: Mutex<Option<Box<dyn Cold>>>,
     refused: Mutex<Refused>,
-    /// The place that the last checkpoint could not free, since cold records could not be put by.
-    /// Locked while something is freed, so that one thread at a time does that.
+    /// The place that the last checkpoint could not free, since cold records could not be moved to
+    /// the cold file. Locked while something is freed, so that one thread at a time does that.
     unfreed: Mutex<Option<Unfreed>>,
     /// Objects that the persister has made durable, and that others have, with flush-on-commit.
     by_persister: AtomicU64,
@@ -548,7 +548,7 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
     }
 
     fn read(&self, at: Lsn) -> Result<Logged> {
-        // Who is undone has its objects made durable first (P2 4.4).
+        // A transaction that is undone has its objects made durable first (P2 4.4).
         self.force(at)?;
         let found = match self.at(at) {
             Some(found) => found.read.logged(&found.bytes[HEADER_BYTES..]),
