@@ -10,13 +10,14 @@ use std::process::Command;
 
 use command::failure::Failure;
 
-/// The program, which is built beside this one.
+/// The program, which is built into the same directory as this one.
 const PROGRAM: &str = "perdura-lab";
 
-/// Starts the program with the arguments of this one. It is looked for beside this one first, then on PATH.
+/// Starts the program with the arguments of this one. It is looked for first in this program's
+/// directory, then on PATH.
 ///
 /// # Errors
-/// It is nowhere, or cannot be started. Otherwise this does not return.
+/// The program is not found or cannot be started. On success this does not return.
 pub(crate) fn start() -> Result<(), Failure> {
     let own = std::env::current_exe().and_then(std::fs::canonicalize);
     let beside = own.map(|own| own.with_file_name(PROGRAM));

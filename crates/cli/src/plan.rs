@@ -27,9 +27,9 @@ pub(crate) struct Plan {
     pub(crate) background: Background,
     /// The number of repetitions.
     pub(crate) repeat: u32,
-    /// Engines are told that an update is all that its transaction does.
+    /// Each update is declared to be its whole transaction.
     pub(crate) statements: bool,
-    /// Engines are told to keep columns within the tuple.
+    /// Engines keep columns within the tuple.
     pub(crate) inline: bool,
     /// Per cent of the indexes of sofort that lie in persistent memory; `None` is its default.
     pub(crate) placement: Option<u32>,

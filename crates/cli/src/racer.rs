@@ -1,12 +1,12 @@
 //! A store in a thread of its own, so that several can be open at once and take turns.
 //!
 //! Invariants:
-//! - At most one racer works at a time: whoever gives an order waits for the answer.
+//! - At most one racer works at a time: the caller that gives an order waits for the answer.
 //! - A racer's store is closed when the racer is gone.
 //!
-//! Why threads: a peer is lent to a visitor for as long as the visitor runs, and rounds that are
-//! interleaved over the stores (so that a drift of the machine hits all alike) need all of them
-//! open. A racer without an order sleeps.
+//! Why threads: a peer is borrowed by a visitor for as long as the visitor runs. Rounds are
+//! interleaved over the stores, so that a drift of the machine affects all alike. This needs all
+//! stores open. A racer without an order sleeps.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,9 @@ pub(crate) struct Setup {
     pub(crate) domain: Option<Domain>,
     /// The threads that do the work which an engine puts off.
     pub(crate) background: Background,
-    /// An engine is told that an update is all that its transaction does.
+    /// Each update is declared to be its whole transaction.
     pub(crate) statements: bool,
-    /// An engine is told to keep columns within the tuple.
+    /// The engine keeps columns within the tuple.
     pub(crate) inline: bool,
     /// The options with which the driver runs.
     pub(crate) run: RunOptions,
@@ -249,7 +249,7 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
         }
     };
     if let Err(error) = raced {
-        // Nobody listens if the command has failed in the meantime.
+        // The receiver is gone if the command has failed in the meantime.
         let _ = answers.send(Err(Failure::about(setup.contestant, error)));
     }
 }

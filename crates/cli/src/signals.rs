@@ -37,8 +37,7 @@ pub(crate) fn leave_nothing() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns true if whoever started this process wants a signal to be ignored (`man 5
-/// proc_pid_status`).
+/// Returns true if this process was started with a signal ignored (`man 5 proc_pid_status`).
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

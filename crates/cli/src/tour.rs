@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// The databases beside them.
+/// The databases to which the engines are compared.
 const PEERS: [PeerKind; 2] = [PeerKind::Sqlite, PeerKind::Lmdb];
 /// The commands to go on with, and their purposes.
 const NEXT: [(&str, &str); 3] = [

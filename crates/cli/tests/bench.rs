@@ -1,5 +1,5 @@
-//! The benchmarks and the tour at tiny sizes: what they report, and what they leave behind. No test
-//! looks at a time.
+//! The benchmarks and the tour at tiny sizes: their reports and the files that they leave. No test
+//! checks a time.
 
 mod common;
 #[path = "common/report.rs"]

@@ -367,7 +367,7 @@ fn a_base_backup_with_its_archive_is_restored_to_a_moment() {
     let based = place.pool(&["backup", "@db", "@base", "--archive", "@archive"]);
     assert_eq!((based.code, &*based.err), (Some(0), ""), "{based:?}");
     assert!(based.out.contains("base backup of"), "{based:?}");
-    // A process that archives its log dies behind a mistake.
+    // A process that archives its log dies after a mistake.
     let options = Options::new().archive(place.at("archive"));
     let db = Database::open(place.at("db"), &options).expect("opened");
     let account = db.table("account").expect("a table");

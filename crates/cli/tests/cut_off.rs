@@ -86,7 +86,8 @@ impl Place {
     /// Starts a command and waits until it has begun `temporary`; `None` if it was done before that was
     /// seen, and what it made is gone. It has a dump on its standard input, which does not end.
     fn started(&self, arguments: &[&str], temporary: &str) -> Option<Child> {
-        // Whoever waits for it goes first: on a machine that is busy it would be done before it is seen.
+        // The waiting test has priority: on a busy machine the command would otherwise be done
+        // before it is seen.
         self.started_by(interruptible(&["nice", "-n", "19"]), arguments, temporary)
     }
 

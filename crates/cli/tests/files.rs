@@ -1,5 +1,5 @@
 //! The directory with an engine's files: gone, something else, or another user's. Every command says
-//! what is missing and where it was looked for; nobody's owner or mode changes.
+//! what is missing and where it was looked for; no file's owner or mode changes.
 
 mod common;
 
@@ -126,7 +126,7 @@ fn files_that_were_left_behind_are_named_with_their_place() {
     let place = Place::new("nvm-inp");
     let info = run(&["pool", "info", &place.text("db")]);
     assert!(info.out.contains("none needed"), "{info:?}");
-    // What lies beside it is none of its business.
+    // Other files in the directory are of no concern.
     fs::write(place.at("db.files"), "something").expect("written");
     for command in place.commands().iter().filter(|command| command[1] != "load") {
         let ran = run(&command.iter().map(String::as_str).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! Schemas and JSON lines that people write by hand: slips are told with what was meant, and what
-//! editors do to a text changes nothing.
+//! Schemas and JSON lines that people write by hand: the error for a slip says what was meant, and
+//! changes that editors make to a text have no effect.
 
 mod common;
 

@@ -118,7 +118,7 @@ fn a_table_is_dumped_once() {
     assert!(said.contains("no table `T`; the database has `t`; did you mean `t`?"), "{said}");
 }
 
-/// The message tells which one is wrong, where two files are named.
+/// If a command line names two files, the message says which one is wrong.
 #[test]
 fn an_error_names_the_file_that_it_is_about_and_no_other() {
     let place = Place::new(EngineKind::NvmLog);
@@ -177,7 +177,7 @@ fn the_help_of_a_batch_has_both_its_limits() {
     assert!(said.contains("before line 3 are loaded"), "{said}");
 }
 
-/// A default that its column cannot hold is told with how such a value is written.
+/// The error for a default that its column cannot hold says how such a value is written.
 #[test]
 fn a_wrong_default_is_told_with_what_to_do() {
     let place = Place::new(EngineKind::NvmInp);

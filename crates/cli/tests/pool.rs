@@ -335,7 +335,7 @@ fn a_damaged_pool_is_told_and_repaired_into_a_new_one() {
     assert_eq!(json["damage"][0]["table"], "account", "{json}");
     assert!(json["damage"][0]["what"].as_str().expect("said").contains("at offset 0x"), "{json}");
 
-    // Nobody reads the report: it is damaged all the same.
+    // The exit code reports damage even if the report is not read.
     for more in [&[][..], &["--json", "-"]] {
         let mut child = perdura()
             .args(["pool", "check", text(&pool)])

@@ -1,4 +1,4 @@
-//! `perdura sql` with input that nobody types.
+//! `perdura sql` with input that is not typed.
 
 mod common;
 
@@ -197,7 +197,7 @@ fn a_killed_shell_loses_nothing_that_it_has_answered() {
     assert!(!side_of(&path).exists());
 }
 
-/// Ctrl-C where nobody types ends all of it; of the transaction that was open nothing is left.
+/// Ctrl-C ends a shell that is not interactive; its open transaction is rolled back.
 #[test]
 fn an_interrupted_shell_ends() {
     let directory = folder();

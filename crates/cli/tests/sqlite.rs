@@ -137,7 +137,7 @@ fn what_is_impossible_is_refused() {
     }
 }
 
-/// On a disk the VFS leaves databases to SQLite, unless it is told otherwise.
+/// On a disk the VFS leaves databases to SQLite, unless an option says otherwise.
 #[test]
 fn a_run_that_the_vfs_does_not_see_is_an_error() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");

@@ -38,7 +38,8 @@ fn live(path: &Path) -> Connection {
     connection
 }
 
-/// The same as a kill leaves it. With `behind`, the stores that put the last transaction in its place are lost.
+/// Makes the same database in the state after a kill. With `behind`, the stores that put the last
+/// transaction in its place are lost.
 fn killed(directory: &Path, name: &str, behind: bool) -> PathBuf {
     let from = directory.join(format!("{name}-live"));
     let connection = live(&from);
@@ -60,7 +61,7 @@ fn sqlite(command: &str, path: &Path) -> Ran {
 fn checked(path: &Path, code: i32) -> Value {
     let files = |path: &Path| {
         let mut side = fs::read(side_of(path)).ok();
-        // The words of the locks, which whoever reads beside others takes.
+        // The words of the locks, which concurrent readers take.
         if let Some(locks) = side.as_mut().and_then(|side| side.get_mut(4096..6144)) {
             locks.fill(0);
         }

@@ -208,7 +208,7 @@ fn end_backup(backup: Child) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Returns true if a command has left its directory behind.
+/// Returns true if a command has not removed its directory.
 fn scratch_in(directory: &Path) -> bool {
     let mut names = fs::read_dir(directory).unwrap().map(|one| one.unwrap().file_name());
     names.any(|name| name.to_string_lossy().starts_with("perdura-scratch"))
@@ -322,8 +322,8 @@ fn a_process_goes_on_when_the_backup_of_its_database_is_killed() {
     for number in 0..5 {
         let mut backup = begin_backup(&path, &place.path().join(format!("backup-{number}")));
         let stood = writer.stands_still(&mut backup);
-        // In every second round those that it has started are told to end, too, as the end of a
-        // service does it.
+        // In every second round its child processes are terminated, too, as when a service is
+        // stopped.
         if number % 2 == 1 {
             children(backup.id()).into_iter().for_each(|child| send(Signal::TERM, child));
         }
@@ -374,7 +374,7 @@ fn a_process_that_is_let_go_on_is_copied_again() {
     create(&path, EngineKind::NvmInp, LARGE);
     let writer = Writer::start(&path);
     let to = |number| place.path().join(format!("backup-{number}"));
-    // By somebody, once.
+    // Another program lets it go on once.
     let mut backup = begin_backup(&path, &to(0));
     assert!(writer.stands_still(&mut backup), "copying was too fast: try with more");
     send(Signal::CONT, writer.child.id());
@@ -389,7 +389,7 @@ fn a_process_that_is_let_go_on_is_copied_again() {
     send(Signal::CONT, backup.id());
     end_backup(backup);
     restored(&to(1));
-    // By somebody, always: it cannot be copied, and says so.
+    // Another program lets it go on each time: it cannot be copied, and the error says so.
     let mut backup = begin_backup(&path, &to(2));
     while backup.try_wait().expect("a child").is_none() {
         send(Signal::CONT, writer.child.id());

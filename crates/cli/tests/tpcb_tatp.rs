@@ -312,7 +312,7 @@ fn tatp_goes_on_behind_a_kill_and_its_series_has_every_sample() {
         let sum = |key: &str| success.values().filter_map(|one| one[key].as_u64()).sum::<u64>();
         assert_eq!(run["acknowledged"], sum("tries"));
         assert_eq!(run["txns"], run["acknowledged"]);
-        // Four samples before the kill and three behind it; all that was counted before it is in them.
+        // Four samples before the kill and three after it hold all that was counted before it.
         let ours = rows.iter().filter(|row| row[0] == run["engine"]).collect::<Vec<_>>();
         let processes: Vec<&str> = ours.iter().map(|row| row[2]).collect();
         assert_eq!(processes, ["0", "0", "0", "0", "1", "1", "1"]);
@@ -341,7 +341,7 @@ fn indexes_are_built_before_the_first_transaction_if_it_is_asked_for() {
     }
 }
 
-/// Indexes in persistent memory: the runs say so, and nothing is built behind a kill.
+/// With indexes in persistent memory, the runs say so and nothing is built after a kill.
 #[test]
 fn a_placement_is_that_of_the_run_and_of_its_report() {
     let placed = ["--placement", "100", "--domain", "adr", "--json", "-"];

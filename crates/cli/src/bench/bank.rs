@@ -22,10 +22,10 @@ pub(super) trait Populated<P>: Send + Sync {
         progress: &Progress,
     ) -> Result<Measured, RunError>;
 
-    /// Reads all of it. Returns the number of its rows and the checks, behind these runs.
+    /// Reads the whole store after these runs. Returns the number of its rows and the checks.
     ///
     /// # Errors
-    /// The peer's. A check that does not hold is no error but the result.
+    /// The peer's errors. A check that does not hold is a result, not an error.
     fn check(&self, runs: &[&Measured]) -> Result<(u64, Vec<Check>), StoreError>;
 
     /// Bytes that its files take.

@@ -1,17 +1,17 @@
 //! `perdura bench ycsb --readers --writers`: threads that read and threads that write in the same
 //! partition, through [`Database::read`](perdura::Database::read) and
-//! [`Database::write`](perdura::Database::write), so that nobody owns it.
+//! [`Database::write`](perdura::Database::write), so that no thread owns it.
 //!
-//! Each engine is created and loaded, then goes through phases of the same length, in turns of an
-//! eighth each: a disk that is slow for a second is so for all of them.
+//! Each engine is created and loaded, then goes through phases of the same length. The phases take
+//! turns of an eighth each, so that a disk that is slow for a second slows all of them.
 //!
 //! 1. all readers, alone;
 //! 2. one writer, alone;
 //! 3. all writers, alone, if there are several;
-//! 4. all readers beside one writer.
+//! 4. all readers together with one writer.
 //!
-//! A read fetches a whole tuple; a write updates one and returns when it is durable. Rates are of
-//! all threads of their kind together.
+//! A read fetches a whole tuple. A write updates one and returns when it is durable. A rate is the
+//! sum over all threads of its kind.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,11 +59,11 @@ struct Run {
     seed: u64,
     /// The length of each phase.
     seconds: f64,
-    /// All readers, alone, and beside one writer; the second divided by the first.
+    /// Reads per second of all readers alone, with one writer, and the latter divided by the former.
     reads_s_alone: Option<f64>,
     reads_s_beside: Option<f64>,
     reads_ratio: Option<f64>,
-    /// One writer, alone; all writers; beside the readers.
+    /// Writes per second of one writer alone, of all writers, and of one writer with the readers.
     writes_s_one: f64,
     writes_s_all: f64,
     writes_s_beside: Option<f64>,

@@ -33,7 +33,7 @@ struct Run {
     sizes: BTreeMap<&'static str, u64>,
     #[serde(rename = "as")]
     form: &'static str,
-    /// Transactions that have returned, before the kill and behind it.
+    /// Transactions that returned, before and after the kill.
     txns: u64,
     partitions: usize,
     workers: usize,
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &TatpArgs, spec: &tatp::Spec, plan: &Plan) -> Result<(),
     Failure::or_verdict(printed, || judge(&runs))
 }
 
-/// Samples before the kill and behind it.
+/// Returns the numbers of samples before and after the kill.
 fn samples(args: &TatpArgs) -> Result<(u32, u32), Failure> {
     let kill = &args.kill;
     let at = kill.kill_at.unwrap_or_default();

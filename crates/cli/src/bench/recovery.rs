@@ -241,7 +241,7 @@ fn cell(
     Ok(both.map(summary).collect())
 }
 
-/// Returns whether a contestant can be told where its indexes lie.
+/// Returns whether the placement of a contestant's indexes can be chosen.
 fn is_sofort(contestant: Contestant) -> bool {
     contestant.kind() == Some(perdura::EngineKind::Sofort)
 }

@@ -118,7 +118,7 @@ pub(super) trait Workload: Sync {
         database: &Database,
         runs: &[(&Self::Piece, &Measured)],
     ) -> Result<Vec<Check>, perdura::Error>;
-    /// The checks of what these runs were told, whatever the store holds.
+    /// Checks the results that these runs received, independent of the store's contents.
     fn judge(_: &[(&Self::Piece, &Measured)]) -> Vec<Check> {
         Vec::new()
     }
@@ -134,7 +134,7 @@ enum Subject<W: Workload> {
     Peer(PeerKind, Box<dyn Populated<W::Piece>>),
 }
 
-/// The contents of a store behind its runs.
+/// The contents of a store after its runs.
 struct Found {
     footprint_bytes: FootprintBytes,
     user_bytes: Option<u64>,

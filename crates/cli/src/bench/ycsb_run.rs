@@ -24,9 +24,9 @@ pub(super) struct Run {
     pub(super) modelled: bool,
     pub(super) commit: &'static str,
     pub(super) background: &'static str,
-    /// Engines were told that an update is all that its transaction does.
+    /// Each update was declared to be its whole transaction.
     pub(super) statements: bool,
-    /// They were told to keep columns within the tuple.
+    /// Engines kept columns within the tuple.
     pub(super) inline: bool,
     pub(super) group: Option<u32>,
     pub(super) seed: u64,

@@ -27,7 +27,7 @@ pub(super) fn run(args: &BackupArgs) -> Result<(), Failure> {
     report_copy(&done, (&from, &to), &summary, stood, args.json.as_ref())
 }
 
-/// A base backup, of a database that nobody has open.
+/// Makes a base backup of a database that is not open in any process.
 fn base(args: &BackupArgs, directory: &Path) -> Result<(), Failure> {
     let database = archive::open(&args.file, directory, args.accept_loss)?;
     let mut shown = Shown::of_pages();

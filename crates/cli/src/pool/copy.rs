@@ -102,10 +102,10 @@ impl Source {
         Ok(Self { database, taken: Some(taken) })
     }
 
-    /// Closes it; a copy is removed. Who stood still for it, if somebody did.
+    /// Closes the database and removes a copy. Returns the process that was stopped for it, if any.
     ///
     /// # Errors
-    /// It does not close.
+    /// The database does not close.
     pub(super) fn close(self) -> Result<Option<Stood>, Error> {
         let Self { database, taken } = self;
         database.close()?;

@@ -49,7 +49,7 @@ struct Info<'a> {
 struct Paged {
     page_bytes: u64,
     pages: u64,
-    /// Frames of the buffer pool, where nobody chooses another size at opening.
+    /// Frames of the buffer pool, unless another size is chosen at opening.
     frames: Option<u64>,
     log: Option<Log>,
 }

@@ -12,9 +12,9 @@
 //! 3. `/proc` is asked again: the process may have closed the database before it stopped, and another
 //!    one may have opened it.
 //! 4. Pool and files are copied to a scratch directory, whose removal is certain.
-//! 5. It is looked whether it stood still all the while: somebody may have let it go on, another
-//!    command that has copied it, too.
-//! 6. SIGCONT, and the last word to the waker. If 3 or 5 found something, all over again.
+//! 5. A check that the process was stopped all the while. Another program may have let it go on, as
+//!    may another command that copies the same database.
+//! 6. SIGCONT, and the last word to the waker. If 3 or 5 found something, start again at 1.
 
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ use super::waker::WAKER;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time between two looks whether it has stopped.
 const GLANCE: Duration = Duration::from_micros(200);
-/// The number of glances after which it is told to stop again: somebody may have let it go on.
+/// Polls after which the stop signal is sent again: another program may have let the process go on.
 const AGAIN: u32 = 100;
 /// The number of attempts, at most: of several commands at a time each may disturb each other one
 /// once.
@@ -45,11 +45,11 @@ const ATTEMPTS: u32 = 10;
 
 /// A copy of a database as it was at one moment.
 pub(super) struct Taken {
-    /// The pool. Files lie beside it.
+    /// The pool. Its other files lie in the same directory.
     pub(super) pool: PathBuf,
     /// The process that has the database.
     pub(super) process: i32,
-    /// The time that it stood still; `None` if somebody had stopped it before.
+    /// The time for which the process was stopped; `None` if it had been stopped before.
     pub(super) stopped: Option<Duration>,
     /// Goes with everything in it.
     _scratch: Scratch,
@@ -136,7 +136,7 @@ struct Holder {
 }
 
 impl Holder {
-    /// Returns the process that has the lock on a file; `None` if nobody has.
+    /// Returns the process that holds the lock on a file; `None` if there is none.
     fn of(file: &Path) -> Result<Option<Self>, Failure> {
         let about = |error: io::Error| Failure::about(file.display(), error);
         let inode = file.metadata().map_err(about)?;
@@ -223,7 +223,7 @@ struct Still {
     since: Instant,
     /// The threads as they are while it does.
     threads: Threads,
-    /// `None` if somebody else has stopped it: then it stays as it is.
+    /// `None` if the process was stopped before this command: then it stays stopped.
     waker: Option<Attendant>,
 }
 

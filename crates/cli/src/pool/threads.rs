@@ -1,4 +1,4 @@
-//! The states of the threads of a process, as `/proc` tells them.
+//! The states of the threads of a process, as `/proc` reports them.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -22,7 +22,7 @@ const WITH_FILES: [&str; 2] = [".read", ".import"];
 pub(super) struct Names(BTreeSet<String>);
 
 impl Names {
-    /// Those of tables, views, indexes and columns. While somebody else is in the way there are none.
+    /// Returns the names of tables, views, indexes and columns; none while the database is locked.
     pub(super) fn of(connection: &Connection) -> Self {
         let query = "SELECT name FROM sqlite_schema UNION \
              SELECT p.name FROM sqlite_schema AS s, pragma_table_info(s.name) AS p \
@@ -53,7 +53,7 @@ impl Words {
         let start = before
             .rfind(|one: char| !(one.is_alphanumeric() || one == '_' || one == '.'))
             .map_or(0, |place| place + before[place..].chars().next().map_or(1, char::len_utf8));
-        // Behind a table's name and a dot is one of its columns.
+        // A table's name and a dot are followed by one of its columns.
         let dot = before[start..].rfind('.').filter(|dot| start + dot > 0);
         let start = dot.map_or(start, |dot| start + dot + 1);
         let begun = &before[start..];

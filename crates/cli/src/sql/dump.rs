@@ -12,7 +12,7 @@ const OBJECTS: &str = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NO
 /// Writes all of a database.
 ///
 /// # Errors
-/// It has what cannot be dumped, SQLite fails, or nobody takes the text.
+/// The database has what cannot be dumped, SQLite fails, or the text cannot be written.
 pub(super) fn all(connection: &Connection, out: &mut Output) -> Result<(), Trouble> {
     within_one_snapshot(connection, || objects(connection, None, out))
 }

@@ -34,7 +34,7 @@ pub(super) trait Source {
     /// It cannot be read.
     fn next(&mut self, begun: bool) -> Result<Line, Failure>;
 
-    /// The place of a line, for errors; empty where somebody types.
+    /// The place of a line, for errors; empty if lines are typed.
     fn place(&self, line: u64) -> String;
 
     /// Keeps a statement for the next time.
@@ -102,7 +102,7 @@ impl Source for Lines {
     }
 }
 
-/// Lines that somebody types.
+/// Lines typed at a terminal.
 pub(super) struct Typed<'c> {
     editor: Editor<Words, DefaultHistory>,
     history: Option<PathBuf>,

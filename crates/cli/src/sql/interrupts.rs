@@ -1,8 +1,8 @@
 //! Ctrl-C.
 //!
-//! A thread of its own waits for the signal. While a statement runs it ends that one. Between two statements a
-//! shell at which somebody types lets the editor deal with it; another one ends as the signal would have ended
-//! it.
+//! A separate thread waits for the signal. While a statement runs, the signal ends the statement.
+//! Between two statements, an interactive shell leaves the signal to the editor. Any other shell
+//! ends as the signal would have ended it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,15 +26,15 @@ struct Shared {
     busy: AtomicBool,
     /// It has been ended by the signal.
     ended: AtomicBool,
-    /// Somebody types.
+    /// The shell is interactive.
     typed: bool,
 }
 
 impl Interrupts {
-    /// Begins to watch. `typed` says that somebody types.
+    /// Begins to watch. `typed` says that the shell is interactive.
     ///
     /// # Errors
-    /// The system takes no handler, or gives no thread.
+    /// The system refuses the handler or the thread.
     pub(super) fn watch(connection: &Connection, typed: bool) -> Result<Self, Failure> {
         let failed = |error| Failure::about("a handler of signals", error);
         let shared = Arc::new(Shared { typed, ..Shared::default() });
@@ -63,7 +63,7 @@ impl Interrupts {
         done
     }
 
-    /// Returns whether the signal has ended a statement, and all with it: nobody types.
+    /// Returns whether the signal has ended a statement and, with it, a shell that is not interactive.
     pub(super) fn all_is_over(&self) -> bool {
         !self.shared.typed && self.shared.ended.load(Ordering::SeqCst)
     }

@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! - A statement's result is written out before the next one is read.
-//! - What fails is told with its file and line; the exit code is 1 then, whatever comes after.
-//! - Ctrl-C ends the statement that runs, and at the prompt the line; where nobody types, all of it.
+//! - A failure is reported with its file and line. The exit code is then 1, whatever comes after.
+//! - Ctrl-C ends the statement that runs, or the line at the prompt. A shell that is not
+//!   interactive ends as a whole.
 
 mod commands;
 mod completion;
@@ -31,7 +32,7 @@ use command::failure::{Failure, say};
 /// Runs the shell.
 ///
 /// # Errors
-/// The database cannot be opened; [`Failure::Found`] if a statement has failed, which has been told.
+/// The database cannot be opened; [`Failure::Found`] if a statement has failed and was reported.
 pub(crate) fn run(args: &SqlArgs) -> Result<(), Failure> {
     let connection = connect(args)?;
     let typed = args.statements.is_empty() && std::io::stdin().is_terminal();
@@ -70,7 +71,7 @@ fn connect(args: &SqlArgs) -> Result<Connection, Failure> {
     let parameters = Parameters { mode: args.mode.as_deref(), domain };
     let opened = open(&args.file, parameters, flags).and_then(|connection| {
         connection.busy_timeout(std::time::Duration::from_millis(args.busy.into()))?;
-        // It is opened when it is first read: what is wrong with it is told now.
+        // SQLite opens the file at the first read: this reports now what is wrong with it.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(connection)
     });

@@ -39,7 +39,7 @@ impl<'a> Shell<'a> {
         Self { state, depth: 0, interrupts, failed: false, over: false }
     }
 
-    /// Returns whether anything has failed, and was told.
+    /// Returns whether a failure was reported.
     pub(super) fn has_failed(&self) -> bool {
         self.failed
     }
@@ -47,7 +47,7 @@ impl<'a> Shell<'a> {
     /// Runs all lines of a source.
     ///
     /// # Errors
-    /// There is nobody to read the results, or the source cannot be read.
+    /// The results cannot be written, or the source cannot be read.
     pub(super) fn run(&mut self, source: &mut dyn Source) -> Result<(), Failure> {
         let (mut statement, mut first, mut number) = (String::new(), 1, 0);
         while !self.over {
@@ -89,7 +89,7 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    /// Runs a text that begins at a line. What fails is told.
+    /// Runs a text that begins at line `first`, and reports failures.
     fn execute(&mut self, source: &dyn Source, text: &str, first: u64) -> Result<(), Failure> {
         let begun = Instant::now();
         let interrupts = self.interrupts;

@@ -59,7 +59,7 @@ pub(super) enum Trouble {
     Sql(rusqlite::Error),
     /// In words.
     Said(String),
-    /// Nobody takes the results any more.
+    /// The results cannot be written any more.
     Output(Failure),
 }
 
@@ -81,7 +81,7 @@ impl Output {
     /// Writes a text.
     ///
     /// # Errors
-    /// Nobody takes it.
+    /// The text cannot be written.
     pub(super) fn text(&mut self, text: &str) -> Result<(), Trouble> {
         self.0.write_all(text.as_bytes()).map_err(taken)
     }
@@ -89,16 +89,16 @@ impl Output {
     /// Writes a line.
     ///
     /// # Errors
-    /// Nobody takes it.
+    /// The line cannot be written.
     pub(super) fn line(&mut self, text: &str) -> Result<(), Trouble> {
         self.text(text)?;
         self.text("\n")
     }
 
-    /// Writes out what is held back.
+    /// Flushes the buffer.
     ///
     /// # Errors
-    /// Nobody takes it.
+    /// The buffer cannot be written.
     pub(super) fn flush(&mut self) -> Result<(), Trouble> {
         self.0.flush().map_err(taken)
     }
@@ -114,7 +114,7 @@ fn taken(error: io::Error) -> Trouble {
 /// Runs a statement and shows its rows.
 ///
 /// # Errors
-/// SQLite's, or nobody takes them.
+/// SQLite's errors, or the rows cannot be written.
 pub(super) fn rows(
     statement: &mut Statement<'_>,
     settings: &Settings,

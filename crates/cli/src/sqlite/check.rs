@@ -3,9 +3,9 @@
 //! Invariant: nothing is changed but the words of locks.
 //!
 //! - A plain file is read by SQLite without the extension.
-//! - One that somebody has open is read beside him, through the VFS.
-//! - One that was not closed is copied with all that lies beside it, and recovered there; so is one with a
-//!   journal that SQLite would have to roll back.
+//! - A database that another process has open is read through the VFS, together with that process.
+//! - A database that was not closed is copied with its side files, and the copy is recovered. So is
+//!   one with a journal that SQLite would have to roll back.
 
 use pm::Escaped;
 use std::fs;
@@ -25,7 +25,7 @@ use serde::Serialize;
 use super::look::{Look, STOCK_SUFFIXES, State, reason, with_suffix};
 use crate::args::FileArgs;
 
-/// Problems of one database that are told.
+/// Problems of one database that are reported, at most.
 const MOST_PROBLEMS: usize = 20;
 /// Bytes that are compared together: no page of SQLite's is smaller.
 const COMPARED_BYTES: usize = 512;
@@ -44,7 +44,7 @@ struct Checked {
     problems: Vec<String>,
     /// The way in which it commits: `perdura`, or SQLite's `wal` or `rollback`.
     journal: &'static str,
-    /// The domain in which it is open; `None` if nobody has it open through the VFS.
+    /// The domain in which it is open; `None` if no process has it open through the VFS.
     domain: Option<String>,
     page_bytes: Option<u64>,
     pages: Option<u64>,
@@ -145,7 +145,7 @@ impl Checked {
     fn recover(&mut self, look: &Look) -> Result<(), Failure> {
         let scratch = Scratch::with_room(None, |_| look.bytes + look.side_bytes.unwrap_or(0))?;
         let copy = timed("copying", || copy(look, scratch.path()))?;
-        // Somebody who has come meanwhile may have changed it under the copy.
+        // A process that opened it meanwhile may have changed it during the copy.
         if Look::at(&look.path)?.is_open {
             self.state = State::Live;
             self.read(open(&look.path, Parameters::default(), READ));
@@ -253,7 +253,7 @@ impl Found {
     }
 }
 
-/// Copies a database, and all that lies beside it, into a directory.
+/// Copies a database and its side files into a directory.
 fn copy(look: &Look, directory: &Path) -> Result<PathBuf, Failure> {
     let to = directory.join("database");
     let side = look.side_bytes.map(|_| (look.side.clone(), perdura_sqlite::database::SIDE_SUFFIX));
@@ -271,8 +271,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 impl Replay {
-    /// Returns in how many bytes a database behind recovery differs from before; those that say that it is live,
-    /// or which caches are valid, aside.
+    /// Returns in how many bytes a database differs after recovery from before. The bytes that say
+    /// that it is live, or which caches are valid, do not count.
     fn between(before: &[u8], after: &[u8]) -> Option<Self> {
         let (mut blocks, mut bytes) = (0, 0);
         let header = |at: usize| HEADER_ALONE.iter().any(|range| range.contains(&at));

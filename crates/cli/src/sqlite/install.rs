@@ -17,7 +17,7 @@ use crate::args::InstallArgs;
 
 /// The name of the extension's file.
 const LIBRARY: &str = "libperdura_sqlite.so";
-/// The name of the library to preload, which is beside it.
+/// The name of the library to preload, which is in the same directory.
 const PRELOAD: &str = "libperdura_preload.so";
 /// Where it is looked for from the command's directory: where a build puts it, where a package does, and where
 /// a build of the tests does.

@@ -1,4 +1,4 @@
-//! A database of SQLite's and the files beside it, seen from outside.
+//! A database of SQLite's and its side files, seen from outside.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use serde::Serialize;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Bytes of the header of page 1.
 const HEADER_BYTES: u64 = 100;
-/// Every byte that somebody may lock.
+/// Every byte that may be locked.
 const ALL: Range = Range::new(0, 1 << 62);
 /// More bytes than a stub has.
 const STUB_BYTES_MAX: usize = 8192;
@@ -29,9 +29,9 @@ const ADDRESSES: u64 = 16 << 30;
 pub(super) enum State {
     /// A file of SQLite's own.
     Plain,
-    /// Somebody has it open through the VFS.
+    /// A process has it open through the VFS.
     Live,
-    /// It was not closed, and nobody has it open.
+    /// It was not closed, and no process has it open.
     Killed,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Look {
     pub(super) bytes: u64,
     /// Bytes of the side file, if there is one.
     pub(super) side_bytes: Option<u64>,
-    /// Somebody has the side file locked.
+    /// A process has the side file locked.
     pub(super) is_open: bool,
 }
 
@@ -70,7 +70,7 @@ impl Look {
     /// It is not there, no file, or cannot be read.
     pub(super) fn at(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::about(path.display(), error);
-        // As SQLite does: the files beside it are where a link leads to.
+        // As SQLite does: the side files are in the directory that a link leads to.
         let path = fs::canonicalize(path).map_err(failed)?;
         let mut file = File::open(&path).map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
@@ -124,17 +124,17 @@ impl Look {
     }
 }
 
-/// The ends of the names of files that SQLite itself leaves beside a database.
+/// The suffixes of the side files that SQLite itself makes.
 pub(super) const STOCK_SUFFIXES: [&str; 2] = ["-journal", "-wal"];
 
-/// A path with something behind its name.
+/// Returns a path with a suffix added to its name.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Returns whether somebody has any byte of a side file locked, as every connection has.
+/// Returns whether any byte of a side file is locked, as every connection locks one.
 fn is_locked(side: &Path) -> Result<bool, Failure> {
     let options = PlainOptions { reserved_bytes: ADDRESSES, ..PlainOptions::default() };
     let locked = Plain::open(side, &options).and_then(|file| file.is_locked_by_others(ALL));

@@ -14,7 +14,7 @@ pub(crate) fn perdura() -> Command {
     Command::new(PROGRAM)
 }
 
-/// The command behind `programs` that run it, ready for arguments: it can be interrupted also where
+/// Returns the command, run by `programs` and ready for arguments. It can be interrupted even if
 /// the tests themselves run in the background or under `nohup`, and so ignore these signals.
 #[allow(dead_code, reason = "not all tests send signals")]
 pub(crate) fn interruptible(programs: &[&str]) -> Command {
