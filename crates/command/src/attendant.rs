@@ -72,13 +72,13 @@ impl Attendant {
 /// The system takes no handler of signals, or the command is gone before.
 pub fn attend(every: Duration, mut look: impl FnMut()) -> io::Result<bool> {
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP] {
-        // The handler sets a flag at which nobody looks.
+        // The handler sets a flag that is never read.
         signal_hook::flag::register(signal, Arc::default())?;
     }
     let (heard, word) = channel();
     thread::spawn(move || {
         let mut said = Vec::new();
-        // An error means as much as the end: there is nobody at the other end.
+        // An error means the same as the end of the input: the command is gone.
         let _ = io::stdin().lock().read_to_end(&mut said);
         let _ = heard.send(said == WORD);
     });

@@ -83,7 +83,7 @@ impl Task {
         }
     }
 
-    /// Gives the work that an engine puts off to somebody else.
+    /// Chooses the thread that does the work which an engine puts off.
     pub fn with_background(self, background: Background) -> Self {
         Self { thread: background == Background::Thread, ..self }
     }
@@ -144,8 +144,8 @@ pub struct Found {
     pub recovered: Option<Recovered>,
     /// Acknowledged transactions of which something is gone, and loaded tuples that are gone.
     pub lost: u64,
-    /// Contents that nobody wrote who was acknowledged or under way, and transactions of which only
-    /// a part is there.
+    /// Contents that no acknowledged or unfinished transaction wrote, and transactions of which
+    /// only a part is there.
     pub surplus: u64,
     /// Whole transactions that were under way when the process was killed: allowed to be there.
     pub in_flight: u64,

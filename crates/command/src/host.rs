@@ -96,7 +96,7 @@ impl Memory {
     }
 }
 
-/// Returns what stands behind a name at the beginning of a line.
+/// Returns the text that follows a name at the beginning of a line.
 fn named<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::host::Host;
 
-/// The first bytes of files that a report must not replace, whoever they belong to: pools, backups,
+/// The first bytes of files that a report must not replace, whatever their owner: pools, backups,
 /// and SQLite's, such as the results of the laboratory.
 const DATABASES: [&[u8]; 3] = [b"PERDURA\0", b"PERDBAK\0", b"SQLite format 3\0"];
 
@@ -25,7 +25,7 @@ const DATABASES: [&[u8]; 3] = [b"PERDURA\0", b"PERDBAK\0", b"SQLite format 3\0"]
 pub enum JsonTarget {
     /// `-`: standard output, in place of the table.
     Stdout,
-    /// A file, beside the table.
+    /// A file, in addition to the table.
     File(PathBuf),
 }
 
@@ -94,11 +94,12 @@ pub fn report(
     }
 }
 
-/// Writes a file whole, or leaves what was there: the bytes go to a file beside it, which takes its
-/// place when all of them are stored. What is no plain file (a device, a pipe) is written to as it is.
+/// Writes a file whole, or leaves what was there. The bytes go to a temporary file in the same
+/// directory, which replaces the file when all of them are stored. A device, a pipe, or anything
+/// else that is no plain file is written to directly.
 ///
 /// # Errors
-/// There is no room, or the system refuses; nothing is left behind.
+/// There is no room, or the system refuses; no temporary file remains.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let known = match fs::metadata(path) {
         Ok(meta) if !meta.is_file() => return fs::write(path, bytes),
@@ -141,7 +142,7 @@ pub fn check_target(json: Option<&JsonTarget>, others: &[&Path]) -> Result<(), F
         .open(path)
         .map_err(|error| Failure::about(path.display(), error))?;
     if known.is_err() {
-        // A link that led to nothing stays: what was made now is behind it.
+        // A link that led to nothing stays: the file that it leads to was made now.
         remove_quietly(&fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
     }
     Ok(())
@@ -202,7 +203,7 @@ fn is_database(path: &Path) -> bool {
 }
 
 fn remove_quietly(path: &Path) {
-    // What stays does no harm: it is empty, or has a name that nobody asks for.
+    // What stays does no harm: it is empty, or has a name that is never asked for.
     let _ = fs::remove_file(path);
 }
 

@@ -112,14 +112,14 @@ impl ChildProcess {
         Ok(self.output())
     }
 
-    /// Tells it a line. One that has ended hears nothing, and whoever looks sees that it has.
+    /// Sends a line to it. If it has ended, the line is lost, and the next check shows the end.
     pub fn tell(&mut self, line: &str) {
         if let Some(pipe) = &mut self.0.stdin {
             let _ = writeln!(pipe, "{line}");
         }
     }
 
-    /// Returns whether it has ended by SIGKILL, whoever sent that; `None` while it lives.
+    /// Returns whether it has ended by SIGKILL, from any sender; `None` while it lives.
     ///
     /// # Errors
     /// The system does not say.

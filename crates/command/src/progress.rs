@@ -37,7 +37,7 @@ impl Bar {
         Self::on(ProgressDrawTarget::stderr)
     }
 
-    /// A bar that is never seen: somebody else shows how far it is.
+    /// Makes a bar that is never seen: the progress is shown elsewhere.
     pub fn silent() -> Self {
         Self::on(ProgressDrawTarget::hidden)
     }
@@ -52,12 +52,12 @@ impl Bar {
         self.begin(what.into(), Some(total), "{msg:36} {wide_bar} {human_pos}/{human_len}");
     }
 
-    /// Begins a phase of which nobody knows how many steps it has.
+    /// Begins a phase whose number of steps is unknown.
     pub fn endless_phase(&mut self, what: impl Into<String>) {
         self.begin(what.into(), None, "{msg:36} {human_pos}");
     }
 
-    /// Begins a phase of which nobody knows how far it is, only how long it takes.
+    /// Begins a phase whose progress is unknown: only its time is shown.
     fn timed_phase(&mut self, what: &str) {
         self.begin(what.to_owned(), None, "{msg:36} {elapsed}");
     }
@@ -109,7 +109,7 @@ impl Bar {
     }
 }
 
-/// Does some work of which nobody knows how far it is, and shows how long it takes.
+/// Does work whose progress is unknown, and shows how long it takes.
 pub fn timed<T: Send>(what: &str, work: impl FnOnce() -> T + Send) -> T {
     let mut bar = Bar::new();
     bar.timed_phase(what);

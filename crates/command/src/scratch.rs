@@ -155,7 +155,7 @@ impl Scratch {
         })
     }
 
-    /// Keeps the directory after all: somebody will want to look at what is in it.
+    /// Keeps the directory after all, so that its contents can be examined.
     pub fn preserve(&mut self) {
         if let Some(janitor) = self.janitor.take() {
             janitor.dismiss();
@@ -182,7 +182,7 @@ impl Drop for Scratch {
         let Some(janitor) = self.janitor.take() else {
             return say(format_args!("kept: {}", Escaped(self.path.display())));
         };
-        // The janitor tries again, and nobody is left to be told of a failure.
+        // The janitor tries again; a failure here can no longer be reported.
         let _ = fs::remove_dir_all(&self.path);
         janitor.work();
     }

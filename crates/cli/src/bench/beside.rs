@@ -59,7 +59,7 @@ struct Run {
     seed: u64,
     /// The length of each phase.
     seconds: f64,
-    /// Reads per second of all readers alone, with one writer, and the latter divided by the former.
+    /// Reads per second of all readers, alone and with one writer; the second divided by the first.
     reads_s_alone: Option<f64>,
     reads_s_beside: Option<f64>,
     reads_ratio: Option<f64>,

@@ -29,7 +29,7 @@ pub(super) fn victim(task: &Task, spec: &Spec) -> Result<(), Failure> {
 }
 
 /// Opens on the clock, then verifies. The first commit writes back what the first read found. The
-/// transactions are worked out behind it, as those of YCSB are.
+/// transactions are worked out after it, as those of YCSB are.
 pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found, Failure> {
     let (path, options) = (pool_path(&task.directory), task.options());
     let started = Instant::now();

@@ -57,9 +57,9 @@ fn run<S: Store>(
     super::wait_for_the_end()
 }
 
-/// Opens on the clock, then verifies. What the operations were is worked out only then: an
-/// application that comes back has nothing of the kind behind it, and to work them out takes the
-/// more cache the more tuples there are.
+/// Opens on the clock, then verifies. The operations are worked out only to verify, after the clock:
+/// an application that restarts does no such work first, and this work fills more cache the more
+/// tuples there are.
 pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found, Failure> {
     let look = Witness { task, spec, counts, started: Instant::now() };
     match task.contestant()? {
@@ -121,7 +121,7 @@ impl Witness<'_> {
             }
             (first_read_ms, elapsed_ms(self.started))
         };
-        // Nobody may have the partition meanwhile.
+        // No session may have the partition meanwhile.
         let built_percent = built_percent()?;
         let reads = {
             let mut session = store.session(partition as usize)?;

@@ -33,7 +33,7 @@ pub struct Sample {
     pub responses: Responses,
     /// The share of indexes that is built at its end, in percent; `None` if the engine builds none.
     pub built_percent: Option<f64>,
-    /// It is behind the kill.
+    /// It is after the kill.
     pub is_after: bool,
 }
 
@@ -47,7 +47,7 @@ impl Sample {
 /// The course of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Curve {
-    /// The samples, one behind the other.
+    /// The samples, in order of time.
     pub samples: Vec<Sample>,
     /// Seconds from the start to the kill.
     pub killed_s: f64,
@@ -85,7 +85,7 @@ impl Curve {
         rate(&self.steady())
     }
 
-    /// The samples behind the kill.
+    /// Returns the samples after the kill.
     fn after(&self) -> Vec<&Sample> {
         self.samples.iter().filter(|sample| sample.is_after).collect()
     }
@@ -155,7 +155,7 @@ fn rate(samples: &[&Sample]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Samples of a tenth of a second, those from `killed` on behind the kill.
+    /// Samples of a tenth of a second; those from `killed` on are after the kill.
     fn curve(commits: &[u64], killed: usize) -> Curve {
         let sample = |(number, &commits): (usize, &u64)| Sample {
             end_s: (number + 1) as f64 / 10.0,
@@ -180,7 +180,7 @@ mod tests {
         let dented = curve(&commits, 6);
         near(Some(dented.throughput_txn_s()), 100.0);
         let recovery = dented.recovery();
-        // From the fourth sample behind the kill on five have 49 of 50.
+        // From the fourth sample after the kill on five have 49 of 50.
         near(recovery.delta_s, 0.3);
         near(Some(recovery.area_txns), 25.0);
         near(recovery.built_s, 0.3);

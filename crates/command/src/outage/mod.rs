@@ -4,7 +4,7 @@
 //!    which this process takes a sample ten times a second.
 //! 2. At the second that was asked for it is killed with SIGKILL, and another process started at once.
 //!    That one opens the database and goes on; its users enter other transactions than the first ones.
-//! 3. At the end it is told to stop, and looks whether all that was acknowledged is there.
+//! 3. At the end it receives the order to stop, and checks that all that was acknowledged is there.
 //!
 //! The rates of success are those of both processes. Invariant: a sample knows nothing of what was
 //! acknowledged after it, so that a kill between two samples takes nothing back.
@@ -61,7 +61,7 @@ pub struct Outage<'a> {
     pub background: Background,
     /// Samples before the kill.
     pub before: u32,
-    /// Samples behind it.
+    /// Samples after it.
     pub after: u32,
     /// An empty directory.
     pub directory: &'a Path,

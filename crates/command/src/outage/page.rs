@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - Each counter has one thread that stores it.
-//! - A transaction is counted when it has returned. Its user has said before which kind it is of, so
-//!   that behind a kill it is known which changes were perhaps made and not counted.
+//! - A transaction is counted when it has returned. Its user stores its kind before it begins, so
+//!   that after a kill it is known which changes were perhaps made and not counted.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use workloads::{Observer, StoreError};
 
 /// Kinds of transactions.
 pub(super) const KINDS: usize = Kind::ALL.len();
-/// Response times below two to this power of nanoseconds are not told apart.
+/// Response times below two to this power of nanoseconds share one range.
 const SHORTEST: u32 = 6;
 /// Ranges of response times, each twice as long as the one before.
 const OCTAVES: usize = 30;

@@ -1,5 +1,5 @@
-//! A process of users: it makes or opens the database, and its users enter transactions until it is
-//! killed or told to stop. Then it looks at all that the database holds.
+//! A process of users. It makes or opens the database, and its users enter transactions until it is
+//! killed or ordered to stop. After the order it checks all that the database holds.
 
 use std::ffi::OsString;
 use std::io::BufRead;
@@ -26,7 +26,7 @@ use crate::settings::{database_options, placed};
 
 /// First argument of this process.
 pub const USERS: &str = "__users";
-/// The line that tells it to stop.
+/// The line that orders it to stop.
 pub(super) const STOP: &str = "stop";
 /// The time between two looks at the share of indexes that is built.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -48,7 +48,7 @@ pub(super) struct Task {
     pub(super) spec: tatp::Spec,
     /// Users.
     pub(super) users: usize,
-    /// Tells the transactions of one process from those of another.
+    /// Distinguishes the transactions of one process from those of another.
     pub(super) sitting: u64,
     /// Per cent of the indexes of sofort that lie in persistent memory; `None` is its default.
     pub(super) placement: Option<u32>,
@@ -92,14 +92,14 @@ impl Made {
     }
 }
 
-/// The contents that a process has left which was told to stop.
+/// The contents that a process has left after it was ordered to stop.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Found {
     /// The checks, each with its name, what it demands, and what contradicts it.
     pub checks: Vec<(String, String, Option<String>)>,
     /// Rows of acknowledged transactions that are gone, or are there though they were deleted.
     pub lost: u64,
-    /// Rows that nobody inserted.
+    /// Rows that no transaction inserted.
     pub surplus: u64,
     /// Rows of all tables.
     pub tuples: u64,
@@ -129,7 +129,7 @@ struct Shared {
     committed: AtomicBool,
 }
 
-/// The process: runs until it is killed, told to stop, or fails.
+/// Runs the process until it is killed, ordered to stop, or fails.
 pub fn run(arguments: &[OsString]) -> ExitCode {
     run_task(arguments, work)
 }
@@ -178,7 +178,7 @@ fn ns_since(started: Instant) -> u64 {
     started.elapsed().as_nanos() as u64
 }
 
-/// Hears that it is to stop; ends the process when there is nobody left who could tell it.
+/// Waits for the order to stop. Ends the process if the process that could give it is gone.
 fn listen(stop: &AtomicBool) {
     for line in std::io::stdin().lock().lines() {
         match line {
