@@ -37,8 +37,8 @@ const BUILT: [&str; 8] = [
     ":(glob)crates/*/claims/**",
 ];
 
-/// The commit; with changes that are not committed, what tells these from others; without git, the
-/// version of the package.
+/// Returns the commit. Changes that are not committed add a mark that distinguishes them from other
+/// changes. Without git this is the version of the package.
 pub(crate) fn version(root: &Path) -> String {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");

@@ -1,5 +1,4 @@
-//! `perdura crash`: what a crash can leave behind, state by state, and whether an engine recovers
-//! from each.
+//! `perdura crash`: the states that a crash can leave, and whether an engine recovers from each.
 
 use std::ffi::OsString;
 use std::path::Path;

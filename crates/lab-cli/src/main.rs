@@ -6,7 +6,7 @@
 //! | module | its question |
 //! |---|---|
 //! | `laboratory` | what do the papers claim, and is it so here? |
-//! | `crash` | what can a crash leave behind, and does every engine recover from it? |
+//! | `crash` | what states can a crash leave, and does every engine recover from them? |
 //! | `demo` | what does a crash cost, shown on a page? |
 
 #![forbid(unsafe_code)]

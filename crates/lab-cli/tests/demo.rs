@@ -183,7 +183,7 @@ fn kills_lose_nothing_and_a_long_transaction_goes_on_at_its_statement() {
         assert_eq!(of, processes, "{long}");
     }
 
-    // Somebody else kills the other one, which begins its long transactions again.
+    // The other process is killed from outside, and begins its long transactions again.
     let lane = demo.until(1, |lane| count(&lane["long"][0]["done"]) > 2);
     let pid = count(&lane["pid"]);
     let process = Pid::from_raw(pid as i32).expect("a process");

@@ -63,7 +63,7 @@ impl Interrupts {
         done
     }
 
-    /// Returns whether the signal has ended a statement, and with it the shell: it is not interactive.
+    /// Returns whether the signal has ended a statement, and with it a shell without a user.
     pub(super) fn all_is_over(&self) -> bool {
         !self.shared.typed && self.shared.ended.load(Ordering::SeqCst)
     }

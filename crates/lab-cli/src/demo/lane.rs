@@ -2,11 +2,11 @@
 //!
 //! Invariants:
 //! - One thread owns the process; others send it orders.
-//! - After a kill everything that the process has said was heard, and its counts were taken, before
-//!   the next one starts: the record is that of a process that has ended.
+//! - After a kill all events of the process are read, and its counts are taken, before the next one
+//!   starts: the record is that of a process that has ended.
 //!
-//! A process that somebody else kills with SIGKILL is started again, too. One that ends by itself has
-//! failed, and waits for the button.
+//! A process that is killed with SIGKILL from outside is started again, too. One that ends by
+//! itself has failed, and waits for the button.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -105,7 +105,7 @@ impl Lane {
         answered.recv().map_err(|_| gone())?
     }
 
-    /// Tells it other settings.
+    /// Sends it other settings.
     pub(super) fn tell(&self, told: Told) {
         // Its thread lives as long as this does.
         let _ = self.orders.send(Order::Tell(told));
@@ -126,7 +126,7 @@ fn new_view(kind: EngineKind, sizes: &Sizes, told: Told) -> View {
     View::new(kind.name(), continues, sizes.statements, told)
 }
 
-/// An empty directory for the database, and counters at zero beside it.
+/// Makes an empty directory for the database, and next to it a file of counters at zero.
 fn new_counters(directory: &Path) -> Result<AcknowledgedFile, Failure> {
     let failed = |error| Failure::about(directory.display(), error);
     let store = directory.join("store");

@@ -3,7 +3,7 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /` and its files | the page |
-//! | `GET /state?since=T` | everything as JSON, with the points behind tick T |
+//! | `GET /state?since=T` | everything as JSON, with the points after tick T |
 //! | `POST /crash?lane=N` | kills the process of an engine |
 //! | `POST /set?lane=N&users=U&latency=NS` | other settings |
 //! | `POST /engine?lane=N&name=E` | another engine, with a new database |

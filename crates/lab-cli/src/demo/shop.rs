@@ -25,13 +25,13 @@ pub(super) struct Shop {
     pub(super) users: AtomicU32,
     /// Emulated: nanoseconds that each fence takes longer.
     pub(super) latency_ns: AtomicU64,
-    /// Fences that somebody has waited for.
+    /// Fences that a user has waited for.
     pub(super) paid: Mutex<u64>,
     /// The file of counters.
     pub(super) counters: AcknowledgedFile,
 }
 
-/// The tables beside those of TATP.
+/// The tables in addition to those of TATP.
 pub(super) struct Tables {
     /// A user's receipts.
     pub(super) receipt: Table,
@@ -77,16 +77,16 @@ impl Shop {
     }
 }
 
-/// Says an event.
+/// Writes an event to standard output.
 ///
 /// # Errors
-/// Nobody listens.
+/// The reader is gone.
 pub(super) fn say(said: &Said) -> Result<(), Failure> {
     let encoded = serde_json::to_string(said).map_err(|error| Failure::about("an event", error))?;
     print(&(encoded + "\n"))
 }
 
-/// The partition of a long transaction: its own where whoever writes has the partition to itself.
+/// Returns the partition of a long transaction: its own if writers need a partition exclusively.
 pub(super) fn partition(database: &Database, number: usize) -> usize {
     if database.traits().concurrency == Concurrency::Shared { 0 } else { 1 + number }
 }

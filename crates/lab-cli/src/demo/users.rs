@@ -3,9 +3,9 @@
 //! Every sixteenth transaction of a user is a receipt: it adds one to a row of the user's own. The
 //! receipts that were acknowledged are the record by which a loss is found.
 //!
-//! **Emulated latency**: after a transaction its user waits for the fences and syncs that nobody has
-//! waited for yet, so many nanoseconds for each. So every fence costs some user the latency once,
-//! outside of the engine's locks; reads take no longer.
+//! **Emulated latency**: after a transaction its user waits for the fences and syncs that no user
+//! has waited for yet, so many nanoseconds for each. So every fence costs one user the latency
+//! once, outside of the engine's locks; reads take no longer.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -77,7 +77,7 @@ pub(super) fn work(shop: &Shop, user: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for the fences that nobody has waited for.
+/// Waits for the fences that no user has waited for.
 fn pay(shop: &Shop) {
     let latency = shop.latency_ns.load(Ordering::Relaxed);
     if latency == 0 {

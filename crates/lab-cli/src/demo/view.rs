@@ -112,7 +112,7 @@ pub(super) struct Checks {
     acknowledged: u64,
     /// Those that were gone, of all restarts: must be zero.
     lost: u64,
-    /// Those that were there and that nobody has entered: must be zero.
+    /// Those that were there and that no user has entered: must be zero.
     surplus: u64,
     /// Long transactions whose rows show other statements than were done.
     torn: u64,
@@ -162,7 +162,7 @@ impl View {
         }
     }
 
-    /// The points behind a tick.
+    /// Returns the points after a tick.
     pub(super) fn points_since(&self, tick: u64) -> Vec<Point> {
         self.points.iter().copied().filter(|point| point.tick > tick).collect()
     }

@@ -75,7 +75,7 @@ fn work(task: Task) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hears of other settings; ends the process when there is nobody left who could tell it any.
+/// Reads new settings. Ends the process if the process that sends them is gone.
 fn listen(shop: &Shop) {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };

@@ -16,8 +16,8 @@ const STEPS: f64 = 1000.0;
 /// The time of silence between two lines.
 pub(super) const SILENCE: Duration = Duration::from_secs(60);
 
-/// Tells on standard error how far a run is. It has no thread of its own: emulated runs fork this
-/// process.
+/// Reports the progress of a run on standard error. It has no thread of its own: emulated runs fork
+/// this process.
 pub(super) enum LabProgress {
     Bar(ProgressBar),
     Lines(Lines),
@@ -71,7 +71,7 @@ impl Drop for LabProgress {
     }
 }
 
-/// The lines on standard error, and what was told last.
+/// The lines on standard error, and the last report.
 pub(super) struct Lines {
     told: Cell<Instant>,
     far: Cell<Option<Far>>,

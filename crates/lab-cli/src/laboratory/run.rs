@@ -63,7 +63,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let wanted = |id: &str| experiments.iter().any(|experiment: &&Experiment| experiment.id == id);
     let differing = || differing(&results, &selection, wanted);
     if let Err(error) = ran {
-        // Of a file that cannot be written what it holds may be told all the same.
+        // A file that cannot be written may still be read, and its differences reported.
         if let Ok(Some(differing)) = differing() {
             say(format_args!("perdura: {differing}"));
         }

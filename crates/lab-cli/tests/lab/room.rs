@@ -1,4 +1,4 @@
-//! A medium that is too small is told before anything is measured.
+//! A medium that is too small is reported before anything is measured.
 
 use std::process::Command;
 

@@ -52,7 +52,7 @@ fn a_comparison_fails_where_something_is_worse_beyond_the_share_and_noise() {
     }
     let little = compared("slower", "0.07%");
     assert!(little.err.ends_with("worse by more than 0.07%\n"), "{little:?}");
-    // Without the option it is told, and no failure.
+    // Without the option it is reported, and is no failure.
     let told = run(&["lab", "compare", text(&file("old")), text(&file("slower"))]);
     assert_eq!(told.code, Some(0), "{told:?}");
     assert!(told.out.contains("10.0% worse"), "{told:?}");
@@ -253,7 +253,7 @@ fn a_report_that_cannot_be_there_is_refused() {
     let into = lab(&["report", "--out", text(directory.path())], &known);
     assert_eq!(into.code, Some(1), "{into:?}");
     assert!(into.err.contains("this is a directory"), "{into:?}");
-    // Nobody, whoever it is, makes files there.
+    // No user can make files there, not even root.
     let forbidden = lab(&["report", "--out", "/proc/report.html"], &known);
     assert_eq!(forbidden.code, Some(1), "{forbidden:?}");
     assert!(forbidden.err.contains("/proc/report.html: "), "{forbidden:?}");
