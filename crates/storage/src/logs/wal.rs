@@ -7,9 +7,9 @@
 //! - A record's transaction number is that of the record before it plus one.
 //! - What [`Wal::flush`] has returned for is durable, and stays first: recovery finds a prefix of
 //!   the records that were appended, and at least the acknowledged ones.
-//! - Behind the last valid frame of the newest segment there is never a frame that another record
-//!   could make valid: what was written and will not be acknowledged is cut off, durably, before
-//!   anything is appended there.
+//! - After the last valid frame of the newest segment there is never a frame that another record
+//!   could make valid. Bytes that were written and will not be acknowledged are cut off, durably,
+//!   before anything is appended there.
 //! - Only the newest segment grows. When the next one has been started, the one before is complete,
 //!   and sealed.
 //! - After a failed write or sync nothing more is acknowledged. Want of space shows when it is
@@ -85,7 +85,7 @@ pub struct WalReport {
     pub records: u64,
     /// Bytes of their frames.
     pub bytes: u64,
-    /// Bytes cut off behind the last valid frame.
+    /// Bytes cut off after the last valid frame.
     pub torn_tail_bytes: u64,
 }
 
@@ -140,12 +140,12 @@ pub struct Wal<F: Files, M: Memory> {
     next_txn: u64,
     /// Says how far it is durable, also for those who sync it meanwhile.
     shared: Arc<Shared<F::File>>,
-    /// Something was written out since the last sync of its own: somebody may be syncing.
+    /// True if records were written out since the log's own last sync: a syncer may be at work.
     is_shared: bool,
     open: Option<Open>,
     /// Complete segments with their bytes, oldest first.
     older: Vec<(u64, u64)>,
-    /// True if there is a file for the segment behind the tail that could not be used.
+    /// True if there is a file for the segment after the tail that could not be used.
     unused_next: bool,
     /// Bytes of the records that were ended.
     logged_bytes: u64,
@@ -387,8 +387,8 @@ impl<F: Files, M: Memory> Wal<F, M> {
         // From here on the new segment may be durable: were the old one to grow after a failure,
         // recovery would find a gap between the two.
         begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.shared.poison())?;
-        // Not before: sealed, with no segment behind it, it would be damage. Neither synced nor
-        // needed: without the seal only the loss of a whole file goes unnoticed.
+        // Not before: a sealed segment that has no successor counts as damage. The seal is neither
+        // synced nor needed: without it only the loss of a whole file goes unnoticed.
         let seal = layout::seal(self.tail.sequence, start.txn);
         let _ = self.tail.file.write_at(self.tail.written, &seal);
         let old = std::mem::replace(&mut self.tail, tail);

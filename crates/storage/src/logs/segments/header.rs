@@ -23,7 +23,7 @@ pub enum Fault {
     Short,
     /// They begin with another magic.
     Magic,
-    /// They begin with the magic, and nothing is behind it: no header has version 0.
+    /// They begin with the magic, but nothing follows it: no header has version 0.
     Torn,
     /// They are of another version of the format.
     Version(u32),
@@ -37,7 +37,7 @@ fn checksum(bytes: &[u8], stamp: u32) -> u32 {
     stamped(crc32c::crc32c_append(sum, &bytes[WORDS..]), stamp)
 }
 
-/// A header of `N` bytes: the words, and behind them what `rest` has, and zeros.
+/// Returns a header of `N` bytes: the words, followed by `rest` and zeros.
 pub fn seal<const N: usize>(
     magic: &[u8; 8],
     (version, stamp): (u32, u32),

@@ -77,9 +77,9 @@ impl<R: File> Segment<R> {
         self.reserved
     }
 
-    /// Sees to it that the file has space up to `to`, and ahead of that as much as it has, from
-    /// [`LEAST_STEP_BYTES`] to `step`, but not behind `most`. Where the medium has not so much, up to
-    /// `to` alone.
+    /// Reserves space in the file up to `to`, and ahead of that as much again as is reserved now: at
+    /// least [`LEAST_STEP_BYTES`], at most `step`, and not beyond `most`. If the medium has less
+    /// room, the space ends at `to`.
     ///
     /// # Errors
     /// The medium refuses: the file has the space that it had.
@@ -101,7 +101,7 @@ impl<R: File> Segment<R> {
         Ok(())
     }
 
-    /// Gives the space behind `to` back to the medium.
+    /// Returns the space after `to` to the medium.
     ///
     /// # Errors
     /// The medium refuses: the file has the space that it had.

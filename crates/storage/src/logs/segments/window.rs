@@ -22,13 +22,13 @@ impl<'a, R: File> Window<'a, R> {
         Self { file, start: 0, bytes: Vec::new() }
     }
 
-    /// The place behind what was read.
+    /// Returns the place after the bytes that were read.
     pub fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
 
-    /// Forgets what was read, so that little is read next, unless `at` is in it or less than `near` bytes
-    /// behind.
+    /// Discards the bytes that were read, so that little is read next. Keeps them if `at` is among
+    /// them or at most `near` bytes after their end.
     pub fn seek(&mut self, at: u64, near: u64) {
         if at < self.start || at > self.end() + near {
             self.bytes.clear();

@@ -11,7 +11,8 @@ use super::layout::MAX_PAYLOAD_BYTES;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalError {
-    /// The kernel refused. [`Wal::is_poisoned`](super::Wal::is_poisoned) tells whether the log can go on.
+    /// The kernel refused. [`Wal::is_poisoned`](super::Wal::is_poisoned) says whether the log can
+    /// go on.
     #[error("cannot {doing} the log segment {name}: {source}", name = Escaped(.name), source = Escaped(.source))]
     Io {
         /// The thing that was tried.

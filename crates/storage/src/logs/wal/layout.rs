@@ -97,7 +97,7 @@ pub(crate) fn read_segment_header(
     if header.magic != MAGIC {
         return Err(HeaderFault::Damaged("this is no log segment"));
     }
-    // There is no version 0: a crash has left the magic and nothing behind it.
+    // There is no version 0: a crash has left the magic and nothing after it.
     if header.version.get() == 0 {
         return Err(HeaderFault::Damaged("the segment's header is torn"));
     }
@@ -143,8 +143,8 @@ pub(crate) fn frame_header(
     })
 }
 
-/// The frame behind the last record of segment `sequence`, of transaction `next_txn - 1`: it is
-/// complete, and the next segment is there.
+/// Returns the frame after the last record of segment `sequence`, of transaction `next_txn - 1`. It
+/// says that the segment is complete and that the next segment is there.
 pub(crate) fn seal(sequence: u64, next_txn: u64) -> [u8; FRAME_HEADER_BYTES as usize] {
     let sum = crc32c::crc32c(&next_txn.to_le_bytes());
     frame_header(sum, 0, sequence, SEALED)

@@ -240,10 +240,10 @@ impl<F: Files, M: Memory> Wal<F, M> {
 
 /// Cuts the torn tail off and makes what was read durable. Returns the bytes that stay reserved.
 ///
-/// Both before anything is appended: a frame behind the torn one would be valid again as soon as
-/// another record of the same length took the torn one's place. And what recovery saw may be in
-/// the kernel's pages only, where the process was killed or a sync has failed: it must not be lost
-/// by a power cut after it was read.
+/// Both happen before anything is appended. A frame after the torn one would be valid again as soon
+/// as another record of the same length took the torn one's place. And if the process was killed
+/// or a sync has failed, what recovery saw may be only in the kernel's pages: a power cut must not
+/// lose it after it was read.
 fn make_durable<F: Files>(
     files: &F,
     segment: &Opened<F::File>,

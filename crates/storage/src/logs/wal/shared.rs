@@ -35,7 +35,7 @@ impl<R> Clone for WrittenOut<R> {
 /// Says how far a log is durable, for its owner and its syncers.
 #[derive(Debug)]
 pub(super) struct Shared<R> {
-    /// The first transaction that is not durable. Changed by whoever syncs.
+    /// The first transaction that is not durable. Changed by the thread that syncs.
     first_pending: AtomicU64,
     poisoned: AtomicBool,
     written_out: Mutex<Option<WrittenOut<R>>>,
@@ -113,7 +113,7 @@ impl<R: File> Shared<R> {
     }
 }
 
-/// Makes a log durable from any thread, while somebody else appends to it.
+/// Makes a log durable from any thread, while another thread appends to it.
 #[derive(Debug)]
 pub struct WalSyncer<R>(pub(super) Arc<Shared<R>>);
 
