@@ -232,7 +232,7 @@ function choosing() {
 
 // --- Experiments -------------------------------------------------------------------------------
 
-// Each plot in our setting, beside it the same in the paper's, and as published.
+// Each plot in our setting, next to it the same in the paper's, and as published.
 function beside(id, ours, papers, theirs) {
   const mine = chartsOf(id, ours.length ? ours : papers);
   const same = (charts, chart, number) => charts.find((candidate) => candidate.title === chart.title) || (mine.length === charts.length ? charts[number] : null);

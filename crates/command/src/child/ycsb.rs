@@ -57,9 +57,8 @@ fn run<S: Store>(
     super::wait_for_the_end()
 }
 
-/// Opens on the clock, then verifies. The operations are worked out only to verify, after the clock:
-/// an application that restarts does no such work first, and this work fills more cache the more
-/// tuples there are.
+/// Opens on the clock, then verifies. The operations are worked out only then: an application that
+/// restarts does no such work first, and this work fills more cache the more tuples there are.
 pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found, Failure> {
     let look = Witness { task, spec, counts, started: Instant::now() };
     match task.contestant()? {
