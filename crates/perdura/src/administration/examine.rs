@@ -18,7 +18,7 @@ use crate::media::Media;
 use crate::options::Options;
 use crate::reachable::Reachable;
 
-/// Findings that are told one by one; the others are counted.
+/// The most findings that are listed one by one; the others are counted.
 const MOST_FINDINGS: usize = 200;
 
 /// A damaged place.
@@ -62,7 +62,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The damaged places, as far as they are told one by one.
+/// The damaged places: the first ones are listed, the others counted.
 ///
 /// ```
 /// # use perdura::*;
@@ -130,9 +130,9 @@ pub struct Examination {
 }
 
 impl<E: Environment> Database<E> {
-    /// Checks as [`Database::check`] does, but goes on behind damage: looks at every partition,
-    /// table and index, and says of each damaged place what is lost. Takes longer where there is
-    /// damage, and no damage makes it fail.
+    /// Checks as [`Database::check`] does, but continues after damage: it looks at every partition,
+    /// table and index, and reports for each damaged place what is lost. It takes longer where
+    /// there is damage, and no damage makes it fail.
     ///
     /// # Errors
     /// [`Error::Nested`].
@@ -177,11 +177,11 @@ impl<E: Environment> Database<E> {
     }
 }
 
-/// Examines a database that [`Database::open`] refuses: each of its partitions that opens by itself,
-/// as [`Database::examine`] does. What opening recovers is kept, as ever.
+/// Examines a database that [`Database::open`] refuses: each partition that opens by itself is
+/// examined as [`Database::examine`] does. What opening recovers is kept, as usual.
 ///
 /// # Errors
-/// As [`Database::open`], but for what a partition says.
+/// As [`Database::open`], except for the errors of a single partition.
 pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examination, Error> {
     let path = path.as_ref();
     let pool = Pool::open(path, &options.pool, Access::ReadWrite)?;

@@ -66,7 +66,7 @@ pub struct InspectedFiles {
     pub paged: Vec<PagedFigures>,
 }
 
-/// Reads what a pool says of itself. The file is not changed, not even recovered.
+/// Reads a pool's description of itself. The file is not changed, not even recovered.
 ///
 /// # Errors
 /// There is no pool, it is in use, or its header or description is damaged.
@@ -95,7 +95,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
                 let others = pair(&pool, &files).err();
                 if others.is_none() {
                     stored_bytes += files.stored_bytes().map_err(error)?;
-                    // What is damaged is told when the database is opened, or checked.
+                    // Damage is reported when the database is opened, or checked.
                     let partitions = 0..description.partitions;
                     let look = |one| inspect_paged(&files, &heap, kind, one).ok()?;
                     paged.extend(partitions.filter_map(look));

@@ -43,8 +43,8 @@ impl<'d, E: Environment> Loader<'d, E> {
         }
     }
 
-    /// Returns the number of committed transactions. A call that changes this has committed all
-    /// that was put in before it, and nothing of its own.
+    /// Returns the number of committed transactions. A call that increases it has committed all
+    /// that was put in before the call, and nothing of its own.
     pub(crate) fn commits(&self) -> u64 {
         self.commits
     }

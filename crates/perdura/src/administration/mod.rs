@@ -11,7 +11,7 @@
 //!
 //! The others serve these: making a database that counts only once it is whole (`whole`), putting
 //! tuples into it (`loader`), walking over all that there are (`walk`), tuples as bytes of a copy
-//! (`tuple_code`), telling how far one is (`progress`).
+//! (`tuple_code`), reporting progress (`progress`).
 //!
 //! Transactions know nothing of it. It is a folder and no crate above: see decision 28.
 

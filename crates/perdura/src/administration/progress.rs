@@ -48,7 +48,7 @@ pub struct CopyProgress {
     pub total: Option<u64>,
 }
 
-/// Hears now and then how far a copy is, in the thread that makes it.
+/// Called now and then with the progress of a copy, in the thread that makes it.
 ///
 /// ```
 /// # use perdura::*;

@@ -96,25 +96,25 @@ pub struct Salvaged {
     pub by_secondary: u64,
 }
 
-/// Takes every tuple of the damaged database at `from` that can be read and whose values verify
-/// over into a new database at `to`, with the same tables, engine, partitions and domain.
+/// Copies every tuple that can be read and verified from the damaged database at `from` into a new
+/// database at `to`, with the same tables, engine, partitions and domain.
 ///
 /// The database at `from` is not changed, not even recovered: a pool is mapped privately, and files
-/// are copied to a directory `<to>.salvage`, which is removed again. So it must be closed, and
-/// `to` needs room for both. A database that a reboot hit is taken as it is. Tuples are found by the
-/// primary key and, where that is broken, by the secondary indexes; a tuple verifies if its values
-/// are possible for their columns and its own key leads to it. In pools of the NVM engines no
-/// checksum covers values: what was damaged within a value comes over as it is.
+/// are copied to a directory `<to>.salvage`, which is removed again. So the database must be
+/// closed, and `to` needs room for both. A database that a reboot hit is accepted as it is.
+///
+/// Tuples are found by the primary key and, where that is broken, by the secondary indexes. A tuple
+/// verifies if its values are possible for their columns and its own key leads to it. In pools of
+/// the NVM engines no checksum covers values, so damage within a value is copied as it is.
 ///
 /// The new database is at `to` only when all of that is in it, durable, checked and compared; until
 /// then it is at `<to>.perdura-new`, where a kill may leave it; the next attempt removes it.
 ///
-/// # Errors
-/// The header or the description of `from` is damaged, so that nothing can be read; there is
-/// something at `to`, or no room. Nothing is left at `to` then.
+/// The header or the description of `from` is damaged, so that nothing can be read; something
+/// exists at `to`, or there is no room. Then nothing is left at `to`.
 pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, Error> {
     let (from, to) = (from.as_ref(), to.as_ref());
-    // What is seen at once is told before the time is spent.
+    // Report what is seen at once before the time is spent.
     check_free(to)?;
     check_free_for_files(&place_of(to)?.beside(COPIES))?;
     let pool = Pool::open(from, &PoolOptions::default(), Access::Inspect)?;
@@ -199,7 +199,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     })
 }
 
-/// Opens a partition past its damage, which is told; `None` if that does not help.
+/// Opens a partition past its damage, which is reported; `None` if that does not help.
 fn open_partition(
     engine: &EngineOptions,
     resources: impl Fn() -> Result<Resources<Native>, Error>,
@@ -238,9 +238,9 @@ fn open_partition(
     }
 }
 
-/// Cuts a log off where it is damaged behind its first records, and returns true if it did. What
-/// stands before is of the transactions up to there; beside a checkpoint that was written
-/// meanwhile, tuples of different moments may come together.
+/// Truncates a log at damage that comes after its first records, and returns true if it did. What
+/// is left holds the transactions up to there. Combined with a checkpoint that was written
+/// meanwhile, it may yield tuples of different moments.
 fn cut_log(error: &EngineError, files: Option<&HostFiles>) -> Result<bool, Error> {
     let (EngineError::Wal(WalError::Damaged { name, at, .. }), Some(files)) = (error, files) else {
         return Ok(false);
@@ -254,7 +254,7 @@ fn cut_log(error: &EngineError, files: Option<&HostFiles>) -> Result<bool, Error
         }
     }
     let file = files.open(name).map_err(io)?;
-    // Where that changes nothing it would be found damaged for ever.
+    // If nothing is cut off, the same damage would be found again for ever.
     let shorter = file.len().map_err(io)? > *at;
     file.set_len(*at).map_err(io)?;
     Ok(shorter)
@@ -284,7 +284,7 @@ fn take_partition(
         taker.flush();
         let by_primary = taker.taken.tuples;
         if taker.gaps > 0 {
-            // What is missing has been told; what the other indexes lack does not matter.
+            // What is missing has been reported; what the other indexes lack does not matter.
             taker.tell = false;
             for index in 0..layout.schema.indexes().len() {
                 Walk::new(engine, (number, layout), Some(index)).run(&mut taker);
@@ -312,7 +312,7 @@ struct Taker<'a> {
     /// The contents of the table that the new database must have.
     taken: &'a mut Tally,
     gaps: u64,
-    /// Set if gaps are told.
+    /// Set if gaps are reported.
     tell: bool,
     findings: &'a mut Findings,
     /// The new database takes no more.

@@ -1,10 +1,10 @@
 //! Going over a damaged table: as far as it can be read, and past what cannot.
 //!
-//! 1. Scan forward. Where that fails, look at the next key alone: if it can be read, one tuple is
-//!    damaged; go on behind it.
-//! 2. Else a part of the index is. Some engines know the next tuple that can be read. Else, if keys begin
-//!    with an integer, look for a larger one from which on a scan works, ever further ahead, then by
-//!    halves back; go on there.
+//! 1. Scan forward. Where that fails, look at the next key alone. If it can be read, one tuple is
+//!    damaged; go on after it.
+//! 2. Else a part of the index is damaged. Some engines know the next tuple that can be read. Else,
+//!    if keys begin with an integer, look for a larger one from which on a scan works, ever further
+//!    ahead, then by halves back; go on there.
 //! 3. Else scan backward, from the end down to the same place.
 //!
 //! What is found comes in no particular order. Keys of a walk forward ascend, whatever the index
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Shows the tuples from a key on, each behind the one before; `last` is the last one's key.
+    /// Shows the tuples from a key on, each after the one before; `last` is the last one's key.
     fn forward(
         &self,
         from: &Bound<Key>,
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
         is_ahead.then_some(Some(next))
     }
 
-    /// An integer behind `last` from which on a scan works, and the key that it begins with.
+    /// An integer beyond `last` from which on a scan works, and the key that it begins with.
     fn ahead(&self, last: Option<&[Owned]>) -> Option<(Owned, Option<Key>)> {
         let (least, most) = self.first_kind?.integer_range()?;
         let (least, most) = (i128::from(least), i128::from(most));
@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
         Some((integer(good), next))
     }
 
-    /// Shows the tuples behind `last` from the last one down, as far as they can be read.
+    /// Shows the tuples beyond `last` from the end backward, as far as they can be read.
     fn backward(&self, last: Option<Key>, why: &EngineError, sink: &mut dyn Sink) {
         let low = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let mut lowest = None::<Key>;

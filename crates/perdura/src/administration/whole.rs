@@ -3,10 +3,10 @@
 //! Invariants:
 //! - Under its name the database is whole, durable, closed and compared with what was put into it,
 //!   or there is none. Nothing is ever replaced.
-//! - A failure leaves nothing behind, nor does a signal whose handler calls
+//! - A failure leaves no files, nor does a signal whose handler calls
 //!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave
-//!   `<name>.perdura-new` and, of its files, `<name>.files`, which mean nothing, and which the next
-//!   attempt removes: see [`NewPool`].
+//!   `<name>.perdura-new` and, of its files, `<name>.files`. They mean nothing, and the next
+//!   attempt removes them: see [`NewPool`].
 //!
 //! 1. The database is made as `<name>.perdura-new`, filled, and closed, which makes it durable.
 //! 2. It is opened again, which reads what is on the medium, checked, compared, and closed.
@@ -31,8 +31,8 @@ pub(crate) fn no_tuples(partitions: usize, schema: &Schema) -> Tallies {
     vec![vec![Tally::default(); schema.tables().len()]; partitions]
 }
 
-/// Makes a database at `path`. `fill` puts everything into it, and says what it must hold then; it is given
-/// the pool that is being made, too, and its handle.
+/// Makes a database at `path`. `fill` puts everything into it, and returns what it must hold then;
+/// it is also given the pool that is being made, and its handle.
 pub(crate) fn create_whole<R>(
     path: &Path,
     schema: &Schema,

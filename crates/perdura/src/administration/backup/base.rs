@@ -83,9 +83,9 @@ fn micros_of(time: SystemTime) -> u64 {
 }
 
 impl<E: Environment> Database<E> {
-    /// Writes a base backup to the file `path`, while transactions go on and wait for nothing. Together
-    /// with the archive of the log ([`Options::archive`]) the database is restored of it to any moment
-    /// since ([`Backup::restore_until`]). When this returns the file is durable.
+    /// Writes a base backup to the file `path`, while transactions go on and wait for nothing. From
+    /// it and the archive of the log ([`Options::archive`]) the database can be restored to any
+    /// later moment ([`Backup::restore_until`]). When this returns the file is durable.
     ///
     /// ```
     /// # use perdura::*;
@@ -113,13 +113,13 @@ impl<E: Environment> Database<E> {
     /// ```
     ///
     /// # Errors
-    /// The engine has no archive, or the database was opened without one; there is something at
-    /// `path`, or no room for it, or in the archive. Nothing is left at `path` then.
+    /// The engine has no archive, the database was opened without one, something exists at `path`,
+    /// or there is no room for the backup or in the archive. Then nothing is left at `path`.
     pub fn base_backup(&self, path: impl AsRef<Path>) -> Result<CopySummary, Error> {
         self.base_backup_watched(path, &mut |_| ())
     }
 
-    /// Works as [`Database::base_backup`]; `watch` hears how far it is, in pages.
+    /// Works as [`Database::base_backup`], and reports its progress in pages to `watch`.
     ///
     /// # Errors
     /// As [`Database::base_backup`].
@@ -150,7 +150,8 @@ impl<E: Environment> Database<E> {
         Ok(CopySummary { bytes, ..CopySummary::default() })
     }
 
-    /// Writes a partition, behind `before` pages. Returns how many it has.
+    /// Writes a partition and returns its number of pages; `before` pages of others are written
+    /// already.
     fn write_part(
         &self,
         writer: &mut Writer<'_>,
@@ -193,14 +194,14 @@ impl<E: Environment> Database<E> {
         Ok(part.pages)
     }
 
-    /// Lets the database have no archive any more, and its log be used again whatever the archive has.
-    /// Everything there stays, and can be restored from, up to now at most. If another archive is to be
-    /// begun, the database is opened with an empty directory, and a base backup taken.
+    /// Ends archiving: from now on the log is reused without regard to the archive. What the
+    /// archive holds stays, and can be restored from, up to now at most. To begin another archive,
+    /// open the database with an empty directory and take a base backup.
     ///
-    /// The database need not be open with its archive: that may be lost.
+    /// The database need not be open with its archive, which may be lost.
     ///
     /// # Errors
-    /// The engine has no archive, or the medium refuses.
+    /// The engine has no archive, or the medium failed.
     pub fn end_archive(&self) -> Result<(), Error> {
         (0..self.partitions.len())
             .try_for_each(|number| Ok(self.partition(number).read_lock()?.end_archive()?))
@@ -359,18 +360,18 @@ impl Backup {
         }
     }
 
-    /// Makes a database at `path` of a base backup and of what the archive in `directory` has of the
-    /// log, as it was at a moment: verified before anything is created, and checked before it gets its
-    /// name. It is a database of its own; if it is to have an archive ([`Options::archive`]), that is
-    /// another directory.
+    /// Restores a database at `path` as it was at a moment, from this base backup and the log in
+    /// the archive `directory`. Everything is verified before anything is created, and the database
+    /// is checked before it gets its name. It is independent of the original; its own archive
+    /// ([`Options::archive`]), if it is to have one, needs another directory.
     ///
-    /// Schema, number of partitions, engine and size of pages are those of the backup; all else is as
-    /// the options say.
+    /// The schema, the number of partitions, the engine and the page size are those of the backup;
+    /// the options decide everything else.
     ///
     /// # Errors
-    /// It is no base backup; the archive is of another database, has a gap or damage, or ends before
-    /// the moment, or the backup lies behind it; something is at `path`, there is no room, the options
-    /// make no sense. Nothing is left at `path` then.
+    /// This is not a base backup. The archive belongs to another database, has a gap or damage, or
+    /// ends before the moment. The backup is later than the moment. Something exists at `path`,
+    /// there is no room, or the options make no sense. Then nothing is left at `path`.
     pub fn restore_until(
         mut self,
         path: impl AsRef<Path>,

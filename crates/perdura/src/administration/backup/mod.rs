@@ -8,8 +8,8 @@
 //!   name only when it has been closed, opened again, checked and compared with the backup.
 //!
 //! 1. [`Database::backup`] takes all partitions as they are at one moment and writes schema and
-//!    tuples, in blocks with checksums, to a file beside the one that is asked for; syncs it;
-//!    renames it; syncs the directory.
+//!    tuples, in blocks with checksums, to a file next to the final one; syncs it; renames it;
+//!    syncs the directory.
 //! 2. [`Backup::restore`] reads the whole backup and compares every checksum before it creates
 //!    anything; loads a new database under another name; checks it; and gives it its name.
 //!
@@ -40,17 +40,20 @@ impl<E: Environment> Database<E> {
     /// Writes a backup to the file `path`, while transactions go on. When this returns the file is
     /// durable, as far as its file system can make it so.
     ///
-    /// The backup is what was committed at one moment, in all partitions together; with grouped
-    /// commits that may be more than is durable by then. In engines with snapshots (`cow`,
-    /// `nvm-cow`) nobody waits for it; to have the moment, a database of several partitions waits
-    /// for the transactions that are open and keeps new ones waiting meanwhile. In the others the
-    /// writers of a partition wait until that partition has been copied; partitions are copied one
-    /// after the other, lowest number first. Readers never wait.
+    /// The backup is what was committed at one moment, in all partitions together. With grouped
+    /// commits that may include transactions that are not durable yet.
     ///
-    /// As all partitions are taken together, lowest number first, a thread that keeps a transaction
-    /// open in one partition and begins one in a lower one meanwhile may get [`Error::Busy`]. A thread
-    /// that has a transaction open, or a partition for itself ([`crate::Partition::exclusive`]), gets
-    /// [`Error::Nested`] from this, unless the engine has snapshots and there is one partition.
+    /// In engines with snapshots (`cow`, `nvm-cow`) no transaction waits while the backup is
+    /// written. With several partitions, though, taking the moment waits for the open transactions,
+    /// and new ones wait meanwhile. In the other engines the writers of a partition wait until that
+    /// partition has been copied; partitions are copied one after the other, lowest number first.
+    /// Readers never wait.
+    ///
+    /// All partitions are taken together, lowest number first. So a thread that keeps a transaction
+    /// open in one partition and meanwhile begins one in a lower partition may get [`Error::Busy`].
+    /// A thread that has a transaction open, or owns a partition ([`crate::Partition::exclusive`]),
+    /// gets [`Error::Nested`] from this call, unless the engine has snapshots and there is one
+    /// partition.
     ///
     /// ```
     /// # use perdura::*;
@@ -77,13 +80,13 @@ impl<E: Environment> Database<E> {
     /// ```
     ///
     /// # Errors
-    /// There is something at `path` already, there is no room for it, or the database cannot be
-    /// read. Nothing is left at `path` then.
+    /// Something exists at `path` already, there is no room for it, or the database cannot be read.
+    /// Then nothing is left at `path`.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<CopySummary, Error> {
         self.backup_watched(path, &mut |_| ())
     }
 
-    /// Works as [`Database::backup`]; `watch` hears how far it is.
+    /// Works as [`Database::backup`], and reports its progress to `watch`.
     ///
     /// # Errors
     /// As [`Database::backup`].
@@ -121,12 +124,12 @@ impl<E: Environment> Database<E> {
         Ok(summary)
     }
 
-    /// Writes a backup to `out`, which errors call `name`: to a pipe, say. It counts when this
-    /// returns and what was written is durable; a backup that is cut off is refused when it is
+    /// Writes a backup to `out`, such as a pipe; errors call it `name`. The backup is good once
+    /// this has returned and the output is durable; one that was cut off is refused when it is
     /// restored. Slow output keeps writers waiting as [`Database::backup`] says.
     ///
     /// # Errors
-    /// The output takes no more, or the database cannot be read.
+    /// The output accepts no more, or the database cannot be read.
     pub fn backup_to(
         &self,
         out: &mut dyn Write,

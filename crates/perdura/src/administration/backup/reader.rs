@@ -43,7 +43,7 @@ pub(super) enum Block<'a> {
 }
 
 impl Reader {
-    /// Reads the header and the description, and leaves the reader behind them.
+    /// Reads the header and the description; the reader then stands at the block after them.
     pub(super) fn open(source: Source, path: String) -> Result<(Self, Description), Error> {
         let mut reader = Self { source, path, uuid: [0; 16], at: 0, checksum: 0, blocks: 0 };
         let description = reader.restart()?;

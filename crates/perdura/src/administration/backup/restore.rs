@@ -51,10 +51,11 @@ struct Found<'a> {
 }
 
 impl Backup {
-    /// Opens the backup in the file `path` and reads what it says of itself.
+    /// Opens the backup in the file `path` and reads its header and description.
     ///
     /// # Errors
-    /// There is none, it is something else or of another version, or its beginning is damaged.
+    /// There is no such file, it is no backup or one of another version, or its beginning is
+    /// damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let shown = path.display().to_string();
@@ -85,7 +86,7 @@ impl Backup {
         self.description.base
     }
 
-    /// Reads all of it and compares every checksum and count.
+    /// Reads the whole backup and compares every checksum and count.
     ///
     /// # Errors
     /// [`BackupError::Damaged`], or the file cannot be read.
@@ -98,25 +99,26 @@ impl Backup {
         self.walk(CopyStep::Verify, watch, &mut |_| Ok(()))
     }
 
-    /// Makes a database of it at `path`, verified before anything is created, and checked and
-    /// compared before it gets its name. It can then be opened.
+    /// Restores a database at `path`: the backup is verified before anything is created, and the
+    /// database is checked and compared with it before it gets its name. It can then be opened.
     ///
-    /// Schema and size of index nodes are those of the backup; the engine and the number of
-    /// partitions too, unless the options name others; all else is as the options say. Partitions
-    /// can be put together: with a number that divides that of the backup, partition `p` goes into
-    /// partition `p` modulo the number. Tuples that several of them have alike, as a replicated
-    /// table does, become one.
+    /// The schema and the size of index nodes are those of the backup; so are the engine and the
+    /// number of partitions, unless the options name others. The options decide everything else.
+    ///
+    /// Partitions can be put together: if the new number divides that of the backup, partition `p`
+    /// goes into partition `p` modulo the new number. Tuples that are the same in several of them,
+    /// as those of a replicated table are, become one.
     ///
     /// # Errors
-    /// The backup is damaged, something is at `path`, there is no room, the options make no sense.
-    /// Nothing is left at `path` then.
+    /// The backup is damaged, something exists at `path`, there is no room, or the options make no
+    /// sense. Then nothing is left at `path`.
     pub fn restore(
         mut self,
         path: impl AsRef<Path>,
         options: &Options,
         watch: Watch<'_>,
     ) -> Result<CopySummary, Error> {
-        // What is seen at once is told before the time is spent.
+        // Report what is seen at once before the time is spent.
         check_free(path.as_ref())?;
         if self.description.base {
             let path = self.reader.path().to_owned();

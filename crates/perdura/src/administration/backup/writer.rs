@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
         Ok(self.at)
     }
 
-    /// Writes a table of a partition, behind which `done` tuples are written already.
+    /// Writes a table of a partition; `done` tuples of the backup are written already.
     fn table<E: Environment>(
         &mut self,
         part: &Part<'_, E>,

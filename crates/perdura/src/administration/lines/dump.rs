@@ -40,13 +40,13 @@ impl<E: Environment> Database<E> {
     }
 
     /// Writes these tables as JSON lines to `out`, which errors call `name`; all tables if none is
-    /// named. A tuple of every partition is there, partition by partition, table by table, in the
-    /// order of the primary key. It is what was committed at one moment, and writers wait as for
-    /// [`Database::backup`].
+    /// named. The tuples of every partition are written partition by partition, table by table, in
+    /// the order of the primary key. The dump is what was committed at one moment, and writers wait
+    /// as for [`Database::backup`].
     ///
     /// # Errors
-    /// The output takes no more, the database cannot be read, [`Error::ForeignTable`], or a table is
-    /// named twice.
+    /// The output accepts no more, the database cannot be read, [`Error::ForeignTable`], or a table
+    /// is named twice.
     pub fn dump_to(
         &self,
         out: &mut dyn Write,

@@ -96,7 +96,7 @@ impl LoadOptions {
         self
     }
 
-    /// Tells the length of the input, for those who watch.
+    /// Sets the length of the input, for reports of progress.
     #[must_use]
     pub fn total_bytes(mut self, bytes: u64) -> Self {
         self.total_bytes = Some(bytes);
@@ -105,13 +105,13 @@ impl LoadOptions {
 }
 
 impl<E: Environment> Database<E> {
-    /// Loads JSON lines, as [`Database::dump_to`] writes them, in batches: each is a transaction.
-    /// The tables of a dump must be those of this database. Lines without a description before them
-    /// and an end behind them are taken, too.
+    /// Loads JSON lines, as [`Database::dump_to`] writes them, in batches, each of which is a
+    /// transaction. The tables of a dump must be those of this database. Lines without a
+    /// description before them and an end after them are accepted, too.
     ///
     /// # Errors
-    /// [`LinesError`], which says at which line, and what was loaded: batches before that of the
-    /// line are, the batch with it is not.
+    /// [`LinesError`], with the line and what was loaded: all batches before that line's, and
+    /// nothing of its own.
     pub fn load(
         &self,
         input: &mut dyn BufRead,
@@ -127,15 +127,16 @@ impl<E: Environment> Database<E> {
 }
 
 impl Database<Native> {
-    /// Creates a database at `path` for JSON lines, as [`Database::dump_to`] writes them: with all
-    /// of them in it, checked and compared, or not at all. It can then be opened.
+    /// Creates a database at `path` from JSON lines, as [`Database::dump_to`] writes them. It is
+    /// created with all of them in it, checked and compared, or not at all. It can then be opened.
     ///
-    /// Schema, size of index nodes and number of partitions are those of the dump, unless a schema
-    /// or the options say otherwise; the engine and all else is as the options say.
+    /// The schema, the size of index nodes and the number of partitions are those of the dump,
+    /// unless a schema or the options say otherwise. The options decide the engine and everything
+    /// else.
     ///
     /// # Errors
-    /// [`LinesError`]; something is at `path`, there is no room, the options make no sense. Nothing
-    /// is left at `path` then.
+    /// [`LinesError`]; something exists at `path`, there is no room, or the options make no sense.
+    /// Then nothing is left at `path`.
     pub fn create_from_lines(
         path: impl AsRef<Path>,
         schema: Option<&Schema>,

@@ -7,9 +7,9 @@
 //! {"end":{"tuples":2}}
 //! ```
 //!
-//! - Each line is a JSON object. The first one describes the database, the last one says how many
-//!   tuples came before it, so that a dump that was cut off is not taken for a whole one. Both are
-//!   missing where somebody else has written the lines; then nothing is known of what is missing.
+//! - Each line is a JSON object. The first one describes the database. The last one holds the
+//!   number of tuples before it, so that a dump that was cut off is not taken for a whole one.
+//!   Lines from another program may lack both; then missing tuples are not noticed.
 //! - A tuple has every column of its table, by name, in any order. With several partitions its line
 //!   has `"partition":p`, too.
 //! - Every value comes back bit by bit:
