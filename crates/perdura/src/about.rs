@@ -1,4 +1,4 @@
-//! Errors about tuples: what they say of the table and the key.
+//! Errors about tuples, with the names of the table and the key.
 
 use engines::EngineError;
 use engines::below::{Value, shown_key};

@@ -169,7 +169,7 @@ impl<E> AnyEngine<E> {
         }
     }
 
-    /// Leaves the transaction that is open to whoever continues it.
+    /// Detaches the open transaction, so that it can be continued.
     pub(crate) fn detach(&mut self) -> Result<TxId> {
         let id = self.engine.detach()?;
         self.open = false;

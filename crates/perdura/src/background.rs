@@ -1,9 +1,9 @@
-//! The thread in the background, which does what engines put off: see [`crate::Background`].
+//! The background thread, which does the work that engines put off: see [`crate::Background`].
 //!
-//! 1. It goes round over the partitions and does a step in each that has a backlog; between two
-//!    steps everybody else can have the partition. One that somebody keeps it leaves alone until the
-//!    next round.
-//! 2. When none has one it sleeps. A commit that leaves a backlog wakes it.
+//! 1. The thread goes round over the partitions and does a step in each that has a backlog; between
+//!    two steps all others can have the partition. A partition that is not given back is left alone
+//!    until the next round.
+//! 2. When none has a backlog it sleeps. A commit that leaves a backlog wakes it.
 //! 3. A step that failed is tried again after a pause, or when the partition can be used again;
 //!    until one has succeeded the error is kept for [`Worker::take_error`].
 //!
@@ -132,7 +132,7 @@ impl Worker {
         }
     }
 
-    /// Stops the thread, after the step that is under way. Nobody has a partition.
+    /// Stops the thread, after the step that is under way. Called while no partition is taken.
     pub(crate) fn stop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.process != std::process::id() {

@@ -1,12 +1,12 @@
 //! The thread that ends groups of commits in time: see [`crate::Commit::Grouped`].
 //!
-//! 1. A commit that leaves its group open looks whether somebody has set the partition's alarm, and
-//!    sets it if not: to now and the limit. That wakes the thread, if it has nothing else to wait for.
-//! 2. When an alarm goes off the thread takes it back, then the partition, and syncs: whatever was
-//!    committed before the alarm was taken back is durable then. A commit that comes later sets it
-//!    again.
+//! 1. A commit that leaves its group open sets the partition's alarm, unless it is set, to now plus
+//!    the limit. That wakes the thread, if it has nothing else to wait for.
+//! 2. When an alarm goes off the thread first clears it, then takes the partition, and syncs:
+//!    everything that was committed before the alarm was cleared is durable then. A later commit
+//!    sets it again.
 //!
-//! So a transaction waits for no longer than the limit, the sync, and whoever has the partition.
+//! So a transaction waits at most for the limit, the sync, and the holder of the partition.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -130,7 +130,7 @@ impl Closer {
         Ok(Self { alarms, thread, process: std::process::id() })
     }
 
-    /// Ends the thread. Nobody has a partition.
+    /// Ends the thread. Called while no partition is taken.
     pub(crate) fn stop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.process != std::process::id() {

@@ -96,7 +96,7 @@ impl ColumnRef for u16 {
         changes: &'c [(Self, Value<'v>)],
         _: &'c mut Vec<(u16, Value<'v>)>,
     ) -> Result<&'c [(u16, Value<'v>)], Error> {
-        // Whoever makes them looks at the numbers.
+        // The numbers are checked where the changes are made.
         Ok(changes)
     }
 

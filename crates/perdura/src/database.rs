@@ -89,7 +89,7 @@ impl Identity {
     }
 }
 
-/// A partition that somebody reads for long, with no transaction open in it.
+/// A partition that is held for a long read, with no transaction open in it.
 #[derive(Debug)]
 pub(crate) struct Copying<'a, E: Environment> {
     engine: CopyGuard<'a, AnyEngine<E>>,
@@ -181,14 +181,13 @@ impl<E: Environment> Database<E> {
 
     /// The engine.
     ///
-    /// # Panics
-    /// A test has brought an engine of its own along.
+    /// If the engine is one that a test has brought along.
     pub fn engine(&self) -> EngineKind {
         self.engine.kind.expect("one of the engines of this crate")
     }
 
-    /// The engine's properties: where its data is durable, its concurrency and isolation, and the
-    /// like.
+    /// Returns the engine's properties, such as where its data is durable, its concurrency and its
+    /// isolation.
     pub fn traits(&self) -> EngineTraits {
         self.engine.traits
     }
@@ -251,11 +250,12 @@ impl<E: Environment> Database<E> {
     }
 
     /// Runs `work` as a transaction and commits it, durably unless commits are grouped. If `work`
-    /// returns an error or panics, nothing of it is left.
+    /// returns an error or panics, everything it did in the transaction is undone.
     ///
-    /// In an engine that runs many transactions at the same time ([`EngineTraits::concurrency`]) it
-    /// may be run several times, until it comes into nobody's way or [`Options::retry_for`] has
-    /// passed: what `work` does beside the transaction happens as often.
+    /// In an engine that runs many transactions at the same time ([`EngineTraits::concurrency`])
+    /// `work` may be run several times, until the transaction has no conflict or
+    /// [`Options::retry_for`] has passed. Everything else that `work` does, outside the
+    /// transaction, happens as often.
     ///
     /// # Errors
     /// What `work` returned, a failed commit, [`Error::Conflict`], or [`Error::PartitionNeeded`].
@@ -268,9 +268,9 @@ impl<E: Environment> Database<E> {
     }
 
     /// Works as [`Database::write`], with an error type of the application's own: the closure's,
-    /// which has to be named (`docs/decisions/0026-own-errors.md` says why). A conflict is
-    /// recognised and the transaction run again whatever the closure makes of it; when the time is
-    /// over the conflict is returned, as this type.
+    /// which has to be named (`docs/decisions/0026-own-errors.md` says why). After a conflict the
+    /// transaction is run again, whatever error the closure makes of it; when the time is over the
+    /// conflict is returned, as this type.
     ///
     /// ```
     /// # use perdura::*;
@@ -337,10 +337,10 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.update(table, key, changes)
     }
 
-    /// Runs `work` as a transaction that only reads; several times perhaps, as [`Database::write`]. It
-    /// sees every transaction that was committed before it began. In `cow` and `nvm-cow` it reads a
-    /// snapshot, and neither waits for a writer nor keeps one waiting; in the other engines it waits
-    /// for the transaction that is open.
+    /// Runs `work` as a transaction that only reads; several times perhaps, as [`Database::write`].
+    /// It sees every transaction that was committed before it began. In `cow` and `nvm-cow` it
+    /// reads a snapshot, and neither waits for a writer nor keeps one waiting. In the other engines
+    /// it waits for the transaction that is open.
     ///
     /// # Errors
     /// What `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`]; the partition has
@@ -392,10 +392,10 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.begin()
     }
 
-    /// Works as [`Database::begin`], but waits for a partition that is taken no longer than `wait`.
+    /// Works as [`Database::begin`], but waits no longer than `wait` for a partition that is taken.
     ///
     /// # Errors
-    /// [`Error::Busy`], which says by whom; [`Error::PartitionNeeded`].
+    /// [`Error::Busy`], which names the kind of holder; [`Error::PartitionNeeded`].
     pub fn try_begin(&self, wait: Duration) -> Result<Tx<'_, E>, Error> {
         self.only_partition()?.try_begin(wait)
     }

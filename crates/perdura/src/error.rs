@@ -10,8 +10,8 @@ use crate::group::Failed;
 use crate::holder::Holder;
 use crate::partition_lock::Taken;
 
-/// An operation failed. Unless the text says otherwise, what it would have changed is as before,
-/// and the transaction can go on or abort.
+/// An operation failed. Unless the text says otherwise, nothing has changed, and the transaction
+/// can go on or abort.
 ///
 /// ```
 /// # use perdura::*;
@@ -49,10 +49,10 @@ pub enum Error {
         /// The key, as in [`Error::DuplicateKey`].
         key: String,
     },
-    /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works
-    /// (in `nvm-log` tuple by tuple; of a transaction that deletes much it may refuse a part) and
-    /// makes room: in `nvm-log` within a few transactions or attempts. A full
-    /// disk under files (`inp`, `cow`, `log`) is an error of the engine.
+    /// The pool cannot grow: its limit is reached or its medium is full. Deleting still works and
+    /// makes room, in `nvm-log` within a few transactions or attempts. (There, delete tuple by
+    /// tuple: part of a transaction that deletes much may be refused.) A full disk under files
+    /// (`inp`, `cow`, `log`) is an error of the engine.
     #[error("{error}; {what}", error = .0, what = room(.0))]
     Full(GrowError),
     /// A value, a key or the schema is not what it must be.
@@ -65,8 +65,8 @@ pub enum Error {
     #[error("{0}; run `perdura pool check`, and restore a backup if it finds damage")]
     Damaged(Bad),
     /// A transaction that was cut off and is run again from its start
-    /// ([`Database::write_named`](crate::Database::write_named)) did something else the first time. It
-    /// waits to be continued.
+    /// ([`Database::write_named`](crate::Database::write_named)) does something else than the first
+    /// time. It still waits to be continued.
     #[error("the transaction did something else before it was cut off; it waits to be continued")]
     Diverged,
     /// The engine failed in another way.
@@ -135,7 +135,7 @@ pub enum Error {
         /// The first few differences.
         differs: String,
     },
-    /// The database declares a table otherwise than the type of its rows does; see
+    /// The database declares a table differently from the type of its rows; see
     /// [`crate::Database::typed`].
     #[error(
         "values of type `{rows}` are no rows of the database: {differs}; declare the type like the table, or carry the data over into a new database", rows = Escaped(.rows), differs = Escaped(.differs))]
@@ -156,7 +156,7 @@ pub enum Error {
         /// The place where they were looked for.
         files: String,
     },
-    /// The files beside the pool are not those that belong to it.
+    /// The files next to the pool do not belong to it.
     #[error(
         "{path}: the files in {files} do not belong to this pool: {whose}. Put pool and files of one copy together, or restore a backup; `perdura pool check FILE --repair-into NEW` takes over what the files have", path = Escaped(.path), files = Escaped(.files))]
     OtherFiles {
@@ -204,9 +204,9 @@ pub enum Error {
         /// The engine's reason.
         source: EngineError,
     },
-    /// The transaction came into the way of another one, and is undone or can only be aborted. The
-    /// one error for which a rerun can help: [`crate::Database::write`] does so until
-    /// [`crate::Options::retry_for`] has passed, and returns it then.
+    /// The transaction conflicts with another one, and is undone or can only be aborted. This is
+    /// the one error for which a rerun can help: [`crate::Database::write`] runs it again until
+    /// [`crate::Options::retry_for`] has passed, and then returns the error.
     #[error(
         "the transaction was in conflict with another one in each of {tries} tries ({reason}); run it again, or make it shorter"
     )]
@@ -216,8 +216,8 @@ pub enum Error {
         /// The number of times that the transaction was run.
         tries: u32,
     },
-    /// The call would wait for what this thread itself holds: for a transaction, a read, a copy or a
-    /// partition of its own. It has done nothing.
+    /// The call would wait for what this thread itself holds: a transaction, a read, a copy or a
+    /// partition that it owns. The call has done nothing.
     #[error(
         "this thread has partition {partition} already: end the transaction or the read that is open in it first, or do this within it"
     )]
@@ -225,7 +225,7 @@ pub enum Error {
         /// The partition.
         partition: usize,
     },
-    /// The partition was taken for as long as the call was allowed to wait.
+    /// The partition was not free within the time that the call was allowed to wait.
     #[error("partition {partition} is taken by {by}; try again, or wait longer")]
     Busy {
         /// The partition.
@@ -239,12 +239,13 @@ pub enum Error {
         /// The thing that was asked for.
         what: String,
     },
-    /// A scan for update ([`Scan::for_update`](crate::Scan::for_update)) was to run in what only reads.
+    /// A scan for update ([`Scan::for_update`](crate::Scan::for_update)) was tried in a transaction
+    /// or snapshot that only reads.
     #[error(
         "a scan for update needs a transaction that can change something, of `write` or `begin`"
     )]
     ReadsOnly,
-    /// A savepoint is of another transaction, or behind one that was rolled back to.
+    /// A savepoint of another transaction, or one set after a savepoint that was rolled back to.
     #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
     NoSavepoint,
     /// A backup cannot be restored.
@@ -261,7 +262,7 @@ pub enum Error {
         /// A guess at its origin, and advice.
         what: String,
     },
-    /// A new database is not what was put into it. It was removed.
+    /// A new database does not hold what was put into it. It was removed.
     #[error(
         "{path}: read back, the new database is not what was put into it ({what}); nothing was created. Try another medium or engine", path = Escaped(.path), what = Escaped(.what))]
     Differs {
@@ -318,7 +319,7 @@ impl Error {
 }
 
 impl Error {
-    /// A partition cannot be had.
+    /// The error of a partition that cannot be had.
     #[cold]
     pub(crate) fn taken(partition: usize, taken: Taken) -> Self {
         match taken {

@@ -1,21 +1,24 @@
-//! Transactions of one partition that share a sync: whoever has committed lets the next one in and
-//! is acknowledged after a sync that covers both.
+//! Transactions of one partition that share a sync. A transaction that has committed lets the next
+//! one in, and is acknowledged after a sync that covers both.
 //!
 //! Invariants:
-//! - Nobody is acknowledged before a sync has returned that began behind the end of its transaction.
-//! - After a sync that failed nobody is acknowledged any more.
-//! - While somebody waits, somebody leads, or may lead, or is to come: nobody waits for ever.
+//! - A transaction is acknowledged only after a sync has returned that began after the
+//!   transaction's end.
+//! - After a failed sync no transaction is acknowledged any more.
+//! - While any thread waits there is a leader, or any waiting thread may become one, or another
+//!   thread is to come that will sync. So no thread waits for ever.
 //!
 //! 1. A transaction that has ended becomes a [`Member`] with the partition still taken, and waits
 //!    without it.
-//! 2. One of those who wait leads: it syncs for all whose transactions have ended by then. Who ends
-//!    meanwhile waits for the next sync, which one of them leads.
-//! 3. Where the sync needs the partition (`cow`) nobody leads while others wait for that to run their
-//!    transactions: the last of them syncs, still in it. Whoever leaves the partition without a sync,
-//!    and finds that nobody else wants it, says that there is a lead to be taken
-//!    ([`Group::vacate`]).
-//! 4. A leader waits a little for those who took part the last time, since they are likely to commit
-//!    again: an eighth of what a sync takes, at most. One who commits alone waits for nobody.
+//! 2. One of the waiting threads leads: it syncs for all transactions that have ended by then.
+//!    Those that end meanwhile wait for the next sync, which one of them leads.
+//! 3. Where the sync needs the partition (`cow`) no thread leads while others wait for the
+//!    partition to run their transactions: the last of these syncs, while it still has the
+//!    partition. A thread that gives the partition back without a sync, while no other waits for
+//!    it, allows a waiting thread to lead ([`Group::vacate`]).
+//! 4. A leader waits a little for those who took part the last time, since they are likely to
+//!    commit again: an eighth of the time of a sync, at most. A thread that commits alone does not
+//!    wait.
 
 use std::fmt::Display;
 use std::sync::PoisonError;
@@ -24,12 +27,12 @@ use std::time::Duration;
 
 use crate::sync::{AtomicU32, AtomicU64, Condvar, Mutex, MutexGuard, Stopwatch, yield_now};
 
-/// The part of a sync that others are waited for.
+/// The part of a sync's time for which the leader waits for others.
 const LINGER: u32 = 8;
 
 #[derive(Debug)]
 struct State {
-    /// The last transaction that is durable, as far as somebody waited for it.
+    /// The last transaction that is durable, as far as any thread waited for it.
     durable: u64,
     /// The reason why a sync has failed.
     failed: Option<String>,
@@ -44,7 +47,7 @@ struct State {
 /// The commits that wait for a sync of a partition; see the module's comment.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// The number of those who wait.
+    /// The number of waiting threads.
     members: AtomicU32,
     /// The number of those who took part in the last sync, or came while it ran.
     expected: AtomicU32,
@@ -57,7 +60,7 @@ pub(crate) struct Group {
     changed: Condvar,
 }
 
-/// The reason why one who waits is not acknowledged.
+/// The reason why a waiting thread is not acknowledged.
 #[derive(Debug)]
 pub(crate) enum Failed<F> {
     /// Its own sync failed.
@@ -67,7 +70,7 @@ pub(crate) enum Failed<F> {
 }
 
 impl Group {
-    /// A group of which nobody waits. `outside`: a sync does not need the partition.
+    /// A group without waiting threads. `outside`: a sync does not need the partition.
     pub(crate) fn new(outside: bool) -> Self {
         let sync = Duration::ZERO;
         let state = State { durable: 0, failed: None, vacant: outside, arrived: 0, sync };
@@ -88,13 +91,13 @@ impl Group {
         self.has_members() || self.expected.load(Relaxed) > 1
     }
 
-    /// Returns true if somebody waits.
+    /// Returns true if any thread waits.
     #[inline]
     pub(crate) fn has_members(&self) -> bool {
         self.members.load(SeqCst) > 0
     }
 
-    /// Returns the number of those who wait.
+    /// Returns the number of waiting threads.
     pub(crate) fn members(&self) -> u32 {
         self.members.load(SeqCst)
     }
@@ -104,8 +107,8 @@ impl Group {
         self.outside
     }
 
-    /// The last transaction whose sync was left to the group: for one who reads the partition, and
-    /// may see what is not durable.
+    /// The last transaction whose sync was left to the group. For threads that read the partition,
+    /// and may see what is not durable.
     #[inline]
     pub(crate) fn newest(&self) -> u64 {
         self.newest.load(Relaxed)
@@ -121,27 +124,28 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One who waits for `number`, with the partition taken if it is its own transaction.
+    /// Adds a thread that waits for `number`. It has the partition if `number` is its own
+    /// transaction.
     pub(crate) fn join(&self, number: u64) -> Member<'_> {
         self.members.fetch_add(1, SeqCst);
         Member { group: self, number }
     }
 
-    /// The sync of this transaction is left to the group. Called with the partition taken.
+    /// Leaves the sync of this transaction to the group. Called with the partition taken.
     pub(crate) fn leave_sync(&self, number: u64) -> Member<'_> {
         self.newest.store(number, Relaxed);
         self.join(number)
     }
 
-    /// Lets anyone who waits lead, since nobody else is to come who would.
+    /// Allows any waiting thread to lead, since no other thread is to come that would sync.
     #[cold]
     pub(crate) fn vacate(&self) {
         self.state().vacant = true;
         self.changed.notify_all();
     }
 
-    /// Everything up to `number` is durable, by the last sync of the partition that somebody made in
-    /// it; `others` wait for the partition by now.
+    /// Notes that everything up to `number` is durable, by a sync that was just made in the
+    /// partition; `others` wait for the partition by now.
     pub(crate) fn made_durable(&self, number: u64, others: u32, sync: Duration) {
         let mut state = self.state();
         state.vacant = self.outside;
@@ -158,14 +162,14 @@ impl Group {
         self.expected.store(std::mem::take(&mut state.arrived), Relaxed);
     }
 
-    /// A sync has failed.
+    /// Notes that a sync has failed.
     pub(crate) fn fail(&self, why: &impl Display) {
         self.state().failed.get_or_insert_with(|| why.to_string());
         self.changed.notify_all();
     }
 
-    /// Waits a little for one who is likely to come, with the partition taken; returns whether
-    /// somebody has, as `come` says.
+    /// Waits a little, with the partition taken, for a thread that is likely to come. Returns true
+    /// when `come` does.
     pub(crate) fn expect(&self, come: impl Fn() -> bool) -> bool {
         let state = self.state();
         let (missing, patience) =
@@ -194,7 +198,7 @@ impl Group {
     }
 }
 
-/// One who waits.
+/// A waiting thread.
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
     group: &'a Group,
@@ -213,8 +217,8 @@ impl Member<'_> {
         self.number
     }
 
-    /// Returns when the transaction is durable. Where nobody else leads, `lead` syncs, and returns
-    /// the last transaction that is durable; or `None` if it could not yet.
+    /// Returns when the transaction is durable. If no other thread leads, `lead` syncs and returns
+    /// the last transaction that is durable, or `None` if it could not sync yet.
     pub(crate) fn wait<F: Display>(
         self,
         mut lead: impl FnMut() -> Result<Option<u64>, F>,
@@ -265,7 +269,8 @@ impl Member<'_> {
     }
 }
 
-/// The time during which one leads. However it ends, perhaps by a panic, those who wait hear of it.
+/// The time during which a thread leads. However it ends, perhaps by a panic, the waiting threads
+/// are notified.
 struct Term<'a> {
     group: &'a Group,
     /// Set if the lead is free again afterwards.

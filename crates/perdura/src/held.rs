@@ -1,11 +1,11 @@
 //! The partitions that this thread holds, so that it never waits for itself.
 //!
-//! Each thread keeps a list of the partitions that it reads, writes, copies or owns. Whoever takes
-//! one puts it there and goes on; only who would have to wait looks first:
+//! Each thread keeps a list of the partitions that it reads, writes, copies or owns. A thread that
+//! takes a partition adds it to the list. The list is searched only before a wait:
 //!
 //! - Waiting for a partition that this thread holds would never end.
-//! - Waiting for another one while this thread holds any may never end either, where another thread
-//!   waits the other way round. So that wait has an end.
+//! - Waiting for another one while this thread holds any may never end either, if another thread
+//!   waits the other way round. So that wait has a time limit.
 //!
 //! One that is leaked ([`std::mem::forget`]) stays in the list.
 
@@ -54,7 +54,7 @@ pub(crate) fn take(hold: Hold) {
 
 #[cold]
 fn take_more(hold: Hold) {
-    // At the end of the thread there is no list any more, and nobody who would look.
+    // At the end of the thread the list is gone, and is not needed any more.
     let _ = MORE.try_with(|more| more.borrow_mut().push(hold));
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn reading() -> bool {
     any(|hold| hold.0 & 1 == 0)
 }
 
-/// The place is given back: nobody holds it.
+/// Forgets a place that is given back and that no thread holds any more.
 pub(crate) fn forget<T>(what: &T) {
     for hold in [Hold::shared(what), Hold::alone(what)] {
         while any(|held| held == hold) {

@@ -1,4 +1,5 @@
-//! A database on the host's file systems: a pool, and beside it a directory with the engine's files.
+//! A database on the host's file systems: a pool, and next to it a directory with the engine's
+//! files.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -29,8 +30,8 @@ impl Host {
         pairing.note_ends(last).map_err(at_identity(files))
     }
 
-    /// Checks that names still lead to what is closed here: whoever opens the database next gets
-    /// what they lead to.
+    /// Checks that the names still lead to what is closed here, since the next opening gets what
+    /// they lead to.
     pub(crate) fn check_names(&self) -> Result<(), PoolError> {
         self.pool.check_path()?;
         match &self.files {
@@ -52,8 +53,8 @@ pub(crate) fn belonging(place: &Place) -> [Place; 2] {
     [FILES, COPIES].map(|suffix| place.beside(suffix))
 }
 
-/// The files that belong to a pool, to work with them; nobody else has them open. A symbolic link
-/// may have led to the pool: they lie beside the pool itself.
+/// The files that belong to a pool, to work with them; they are not open elsewhere. If a symbolic
+/// link led to the pool, they lie next to the pool itself.
 pub(crate) fn files_of(pool: &Pool, engine: &str) -> Result<HostFiles, Error> {
     let header = pool.info().header;
     let open = |place| HostFiles::open_at(place, header.domain, header.modelled);
@@ -67,7 +68,7 @@ pub(crate) fn look_at_files_of(pool: &Pool, engine: &str) -> Result<HostFiles, E
     files_beside(pool, engine, HostFiles::look_at)
 }
 
-/// Tells whether files belong to a pool, and to the pool as it is.
+/// Returns whether files belong to a pool, and to the pool as it is.
 pub(crate) fn pair(pool: &Pool, files: &HostFiles) -> Result<Pairing<HostFiles>, Error> {
     let header = pool.info().header;
     files.set_stamp(stamp_of(header.uuid));
@@ -129,7 +130,7 @@ impl EndsOf {
         Ok(Self { pool: pool.clone(), path: files.path().to_owned(), ends, closed })
     }
 
-    /// Returns where each partition has to end, as its log is told; empty if that is not known.
+    /// Returns where the log of each partition has to end; empty if that is not known.
     pub(crate) fn of_logs(&self) -> Arc<[End]> {
         let Some(ends) = &self.ends else { return Arc::default() };
         let exactly = self.closed == Some(ends.epoch);

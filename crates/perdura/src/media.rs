@@ -41,8 +41,8 @@ impl<E: Environment> fmt::Debug for Media<E> {
     }
 }
 
-/// Bytes of volatile memory that a partition may have unless somebody says otherwise, if there are
-/// addresses for as many.
+/// Bytes of volatile memory that a partition may have by default, if there are addresses for as
+/// many.
 const VOLATILE_BYTES: u64 = 256 << 30;
 
 /// Volatile memory of `bytes` for each of so many partitions: the process may not have as many

@@ -9,11 +9,11 @@ impl<E: Environment> Database<E> {
     /// Closes the database: finishes open work, syncs, and marks the pool as clean.
     ///
     /// # Errors
-    /// The medium failed. What was durable stays so, and the next opening recovers. Or, when it is
-    /// closed, [`PoolError::Removed`] or [`PoolError::Elsewhere`] if its path does not lead to it any
-    /// more, and [`Error::Background`]; or its archive takes nothing
-    /// ([`Options::archive`](crate::Options::archive)): the database keeps the part of its log that the
-    /// archive lacks.
+    /// The medium failed: what was durable stays so, and the next opening recovers. The other
+    /// errors are returned once the database is closed: [`PoolError::Removed`] or
+    /// [`PoolError::Elsewhere`], if its path no longer leads to it; [`Error::Background`]; or that
+    /// of an archive that accepts nothing ([`Options::archive`](crate::Options::archive)), where
+    /// the database keeps the part of its log that the archive lacks.
     ///
     /// [`PoolError::Removed`]: crate::PoolError::Removed
     /// [`PoolError::Elsewhere`]: crate::PoolError::Elsewhere
@@ -23,8 +23,8 @@ impl<E: Environment> Database<E> {
         self.check_archive()
     }
 
-    /// Lets go of the database as a kill of the process would: nothing is finished, and the pool
-    /// stays marked as open. For tests of recovery.
+    /// Drops the database as a kill of the process would: nothing is finished, and the pool stays
+    /// marked as open. For tests of recovery.
     pub fn abandon(mut self) {
         self.closed = true;
         self.stop_threads();

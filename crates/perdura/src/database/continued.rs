@@ -27,8 +27,8 @@ impl<'a, E: Environment> Partition<'a, E> {
         Ok(self.tx(Writing::Session(self.lend(tries, WriteOptions::new(), Some(name))?)))
     }
 
-    /// The transactions that wait to be continued: a crash had cut them off, or they were detached. None
-    /// in engines that undo them ([`crate::EngineTraits::unfinished`]).
+    /// Returns the transactions that wait to be continued: a crash cut them off, or they were
+    /// detached. None in engines that undo them ([`crate::EngineTraits::unfinished`]).
     pub fn in_flight(&self) -> Vec<InFlight> {
         let pool = self.database.sessions.get(self.number);
         pool.map_or_else(Vec::new, SessionPool::in_flight)
@@ -64,7 +64,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         loop {
             let begun = match found.take() {
                 Some(open) => match self.continued(open.id, Continue::Start) {
-                    // Somebody has ended it, or goes on with it.
+                    // Another call has ended it, or goes on with it.
                     Err(Error::Engine(EngineError::NotInFlight { .. })) => {
                         found = waiting();
                         continue;
@@ -84,8 +84,9 @@ impl<'a, E: Environment> Partition<'a, E> {
 
 impl<E: Environment> Database<E> {
     /// Begins a transaction that goes on after a crash, in engines that continue transactions
-    /// (`sofort`): each statement of it is durable when it returns, and nobody sees it before the commit.
-    /// The name, of up to 48 bytes, is that by which [`Self::in_flight`] lists it then.
+    /// (`sofort`). Each of its statements is durable when it returns; other transactions see them
+    /// only after the commit. The name, of up to 48 bytes, is the one under which
+    /// [`Self::in_flight`] lists it.
     ///
     /// # Errors
     /// [`Error::Unsupported`]; [`Error::PartitionNeeded`]; another open transaction has the name, or it is
@@ -94,8 +95,8 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.begin_named(name)
     }
 
-    /// The transactions that wait to be continued: a crash had cut them off, or they were detached. Others
-    /// get a conflict on what they have changed, until they end.
+    /// Returns the transactions that wait to be continued: a crash cut them off, or they were
+    /// detached. Others get a conflict on what these have changed, until they end.
     ///
     /// # Errors
     /// [`Error::PartitionNeeded`].
@@ -103,23 +104,23 @@ impl<E: Environment> Database<E> {
         Ok(self.only_partition()?.in_flight())
     }
 
-    /// Goes on with a transaction that waits to be continued, behind its last statement that was done
+    /// Continues a transaction that waits for it, after its last completed statement
     /// ([`InFlight::statements`]).
     ///
     /// # Errors
-    /// There is none of this number; [`Error::Unsupported`]; [`Error::PartitionNeeded`].
+    /// No such transaction waits; [`Error::Unsupported`]; [`Error::PartitionNeeded`].
     pub fn resume(&self, id: TxId) -> Result<Tx<'_, E>, Error> {
         self.only_partition()?.resume(id)
     }
 
-    /// Runs `work` in a transaction of this name, and commits. If one of the name waits to be continued,
-    /// that one goes on: `work` runs from its start, statements that are done are compared and skipped,
-    /// and reads see what they saw. So `work` has to do the same each time, up to where it was cut off;
-    /// if it does not, the error is [`Error::Diverged`], and the
-    /// transaction waits on.
+    /// Runs `work` in a transaction of this name, and commits. If a transaction of the name waits
+    /// to be continued, that one goes on: `work` runs from its start, statements that are done are
+    /// compared and skipped, and reads see what they saw. So `work` has to do the same each time,
+    /// up to where it was cut off. If it does not, the error is [`Error::Diverged`], and the
+    /// transaction keeps waiting.
     ///
-    /// A crash behind the commit leaves no transaction of the name: a row that `work` inserts tells
-    /// whoever runs it again that it was done.
+    /// After a crash that follows the commit there is no transaction of the name. A row that `work`
+    /// inserts shows the next run that the work is done.
     ///
     /// # Errors
     /// The error that `work` returned; as [`Self::begin_named`] and [`Self::write`].

@@ -83,7 +83,7 @@ impl<E: Environment> Database<E> {
         Ok(database)
     }
 
-    /// Opens the database that media hold, and recovers it.
+    /// Opens the database that these media hold, and recovers it.
     ///
     /// # Errors
     /// As [`Database::open`].
@@ -104,11 +104,10 @@ impl<E: Environment> Database<E> {
         Self::open_checked(Some(maker), media, options, false, |_, _| Ok(None), &Cell::new(false))
     }
 
-    /// Opens the database, which was `closed` or not; `begin` is called when it is clear that the
-    /// options fit, before anything is changed that a clean pool would not need changed, and may add
-    /// to the media what the engine needs. `changed` is
-    /// set before anything is changed in files that had been closed. What `begin` returns says where the
-    /// partitions have to end.
+    /// Opens the database, whether it was `closed` or not. `begin` is called when the options are
+    /// known to fit, before any change that a clean pool would not need; it may add to the media
+    /// what the engine needs, and returns where the partitions have to end. `changed` is set before
+    /// anything is changed in files that had been closed.
     pub(super) fn open_checked(
         maker: Option<&dyn Maker<E>>,
         media: Media<E>,
@@ -177,7 +176,7 @@ impl<E: Environment> Database<E> {
             }
         }
         heap.memory().healthy()?;
-        // Whoever fails from here on has closed partitions already.
+        // A failure from here on drops the database, which closes its partitions.
         changed.set(true);
         let times = OpeningTimes { describe, mark, recovery: watch.lap(), ..Default::default() };
         let mut database = Self::assemble(engines, catalog, heap, media.files, identity, options);

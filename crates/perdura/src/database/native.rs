@@ -18,15 +18,15 @@ use crate::options::Options;
 use super::{Database, Identity};
 
 impl Database<Native> {
-    /// Creates a database in a new pool file at `path`. An engine that keeps files has them in a
-    /// directory beside it, `<path>.files`.
+    /// Creates a database in a new pool file at `path`. An engine that keeps files has them in the
+    /// directory `<path>.files`.
     ///
-    /// It has its name only once it is whole. What a kill leaves of a creation (`<path>.perdura-new`, and
-    /// its files) means nothing, and the next one begins anew.
+    /// The database has its name only once it is whole. A creation that was killed may leave
+    /// `<path>.perdura-new` and its files; they mean nothing, and the next creation begins anew.
     ///
     /// # Errors
-    /// The schema or the options make no sense, there is something at `path`, or no room. Nothing
-    /// is left behind then. [`PoolError::InUse`], while another process creates it.
+    /// The schema or the options make no sense, something exists at `path`, or there is no room.
+    /// Then nothing is left on the medium. [`PoolError::InUse`], while another process creates it.
     pub fn create(
         path: impl AsRef<Path>,
         schema: &Schema,
@@ -98,8 +98,8 @@ impl Database<Native> {
     /// Opens the database in the pool file at `path` and recovers it.
     ///
     /// # Errors
-    /// There is none, it is damaged, in use, or contradicts the options; the error says what to
-    /// do. The pool is unchanged then.
+    /// There is no database at `path`, it is damaged, it is in use, or it contradicts the options;
+    /// the error says what to do. The pool is unchanged then.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self, Error> {
         let path = path.as_ref();
         let place = Place::find(path).map_err(|source| PoolError::Io {
@@ -184,7 +184,7 @@ impl Database<Native> {
         &self.host.as_ref().expect("a native database has a pool").pool
     }
 
-    /// Returns what is known of the pool.
+    /// Returns the file, the header and the medium of the pool.
     ///
     /// # Panics
     /// Never: a native database has a pool.
@@ -209,10 +209,10 @@ impl Database<Native> {
         pool + self.files.as_ref().map(Files::counters).unwrap_or_default()
     }
 
-    /// Bytes that the pool and the files take on their medium.
+    /// Returns the bytes that the pool and the files take on their medium.
     ///
     /// # Errors
-    /// The kernel would not say.
+    /// The operating system reported an error.
     pub fn stored_bytes(&self) -> Result<u64, Error> {
         let error =
             |source| Error::Io { path: self.pool_info().path.display().to_string(), source };

@@ -51,7 +51,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         self.partition_lock().read().map_err(|taken| Error::taken(self.number, taken))
     }
 
-    /// The partition with no transaction open in it, for who reads it for long; waits for so long at
+    /// Takes the partition for a long read, with no transaction open in it; waits for so long at
     /// most.
     pub(super) fn copy_lock(&self, most: Option<Duration>) -> Result<Copying<'a, E>, Error> {
         let taken = |taken| Error::taken(self.number, taken);
@@ -59,7 +59,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         Ok(Copying { engine: self.partition_lock().copy(most).map_err(taken)?, _still: still })
     }
 
-    /// No transaction is open in a session from now on.
+    /// Keeps the sessions still: no transaction is open in one from now on.
     pub(super) fn still(&self, most: Option<Duration>) -> Result<Option<Still<'a, E>>, Error> {
         let pool = self.database.sessions.get(self.number);
         let taken = |taken| Error::taken(self.number, taken);
@@ -154,15 +154,15 @@ impl<'a, E: Environment> Partition<'a, E> {
         }
     }
 
-    /// Takes the partition for oneself, for as long as the result lives: a worker that owns a
-    /// partition (P1 3) pays for no lock, so that reads of the next transaction overlap with the
-    /// last fence of the one before.
+    /// Takes the partition for this thread alone, for as long as the result lives. A worker that
+    /// owns a partition (P1 3) pays for no lock, so that reads of the next transaction overlap with
+    /// the last fence of the one before.
     ///
-    /// Everybody else waits meanwhile, but for readers in engines with snapshots; also calls that
-    /// look at the whole database, such as [`Database::footprint`] and [`Database::check`]. In the
-    /// thread that has the partition they are [`Error::Nested`]. Only the thread in the background,
-    /// if there is one, is let in between two
-    /// transactions ([`crate::Background::Thread`]).
+    /// All other uses of the partition wait meanwhile, except readers in engines with snapshots. So
+    /// do calls that look at the whole database, such as [`Database::footprint`] and
+    /// [`Database::check`]; in the thread that owns the partition they return [`Error::Nested`].
+    /// Only the background thread, if there is one, is let in between two transactions
+    /// ([`crate::Background::Thread`]).
     ///
     /// # Errors
     /// [`Error::Nested`], [`Error::Busy`], as [`Partition::begin`].
@@ -383,8 +383,8 @@ pub(super) fn run<'a, E: Environment, R, X: From<Error>>(
     }
 }
 
-/// The partition is kept for long from now on: nobody waits any more for a sync in it, which nobody
-/// else could make.
+/// Makes the partition owned, for long. Waiting commits are synced first, since no other thread
+/// could do that meanwhile.
 fn own<E: Environment>(engine: &mut WriteGuard<'_, AnyEngine<E>>) {
     engine.partition_lock().own(true);
     if engine.partition_lock().group.has_members() {
@@ -393,7 +393,7 @@ fn own<E: Environment>(engine: &mut WriteGuard<'_, AnyEngine<E>>) {
     }
 }
 
-/// A partition that nobody else can use meanwhile; see [`Partition::exclusive`].
+/// A partition that this thread owns, so that nothing else uses it; see [`Partition::exclusive`].
 ///
 /// ```
 /// # use perdura::*;
@@ -425,8 +425,8 @@ impl<E: Environment> Exclusive<'_, E> {
         own(self.engine.insert(self.partition_lock.write_again()));
     }
 
-    /// Lets go of the partition, in which no transaction is open then: one that was leaked
-    /// ([`std::mem::forget`]) would go on as that of whoever has it next.
+    /// Gives the partition back, with no transaction open in it: a leaked one
+    /// ([`std::mem::forget`]) would go on as a transaction of the next holder.
     fn give_back(&mut self) {
         if let Some(mut engine) = self.engine.take() {
             engine.abort_open();

@@ -32,12 +32,12 @@ impl<E: Environment> Database<E> {
         self.background_error()
     }
 
-    /// Does about `budget` bytes of work in each partition that its engine has put off, such as
-    /// merging the runs of a log-structured engine. Returns about how many bytes still wait.
+    /// Does about `budget` bytes, in each partition, of the work that its engine has put off, such
+    /// as merging the runs of a log-structured engine. Returns about how many bytes still wait.
     ///
-    /// Nobody has to call it: without it commits do what is needed to keep memory, files and the
-    /// number of runs bounded, and with [`crate::Background::Thread`] a thread takes that from
-    /// them. It is for an application that knows when it has time:
+    /// This call is optional. Without it, commits do what is needed to keep memory, files and the
+    /// number of runs bounded; with [`crate::Background::Thread`] a thread does it instead. The
+    /// call is for an application that knows when it has time:
     ///
     /// ```
     /// # use perdura::*;
@@ -62,8 +62,8 @@ impl<E: Environment> Database<E> {
     /// ```
     ///
     /// # Errors
-    /// A step failed, for want of room perhaps. It changed nothing, and is tried again. Or, when all
-    /// is done, [`Error::Background`].
+    /// A step failed, perhaps for lack of room. It changed nothing, and is tried again. Or, when
+    /// all is done, [`Error::Background`].
     pub fn background(&self, budget: u64) -> Result<u64, Error> {
         let mut waiting = 0;
         for number in 0..self.partitions.len() {
@@ -168,8 +168,8 @@ impl<E: Environment> Database<E> {
         Ok(report)
     }
 
-    /// All partitions, to be read for long, with no transaction open in any. Waits for each as long
-    /// as it takes, unless this thread has held one before.
+    /// Takes all partitions for a long read, with no transaction open in any. Waits for each as
+    /// long as it takes, unless this thread has held one before.
     pub(crate) fn copy_all(&self) -> Result<Vec<Copying<'_, E>>, Error> {
         let patience = self.partitions.first().and_then(PartitionLock::patience);
         let copy = |number| self.partition(number).copy_lock(patience);

@@ -119,7 +119,7 @@ pub use engines::TxId;
 #[doc(inline)]
 pub use engines::InFlight;
 
-/// The way in which two transactions came into each other's way.
+/// The way in which two transactions conflict.
 ///
 /// ```
 /// # use perdura::*;
@@ -502,8 +502,8 @@ pub use engines::BufferStats;
 #[doc(inline)]
 pub use engines::NvLoggingFoiStats;
 
-/// The figures of `nv-logging-foc`: its buffer pool and locks, log objects, and who has made them
-/// durable.
+/// The figures of `nv-logging-foc`: its buffer pool and locks, log objects, and which flushes made
+/// them durable.
 ///
 /// ```
 /// # use perdura::*;

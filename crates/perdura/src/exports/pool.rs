@@ -140,7 +140,7 @@ pub use engines::below::Counters;
 #[doc(inline)]
 pub use engines::below::Environment;
 
-/// The environment that ships: a pool file and the files beside it.
+/// The environment that ships: a pool file and the directory of files next to it.
 ///
 /// ```
 /// # use perdura::*;
