@@ -1,8 +1,8 @@
-//! Does space stay flat? Updates and delete-inserts with values of changing size over a fixed set
-//! of tuples, on each engine. Compared is the most that pool and files take during the second fifth
-//! of the operations, after the warm-up, with the most during the last one: a log-structured engine
-//! takes more while it merges, one with checkpoints while it writes one. It must not grow by more
-//! than 2%.
+//! Does space stay flat? Updates and delete-inserts with values of changing size run over a fixed
+//! set of tuples, on each engine. The most that pool and files take during the second fifth of the
+//! operations, after the warm-up, is compared with the most during the last fifth: a log-structured
+//! engine takes more while it merges, one with checkpoints while it writes one. It must not grow by
+//! more than 2%.
 //!
 //! ```text
 //! cargo run --release --example churn -- [engine or all, default all] \

@@ -1,8 +1,8 @@
 //! A job queue: jobs become due, one worker takes each, and what fails is tried again later. A job
 //! that was running when the process was killed is there again when the queue is opened.
 //!
-//! Workers take the first job that no other one has (`Scan::skip_locked`), so none waits for another.
-//! The program fills a queue, lets four threads work until it is empty, and removes it.
+//! Workers take the first job that is free (`Scan::skip_locked`), so none waits for another. The
+//! program fills a queue, lets four threads work until it is empty, and removes it.
 //!
 //! ```text
 //! cargo run --release --example queue
@@ -37,7 +37,7 @@ impl Queue {
             .index("by_due", &["state", "due"]);
         let db = Database::open_or_create(path, &Schema::new().table(jobs), &Options::new())?;
         let jobs = db.table("job")?;
-        // Nobody runs these any more.
+        // The workers that ran these are gone.
         let running = || Scan::prefix([Value::from(RUNNING)]).by("by_due").limit(1);
         while let Some(row) = db.read(|tx| tx.rows(&jobs, running()).next().transpose())? {
             db.update(&jobs, &[row.get(0)], &[("state", WAITING.into())])?;
@@ -54,8 +54,8 @@ impl Queue {
         })
     }
 
-    /// Returns the job that has been due for longest, but for those that other workers are taking. It is
-    /// this worker's from now on.
+    /// Takes the job that has been due for longest, except those that other workers are taking. It
+    /// is this worker's from now on.
     pub(crate) fn take(&self, now: SystemTime) -> Result<Option<Job>, Error> {
         self.db.write(|tx| {
             let due = Scan::range(vec![WAITING.into()]..=vec![WAITING.into(), now.into()]);

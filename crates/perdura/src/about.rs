@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::table::Table;
 
 impl Error {
-    /// The error of an operation on the tuple of a table with this primary key.
+    /// Returns the error of an operation on the tuple of a table with this primary key.
     #[cold]
     #[inline(never)]
     pub(crate) fn about_key(error: EngineError, table: &Table, values: &[Value<'_>]) -> Self {
@@ -21,7 +21,7 @@ impl Error {
         error
     }
 
-    /// The error of inserting this tuple.
+    /// Returns the error of inserting this tuple.
     #[cold]
     #[inline(never)]
     pub(crate) fn about_tuple(error: EngineError, table: &Table, values: &[Value<'_>]) -> Self {

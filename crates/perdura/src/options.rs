@@ -26,16 +26,17 @@ use crate::error::Error;
 pub enum Commit {
     /// A commit returns when its transaction is durable.
     Durable,
-    /// A commit returns at once; the transaction becomes durable with a group of others. A
-    /// [`crate::Ticket`] tells when. Engines that are durable at every commit anyway ignore this.
+    /// A commit returns at once; the transaction becomes durable with a group of others. The
+    /// [`crate::Ticket`] can be waited for or asked ([`crate::Database::wait`],
+    /// [`crate::Database::durable`]). Engines that are durable at every commit anyway ignore this.
     Grouped {
         /// The transactions of a group: the last of them syncs for all.
         transactions: u32,
         /// A group that is not full is synced after this time, by a thread that the database starts
-        /// and owns; without a limit only when somebody asks for it ([`crate::Database::wait`],
+        /// and owns; without a limit, only on request ([`crate::Database::wait`],
         /// [`crate::Database::sync`], closing). The thread waits for the transaction that is open
-        /// then; and an owner of the partition ([`crate::Partition::exclusive`]) lets it in between
-        /// two transactions.
+        /// then. An owner of the partition ([`crate::Partition::exclusive`]) lets it in between two
+        /// transactions.
         within: Option<Duration>,
     },
 }
@@ -56,13 +57,14 @@ impl Commit {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// So many per cent of the indexes, by their number, lie in persistent memory, and are there when the database is
-    /// opened; each change of a key costs more. The others lie in ordinary memory, and are built beside transactions.
-    /// Those of the first tables come first, of each its keys and then its dictionaries. More than 100 are refused.
+    /// So many per cent of the indexes, by their number, lie in persistent memory, and are there
+    /// when the database is opened; each change of a key costs more. The others lie in ordinary
+    /// memory, and are rebuilt while transactions run. The indexes of the first tables come first,
+    /// of each table its keys and then its dictionaries. More than 100 is refused.
     Percent(u32),
-    /// These lie in persistent memory, by their names ([`crate::StructureStats::name`]), and no others. Two
-    /// tables may give one name, if theirs have dots: both structures are meant then. An unknown name
-    /// is refused, with those that there are.
+    /// The structures with these names ([`crate::StructureStats::name`]), and no others, lie in
+    /// persistent memory. If table names have dots, two structures may have the same name: both are
+    /// meant then. An unknown name is refused, with a list of those that exist.
     Named(Vec<String>),
 }
 
@@ -91,8 +93,8 @@ impl Placement {
     }
 }
 
-/// The threads that do the work which engines put off: steps of checkpoints, the collection of
-/// pages that a crash has left, flushes and merges of runs.
+/// The threads that do the work that engines put off: steps of checkpoints, collecting the pages
+/// that a crash has left, flushes and merges of runs.
 ///
 /// ```
 /// # use perdura::*;
@@ -101,19 +103,19 @@ impl Placement {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Background {
-    /// Transactions, a part each, and whoever calls [`crate::Database::background`].
+    /// Transactions, a part each, and calls of [`crate::Database::background`].
     #[default]
     Inline,
     /// A thread that the database starts and owns, one for all partitions. It takes a partition for
-    /// small steps of about 64 KiB, so that a writer that comes waits for one at most, and sleeps
-    /// until a commit leaves something to do; transactions do only what it falls behind with. It
-    /// ends when the database is closed, dropped or abandoned. `nvm-inp` puts nothing off, and has
-    /// none.
+    /// small steps of about 64 KiB, so that a writer waits for one step at most, and sleeps until a
+    /// commit leaves something to do. Transactions do only the work that the thread is too slow
+    /// for. It ends when the database is closed, dropped or abandoned. `nvm-inp` puts nothing off,
+    /// and has no such thread.
     ///
-    /// What it does is in [`crate::EngineStats`]. A step that fails counts as a failure there and is
-    /// tried again; until it succeeds the error is what the next call of
-    /// [`crate::Database::sync`], [`crate::Database::checkpoint`],
-    /// [`crate::Database::background`] or [`crate::Database::close`] returns, once.
+    /// What the thread does is counted in [`crate::EngineStats`]. A step that fails counts as a
+    /// failure there and is tried again. Until it succeeds, the next call of
+    /// [`crate::Database::sync`], [`crate::Database::checkpoint`], [`crate::Database::background`]
+    /// or [`crate::Database::close`] returns the error, once.
     Thread,
 }
 
@@ -137,24 +139,25 @@ impl WriteOptions {
         Self::default()
     }
 
-    /// Sets how long it waits for a partition that is taken ([`Error::Busy`] after that), and each of
-    /// its calls for locks, however many there are ([`Error::Conflict`]).
+    /// Sets how long the transaction waits for a partition that is taken ([`Error::Busy`] after
+    /// that), and how long each of its calls waits for locks, however many there are
+    /// ([`Error::Conflict`]).
     #[must_use]
     pub fn wait(mut self, time: Duration) -> Self {
         self.wait = Some(time);
         self
     }
 
-    /// Sets how much isolation it needs. An engine may give more; one that cannot give so much
-    /// refuses with [`Error::Unsupported`]. Without this it gets the engine's usual isolation
-    /// ([`crate::EngineTraits::usual_isolation`]).
+    /// Sets the isolation that the transaction needs. An engine may give more; one that cannot give
+    /// so much refuses with [`Error::Unsupported`]. By default the transaction gets the engine's
+    /// usual isolation ([`crate::EngineTraits::usual_isolation`]).
     #[must_use]
     pub fn isolation(mut self, level: Isolation) -> Self {
         self.isolation = Some(level);
         self
     }
 
-    /// Sets for how long it is run again after a conflict; without this, as long as
+    /// Sets for how long the transaction is run again after a conflict; by default, as long as
     /// [`Options::retry_for`] says.
     #[must_use]
     pub fn retry_for(mut self, time: Duration) -> Self {
@@ -168,7 +171,7 @@ impl WriteOptions {
 struct Named {
     name: String,
     value: u64,
-    /// Engines that do not have it pass it over.
+    /// Set if engines that do not have the option ignore it.
     only_where_known: bool,
 }
 
@@ -176,8 +179,8 @@ struct Named {
 /// safe: the medium's own durability domain, NVM-InP on persistent memory and tmpfs, NV-Disk on a
 /// disk, durable at every commit.
 ///
-/// What can be chosen about an engine belongs to it: [`Options::engine`] takes a value of its own
-/// type, [`Options::set`] a name. `perdura pool options` shows all names, as
+/// An engine's own options belong to it: [`Options::engine`] takes a value of the engine's option
+/// type, [`Options::set`] takes a name. `perdura pool options` shows all names, as
 /// [`EngineKind::options`] has them.
 ///
 /// ```
@@ -237,10 +240,10 @@ impl Options {
         Self::default()
     }
 
-    /// The method of storage and recovery: an [`EngineKind`], what was chosen about one, such as
-    /// [`crate::InpOptions`], or [`EngineChoice::Paged`]. If none is named a new database has NVM-InP
-    /// on persistent memory and tmpfs, and the paged engine NV-Disk on a disk. An existing database
-    /// has one; naming another, or giving the options of another, is an error.
+    /// Sets the method of storage and recovery: an [`EngineKind`], the options of one, such as
+    /// [`crate::InpOptions`], or [`EngineChoice::Paged`]. If none is named a new database has
+    /// NVM-InP on persistent memory and tmpfs, and the paged engine NV-Disk on a disk. An existing
+    /// database has one; naming another, or giving the options of another, is an error.
     ///
     /// ```
     /// # use perdura::*;
@@ -259,9 +262,8 @@ impl Options {
         self
     }
 
-    /// Gives an option of the engine a value, by its name; counts for more than what
-    /// [`Options::engine`] says of it. An engine that does not have it refuses it, with the names of
-    /// those that do.
+    /// Sets an option of the engine by its name; this overrides what [`Options::engine`] says of
+    /// it. An engine that does not have the option refuses it, with the names of those that do.
     ///
     /// ```
     /// # use perdura::{EngineKind, Options};
@@ -273,7 +275,7 @@ impl Options {
     }
 
     /// Sets an option as [`Options::set`] does, for a program that runs several engines: those that
-    /// do not have the option pass it over. A name that no engine has is refused.
+    /// do not have the option ignore it. A name that no engine has is refused.
     #[must_use]
     pub fn tune(self, name: &str, value: u64) -> Self {
         self.name(name, value, true)
@@ -281,14 +283,14 @@ impl Options {
 
     fn name(mut self, name: &str, value: u64, only_where_known: bool) -> Self {
         if name == "placement" {
-            // The last word counts: a share takes the place of names.
+            // The last call counts: a share replaces names.
             self.placed = None;
         }
         self.named.push(Named { name: name.into(), value, only_where_known });
         self
     }
 
-    /// The durability domain. One that is stronger than the medium's needs [`Options::model`].
+    /// Sets the durability domain. One that is stronger than the medium's needs [`Options::model`].
     #[must_use]
     pub fn domain(mut self, domain: Domain) -> Self {
         self.pool.domain = Some(domain);
@@ -322,7 +324,7 @@ impl Options {
         self
     }
 
-    /// Sets who does the work that engines put off; the transactions themselves by default.
+    /// Sets which threads do the work that engines put off; the transactions themselves by default.
     #[must_use]
     pub fn background(mut self, background: Background) -> Self {
         self.background = background;
@@ -330,34 +332,34 @@ impl Options {
         self
     }
 
-    /// Bytes up to which a new pool may ever grow. 64 GiB by default; only addresses are reserved.
-    /// It is fixed when the database is created: to raise it, back the database up and restore it
-    /// with a larger one.
+    /// Sets the bytes up to which a new pool may ever grow; 64 GiB by default. Only addresses are
+    /// reserved. It is fixed when the database is created: to raise it, back the database up and
+    /// restore it with a larger one.
     #[must_use]
     pub fn pool_limit(mut self, bytes: u64) -> Self {
         self.pool.limit_bytes = bytes;
         self
     }
 
-    /// Bytes that a new pool starts with.
+    /// Sets the bytes that a new pool starts with.
     #[must_use]
     pub fn pool_initial(mut self, bytes: u64) -> Self {
         self.initial_bytes = Some(bytes);
         self
     }
 
-    /// Bytes of the allocator's chunks, a power of two from 8 KiB to 4 MiB. What
-    /// does not fit into one takes several, so that half a chunk is lost with each such value on
-    /// average; small pools waste less with small ones.
+    /// Sets the bytes of the allocator's chunks, a power of two from 8 KiB to 4 MiB. A value that
+    /// does not fit into one chunk takes several, so that half a chunk is lost with each such value
+    /// on average. Small pools waste less with small chunks.
     #[must_use]
     pub fn chunk_bytes(mut self, bytes: u64) -> Self {
         self.chunk_bytes = Some(bytes);
         self
     }
 
-    /// Bytes of volatile memory that a partition of InP or Log may take; 256 GiB by default, of
-    /// addresses, so that as many partitions as there can be find room. In a process whose addresses
-    /// are limited (`ulimit -v`) the partitions share half of what is left.
+    /// Sets the bytes of volatile memory that a partition of InP or Log may take; 256 GiB of
+    /// addresses by default, so that the greatest possible number of partitions fits. In a process
+    /// whose addresses are limited (`ulimit -v`) the partitions share half of what is left.
     #[must_use]
     pub fn volatile_limit(mut self, bytes: u64) -> Self {
         self.volatile_bytes = Some(bytes);
@@ -366,19 +368,20 @@ impl Options {
 
     /// Sets for how long [`crate::Database::write`] and [`crate::Database::read`] run a transaction
     /// again that ends in [`Error::Conflict`]; 10 seconds by default, from the first conflict on. A
-    /// rerun waits for locks no longer than what is left of that.
-    /// Also the longest that a call waits for locks, in all, and for a partition while its thread keeps
-    /// another one, so that two threads that want each other's do not wait for ever.
+    /// rerun waits for locks no longer than what is left of that time.
+    ///
+    /// This is also the longest that a call waits for locks, in all, and for a partition while its
+    /// thread holds another one, so that two threads that want each other's do not wait for ever.
     #[must_use]
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;
         self
     }
 
-    /// Sets the isolation of transactions that ask for none ([`WriteOptions::isolation`]); without this
-    /// it is [`EngineTraits::usual_isolation`]. An engine that cannot give so much refuses with
-    /// [`Error::Unsupported`]; one that always gives more does so. It is not a property of the database:
-    /// each opening says it anew.
+    /// Sets the isolation of transactions that ask for none ([`WriteOptions::isolation`]); by
+    /// default it is [`EngineTraits::usual_isolation`]. An engine that cannot give so much refuses
+    /// with [`Error::Unsupported`]; one that always gives more does so. It is not stored in the
+    /// database: each opening sets it anew.
     #[must_use]
     pub fn isolation(mut self, level: Isolation) -> Self {
         self.isolation = Some(level);
@@ -397,10 +400,11 @@ impl Options {
         }
     }
 
-    /// Sets how long a transaction waits to be continued ([`crate::Database::in_flight`]), from the
-    /// opening that has found it, or from [`crate::Tx::detach`], on. One whose time is over is rolled
-    /// back, by whoever begins a transaction that may change something, or looks for one, next. Zero rolls
-    /// back at the opening what a crash has cut off. Without this a transaction waits until sixteen openings have
+    /// Sets how long a transaction waits to be continued ([`crate::Database::in_flight`]), counted
+    /// from the opening that found it, or from [`crate::Tx::detach`]. Once the time is over the
+    /// transaction is rolled back, by the next call that begins a transaction that may change
+    /// something, or that asks for transactions to continue. Zero rolls back, when the database is
+    /// opened, what a crash cut off. Without this a transaction waits until sixteen openings have
     /// found it.
     #[must_use]
     pub fn resume_within(mut self, time: Duration) -> Self {
@@ -408,8 +412,8 @@ impl Options {
         self
     }
 
-    /// Opens a pool of domain `process`, or a modelled one, that a reboot has hit, whatever it has
-    /// lost. Once it is closed it opens without this.
+    /// Allows opening a pool of domain `process`, or a modelled one, after a reboot, whatever the
+    /// pool lost in it. Once it is closed it opens without this.
     #[must_use]
     pub fn accept_loss(mut self, accept: bool) -> Self {
         self.pool.accept_loss = accept;
@@ -433,27 +437,27 @@ impl Options {
         self
     }
 
-    /// Takes this for the boot of the machine instead of asking the kernel: for tests of what a
-    /// reboot does.
+    /// Sets the boot of the machine instead of asking the kernel, for tests of what a reboot does.
     #[must_use]
     pub fn boot_id(mut self, id: [u8; 16]) -> Self {
         self.pool.boot_id = Some(id);
         self
     }
 
-    /// The directory, which is there, in which the logs of the paged engines are archived: nothing of a
-    /// log is used again before it is copied there, durably. With a base backup
-    /// ([`crate::Database::base_backup`]) the database is restored to any later moment
+    /// Sets the existing directory in which the logs of the paged engines are archived: no part of
+    /// a log is reused before it is copied there, durably. With a base backup
+    /// ([`crate::Database::base_backup`]) the database can be restored to any later moment
     /// ([`crate::Backup::restore_until`]).
     ///
-    /// The database knows that it has an archive, and how far. Opened without it, or while it takes
-    /// nothing, the log keeps what is not there: nothing is lost, and writers wait when the log is full.
-    /// [`crate::Database::end_archive`] ends it. An archive is refused that is of another database, or
-    /// of a copy of this one that has gone on by itself.
+    /// The database records that it has an archive, and how far the archive reaches. If it is
+    /// opened without the archive, or while the archive accepts nothing, the log keeps what the
+    /// archive lacks: nothing is lost, and writers wait when the log is full.
+    /// [`crate::Database::end_archive`] ends archiving. An archive is refused if it belongs to
+    /// another database, or to a copy of this one that has gone on by itself.
     ///
-    /// The archive lags behind by what was logged since the last checkpoint;
-    /// [`crate::Database::checkpoint`] and [`crate::Database::close`] bring it up to date, and say if it
-    /// takes nothing.
+    /// The archive lacks what was logged since the last checkpoint. [`crate::Database::checkpoint`]
+    /// and [`crate::Database::close`] bring it up to date, and return an error if it accepts
+    /// nothing.
     ///
     /// ```
     /// # use perdura::*;
@@ -480,7 +484,7 @@ impl Options {
         Err(Error::Unsupported { what: "archive of its log; the paged engines have one".into() })
     }
 
-    /// The engine of a new database on a medium that keeps so much by itself.
+    /// Returns the engine of a new database on a medium of this natural durability domain.
     pub(crate) fn kind_on(&self, natural: Domain) -> EngineKind {
         match (&self.engine, natural) {
             (Some(choice), natural) => choice.kind_on(natural),
@@ -526,8 +530,8 @@ impl Options {
         Setup { partitions, node_bytes, group, helped, ..new }
     }
 
-    /// Refuses what can be seen to make no sense before anything is created or opened. What depends
-    /// on others is refused where it is used.
+    /// Refuses options that make no sense, as far as that can be seen before anything is created or
+    /// opened. What depends on more is refused where it is used.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for named in &self.named {
             EngineKind::check_option_name(&named.name).map_err(|error| refused(&error))?;

@@ -2,21 +2,22 @@
 //!
 //! A lock alone would not do:
 //!
-//! - Whoever gives it back and takes it again at once is faster than one who has to be woken first,
-//!   so that the thread could do step after step while a writer waits. So whoever finds the
-//!   partition taken says that it waits, and the thread lets it go first: a writer waits for one
-//!   step at most.
-//! - A writer that waits keeps readers out, or it could wait for ever. But then one who reads for
-//!   long holds up every reader that comes behind the writer. So readers pass a writer that waits:
-//!   the first [`PASSES_AT_ONCE`] at once, which is enough for short ones to overlap and leave; the
-//!   next ones after [`READ_WAIT`], so that the partition is free as soon as the long one ends; and
+//! - A thread that gives the lock back and takes it again at once is faster than one that has to be
+//!   woken first, so the background thread could do step after step while a writer waits. Therefore
+//!   a thread that finds the partition taken registers as waiting, and the background thread lets
+//!   it go first: a writer waits for one step at most.
+//! - A writer that waits keeps readers out, or it could wait for ever. But then a long read holds
+//!   up every reader that comes after the writer. So readers pass a waiting writer: the first
+//!   [`PASSES_AT_ONCE`] at once, which is enough for short reads to overlap and leave; the next
+//!   ones after [`READ_WAIT`], so that the partition is free as soon as the long read ends; and
 //!   none beyond [`MOST_PASSES`], so that the writer has its turn at last.
-//! - One who reads already would wait for itself behind a writer; and while somebody copies the
-//!   partition, which takes long, all others would wait for the copy. These readers always pass.
-//! - Who would wait for what its own thread holds is told so at once; and who holds another partition
-//!   meanwhile does not wait for ever (`held.rs`).
-//! - An owner keeps a partition for as long as it likes. The thread waits a little, longer each
-//!   time, and goes on with the other partitions.
+//! - A thread that already reads, and that waited for a writer, would wait for itself. And while
+//!   the partition is copied, which takes long, all readers would wait for the copy. These readers
+//!   always pass.
+//! - A thread that would wait for what it holds itself gets an error at once. A thread that holds
+//!   another partition meanwhile waits for a limited time (`held.rs`).
+//! - An owner keeps a partition for as long as it likes. The background thread waits a little,
+//!   longer each time, and goes on with the other partitions.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -38,35 +39,35 @@ use crate::sync::{
 pub(crate) enum Taken {
     /// The thread would wait for itself.
     Nested,
-    /// Another one has kept it for longer than the call may wait.
+    /// Another thread has kept it for longer than the call may wait.
     Busy(Holder),
 }
 
-/// The lock of a partition; see the module's comment. A panic in a transaction has aborted
-/// it, so that what is behind the lock is as before.
+/// The lock of a partition; see the module's comment. It is not poisoned by a panic in a
+/// transaction, which has been aborted, so that the data under the lock is as before.
 #[derive(Debug)]
 pub(crate) struct PartitionLock<T> {
     lock: RwLock<T>,
-    /// The number of those who copy it, or wait to do so.
+    /// The number of threads that copy it, or wait to do so.
     copying: AtomicU32,
-    /// The number of those who wait for it, apart from the thread in the background.
+    /// The number of threads that wait for it, apart from the background thread.
     waiting: AtomicU32,
-    /// The number of those who have waited and got it.
+    /// The number of threads that have waited and got it.
     served: AtomicU32,
-    /// The number of readers that have passed writers that wait, since one of those had its turn.
+    /// The number of readers that have passed waiting writers since one of those had its turn.
     passed: AtomicU32,
     /// Threads of the database's own wait for it.
     wanted: AtomicU32,
-    /// Set if there is work for the thread in the background. Whoever may write sets it.
+    /// Set if there is work for the background thread. Set by threads that may write.
     backlog: AtomicBool,
-    /// The number of times that the thread has waited in vain since it was there last.
+    /// The number of times that the background thread has waited in vain since its last step.
     missed: AtomicU32,
-    /// Set while somebody has it for itself alone; for messages.
+    /// Set while the partition is owned; for messages.
     owned: AtomicBool,
     stepping: AtomicBool,
-    /// The time that somebody waits who holds another partition.
+    /// The time that a thread waits while it holds another partition.
     patience: Duration,
-    /// The number of those who wait for it to run a transaction.
+    /// The number of threads that wait for it to run a transaction.
     joining: AtomicU32,
     /// The commits that wait for a sync.
     pub(crate) group: Group,
@@ -74,10 +75,11 @@ pub(crate) struct PartitionLock<T> {
     pub(crate) syncer: Option<Arc<dyn Syncer>>,
 }
 
-/// Looks after who waits before the thread asks for the lock again, which waits itself then.
+/// The number of times that the background thread checks for waiting threads before it asks for the
+/// lock again, and then waits itself.
 const PATIENCE: u32 = 1000;
-/// The time that the thread waits for one partition, at first; twice as long each time that it has
-/// waited in vain, or writers who wait longer would always be before it.
+/// The time that the background thread waits for one partition, at first. It doubles each time that
+/// the thread has waited in vain, or writers that wait longer would always be first.
 const STEP_WAIT: Duration = Duration::from_millis(1);
 /// The number of times that it is doubled.
 const MOST_MISSED: u32 = 7;
@@ -85,7 +87,8 @@ const MOST_MISSED: u32 = 7;
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 impl<T> PartitionLock<T> {
-    /// A thread that holds another one waits for `patience`; `syncer` syncs without it.
+    /// Makes a lock. A thread that holds another one waits for `patience`; `syncer` syncs without
+    /// the lock.
     pub(crate) fn new(value: T, patience: Duration, syncer: Option<Arc<dyn Syncer>>) -> Self {
         Self {
             lock: RwLock::new(value),
@@ -113,7 +116,7 @@ impl<T> PartitionLock<T> {
         }
     }
 
-    /// Works as [`Self::write`], if it can be had in this time.
+    /// Works as [`Self::write`], but waits for this time at most.
     pub(crate) fn write_for(&self, time: Duration) -> Result<WriteGuard<'_, T>, Taken> {
         match self.lock.try_write() {
             Some(guard) => Ok(WriteGuard::new(guard, self)),
@@ -121,7 +124,7 @@ impl<T> PartitionLock<T> {
         }
     }
 
-    /// Works as [`Self::write`], for one who has just given it back.
+    /// Works as [`Self::write`], for a thread that has just given it back.
     pub(crate) fn write_again(&self) -> WriteGuard<'_, T> {
         let guard = self.lock.try_write();
         let guard = guard.unwrap_or_else(|| self.wait_for(|| self.lock.write()));
@@ -145,7 +148,7 @@ impl<T> PartitionLock<T> {
         took.map(|guard| WriteGuard::new(guard, self)).ok_or_else(|| Taken::Busy(self.holder()))
     }
 
-    /// Takes it with `take`, to run a transaction.
+    /// Takes the lock with `take`, to run a transaction.
     #[inline]
     pub(crate) fn join<'a, F>(
         &'a self,
@@ -171,20 +174,20 @@ impl<T> PartitionLock<T> {
         guard
     }
 
-    /// Returns the number of those who wait for it to run a transaction.
+    /// Returns the number of threads that wait for it to run a transaction.
     pub(crate) fn joining(&self) -> u32 {
         self.joining.load(SeqCst)
     }
 
-    /// Returns true if a commit had better leave its sync to the group: somebody waits to run a
+    /// Returns true if a commit had better leave its sync to the group: a thread waits to run a
     /// transaction meanwhile, or for a sync.
     #[inline]
     pub(crate) fn has_company(&self) -> bool {
         self.joining.load(Relaxed) > 0 || self.group.has_company()
     }
 
-    /// Gives it back, or gives up waiting for it. If a sync needs it, and nobody is to come who
-    /// would make that, those who wait for the sync have to.
+    /// Gives the lock back, or gives up waiting for it. If a sync needs it, and no other thread is
+    /// to come that would sync, one of the threads that wait for the sync has to.
     #[inline]
     fn leave(&self) {
         if self.group.has_members() {
@@ -199,7 +202,7 @@ impl<T> PartitionLock<T> {
         }
     }
 
-    /// Returns how long this thread waits for it, if it would like to wait so long.
+    /// Returns how long this thread waits for the lock, given the time that it would like to wait.
     fn limit(&self, time: Option<Duration>) -> Option<Duration> {
         let most = held::anything().then_some(self.patience);
         match (time, most) {
@@ -216,12 +219,12 @@ impl<T> PartitionLock<T> {
         Hold::shared(&self.lock)
     }
 
-    /// Notes that somebody owns it from now on, or no more.
+    /// Notes whether the partition is owned from now on.
     pub(crate) fn own(&self, owned: bool) {
         self.owned.store(owned, SeqCst);
     }
 
-    /// Returns who seems to have it; for a message.
+    /// Returns the probable holder; for a message.
     fn holder(&self) -> Holder {
         if self.copying.load(SeqCst) > 0 {
             Holder::Copy
@@ -272,13 +275,14 @@ impl<T> PartitionLock<T> {
             if let Some(guard) = self.lock.try_read_for(wait) {
                 return Some(guard);
             }
-            // It comes again behind those who wait: at last it stays for longer than all of them take.
+            // The reader now queues again, after the others; each try waits longer, at last longer
+            // than all of them take.
             wait = wait.saturating_mul(2);
         }
     }
 
-    /// Reads without regard for writers that wait: who holds something already would wait for
-    /// itself.
+    /// Reads without regard for waiting writers: a thread that holds something already would wait
+    /// for itself.
     fn pass(&self, most: Option<Duration>) -> Option<RwLockReadGuard<'_, T>> {
         match most {
             Some(most) => self.lock.try_read_recursive_for(most),
@@ -286,9 +290,9 @@ impl<T> PartitionLock<T> {
         }
     }
 
-    /// Reads for long, while other readers do not wait. It waits so long at most.
+    /// Reads for long, while other readers do not wait. It waits for `most` at most.
     pub(crate) fn copy(&self, most: Option<Duration>) -> Result<CopyGuard<'_, T>, Taken> {
-        // Before the lock is asked for: whoever reads from now on passes the writers that wait.
+        // Before the lock is asked for: from now on readers pass the waiting writers.
         let others = self.copying.fetch_add(1, SeqCst) > 0;
         let until = Until { copying: &self.copying };
         if held::any(|hold| hold == self.alone()) {
@@ -306,7 +310,8 @@ impl<T> PartitionLock<T> {
         Ok(CopyGuard { reading: ReadGuard::new(guard), _until: until })
     }
 
-    /// Returns how long one waits who holds another partition; `None` if this thread holds none.
+    /// Returns how long this thread waits because it holds another partition; `None` if it holds
+    /// none.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.limit(None)
     }
@@ -320,9 +325,9 @@ impl<T> PartitionLock<T> {
         guard
     }
 
-    /// A step of the thread in the background, which says whether there is more to do. Returns when
-    /// one who waited meanwhile has had its turn; or without having done anything, if somebody keeps
-    /// the partition.
+    /// Does a step of the background thread; `work` also returns whether there is more to do.
+    /// Returns when a thread that waited meanwhile has had its turn; or without having done
+    /// anything, if the partition is not given back.
     pub(crate) fn step<R>(&self, work: impl FnOnce(&mut T) -> (R, bool)) -> Option<R> {
         let missed = self.missed.load(Relaxed);
         self.wanted.fetch_add(1, SeqCst);
@@ -332,7 +337,7 @@ impl<T> PartitionLock<T> {
         let mut guard = WriteGuard::new(guard?, self);
         self.passed.store(0, Relaxed);
         self.stepping.store(true, SeqCst);
-        // Before the work: in an engine with sessions somebody may leave more meanwhile.
+        // Before the work: in an engine with sessions, transactions may leave more meanwhile.
         self.backlog.store(false, SeqCst);
         let (done, more) = work(&mut guard);
         if more {
@@ -350,7 +355,7 @@ impl<T> PartitionLock<T> {
         Some(done)
     }
 
-    /// A look in by a thread of the database's own, if it can be had so soon.
+    /// Runs `work` for a thread of the database's own, if the lock can be had in this time.
     pub(crate) fn visit<R>(&self, time: Duration, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.wanted.fetch_add(1, SeqCst);
         let guard = self.lock.try_write_for(time);
@@ -360,12 +365,12 @@ impl<T> PartitionLock<T> {
         Some(work(&mut guard))
     }
 
-    /// Returns the number of those who have waited and got it, if somebody waits.
+    /// Returns the number of threads that have waited and got the lock, if any thread waits.
     pub(crate) fn queue(&self) -> Option<u32> {
         (self.waiting.load(SeqCst) > 0).then(|| self.served.load(SeqCst))
     }
 
-    /// Called by one who may write: there is something to do for the thread in the background.
+    /// Notes that there is work for the background thread. Called by threads that may write.
     #[inline]
     pub(crate) fn leave_backlog(&self) {
         if !self.backlog.load(Relaxed) {
@@ -373,19 +378,19 @@ impl<T> PartitionLock<T> {
         }
     }
 
-    /// Returns true if there is work for the thread in the background.
+    /// Returns true if there is work for the background thread.
     pub(crate) fn has_backlog(&self) -> bool {
         self.backlog.load(SeqCst)
     }
 
-    /// Returns true if the thread in the background waits for its turn.
+    /// Returns true if the background thread waits for its turn.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Relaxed) > 0
     }
 
-    /// Called without the lock by one who had it for long: returns when the thread in the
-    /// background has had its turn, or has it, or has given up.
+    /// Waits until the background thread has had its turn, or has it, or has given up. Called,
+    /// without the lock, by a thread that had it for long.
     pub(crate) fn let_in(&self) {
         while self.is_wanted() {
             yield_now();

@@ -1,12 +1,14 @@
-//! A database as it was at one moment, all partitions together, for whoever copies it.
+//! A database as it was at one moment, all partitions together, for copies of it.
 //!
-//! Invariant: what the parts show is what was committed when [`Database::point_in_time`] had all of them,
-//! and nothing else.
+//! Invariant: what the parts show is what was committed when [`Database::point_in_time`] had all of
+//! them, and nothing else.
 //!
-//! 1. All partitions are taken for reading, lowest number first; who waits for one holds those
-//!    before it. So nobody can commit in one of them when the last one is taken.
-//! 2. Where the engine has snapshots, one of each is taken, and the partitions are given back:
-//!    nobody waits for the copy. Elsewhere each is kept until it has been copied: writers wait, readers
+//! 1. All partitions are taken for reading, lowest number first, and those already taken are held
+//!    while the call waits for the next. So no commit can happen in any of them when the last one
+//!    is taken.
+//! 2. Where the engine has snapshots, one of each partition is taken, and the partitions are given
+//!    back: no transaction waits for the copy. Elsewhere each is kept until it has been copied:
+//!    writers wait, readers do not.
 //!    do not.
 //!
 //! A single partition with snapshots is not taken at all: its snapshot is a moment.

@@ -187,10 +187,10 @@ macro_rules! reads {
                 Ok(found)
             }
 
-            /// Copies columns of the tuple with this primary key one behind the other into `out`,
-            /// numbers as eight little-endian bytes; what is NULL reads as zero or as empty. Returns
-            /// how many bytes they have, and copies nothing if `out` is shorter; `None` if there is no
-            /// such tuple. The fastest way to read.
+            /// Copies columns of the tuple with this primary key one after the other into `out`,
+            /// numbers as eight little-endian bytes; what is NULL reads as zero or as empty.
+            /// Returns the number of bytes, and copies nothing if `out` is shorter; `None` if there
+            /// is no such tuple. This is the fastest way to read.
             ///
             /// # Errors
             /// As `get`.
@@ -264,10 +264,11 @@ macro_rules! reads {
 
             /// The tuples of a scan as an iterator.
             ///
-            /// They are fetched in batches of 8 to 256, each by a scan that begins behind the last
-            /// key, and copied: it costs an allocation or two a row, and a descent of the index a
-            /// batch, more than `scan` does. As long as it lives, this cannot change anything, so all
-            /// that it sees belongs together, as far as the isolation of a transaction goes.
+            /// They are copied, and fetched in batches of 8 to 256, each by a scan that begins
+            /// after the last key. Compared with `scan` this costs an allocation or two for each
+            /// row, and a descent of the index for each batch. While the iterator lives, this
+            /// cannot change anything, so all rows are consistent with each other, as far as the
+            /// isolation of a transaction goes.
             ///
             /// ```
             /// # use perdura::*;

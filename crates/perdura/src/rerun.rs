@@ -1,9 +1,9 @@
-//! Running a transaction again that came into the way of another one.
+//! Running a transaction again after a conflict.
 //!
 //! 1. The first conflict fixes a deadline.
-//! 2. A rerun waits before it begins, at random and longer each time, so that those who were in each
-//!    other's way do not meet again; and keeps its first age, so that the oldest wins in the end.
-//! 3. Behind the deadline the conflict is returned, with the number of tries.
+//! 2. A rerun waits before it begins, at random and longer each time, so that the transactions in
+//!    conflict do not meet again; and it keeps its first age, so that the oldest wins in the end.
+//! 3. After the deadline the conflict is returned, with the number of tries.
 
 use std::hash::{BuildHasher, RandomState};
 use std::thread;

@@ -42,7 +42,7 @@ pub struct Rows<'a, R: ?Sized> {
 
 /// The columns that are fetched.
 pub(crate) struct Plan {
-    /// All if `None`; those of the key that nobody asked for come last.
+    /// All if `None`; key columns that were not asked for come last.
     pub(crate) columns: Option<Vec<u16>>,
     /// The number of them that are shown, and their names.
     pub(crate) shown: usize,

@@ -28,10 +28,10 @@ pub struct Savepoint {
 }
 
 impl<E: Environment> Tx<'_, E> {
-    /// Works as [`Tx::get`], for a tuple that this transaction is going to change: an engine that
+    /// Works as [`Tx::get`], for a tuple that this transaction is going to change. An engine that
     /// runs many transactions at the same time keeps others from doing the same, where it can, so
-    /// that the change comes into nobody's way. In the others it is [`Tx::get`]. A scan does so with
-    /// [`Scan::for_update`](crate::Scan::for_update).
+    /// that the change causes no conflict. In the other engines it is [`Tx::get`].
+    /// [`Scan::for_update`](crate::Scan::for_update) does the same for a scan.
     ///
     /// # Errors
     /// As [`Tx::get`]; [`Error::Conflict`].
@@ -62,9 +62,10 @@ impl<E: Environment> Tx<'_, E> {
         Ok(found)
     }
 
-    /// Marks this place, so that [`Tx::rollback_to`] can undo what comes after it: in `nvm-inp`,
-    /// `nvm-log`, the paged engines (`nv-disk`, `nv-logging-foi`, `nv-logging-foc`), and those on slotted
-    /// pages (`fast`, `fash`, `nvwal`, `journal`, `wal`). Marking costs nothing.
+    /// Marks this place, so that [`Tx::rollback_to`] can undo what comes after it. The engines that
+    /// can do so are `nvm-inp`, `nvm-log`, the paged ones (`nv-disk`, `nv-logging-foi`,
+    /// `nv-logging-foc`), and those on slotted pages (`fast`, `fash`, `nvwal`, `journal`, `wal`).
+    /// Marking costs nothing.
     ///
     /// # Errors
     /// [`Error::Unsupported`] in the other engines. `inp` and `log` would have to take the end of the
@@ -75,8 +76,8 @@ impl<E: Environment> Tx<'_, E> {
         Ok(Savepoint { number: self.engine.savepoint()?, partition: self.partition })
     }
 
-    /// Undoes what the transaction has done since it was at the savepoint, which stays good; those
-    /// behind it are void. [`Tx::statements_done`] goes on counting.
+    /// Undoes what the transaction has done since the savepoint, which stays valid; later
+    /// savepoints are void. [`Tx::statements_done`] goes on counting.
     ///
     /// # Errors
     /// [`Error::NoSavepoint`] for one that is void or of another transaction, and nothing is undone;

@@ -14,9 +14,9 @@ use crate::columns::{ColumnList, ColumnRef};
 use crate::error::Error;
 use crate::table::Table;
 
-/// The tuples to scan: all in the order of the primary key, unless it is told otherwise.
+/// The tuples to scan: by default all, in the order of the primary key.
 ///
-/// A bound may give only the first columns of a key; it then speaks for every key that starts with
+/// A bound may give only the first columns of a key; it then stands for every key that starts with
 /// them. Bounds are arrays of values, vectors, or references to them; those that are borrowed are
 /// not copied.
 ///
@@ -39,9 +39,9 @@ pub struct Scan<'a> {
     index: Option<&'a str>,
     low: Bound<KeyList<'a>>,
     high: Bound<KeyList<'a>>,
-    /// The upper bound's last value is text or bytes, and speaks for all that start with it.
+    /// Set if the upper bound's last value is text or bytes, and stands for all that start with it.
     open_end: bool,
-    /// The key behind which the scan begins, in its direction.
+    /// The key after which the scan begins, in its direction.
     behind: Option<KeyList<'a>>,
     direction: Direction,
     columns: Option<ColumnList<'a>>,
@@ -98,12 +98,12 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Only what comes behind this key in the direction of the scan, within its range: the next page,
-    /// if it is the key of the last row. Given the first columns of a key, it passes over every key
-    /// that starts with them.
+    /// Starts the scan after this key, in its direction and within its range. With the key of the
+    /// last row of a page this gives the next page. Given the first columns of a key, it skips
+    /// every key that starts with them.
     ///
     /// In a secondary index the whole key is the index's columns, then those of the primary key.
-    /// With the index's columns alone, tuples that have the same values there are passed over.
+    /// Given the index's columns alone, it skips all tuples that have the same values there.
     ///
     /// ```
     /// # use perdura::*;
@@ -136,11 +136,12 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Reads tuples that the transaction is going to change, as [`Tx::get_for_update`](crate::Tx::get_for_update): an engine that
-    /// runs many transactions at the same time keeps others from changing them, or reading them to
-    /// change them. `sofort` waits for nobody: where another transaction has a tuple, this one ends in
-    /// [`Error::Conflict`] and is run again. What only reads, such as [`crate::ReadTx`], refuses such a
-    /// scan with [`Error::ReadsOnly`].
+    /// Reads tuples that the transaction is going to change, as
+    /// [`Tx::get_for_update`](crate::Tx::get_for_update). An engine that runs many transactions at
+    /// the same time keeps others from changing them, or reading them to change them. `sofort` does
+    /// not wait: if another transaction has a tuple, this one ends in [`Error::Conflict`] and is
+    /// run again. Views that only read, such as [`crate::ReadTx`], refuse such a scan with
+    /// [`Error::ReadsOnly`].
     #[must_use]
     pub fn for_update(mut self) -> Self {
         if self.locks == ScanLocks::Read {
@@ -149,13 +150,14 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Works as [`Scan::for_update`], and passes over tuples that another open transaction has changed, or
-    /// has read to change them. So threads that each take the first free tuple of a queue are not in each
-    /// other's way. With [`Scan::limit`] it takes no more than it needs.
+    /// Works as [`Scan::for_update`], and skips tuples that another open transaction has changed,
+    /// or has read to change them. So threads that each take the first free tuple of a queue do not
+    /// conflict. With [`Scan::limit`] it takes no more than it needs.
     ///
-    /// What it shows is committed and stays as it is until the transaction ends. But it waits for nobody
-    /// who has changed tuples and keeps nobody from inserting some, so it does not say that there are no
-    /// others: where it finds none, another transaction may have taken one and may still give it back.
+    /// The tuples that it shows are committed and stay as they are until the transaction ends. But
+    /// it neither waits for transactions that have changed tuples nor keeps others from inserting
+    /// some. So an empty result does not mean that there are no tuples: another transaction may
+    /// have taken one and may still give it back.
     ///
     /// ```
     /// # use perdura::*;
@@ -176,12 +178,12 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Refuses a scan that locks, for what only reads.
+    /// Refuses a scan that locks, where only reading is possible.
     pub(crate) fn reads_only(&self) -> Result<(), Error> {
         if self.locks == ScanLocks::Read { Ok(()) } else { Err(Error::ReadsOnly) }
     }
 
-    /// Returns the number of tuples at most.
+    /// Returns the largest number of tuples to show.
     pub(crate) fn most(&self) -> Option<usize> {
         self.limit
     }
@@ -198,7 +200,7 @@ impl<'a> Scan<'a> {
         Ok(Some(columns.numbers(table, &mut buffer)?.to_vec()))
     }
 
-    /// The columns of the index's keys, those of the primary key behind them.
+    /// The columns of the index's keys, followed by those of the primary key.
     pub(crate) fn key_columns(&self, table: &Table) -> Result<Vec<u16>, Error> {
         let index = self.index.map(|name| table.index(name)).transpose()?;
         let mut columns = Vec::new();
@@ -211,7 +213,7 @@ impl<'a> Scan<'a> {
         Ok(columns)
     }
 
-    /// The same behind this key, unless it is none, and so many tuples.
+    /// Returns the same scan after this key, if there is one, and limited to so many tuples.
     pub(crate) fn rest<'s>(&self, key: Option<Vec<Value<'s>>>, limit: usize) -> Scan<'s>
     where
         'a: 's,
@@ -289,8 +291,8 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// The bounds as they are behind the key behind which the scan begins, and whether the upper one
-    /// still speaks for all that start with its last value.
+    /// Returns the bounds, narrowed to start after the given key, and whether the upper one still
+    /// stands for all that start with its last value.
     #[inline]
     fn ends(&self) -> (Bound<&[Value<'a>]>, Bound<&[Value<'a>]>, bool) {
         let low = self.low.as_ref().map(|values| &values[..]);
@@ -332,7 +334,8 @@ impl<'a> Scan<'a> {
 }
 
 /// Returns whether a scan in this direction that begins with `bound` shows nothing up to `key`, and
-/// nothing that starts with it. If `open`, the bound's last value speaks for all that start with it.
+/// nothing that starts with it. If `open`, the bound's last value stands for all that start with
+/// it.
 fn is_beyond(
     bound: Bound<&[Value<'_>]>,
     key: &[Value<'_>],
@@ -387,7 +390,7 @@ fn order(one: &Value<'_>, two: &Value<'_>) -> Ordering {
     }
 }
 
-/// The first value behind all that start with another one.
+/// The first value after all that start with another one.
 enum End {
     Text(String),
     Bytes(Vec<u8>),
@@ -399,7 +402,7 @@ enum End {
 fn end_of_text(text: &str) -> End {
     let mut end = text.to_owned();
     while let Some(letter) = end.pop() {
-        // Between the last one before the surrogates and the first behind them lies none.
+        // Between the last letter before the surrogates and the first one after them there is none.
         if let Some(next) = (letter..=char::MAX).nth(1) {
             end.push(next);
             return End::Text(end);

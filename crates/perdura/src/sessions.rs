@@ -1,15 +1,15 @@
 //! The sessions of a partition whose engine runs many transactions at the same time.
 //!
 //! Invariants:
-//! - A session that is lent has one user; one that is free has no transaction open.
-//! - While a partition is still ([`SessionPool::still`]) no session of it is lent.
+//! - A session in use has one user; a free one has no transaction open.
+//! - While a partition is still ([`SessionPool::still`]) no session of it is in use.
 //! - There are at most [`MOST`] sessions. They are made as they are needed, and used again.
 //!
-//! 1. Whoever begins a transaction takes a free session, or makes one, or waits.
-//! 2. When it has ended the session is given back. One whose transaction could not be undone is
-//!    dropped instead.
-//! 3. Whoever needs the partition as a whole (to copy, check or close it, or to own it) lets no new
-//!    transaction begin, and waits until the last session has come back.
+//! 1. To begin a transaction, take a free session, or make one, or wait.
+//! 2. When the transaction has ended the session is given back. One whose transaction could not be
+//!    undone is dropped instead.
+//! 3. To use the partition as a whole (to copy, check, close or own it), let no new transaction
+//!    begin, and wait until the last session has come back.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -39,7 +39,7 @@ pub(crate) enum Continue {
 pub(crate) struct SessionPool<E> {
     source: Arc<dyn Sessions>,
     state: Mutex<State<E>>,
-    /// Told when a session comes back, and when a partition is no longer still.
+    /// Notified when a session comes back, and when a partition is no longer still.
     changed: Condvar,
     /// The age of the last transaction that has begun.
     age: AtomicU64,
@@ -49,9 +49,9 @@ pub(crate) struct SessionPool<E> {
 struct State<E> {
     #[expect(clippy::vec_box, reason = "a session is lent and taken back without moving it")]
     free: Vec<Box<AnyEngine<E>>>,
-    /// The number of sessions that are lent.
+    /// The number of sessions in use.
     lent: usize,
-    /// The number of those who keep the partition still, or wait for that.
+    /// The number of threads that keep the partition still, or wait for that.
     still: usize,
 }
 
@@ -77,13 +77,13 @@ impl<E> SessionPool<E> {
 
     fn end_overdue_or(&self, if_taken: IfTaken) {
         for id in self.waits.overdue(if_taken, Instant::now) {
-            // Somebody copies the partition, or has all sessions; later, then.
+            // The partition is being copied, or all sessions are in use: later, then.
             let Ok(_place) = self.place(Duration::ZERO) else { return };
             self.end_if_overdue(id, if_taken);
         }
     }
 
-    /// The same for one who has a place already, or all of them.
+    /// Does the same for a caller that has a place already, or all of them.
     fn end_all_overdue(&self) {
         for id in self.waits.overdue(IfTaken::Wait, Instant::now) {
             self.end_if_overdue(id, IfTaken::Wait);
@@ -92,7 +92,7 @@ impl<E> SessionPool<E> {
 
     fn end_if_overdue(&self, id: TxId, if_taken: IfTaken) {
         self.waits.end_overdue(id, if_taken, Instant::now, || {
-            // Else the engine says why not to whoever begins.
+            // Else the engine reports the reason when a transaction begins.
             if let Ok(mut session) = self.source.replay(id) {
                 let _ = session.abort();
             }
@@ -132,15 +132,15 @@ impl<E> SessionPool<E> {
         (state, true)
     }
 
-    /// Lends a session, in which a transaction has begun, with a name if it goes on after a crash. Waits
-    /// for one so long at most.
+    /// Takes a session and begins a transaction in it, with a name if it goes on after a crash.
+    /// Waits for a session for this time at most.
     pub(crate) fn lend(
         &self,
         begin: &Begin,
         name: Option<&[u8]>,
         wait: Duration,
     ) -> Result<Lent<'_, E>, LendError> {
-        // They are in no reader's way.
+        // Overdue transactions do not disturb readers.
         if !begin.reads_only {
             self.end_overdue_or(IfTaken::Leave);
         }
@@ -150,7 +150,8 @@ impl<E> SessionPool<E> {
             lent.session = Some(Box::new(AnyEngine::session(self.source.session()?)));
         }
         match lent.begin_as(begin, name) {
-            // One whose time is over may have the name: since the look above, or since somebody had the latch then.
+            // An overdue transaction may have the name: since the check above, or because the latch
+            // was taken then.
             Err(EngineError::NameTaken) => {
                 self.end_all_overdue();
                 lent.begin_as(begin, name)?;
@@ -160,7 +161,7 @@ impl<E> SessionPool<E> {
         Ok(lent)
     }
 
-    /// Lends a session with this transaction, which waits to be continued: behind its last statement, or
+    /// Takes a session and continues this waiting transaction in it: after its last statement, or
     /// from its start.
     pub(crate) fn resume(
         &self,
@@ -196,7 +197,7 @@ impl<E> SessionPool<E> {
         Ok(Lent { pool: self, session: None, resumed: false })
     }
 
-    /// Waits until no session is lent, for so long at most, and lends none meanwhile.
+    /// Waits for this time at most until no session is in use; none can be taken meanwhile.
     pub(crate) fn still(&self, most: Option<Duration>) -> Result<Still<'_, E>, Taken> {
         if held::any(|hold| hold == Hold::shared(self)) {
             return Err(Taken::Nested);
@@ -254,7 +255,7 @@ pub(crate) struct Lent<'a, E> {
 }
 
 impl<E> Lent<'_, E> {
-    /// Leaves the open transaction to whoever continues it.
+    /// Detaches the open transaction, so that it can be continued.
     pub(crate) fn detach(&mut self) -> Result<TxId, EngineError> {
         let pool = self.pool;
         pool.waits.leave(Instant::now, || (**self).detach())
@@ -305,13 +306,14 @@ impl<E> fmt::Debug for Lent<'_, E> {
     }
 }
 
-/// No session of a partition is lent meanwhile.
+/// Keeps the sessions of a partition out of use for as long as it lives.
 pub(crate) struct Still<'a, E> {
     pool: &'a SessionPool<E>,
 }
 
 impl<E> Still<'_, E> {
-    /// Rolls back the transactions that have waited too long to be continued, for the owner, who lends no session.
+    /// Rolls back the transactions that have waited too long to be continued. For the owner of the
+    /// partition, in which no session is used.
     pub(crate) fn end_overdue(&self) {
         self.pool.end_all_overdue();
     }

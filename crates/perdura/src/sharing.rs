@@ -9,8 +9,8 @@ use crate::group::{Failed, Member};
 use crate::partition_lock::{PartitionLock, WriteGuard};
 use crate::sync::Stopwatch;
 
-/// The time that a leader waits for the partition before it looks again whether somebody has synced
-/// there.
+/// The time that a leader waits for the partition before it checks again whether another thread has
+/// synced there.
 const LEAD_WAIT: Duration = Duration::from_millis(1);
 
 /// A thing that is taken in turns, as far as sharing a sync needs to know it.
@@ -30,7 +30,7 @@ impl<T: Syncs> WriteGuard<'_, T> {
         let group = &partition_lock.group;
         let member = group.leave_sync(number);
         if !group.is_outside() && !group.expect(|| partition_lock.joining() > 0) {
-            // Nobody comes who would do it.
+            // No thread is to come that would sync.
             drop(member);
             return self.sync_all();
         }
@@ -60,8 +60,8 @@ impl<T: Syncs> WriteGuard<'_, T> {
 }
 
 impl<T: Syncs> PartitionLock<T> {
-    /// Returns when a transaction is durable whose sync was left to the group, and all before it: for
-    /// one who may have seen it. Called without the partition.
+    /// Returns when a transaction whose sync was left to the group, and all before it, are durable.
+    /// For a thread that may have seen the transaction. Called without the partition.
     #[inline]
     pub(crate) fn wait_durable(&self, number: u64) -> Result<(), Failed<EngineError>> {
         if self.group.is_durable(number) { Ok(()) } else { self.wait_as_member(number) }
@@ -81,7 +81,7 @@ impl<T: Syncs> PartitionLock<T> {
         if let (Err(Failed::Here(_)), true) = (&done, self.group.is_outside())
             && let Ok(mut engine) = self.write_for(Duration::ZERO)
         {
-            // It notices, and stops; if somebody has it, that one does.
+            // The engine notices, and stops; if the partition is taken, its holder lets it do so.
             let _ = engine.sync();
         }
         done

@@ -50,13 +50,13 @@ impl Ticket {
     }
 }
 
-/// A partition's engine, for one who may change it.
+/// A partition's engine, for a transaction that may change it.
 #[derive(Debug)]
 pub(crate) enum Writing<'a, E: Environment> {
     Locked(WriteGuard<'a, AnyEngine<E>>),
     Owned(&'a mut AnyEngine<E>),
     Session(Lent<'a, E>),
-    /// The transaction has ended, and others have the partition.
+    /// The transaction has ended, and the partition is given back.
     Ended,
 }
 
@@ -70,7 +70,7 @@ impl<'a, E: Environment> Writing<'a, E> {
         }
     }
 
-    /// Leaves the open transaction to whoever continues it.
+    /// Detaches the open transaction, so that it can be continued.
     fn detach(&mut self) -> Result<TxId, EngineError> {
         match self {
             Self::Session(lent) => lent.detach(),
@@ -114,13 +114,13 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
     }
 }
 
-/// A partition as one who only reads sees it.
+/// A partition as a reading transaction sees it.
 #[derive(Debug)]
 pub(crate) enum Reading<'a, E: Environment> {
     Locked(ReadGuard<'a, AnyEngine<E>>),
     Borrowed(&'a AnyEngine<E>),
     Session(Lent<'a, E>),
-    /// The last committed state, in engines that have snapshots: nobody waits.
+    /// The last committed state, in engines that have snapshots: no wait.
     Version(VersionReader<'a>),
 }
 
@@ -208,14 +208,14 @@ pub(crate) fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> 
 #[derive(Debug)]
 pub struct Tx<'a, E: Environment = Native> {
     pub(crate) engine: Writing<'a, E>,
-    /// Tells the database's threads, if there are any.
+    /// The database's threads to notify, if there are any.
     pub(crate) call: Option<Call<'a, E>>,
     pub(crate) catalog: &'a Catalog,
     pub(crate) partition: usize,
     pub(crate) statements: u64,
 }
 
-/// Tells the database's threads that a partition has something to do for them.
+/// Notifies the database's threads that a partition has work for them.
 #[derive(Debug)]
 pub(crate) struct Call<'a, E: Environment> {
     pub(crate) wakeup: Option<&'a Wakeup>,
@@ -263,8 +263,8 @@ impl<E: Environment> Tx<'_, E> {
         Ok(())
     }
 
-    /// Inserts a tuple of which only some columns, by number or name, have a value here. Each of the
-    /// others gets its [default](crate::TableSchema::default), or is NULL if it may be.
+    /// Inserts a tuple with values for some columns, by number or name. Each of the others gets its
+    /// [default](crate::TableSchema::default), or is NULL if it may be.
     ///
     /// # Errors
     /// As [`Tx::insert`]; [`Error::Invalid`] also where a column has no value at all;
@@ -320,12 +320,12 @@ impl<E: Environment> Tx<'_, E> {
     }
 
     /// Leaves the transaction open, to be continued in any thread, or after a crash
-    /// ([`crate::Database::resume`]); in engines that continue transactions. Each of its statements is
-    /// durable.
+    /// ([`crate::Database::resume`]), in engines that continue transactions. Each of its statements
+    /// is durable.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], also where somebody has the partition alone ([`crate::Exclusive`]); it has no
-    /// statement. The transaction is undone then.
+    /// [`Error::Unsupported`], also where the partition is owned ([`crate::Exclusive`]); or the
+    /// transaction has no statement. The transaction is undone then.
     pub fn detach(mut self) -> Result<TxId, Error> {
         let id = self.engine.detach()?;
         // Its session has none any more.
@@ -341,16 +341,16 @@ impl<E: Environment> Tx<'_, E> {
     /// Commits.
     ///
     /// # Errors
-    /// The medium failed: whether the transaction is there shows when the database is opened again,
-    /// and nothing more is acknowledged. Or it could only be aborted, and has been.
+    /// The medium failed: whether the transaction is committed shows when the database is opened
+    /// again, and nothing more is acknowledged. Or it could only be aborted, and has been.
     #[inline]
     pub fn commit(mut self) -> Result<Ticket, Error> {
         self.finish()
     }
 
-    /// [`Tx::update`] as the last thing that the transaction does, and its commit. If it is the only
-    /// thing, engines that can (`nvm-inp`, with at most two columns and no indexed one among them)
-    /// make both durable at once: with one fence where an update and a commit take three.
+    /// Does [`Tx::update`] as the last statement of the transaction, and commits. If it is the only
+    /// statement, engines that can (`nvm-inp`, with at most two columns and no indexed one among
+    /// them) make both durable at once: with one fence, where an update and a commit take three.
     ///
     /// # Errors
     /// As [`Tx::update`] and [`Tx::commit`]; unless the medium failed, the transaction is undone.
@@ -421,8 +421,8 @@ impl<E: Environment> Tx<'_, E> {
         self.engine.update_and_commit(table.number, key, &changes)
     }
 
-    /// Commits without moving the transaction: a value that is moved right behind a fence is
-    /// waited for until the fence is done.
+    /// Commits without moving the transaction: a value that is moved right after a fence is waited
+    /// for until the fence is done.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<Ticket, Error> {
         if self.engine.has_company() {
@@ -434,7 +434,7 @@ impl<E: Environment> Tx<'_, E> {
         Ok(self.ended(number, durable))
     }
 
-    /// A commit that could not be: the transaction is undone if it has to be.
+    /// Handles a commit that failed: the transaction is undone if it has to be.
     #[inline]
     fn abort_if_needed<T>(&mut self, done: Result<T, EngineError>) -> Result<T, Error> {
         if let Err(EngineError::MustAbort | EngineError::Conflict { .. } | EngineError::Diverged) =
@@ -445,7 +445,8 @@ impl<E: Environment> Tx<'_, E> {
         Ok(done?)
     }
 
-    /// Commits, lets those who wait have the partition, and returns when it is durable.
+    /// Commits, gives the partition to waiting threads, and returns when the transaction is
+    /// durable.
     #[cold]
     fn finish_early(&mut self) -> Result<Ticket, Error> {
         self.engine.end();
@@ -461,8 +462,9 @@ impl<E: Environment> Tx<'_, E> {
         Ok(Ticket { durable: true, ..ticket })
     }
 
-    /// Ends a transaction whose work has failed with `error`, which it may owe to others that have
-    /// ended and are not durable yet: then it is told when they are.
+    /// Ends a transaction whose work has failed with `error`. The error may be due to what the
+    /// transaction saw of others that have ended and are not durable yet. So it is returned only
+    /// when they are durable.
     #[inline]
     pub(crate) fn fail<X: From<Error>>(self, error: X) -> Undone<X> {
         let Some(partition_lock) = self.engine.partition_lock() else {

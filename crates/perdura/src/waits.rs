@@ -1,17 +1,20 @@
 //! How long transactions wait to be continued: see [`crate::Options::resume_within`].
 //!
-//! The time of each counts from the moment when it was detached, or when the database was opened. Whoever
-//! begins a transaction next that may change something rolls back those whose time is over.
+//! The time of each counts from the moment when it was detached, or when the database was opened.
+//! An overdue transaction, one whose time is over, is rolled back when the next transaction begins
+//! that may change something.
 //!
-//! Where the time has an end, a transaction is taken from those that wait, left to them, or rolled back, with the
-//! latch of their times:
+//! Where the time is limited, a transaction is continued, detached or rolled back with the latch of
+//! the times held:
 //!
-//! - One that somebody has gone on with in time, and has left again, is not rolled back for what it had waited before.
-//! - One that is no longer found, and that nobody goes on with, is over: its name is free.
+//! - A transaction that was continued in time, and detached again, is not rolled back for the time
+//!   that it waited before.
+//! - A transaction that is no longer found, and that no thread continues, is over: its name is
+//!   free.
 //!
-//! That takes as long as a fence, or as running all statements again. Whoever begins or reads does not wait for it: if
-//! somebody has the latch, those whose time is over are left to the next one ([`IfTaken`]), but by whoever finds the
-//! name taken under which it begins.
+//! A rollback takes as long as a fence, or as running all statements again. A call that begins or
+//! reads does not wait for it: if the latch is held, overdue transactions are left for later
+//! ([`IfTaken`]), unless the name that the call needs is taken.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -22,22 +25,22 @@ use engines::TxId;
 
 use crate::sync::{AtomicBool, Mutex, MutexGuard};
 
-/// The way of whoever looks for transactions whose time is over, if somebody has the latch of their times.
+/// The behaviour of a search for overdue transactions if the latch of their times is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IfTaken {
-    /// Waits for it.
+    /// Waits for the latch.
     Wait,
-    /// Lets them be.
+    /// Leaves the transactions for later.
     Leave,
 }
 
 /// The transactions of a partition that wait to be continued.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    /// The longest wait; none: for ever.
+    /// The longest wait; `None` if there is no limit.
     within: Option<Duration>,
     since: Mutex<BTreeMap<TxId, Instant>>,
-    /// Somebody waits, and not for ever.
+    /// Set if a transaction waits, with a time limit.
     any: AtomicBool,
 }
 
@@ -61,7 +64,7 @@ impl Waits {
         }
     }
 
-    /// Leaves a transaction, whose number `leave` returns: it waits from now on.
+    /// Detaches a transaction with `leave`, which returns its number: it waits from now on.
     pub(crate) fn leave<X>(
         &self,
         now: impl FnOnce() -> Instant,
@@ -77,7 +80,7 @@ impl Waits {
         Ok(id)
     }
 
-    /// Those that wait wait at least from now on.
+    /// Notes the transactions that wait: the time of those not yet noted counts from now.
     pub(crate) fn note_all(&self, waiting: impl FnOnce() -> Vec<TxId>) {
         if self.within.is_some() {
             let mut since = self.since();
@@ -89,7 +92,7 @@ impl Waits {
         }
     }
 
-    /// Takes a transaction by `resume`: it waits no more.
+    /// Takes a transaction with `resume`: it waits no more.
     pub(crate) fn resume<R, X>(
         &self,
         id: TxId,
@@ -104,7 +107,7 @@ impl Waits {
         Ok(resumed)
     }
 
-    /// The transactions whose time is over, perhaps.
+    /// Returns the transactions that may be overdue.
     pub(crate) fn overdue(&self, if_taken: IfTaken, now: impl FnOnce() -> Instant) -> Vec<TxId> {
         let Some(within) = self.within.filter(|_| self.any.load(Ordering::Acquire)) else {
             return Vec::new();
@@ -114,7 +117,8 @@ impl Waits {
         since.iter().filter(|(_, from)| is_over(**from, within, now)).map(|(id, _)| *id).collect()
     }
 
-    /// Ends a transaction by `end` if its time is over still. It waits no more, whatever comes of that.
+    /// Ends a transaction with `end` if it is still overdue. It waits no more, whether that
+    /// succeeds or not.
     pub(crate) fn end_overdue(
         &self,
         id: TxId,
@@ -131,7 +135,7 @@ impl Waits {
         }
     }
 
-    /// Looks at those that wait, while nobody takes one or leaves one.
+    /// Runs `look` on the waiting transactions, while none is taken or detached.
     pub(crate) fn look<R>(&self, look: impl FnOnce() -> R) -> R {
         let _since = self.within.map(|_| self.since());
         look()

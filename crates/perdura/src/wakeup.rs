@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 struct State {
     stop: bool,
-    /// Set if somebody has left a backlog since the thread fell asleep.
+    /// Set if a backlog was left since the thread fell asleep.
     notified: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    /// Tells the thread of a backlog. Called with the partition taken, so that the thread, which
+    /// Notifies the thread of a backlog. Called with the partition taken, so that the thread, which
     /// looks at every partition before it sleeps, either sees the backlog or is notified.
     #[inline]
     pub(crate) fn notify(&self) {
@@ -44,7 +44,7 @@ impl Wakeup {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the thread to end.
+    /// Makes the thread end.
     pub(crate) fn stop(&self) {
         self.wake(|state| state.stop = true);
     }

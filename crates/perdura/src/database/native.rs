@@ -26,7 +26,7 @@ impl Database<Native> {
     ///
     /// # Errors
     /// The schema or the options make no sense, something exists at `path`, or there is no room.
-    /// Then nothing is left on the medium. [`PoolError::InUse`], while another process creates it.
+    /// Then no file is left. [`PoolError::InUse`], while another process creates it.
     pub fn create(
         path: impl AsRef<Path>,
         schema: &Schema,

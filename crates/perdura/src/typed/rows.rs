@@ -38,7 +38,7 @@ use crate::rows::Rows;
 /// # }
 /// ```
 pub struct TypedRows<'a, R: ?Sized, T> {
-    /// `None` behind the last one.
+    /// `None` after the last row.
     rows: Option<Result<Rows<'a, R>, Error>>,
     typed: PhantomData<fn() -> T>,
 }

@@ -16,8 +16,8 @@ use crate::scan::Scan;
 use crate::table::Table;
 use crate::transaction::Tx;
 
-/// A table whose rows are values of type `T`. Cheap to clone; good for the database that gave it
-/// ([`Database::typed`]). A row is a copy: changing it changes the table when it is handed in again.
+/// A table whose rows are values of type `T`. Cheap to clone; valid for the database that returned
+/// it ([`Database::typed`]). A row is a copy: to change the table, hand the changed row in again.
 ///
 /// ```
 /// # use perdura::*;
@@ -63,11 +63,11 @@ impl<T> fmt::Debug for TypedTable<T> {
 }
 
 impl<E: Environment> Database<E> {
-    /// The table whose rows are values of type `T`.
+    /// Returns the table whose rows are values of type `T`.
     ///
     /// # Errors
-    /// [`Error::NoTable`]; [`Error::WrongRows`] if the database declares the table otherwise than `T`
-    /// does, which it then tells.
+    /// [`Error::NoTable`]; [`Error::WrongRows`], with the differences, if the database declares the
+    /// table differently from `T`.
     pub fn typed<T: TableRow>(&self) -> Result<TypedTable<T>, Error> {
         TypedTable::find(&self.catalog)
     }
@@ -98,7 +98,7 @@ impl<T: TableRow> TypedTable<T> {
         self.typed(row.as_ref())
     }
 
-    /// As [`TypedTable::get`], of a row that this transaction is going to change:
+    /// Works as [`TypedTable::get`], for a row that this transaction is going to change:
     /// [`Tx::get_for_update`].
     ///
     /// # Errors
@@ -151,8 +151,8 @@ impl<T: TableRow> TypedTable<T> {
         tx.update(&self.table, &key, &others)
     }
 
-    /// Reads the row with this primary key, as [`TypedTable::get_for_update`], lets `change` change
-    /// it, and updates the columns that are others then. Returns the row as it is now.
+    /// Reads the row with this primary key, as [`TypedTable::get_for_update`], passes it to
+    /// `change`, and updates the columns that have changed. Returns the row as it is now.
     ///
     /// # Errors
     /// As [`TypedTable::get_for_update`] and [`Tx::update`]; [`Error::Invalid`] if `change` changes the
@@ -189,8 +189,8 @@ impl<T: TableRow> TypedTable<T> {
         tx.delete(&self.table, T::key_values(key).as_ref())
     }
 
-    /// The rows of a scan as an iterator, as [`Tx::rows`]. A scan that names columns is refused, since
-    /// a typed row has them all.
+    /// Returns the rows of a scan as an iterator, as [`Tx::rows`]. A scan that names columns is
+    /// refused, since a typed row has them all.
     pub fn rows<'a, R: Read + ?Sized>(&self, from: &'a R, what: Scan<'a>) -> TypedRows<'a, R, T>
     where
         T: 'a,
