@@ -1,9 +1,9 @@
 //! A transaction of a thousand statements that is finished although its process is killed again and
 //! again: `cargo run --release --example continued`.
 //!
-//! The program starts itself as a worker, kills it (SIGKILL) within a few milliseconds, and starts the
-//! next one, until a worker has come to the commit. Every statement adds one to a row; at the end each
-//! row has to have as many as if nothing had happened.
+//! The program starts itself as a worker, kills it (SIGKILL) within a few milliseconds, and starts
+//! the next one, until a worker has come to the commit. Every statement adds one to a row; at the
+//! end each row has to have as many as if nothing had happened.
 
 use std::path::Path;
 use std::process::Command;

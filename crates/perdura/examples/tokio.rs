@@ -1,6 +1,7 @@
 //! A database in an asynchronous program: a transaction stays in the thread that began it (a fence
-//! covers what its own thread has flushed, and no more), so it runs in `spawn_blocking`, and only what
-//! it returns crosses an `await`. The database, its tables, snapshots and tickets go where they like.
+//! covers what its own thread has flushed, and no more), so it runs in `spawn_blocking`, and only
+//! what it returns crosses an `await`. The database, its tables, snapshots and tickets go where
+//! they like.
 //!
 //! ```text
 //! cargo run --release --example tokio

@@ -1,8 +1,8 @@
 //! The one place where an engine is chosen at run time, and where the engines are compiled.
 //!
 //! Everything below is generic in the memories. Instantiated wherever it is used, every program,
-//! test and example would compile all engines anew. So each environment's engines are compiled in one
-//! place, which [`Engines`] leads to; those of the environment that ships in this crate.
+//! test and example would compile all engines anew. So each environment's engines are compiled in
+//! one place, which [`Engines`] leads to; those of the environment that ships in this crate.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,8 +21,8 @@ use crate::sharing::Syncs;
 type Chosen = Box<dyn Engine>;
 type Result<T> = std::result::Result<T, EngineError>;
 
-/// The engines, compiled for the memories of an environment. A [`Media`](crate::Media) has those of its
-/// environment, so that a database can be created and opened in any.
+/// The engines, compiled for the memories of an environment. A [`Media`](crate::Media) has those of
+/// its environment, so that a database can be created and opened in any.
 ///
 /// ```
 /// # use perdura::*;

@@ -26,8 +26,8 @@ impl<E: Environment> Tx<'_, E> {
         Ok(true)
     }
 
-    /// Inserts a tuple with a value for each column; if there is one with its primary key, gives that
-    /// one all the other values. Returns whether it was inserted.
+    /// Inserts a tuple with a value for each column; if there is one with its primary key, gives
+    /// that one all the other values. Returns whether it was inserted.
     ///
     /// ```
     /// # use perdura::*;
@@ -48,8 +48,8 @@ impl<E: Environment> Tx<'_, E> {
         Ok(false)
     }
 
-    /// Reads the tuple with this primary key, as [`Tx::get_for_update`], and updates the columns that
-    /// `change` makes of it.
+    /// Reads the tuple with this primary key, as [`Tx::get_for_update`], and updates the columns
+    /// that `change` makes of it.
     ///
     /// ```
     /// # use perdura::*;

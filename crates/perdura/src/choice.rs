@@ -1,4 +1,5 @@
-//! The choice of an engine: one by its name, or `paged`, which leaves to the medium where its log lies.
+//! The choice of an engine: one by its name, or `paged`, which leaves to the medium where its log
+//! lies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,8 +26,8 @@ pub enum EngineChoice {
     /// This engine.
     Known(EngineOptions),
     /// The engine for data larger than memory and many transactions at once (P2): `nv-logging-foc`
-    /// where the pool lies on persistent memory or tmpfs, `nv-disk` where it lies on a disk. Which one
-    /// it was is fixed when the database is created, and the database says so.
+    /// where the pool lies on persistent memory or tmpfs, `nv-disk` where it lies on a disk. Which
+    /// one it was is fixed when the database is created, and the database says so.
     Paged,
 }
 

@@ -366,8 +366,8 @@ impl<E: Environment> Database<E> {
         self.only_partition()?.read_or(work)
     }
 
-    /// Returns the tuple with this primary key, if there is one: a transaction that only reads, of one
-    /// statement.
+    /// Returns the tuple with this primary key, if there is one: a transaction that only reads, of
+    /// one statement.
     ///
     /// # Errors
     /// As [`Tx::get`] and [`Database::read`].

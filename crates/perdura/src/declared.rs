@@ -1,8 +1,8 @@
 //! Tuples as the user declares them, over engines that know less: no NULL, and no index that is
 //! unique. A table with neither ([`TableLayout::is_plain`]) goes past all of this.
 //!
-//! - What is NULL is stored in null words: see `storage`'s `nulls.rs`. An update reads those that it
-//!   touches first.
+//! - What is NULL is stored in null words: see `storage`'s `nulls.rs`. An update reads those that
+//!   it touches first.
 //! - A unique index is asked before a change whether another tuple has the same values. The
 //!   transaction alone changes the partition, or its engine sees to it that what it has looked at
 //!   stays so: nothing comes in between.

@@ -44,8 +44,8 @@ impl Host {
 /// The suffix that a pool's name gets in the name of the directory with its files.
 pub(crate) const FILES: &str = ".files";
 
-/// The suffix that a database's name gets in the name of the directory with copies of another one's files,
-/// while it is made of them.
+/// The suffix that a database's name gets in the name of the directory with copies of another one's
+/// files, while it is made of them.
 pub(crate) const COPIES: &str = ".salvage";
 
 /// The directories in which there may be files of a database at a place.
@@ -183,8 +183,8 @@ impl Paired {
     }
 }
 
-/// Marks a pool as open, together with its files if its engine has some. From `began` on that can be
-/// taken back; before, all stays as it is.
+/// Marks a pool as open, together with its files if its engine has some. From `began` on that can
+/// be taken back; before, all stays as it is.
 pub(crate) fn mark_open(
     pool: &Pool,
     paired: Option<&mut Paired>,

@@ -70,8 +70,8 @@ impl Media<Native> {
         }
     }
 
-    /// Files, and volatile memory for each partition of an engine that has some: so many bytes, or a
-    /// share of what there is.
+    /// Files, and volatile memory for each partition of an engine that has some: so many bytes, or
+    /// a share of what there is.
     pub(crate) fn attach(&mut self, files: HostFiles, volatile_bytes: Option<u64>) {
         self.files = Some(files);
         // What is left is shared once, before the first partition takes its part.

@@ -48,7 +48,8 @@ impl Commit {
     }
 }
 
-/// The place of an engine's secondary structures, its indexes (P4 4.3). It is fixed when a database is created.
+/// The place of an engine's secondary structures, its indexes (P4 4.3). It is fixed when a database
+/// is created.
 ///
 /// ```
 /// # use perdura::{EngineKind, Options, Placement};
@@ -388,8 +389,9 @@ impl Options {
         self
     }
 
-    /// Sets where `sofort` keeps its indexes in a new database; all in ordinary memory by default. Engines that have no
-    /// such choice refuse it, as [`Options::set`] does with the option `placement`, which this is.
+    /// Sets where `sofort` keeps its indexes in a new database; all in ordinary memory by default.
+    /// Engines that have no such choice refuse it, as [`Options::set`] does with the option
+    /// `placement`, which this is.
     #[must_use]
     pub fn placement(self, placement: Placement) -> Self {
         match placement {
@@ -428,9 +430,9 @@ impl Options {
         self
     }
 
-    /// Lets a pool on tmpfs ask the kernel for huge pages as it grows; true by default. Reads of much
-    /// data wait less for addresses then; what is stored, and how much of it, is the same. Elsewhere
-    /// this changes nothing.
+    /// Lets a pool on tmpfs ask the kernel for huge pages as it grows; true by default. Reads of
+    /// much data wait less for addresses then; what is stored, and how much of it, is the same.
+    /// Elsewhere this changes nothing.
     #[must_use]
     pub fn huge_pages(mut self, huge: bool) -> Self {
         self.pool.huge_pages = huge;

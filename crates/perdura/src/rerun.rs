@@ -30,7 +30,8 @@ impl<X: From<Error>> From<Error> for Undone<X> {
     }
 }
 
-/// The wait before the first rerun is shorter than this, before each further one than twice as much.
+/// The wait before the first rerun is shorter than this, before each further one than twice as
+/// much.
 const FIRST_WAIT: Duration = Duration::from_micros(50);
 /// The number of times that the pause is doubled.
 const MOST_DOUBLED: u32 = 8;

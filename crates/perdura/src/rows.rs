@@ -10,7 +10,8 @@ use crate::error::Error;
 use crate::scan::Scan;
 use crate::table::Table;
 
-/// The number of tuples that are fetched first; each later fetch takes twice as many, up to the most.
+/// The number of tuples that are fetched first; each later fetch takes twice as many, up to the
+/// most.
 const FIRST: usize = 8;
 
 /// The rows of a scan, each owned: see [`crate::Tx::rows`].

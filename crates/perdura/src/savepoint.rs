@@ -68,8 +68,8 @@ impl<E: Environment> Tx<'_, E> {
     /// Marking costs nothing.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] in the other engines. `inp` and `log` would have to take the end of the
-    /// transaction's redo record back out of their log, which can only drop it whole; `cow` and
+    /// [`Error::Unsupported`] in the other engines. `inp` and `log` would have to take the end of
+    /// the transaction's redo record back out of their log, which can only drop it whole; `cow` and
     /// `nvm-cow` change in place what the transaction has copied before, and keep no state between;
     /// every statement of `sofort` is durable when it returns.
     pub fn savepoint(&mut self) -> Result<Savepoint, Error> {
@@ -80,8 +80,8 @@ impl<E: Environment> Tx<'_, E> {
     /// savepoints are void. [`Tx::statements_done`] goes on counting.
     ///
     /// # Errors
-    /// [`Error::NoSavepoint`] for one that is void or of another transaction, and nothing is undone;
-    /// [`Error::Unsupported`]. Or the medium failed, and the partition has stopped.
+    /// [`Error::NoSavepoint`] for one that is void or of another transaction, and nothing is
+    /// undone; [`Error::Unsupported`]. Or the medium failed, and the partition has stopped.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         if savepoint.partition != self.partition {
             return Err(Error::NoSavepoint);

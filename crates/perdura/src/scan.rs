@@ -71,14 +71,14 @@ impl<'a> Scan<'a> {
         Self { low: Bound::Included(values.clone()), high: Bound::Included(values), ..Self::all() }
     }
 
-    /// Only the tuples whose key in the index starts with these values, of which the last one is the
-    /// beginning of a text or of bytes.
+    /// Only the tuples whose key in the index starts with these values, of which the last one is
+    /// the beginning of a text or of bytes.
     pub fn starting_with(values: impl KeyValues<'a>) -> Self {
         Self { open_end: true, ..Self::prefix(values) }
     }
 
-    /// Only the tuples whose key lies in a range, such as `low..high`, `low..=high` or `low..`; a pair of
-    /// [`Bound`]s is one, too.
+    /// Only the tuples whose key lies in a range, such as `low..high`, `low..=high` or `low..`; a
+    /// pair of [`Bound`]s is one, too.
     pub fn range(range: impl KeyRange<'a>) -> Self {
         let (low, high) = range.bounds();
         Self { low, high, ..Self::all() }
@@ -309,8 +309,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of all texts or bytes that start with the last value of the upper bound; `None` if the
-    /// value itself is the only one, since no longer one fits its column.
+    /// The end of all texts or bytes that start with the last value of the upper bound; `None` if
+    /// the value itself is the only one, since no longer one fits its column.
     #[cold]
     fn end_of_prefix(&self, table: &Table) -> Result<Option<End>, Error> {
         let Bound::Included(values) = &self.high else { return Ok(None) };

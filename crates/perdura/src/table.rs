@@ -41,7 +41,8 @@ impl Table {
         self.layout.schema.name()
     }
 
-    /// The number of a column, for [`crate::Tx::update`] and wherever a [`crate::ColumnRef`] is taken.
+    /// The number of a column, for [`crate::Tx::update`] and wherever a [`crate::ColumnRef`] is
+    /// taken.
     pub fn column(&self, name: &str) -> Option<u16> {
         self.layout.column(name)
     }
@@ -73,8 +74,8 @@ impl Table {
 /// Names that an error shows.
 const NAMES_SHOWN: usize = 16;
 
-/// The names that there are, for an error about one that there is not: the first few, and the one that
-/// was probably meant.
+/// The names that there are, for an error about one that there is not: the first few, and the one
+/// that was probably meant.
 fn known<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     let meant = did_you_mean(wrong, names.clone());
     let mut shown: Vec<_> =

@@ -183,8 +183,8 @@ pub(crate) fn own_table(catalog: &Catalog, table: &Table) -> Result<u16, Error> 
 /// A transaction that can change things. Dropping it without a commit aborts it, also when a panic
 /// unwinds through it.
 ///
-/// It stays in its thread, since a fence covers what its own thread has flushed. The example `tokio`
-/// shows what that means for a program with tasks.
+/// It stays in its thread, since a fence covers what its own thread has flushed. The example
+/// `tokio` shows what that means for a program with tasks.
 ///
 /// ```compile_fail,E0277
 /// fn to_another_thread<T: Send>(_: T) {}
@@ -504,9 +504,9 @@ impl<E: Environment> Drop for Tx<'_, E> {
     }
 }
 
-/// A transaction that only reads. Several can run at the same time; in engines with snapshots (`cow`,
-/// `nvm-cow`) each sees what was committed when it began, and neither waits for a writer nor keeps
-/// one waiting.
+/// A transaction that only reads. Several can run at the same time; in engines with snapshots
+/// (`cow`, `nvm-cow`) each sees what was committed when it began, and neither waits for a writer
+/// nor keeps one waiting.
 ///
 /// ```
 /// # use perdura::*;

@@ -89,8 +89,8 @@ impl<E: Environment> Database<E> {
     /// [`Self::in_flight`] lists it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`]; [`Error::PartitionNeeded`]; another open transaction has the name, or it is
-    /// too long.
+    /// [`Error::Unsupported`]; [`Error::PartitionNeeded`]; another open transaction has the name,
+    /// or it is too long.
     pub fn begin_named(&self, name: &[u8]) -> Result<Tx<'_, E>, Error> {
         self.only_partition()?.begin_named(name)
     }

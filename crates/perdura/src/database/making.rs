@@ -91,7 +91,8 @@ impl<E: Environment> Database<E> {
         Self::open_checked(None, media, options, false, |_, _| Ok(None), &Cell::new(false))
     }
 
-    /// [`Database::open_on`] of a database that [`Database::create_with`] has made with this engine.
+    /// [`Database::open_on`] of a database that [`Database::create_with`] has made with this
+    /// engine.
     ///
     /// # Errors
     /// As [`Database::open`].

@@ -45,8 +45,8 @@ impl Database<Native> {
         Ok(database)
     }
 
-    /// Creates a database that gets its name when it is [finished](NewPool::finish): until then it goes
-    /// when that is dropped.
+    /// Creates a database that gets its name when it is [finished](NewPool::finish): until then it
+    /// goes when that is dropped.
     pub(crate) fn begin_at(
         place: &Place,
         schema: &Schema,

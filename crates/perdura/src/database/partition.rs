@@ -70,8 +70,8 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// runs many at the same time.
     ///
     /// # Errors
-    /// [`Error::Nested`] if this thread has the partition already; [`Error::Busy`] if it has another
-    /// one and this one is not free within [`crate::Options::retry_for`].
+    /// [`Error::Nested`] if this thread has the partition already; [`Error::Busy`] if it has
+    /// another one and this one is not free within [`crate::Options::retry_for`].
     #[inline]
     pub fn begin(&self) -> Result<Tx<'a, E>, Error> {
         self.begin_try(&mut Tries::default())

@@ -86,8 +86,8 @@ impl<E: Environment> Database<E> {
         Ok(stats)
     }
 
-    /// Returns the structures that are placed one by one ([`crate::Placement`]): the indexes of `sofort`. Other engines
-    /// have none.
+    /// Returns the structures that are placed one by one ([`crate::Placement`]): the indexes of
+    /// `sofort`. Other engines have none.
     ///
     /// # Errors
     /// [`Error::Nested`].
@@ -109,8 +109,9 @@ impl<E: Environment> Database<E> {
         Ok(all)
     }
 
-    /// Bytes of storage by component: on the medium, and in the volatile memory of engines that have
-    /// tables, MemTables or caches there (P1 5.6 counts them, since its machine has no other memory).
+    /// Bytes of storage by component: on the medium, and in the volatile memory of engines that
+    /// have tables, MemTables or caches there (P1 5.6 counts them, since its machine has no other
+    /// memory).
     ///
     /// # Errors
     /// Damage, or files that cannot be reached.

@@ -601,7 +601,8 @@ pub use engines::WalStats;
 #[doc(inline)]
 pub use engines::SofortStats;
 
-/// An index of `sofort`: whether it lies in persistent memory, how much of it is built, how often it is used.
+/// An index of `sofort`: whether it lies in persistent memory, how much of it is built, how often
+/// it is used.
 ///
 /// ```
 /// # use perdura::*;

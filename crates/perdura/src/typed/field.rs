@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use engines::below::{ColumnType, FromValue, Value};
 
 /// A type that a field of a [typed row](crate::TableRow) has: `u8` to `u64`, `i8` to `i64`, `f64`,
-/// `bool`, `String`, `Vec<u8>`, `[u8; 16]` for a UUID, [`SystemTime`] for a timestamp, or an `Option`
-/// of one of them for a column that may be NULL.
+/// `bool`, `String`, `Vec<u8>`, `[u8; 16]` for a UUID, [`SystemTime`] for a timestamp, or an
+/// `Option` of one of them for a column that may be NULL.
 ///
 /// A type of the application's own can be one, too:
 ///

@@ -1,8 +1,8 @@
 //! Typed rows: a table whose rows are values of a type of the application.
 //!
 //! [`TableRow`] says how a type and a row of a table become each other; [`Field`] says so of one
-//! column. [`TypedTable`] is a handle that takes and gives such values. All of it is written against
-//! the public API of tables and transactions, so that a program may use both on one table.
+//! column. [`TypedTable`] is a handle that takes and gives such values. All of it is written
+//! against the public API of tables and transactions, so that a program may use both on one table.
 
 mod field;
 mod rows;
@@ -14,8 +14,8 @@ pub use field::{Field, derived};
 pub use rows::TypedRows;
 pub use table::TypedTable;
 
-/// A type whose values are rows of a table. `#[derive(Table)]` declares the table by the struct of its
-/// rows, and implements this: [its page](derive@crate::Table) has the attributes.
+/// A type whose values are rows of a table. `#[derive(Table)]` declares the table by the struct of
+/// its rows, and implements this: [its page](derive@crate::Table) has the attributes.
 ///
 /// ```
 /// use perdura::{Database, Options, Scan, Schema, Table, TableRow, Value};

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::read::Read;
 use crate::rows::Rows;
 
-/// The rows of a scan, as values of type `T`: see [`TypedTable::rows`](crate::TypedTable::rows). The
-/// first error is the last item.
+/// The rows of a scan, as values of type `T`: see [`TypedTable::rows`](crate::TypedTable::rows).
+/// The first error is the last item.
 ///
 /// ```
 /// # use perdura::*;

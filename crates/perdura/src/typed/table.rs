@@ -155,8 +155,8 @@ impl<T: TableRow> TypedTable<T> {
     /// `change`, and updates the columns that have changed. Returns the row as it is now.
     ///
     /// # Errors
-    /// As [`TypedTable::get_for_update`] and [`Tx::update`]; [`Error::Invalid`] if `change` changes the
-    /// primary key.
+    /// As [`TypedTable::get_for_update`] and [`Tx::update`]; [`Error::Invalid`] if `change` changes
+    /// the primary key.
     pub fn modify<E: Environment>(
         &self,
         tx: &mut Tx<'_, E>,

@@ -1,10 +1,12 @@
-//! Base backups: the pages of a database of a paged engine, copied while transactions go on, and with
-//! the archive of its log a database as it was at any later moment.
+//! Base backups: the pages of a database of a paged engine, copied while transactions go on, and
+//! with the archive of its log a database as it was at any later moment.
 //!
-//! 1. [`Database::base_backup`] writes pages in the form of a backup: the same blocks and checksums.
-//! 2. [`Backup::restore_until`] reads the whole backup and the archive up to the moment that is asked
-//!    for, and compares every checksum, before it creates anything. Then the engine makes the pages of
-//!    that moment, and the database is checked and gets its name as any other that is restored.
+//! 1. [`Database::base_backup`] writes pages in the form of a backup: the same blocks and
+//!    checksums.
+//! 2. [`Backup::restore_until`] reads the whole backup and the archive up to the moment that is
+//!    asked for, and compares every checksum, before it creates anything. Then the engine makes the
+//!    pages of that moment, and the database is checked and gets its name as any other that is
+//!    restored.
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};

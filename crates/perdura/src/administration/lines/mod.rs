@@ -21,8 +21,9 @@
 //! | text | a string |
 //! | bytes | a string in base64 (RFC 4648, section 4, with padding) |
 //!
-//! Read are also a byte order mark before the first line, the line ends of Windows, and blank lines.
-//! A field, table or column that does not exist is refused, with the one that was probably meant.
+//! Read are also a byte order mark before the first line, the line ends of Windows, and blank
+//! lines. A field, table or column that does not exist is refused, with the one that was probably
+//! meant.
 //!
 //! Invariants:
 //! - What is dumped was committed at one moment, as for a backup.

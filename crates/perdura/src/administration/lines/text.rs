@@ -89,8 +89,8 @@ fn special_float(text: &str) -> Option<f64> {
     }
 }
 
-/// Reads a tuple: a value for each column of a table, in the order of the schema. A column that is not
-/// named has its default, or is NULL if it may be.
+/// Reads a tuple: a value for each column of a table, in the order of the schema. A column that is
+/// not named has its default, or is NULL if it may be.
 pub(super) struct TupleSeed<'a>(pub(super) &'a TableLayout);
 
 impl<'de> DeserializeSeed<'de> for TupleSeed<'_> {
@@ -224,8 +224,8 @@ impl ColumnSeed<'_> {
     }
 }
 
-/// The integer that a number of JSON is exactly, however it is written: `-0`, `1.0`, `25e-1` is none.
-/// `None` also for one that has more than 20 digits.
+/// The integer that a number of JSON is exactly, however it is written: `-0`, `1.0`, `25e-1` is
+/// none. `None` also for one that has more than 20 digits.
 fn exact_integer(text: &str) -> Option<i128> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (minus, mantissa) =
