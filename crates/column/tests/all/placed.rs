@@ -71,7 +71,7 @@ fn noticed_in_recovery(
 
 /// A line of the source of recovery that leads an index to a row.
 fn is_raise(line: &str) -> bool {
-    line.starts_with("raise(")
+    line.starts_with("redo_entry(")
 }
 
 /// The statement of a new key is durable, and nothing leads to the key's nodes: opening does it. So it is if the
