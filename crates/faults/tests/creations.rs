@@ -19,10 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use calls::Way;
 use calls::child::{Child, State};
 use faults::driver::Driver;
-use faults::items::{Model, Tables, compare, contents, schema};
-use perdura::{
-    Backup, Database, Domain, EngineKind, Error, LoadOptions, Options, PoolError, salvage,
-};
+use faults::items::{Model, Tables, compare, schema};
+use perdura::{Backup, Database, Domain, EngineKind, Error, LoadOptions, Options, PoolError};
 
 /// The code of a child that has created the database, and of one that was refused.
 const CREATED: i32 = 0;
@@ -289,36 +287,7 @@ fn killed_copies_can_be_repeated() {
                 whole,
             ),
             repeat_after_kills("load", directory, || load(&made).map(drop), whole),
-            repeat_after_kills("repair", directory, || salvage(&path, &made).map(drop), whole),
         ];
-        println!("{engine}: calls of backup, dump, restore, load and repair: {counts:?}");
+        println!("{engine}: calls of backup, dump, restore and load: {counts:?}");
     }
-}
-
-/// The archive of a log begins with its database.
-#[test]
-fn killed_creation_begins_its_archive_anew() {
-    let _alone = alone();
-    let mut place = Place::new(EngineKind::NvDisk);
-    let archive = place.directory.path().join("archive");
-    fs::create_dir(&archive).unwrap();
-    place.options = place.options.archive(&archive);
-    let used = || {
-        let database = place.open_or_create()?;
-        let tables = Tables::of(&database);
-        let mut driver = Driver::new(7, 20);
-        let mut model = contents(&database)?;
-        driver.transaction(&database, &tables, &mut model, 3)?;
-        database.checkpoint()?;
-        compare(&database, &model);
-        database.close()
-    };
-    let check = || {
-        fs::remove_file(place.path()).unwrap();
-        fs::remove_dir_all(place.path().with_extension("files")).unwrap();
-        fs::remove_dir_all(&archive).unwrap();
-        fs::create_dir(&archive).unwrap();
-    };
-    let calls = repeat_after_kills("archive", place.directory.path(), used, check);
-    println!("{calls} calls");
 }

@@ -45,7 +45,6 @@ mod shared_syncs;
 mod small_integers;
 mod sofort_budgets;
 mod sofort_dead_rows;
-mod sofort_levels;
 mod stats;
 mod table2;
 mod typed;
