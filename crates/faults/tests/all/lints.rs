@@ -204,7 +204,7 @@ const SEGMENT_REMOVED: Explained = (
 );
 
 const CLOSED: Explained = (
-    "pm/src/files/recording.rs",
+    "sim/src/files/recording.rs",
     "sync_all",
     "sync()?",
     "closing syncs every file before the pool says that it was closed",
@@ -254,7 +254,7 @@ fn cow() {
         &[
             CLOSED,
             (
-                "pm/src/files/recording.rs",
+                "sim/src/files/recording.rs",
                 "sync_all",
                 "self.sync_directory()",
                 "closing syncs the directory, in which nothing has changed since creation",
@@ -321,7 +321,7 @@ fn nv_disk() {
         &[
             CLOSED,
             (
-                "pm/src/files/recording.rs",
+                "sim/src/files/recording.rs",
                 "sync_all",
                 "self.sync_directory()",
                 "closing syncs the directory, in which nothing has changed since creation",
