@@ -88,7 +88,8 @@ fn tpcb_reports_the_documented_keys_and_all_engines_agree_with_many_workers() {
         let name = run["engine"].as_str().expect("a name");
         let at_once = name.starts_with("nv-") || name == "sofort";
         assert!(at_once || run["retries"] == 0, "{run}");
-        assert!(run["per_txn"]["fences"].as_f64().expect("counted") > 0.8, "{run}");
+        // At most, the commits of all three workers share a fence.
+        assert!(run["per_txn"]["fences"].as_f64().expect("counted") > 0.3, "{run}");
         assert_eq!(run["throughput_spread"]["n"], 3);
         assert_eq!(run["digest"], found[0]["digest"]);
         all_hold(run, &BALANCES);
