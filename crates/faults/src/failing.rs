@@ -355,14 +355,20 @@ impl<P: Place> At<'_, P> {
             self.failed();
             opened = self.place.open();
         }
-        let db = opened.map_err(|error| format!("does not open: {error}"))?;
-        let found = match contents(&db) {
-            Ok(found) => found,
-            Err(_) => {
-                self.failed();
-                contents(&db).map_err(|error| format!("cannot be read: {error}"))?
-            }
-        };
+        let mut db = opened.map_err(|error| format!("does not open: {error}"))?;
+        let mut found = contents(&db);
+        if found.is_err() {
+            self.failed();
+            found = contents(&db);
+        }
+        if found.is_err() {
+            // It has stopped, and says so.
+            db.abandon();
+            self.ran.reopened += 1;
+            db = self.place.open().map_err(|error| format!("does not open: {error}"))?;
+            found = contents(&db);
+        }
+        let found = found.map_err(|error| format!("cannot be read: {error}"))?;
         if found != self.model && !self.instead.contains(&found) {
             return Err("holds something else when it is opened again".into());
         }

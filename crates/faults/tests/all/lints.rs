@@ -245,12 +245,21 @@ fn inp() {
 fn cow() {
     files(
         EngineKind::Cow,
-        &[(
-            "index/src/pages/file.rs",
-            "reserve",
-            "self.file().reserve(",
-            "room for the next batches: nothing leads there before one of them has been synced",
-        )],
+        &[
+            (
+                "index/src/pages/file.rs",
+                "reserve",
+                "self.file().reserve(",
+                "room for the next batches: nothing leads there before one of them has been synced",
+            ),
+            (
+                "index/src/pages/file.rs",
+                "clean",
+                "self.source.0.write_out(",
+                "pages of a transaction that aborted, which were written early: nothing leads there, \
+                 and the transaction after it has changed nothing",
+            ),
+        ],
         &[
             CLOSED,
             (
