@@ -210,6 +210,13 @@ const CLOSED: Explained = (
     "closing syncs every file before the pool says that it was closed",
 );
 
+const ROOM_OF_LOG: Explained = (
+    "storage/src/logs/wal.rs",
+    "reserve",
+    "self.tail.file.reserve(",
+    "room for records: the first of them is synced with it, and the transaction that asked has aborted",
+);
+
 #[test]
 fn inp() {
     files(
@@ -236,6 +243,7 @@ fn inp() {
             ),
             SEAL,
             SEGMENT_REMOVED,
+            ROOM_OF_LOG,
         ],
         &[CLOSED],
     );
@@ -305,6 +313,7 @@ fn log() {
             ),
             SEAL,
             SEGMENT_REMOVED,
+            ROOM_OF_LOG,
         ],
         &[
             CLOSED,
@@ -324,7 +333,13 @@ fn nv_disk() {
     files(
         EngineKind::NvDisk,
         &[
-            ("paged/src/log/central/mod.rs", "reserve_files", "self.files[file].reserve(", ROOM),
+            ("paged/src/log/central/space.rs", "extend", "self.segments[file].reserve(", ROOM),
+            (
+                "paged/src/log/central/space.rs",
+                "trim",
+                "self.segments[file].cut(",
+                "room of a file that has no partition: the head that says so is durable",
+            ),
             ("paged/src/space.rs", "reserve", ".reserve(pages", ROOM),
         ],
         &[

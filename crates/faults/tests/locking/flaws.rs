@@ -105,7 +105,7 @@ fn a_dirty_read_is_noticed() {
 fn a_dirty_write_is_noticed() {
     let story = with(Flaw::WriteNotLocked, Mix::NONE);
     let story = Story { plan: Plan::Blind, aborts: 0, keys: 8, ..story };
-    noticed(story, "dirty write (G0)", 20);
+    noticed(story, "dirty write (G0)", 200);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_a_savepoint_keeps_is_noticed() {
 #[test]
 fn a_kept_lock_that_was_taken_is_noticed() {
     let story = Story { escalate_after: 0, ..with(Flaw::KeptThoughTaken, RANGES) };
-    noticed(story, "something that nobody has written", 4);
+    noticed(story, "something that nobody has written", 40);
 }
 
 #[test]
