@@ -332,7 +332,8 @@ impl<E: Environment> Engine for Sofort<E> {
                 }
                 // It is open still.
                 Err(error @ ColumnError::Outdated) => return Err(error.into()),
-                // What it has read is damaged, so it has no number: nothing is in doubt.
+                // The data that it has read are damaged, so the commit has no number: it has
+                // not happened.
                 Err(error) if self.session.snapshot().is_some() => {
                     self.abort()?;
                     return Err(error.into());

@@ -51,7 +51,7 @@ pub struct StructureStats {
     /// Its name, by which it can be placed: `TABLE.key`, the index of the primary key; `TABLE.index.NAME`, a secondary
     /// index; `TABLE.dictionary.COLUMN`, the index of a column's dictionary.
     pub name: String,
-    /// Whether it lies in persistent memory.
+    /// The structure lies in persistent memory.
     pub durable: bool,
     /// Rows or values that were there at opening and are not in it yet.
     pub waiting: u64,

@@ -217,7 +217,8 @@ impl Sizes {
         Self {
             scale: Scale::Full,
             one_in: 1,
-            // Who is alone on the medium, and whose needs are known, may have more of it.
+            // A store that is alone on the medium, and whose needs are known, may take more
+            // of it.
             spare_bytes: memory_bytes / 4 * 3,
             tuples,
             txns: PAPER_TXNS * tuples / PAPER_TUPLES,

@@ -258,7 +258,8 @@ impl<E: Environment> Database<E> {
     /// transaction, happens as often.
     ///
     /// # Errors
-    /// What `work` returned, a failed commit, [`Error::Conflict`], or [`Error::PartitionNeeded`].
+    /// The error that `work` returned, a failed commit, [`Error::Conflict`], or
+    /// [`Error::PartitionNeeded`].
     #[inline]
     pub fn write<R>(
         &self,

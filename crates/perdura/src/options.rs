@@ -113,7 +113,7 @@ pub enum Background {
     /// for. It ends when the database is closed, dropped or abandoned. `nvm-inp` puts nothing off,
     /// and has no such thread.
     ///
-    /// What the thread does is counted in [`crate::EngineStats`]. A step that fails counts as a
+    /// [`crate::EngineStats`] counts the work of the thread. A step that fails counts as a
     /// failure there and is tried again. Until it succeeds, the next call of
     /// [`crate::Database::sync`], [`crate::Database::checkpoint`], [`crate::Database::background`]
     /// or [`crate::Database::close`] returns the error, once.

@@ -29,7 +29,7 @@ impl<M: Memory> Cache<M> {
     /// # Errors
     /// The process can have no more addresses.
     pub fn new(memory: M, page_bytes: u32) -> Result<Self> {
-        // Where the process may not have many addresses, the copies take a part of them.
+        // If the addresses of the process are limited, the copies take a share of them.
         let limit = pm::share_of_addresses(memory.len() + memory.headroom(), SHARES);
         let full = |source| HeapError::Full(GrowError::Medium { wanted: limit, source });
         let pages = Dram::new(limit).map_err(full)?;

@@ -260,7 +260,7 @@ impl Draft {
             bytes.resize(bytes.len().next_multiple_of(WORD), 0);
         }
         if matches!(self.kind, Kind::Checked | Kind::Line) {
-            // Of a line with a checksum there is nothing to check, unless it is signed.
+            // A line with a checksum has nothing to check until it is signed.
             bytes.resize(LINE, 0);
         }
         (if twin { LINE - self.stands_at } else { 0 }, bytes)

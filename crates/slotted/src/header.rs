@@ -84,7 +84,7 @@ impl Kind {
 pub struct Header {
     /// The kind of the page.
     pub kind: Kind,
-    /// Which of two lines is newer: numbers go round.
+    /// The sequence number, which says which of two lines is newer; it wraps around.
     pub seq: u8,
     /// The start of the record content area; in an overflow page the bytes that it has.
     pub content: u16,

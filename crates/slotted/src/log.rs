@@ -405,7 +405,8 @@ impl<M: Memory> Log<M> {
         let sound = frames.bytes.len() as u64 == bytes
             && (crc32c::crc32c(&frames.bytes) == checksum || flaw::has::<M>(Flaw::MarkUnchecked));
         if !sound || !frames.match_memory(&self.memory)? {
-            // Of a log that was emptied, whose frames the next commit has begun to overwrite.
+            // The mark is of a log that was emptied, whose frames the next commit has begun to
+            // overwrite.
             self.empty();
             return Ok(false);
         }

@@ -20,8 +20,8 @@ engine_options! {
         /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
         /// ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
-        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2 4.6), 0
-        /// redoes a page when it is first used, and the rest beside transactions.
+        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2
+        /// 4.6), 0 redoes a page when it is first used, and the rest while transactions run.
         full_restart: u32 = 0, 0 to 1, "(0 or 1)";
     }
 }
@@ -41,11 +41,11 @@ engine_options! {
         /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
         /// ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
-        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2 4.6), 0
-        /// redoes a page when it is first used, and the rest beside transactions.
+        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2
+        /// 4.6), 0 redoes a page when it is first used, and the rest while transactions run.
         full_restart: u32 = 0, 0 to 1, "(0 or 1)";
-        /// 1: a thread of the partition's own makes log objects durable behind transactions. 0, and in
-        /// recordings and emulated memory: commits do so alone.
+        /// With 1 a thread of the partition makes log objects durable in the background. With 0,
+        /// and in recordings and emulated memory, commits do so alone.
         persister: u32 = 1, 0 to 1, "threads";
     }
 }

@@ -1,4 +1,4 @@
-//! How a partition of a paged engine comes to be: a log is chosen, and what it is made of put together.
+//! Creates and opens partitions of a paged engine: chooses a log and joins the parts.
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ impl From<&PagedCounts> for BufferStats {
     }
 }
 
-/// What the names of a partition's files begin with.
+/// Returns the prefix of the names of a partition's files.
 pub(crate) fn prefix(partition: u32) -> String {
     format!("paged-{partition}-")
 }

@@ -57,7 +57,7 @@ use tables::PagedTables;
 /// The trees of all tables are numbered from here: the catalog has those before.
 const FIRST_TREE: TreeNo = TreeNo(16);
 
-/// What the sessions of a partition share.
+/// The state that the sessions of a partition share.
 #[derive(Debug)]
 struct Shared<E: Environment, L> {
     store: Arc<Store<E::Files>>,

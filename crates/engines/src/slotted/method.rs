@@ -72,7 +72,8 @@ fn store_options<M: Memory>(page_bytes: u32, tables: &PackedTables, heap: &Heap<
     {
         page_bytes *= 2;
     }
-    // What leaves least of the heap's chunks unused: as much of one as an object can have, or several.
+    // The size that leaves least of the heap's chunks unused: as much of one as an object can
+    // have, or several chunks.
     let least = SEGMENT_HEADER + LEAST_SEGMENT_PAGES * u64::from(page_bytes);
     let (whole, chunk) = (heap.max_slot_bytes() / 64 * 64, heap.chunk_bytes());
     let segment_bytes = if whole >= least {

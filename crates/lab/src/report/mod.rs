@@ -240,7 +240,7 @@ fn missing(
     selection: &Selection,
     host: &Host,
 ) -> Result<Vec<Missing>, LabError> {
-    // Of a scale that this version does not know nothing is known.
+    // This version does not know the scale, so it cannot say what is missing.
     let Some(sizes) = Sizes::named(&selection.scale, host.memory_bytes) else {
         return Ok(Vec::new());
     };

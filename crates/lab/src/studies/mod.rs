@@ -86,7 +86,7 @@ pub trait Stage {
     /// Measures the cells with these indexes, in this order.
     ///
     /// # Errors
-    /// What went wrong; cells that were done before are saved.
+    /// The error of the cell that failed; cells that were done before are saved.
     fn measure(
         &self,
         bench: &Bench<'_>,

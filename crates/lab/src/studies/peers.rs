@@ -360,7 +360,7 @@ impl Race<'_> {
         let mixed = |mix| Point::of("PEERS-MIX", self.name, mix).panel(&tuples.to_string());
         let (mut points, mut each_us) = (Vec::new(), Vec::new());
         let mut ran = 0;
-        // Who has just been loaded is not yet as fast as he will be.
+        // A store that has just been loaded is not yet as fast as later.
         self.rounds(store, Mix::ReadOnly, 1, &mut ran)?;
         for mix in Mix::ALL {
             let rounds = self.rounds(store, mix, self.runs, &mut ran)?;

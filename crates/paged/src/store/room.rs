@@ -40,7 +40,7 @@ use crate::threads::Threads;
 /// The first pause of a session that starves until it looks again, and how often it is doubled.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const DOUBLED: u32 = 6;
-/// How often it looks again where no transaction holds room that could end.
+/// The number of times that a session looks again while no transaction that could end holds room.
 const TRIES: u32 = 16;
 
 const HOLDS: u8 = 1;

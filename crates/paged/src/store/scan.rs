@@ -145,7 +145,8 @@ impl<F: Files, T: Latched> Session<F, T> {
             }
             self.fill(&on, scan, &keys, &mut batch, most)?;
             if !scan.lock.waits() {
-                // Of what it has passed over no lock says whose it was.
+                // No lock says which transactions the skipped rows depend on, so this depends
+                // on all of them.
                 self.locks.depend_on(store.log().end());
             }
             scan.shown += batch.rows.len();

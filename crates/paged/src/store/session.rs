@@ -411,7 +411,7 @@ pub(super) fn name_of(tree: TreeNo, key: Option<&[u8]>) -> Name {
 
 impl<F: Files, T: Latched> Drop for Session<F, T> {
     fn drop(&mut self) {
-        // What cannot be undone now, a restart undoes; its locks go with the store.
+        // If the undo fails, a restart undoes the transaction; its locks go with the store.
         if self.abort().is_err() {
             self.locks.abandon();
         }

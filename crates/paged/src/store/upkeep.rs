@@ -269,7 +269,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
     fn is_useless(&self, last: &Checkpoints) -> bool {
         let keep = self.transactions.oldest().unwrap_or_else(|| self.log.end());
         let (moves, consumed) = (keep > last.keep, self.log.consumed());
-        // What it does not free now the next one will.
+        // The next checkpoint frees the log that this one would not.
         let shortens = moves && consumed >= self.log.threshold().max(2 * last.cost);
         let frees = moves && self.log.would_free(keep);
         !frees && !shortens && consumed < COSTS * last.cost

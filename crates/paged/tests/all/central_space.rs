@@ -158,7 +158,7 @@ fn a_full_medium_has_room_for_a_checkpoint_and_what_that_frees() {
     }
 }
 
-/// What was promised is found, whatever else is refused.
+/// Space that was set aside is found, whatever else is refused.
 #[test]
 fn a_full_medium_lets_every_transaction_be_undone() {
     for spare in (0..300 << 10).step_by(7 << 10) {

@@ -1,4 +1,5 @@
-//! How long an operation waits for locks, and which names are free when they are watched.
+//! The time for which an operation waits for locks, and the names that are free when they are
+//! watched.
 
 use std::sync::Arc;
 use std::time::Duration;

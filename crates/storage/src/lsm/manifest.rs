@@ -200,7 +200,7 @@ impl<F: Files> Manifest<F> {
 
     /// Opens the manifest and says which state counts. Its bytes are durable when this returns; its
     /// name is after the next sync of the directory, before which nothing may be removed.
-    /// What a crash has torn stays until the next edit, which writes the manifest anew.
+    /// An edit that a crash has torn stays until the next one, which writes the manifest anew.
     ///
     /// # Errors
     /// It is missing, damaged or of another version; [`LsmError::Io`]. Nothing has changed then.

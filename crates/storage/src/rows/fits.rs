@@ -164,7 +164,7 @@ mod tests {
         let error = check(1, Value::U64(256)).unwrap_err().to_string();
         assert_eq!(error, "column `b` holds u8 from 0 to 255, not 256");
         assert!(check(3, Value::U64(1 << 32)).is_err());
-        // Of the other signedness, where it fits.
+        // A value of the other signedness, where it fits.
         assert!(check(1, Value::I64(1)).is_ok() && check(1, Value::I64(-1)).is_err());
         let error = check(1, Value::F64(1.0)).unwrap_err().to_string();
         assert!(error.contains("column `b` holds u8, not f64"), "{error}");

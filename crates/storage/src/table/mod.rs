@@ -23,7 +23,7 @@
 //! slots that are allocated and not persisted. All stores of a half go into [`Tables::lines`],
 //! which the engine flushes when the half is complete.
 //!
-//! What a transaction has replaced or deleted is collected; the engine frees it once the
+//! Slots that a transaction has replaced or deleted are collected; the engine frees them once the
 //! transaction is durable.
 
 mod change;

@@ -72,7 +72,7 @@ fn after_kills(trace: &Trace, head: u64) -> Vec<Next> {
         let memory = killed.reopened(LIMIT).unwrap();
         let work = opened(&memory, head);
         memory.note(1);
-        // What it does then is no business of the log; here, nothing that lasts.
+        // Work after that is not the log's; here it stores nothing durable.
         memory.store(Off::new(head + UNDO_HEAD_BYTES - 8), 1);
         nexts.push(Next { killed: killed.clone(), trace: memory.stop(), work });
     });
