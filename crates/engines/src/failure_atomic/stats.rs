@@ -60,7 +60,8 @@ macro_rules! checkpointed_stats {
 checkpointed_stats! {
     /// The counters of NVWAL that engines without a cache of slotted pages do not have.
     NvwalStats;
-    /// The counters of the write-ahead log of pages that engines without a cache of slotted pages do not have.
+    /// The counters of the write-ahead log of pages that engines without a cache of slotted pages
+    /// do not have.
     WalStats;
 }
 

@@ -1,5 +1,6 @@
-//! Room for what an operation of NVM-CoW will change: nodes, slots for tuples, entries of the batch's
-//! list. It is there before anything changes, so that an operation is done whole or not at all.
+//! Room for what an operation of NVM-CoW will change: nodes, slots for tuples, entries of the
+//! batch's list. It is there before anything changes, so that an operation is done whole or not at
+//! all.
 
 use heap::{HeapError, Lane};
 use index::cow::{Records, TreeShape};

@@ -57,9 +57,9 @@ pub trait SlottedScheme<E: Environment>: Scheme<E::Durable> + Sync {
 /// The size from which on a page may become twice as large for the sake of rows.
 const ROOMY_PAGE_BYTES: u32 = 4096;
 
-/// The parameters of a store for these tables. Pages are at least so large that the widest key fits, so
-/// that the size that is the default does for any schema; and not so small that a row of a kilobyte
-/// takes a page of its own.
+/// The parameters of a store for these tables. Pages are at least so large that the widest key
+/// fits, so that the size that is the default does for any schema; and not so small that a row of a
+/// kilobyte takes a page of its own.
 fn store_options<M: Memory>(page_bytes: u32, tables: &PackedTables, heap: &Heap<M>) -> Options {
     let larger = |bytes: &u32| (*bytes < MOST_PAGE_BYTES).then_some(bytes * 2);
     let mut sizes = std::iter::successors(Some(page_bytes.next_power_of_two()), larger);

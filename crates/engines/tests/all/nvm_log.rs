@@ -364,8 +364,8 @@ fn after_a_freeze_the_memtable_is_noted_as_empty() {
     }
 }
 
-/// A kill does not make a MemTable forget how many entries it has: filters and the work that commits
-/// pay for are measured by them.
+/// A kill does not make a MemTable forget how many entries it has: filters and the work that
+/// commits pay for are measured by them.
 #[test]
 fn a_memtable_knows_its_entries_after_a_kill() {
     let catalog = catalog(false);
