@@ -29,8 +29,8 @@ impl TableLayout {
         Ok(())
     }
 
-    /// Checks that a stored tuple, of which `row` has all columns with the null words, could have been
-    /// inserted. It lies `at` some place, for the error.
+    /// Checks that a stored tuple, of which `row` has all columns with the null words, could have
+    /// been inserted. It lies `at` some place, for the error.
     ///
     /// # Errors
     /// A value that its column cannot have: damage.

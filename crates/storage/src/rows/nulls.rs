@@ -165,8 +165,8 @@ impl TableLayout {
         Ok(())
     }
 
-    /// Reads columns of a tuple, all that are declared if none are named, into `row`: `read` is asked
-    /// for those that are stored, and says whether there is such a tuple.
+    /// Reads columns of a tuple, all that are declared if none are named, into `row`: `read` is
+    /// asked for those that are stored, and says whether there is such a tuple.
     ///
     /// # Errors
     /// Those of `read`.

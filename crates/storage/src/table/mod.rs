@@ -1,5 +1,5 @@
-//! Tuples in slots: the table heap and its indexes, what engines with in-place updates share (P1 3.1,
-//! 4.1); and tuples that are copied instead (4.2).
+//! Tuples in slots: the table heap and its indexes, what engines with in-place updates share (P1
+//! 3.1, 4.1); and tuples that are copied instead (4.2).
 //!
 //! | what | file |
 //! |---|---|

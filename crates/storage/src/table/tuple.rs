@@ -333,7 +333,8 @@ mod tests {
     use crate::rows::schema::TableSchema;
     use crate::table::words::LARGE_LEN;
 
-    /// A table without large values has no large words, so such a word is damaged, whatever it says.
+    /// A table without large values has no large words, so such a word is damaged, whatever it
+    /// says.
     #[test]
     fn a_large_word_in_a_table_without_large_values_is_damaged() {
         use crate::rows::catalog::Catalog;

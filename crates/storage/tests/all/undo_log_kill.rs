@@ -11,8 +11,8 @@ use storage::{MAX_UNDO_ENTRIES, StorageError, UNDO_HEAD_BYTES, UndoEntry, UndoLo
 
 const LIMIT: u64 = 1 << 20;
 
-/// Transactions of one to three entries that commit, or are undone newest first; and now and then two
-/// statements.
+/// Transactions of one to three entries that commit, or are undone newest first; and now and then
+/// two statements.
 fn story() -> (Trace, u64) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let heap =
