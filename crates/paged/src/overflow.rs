@@ -2,9 +2,9 @@
 //!
 //! 1. The chain of a row is looked at and changed only with the row's leaf latched.
 //! 2. Its pages are taken in the name of the row's transaction, and freed if that is undone.
-//! 3. A chain stays when its row becomes shorter, and is written over when it is updated: before and
-//!    after stand in the log. It goes with the row's ghost, a page and a record at a time, each of which
-//!    leaves the stub with the rest.
+//! 3. A chain stays when its row becomes shorter, and is written over when it is updated: before
+//!    and after stand in the log. It goes with the row's ghost, a page and a record at a time, each
+//!    of which leaves the stub with the rest.
 
 use pm::Files;
 

@@ -38,8 +38,8 @@ struct Logged {
     later: u64,
 }
 
-/// Reads the log from its start to its end. For redo on demand it notes in `places` where the records
-/// are that pages may lack.
+/// Reads the log from its start to its end. For redo on demand it notes in `places` where the
+/// records are that pages may lack.
 ///
 /// # Errors
 /// The log could not be read, or is damaged.

@@ -76,8 +76,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         self.system(leaf, Change::Reclaim { key })
     }
 
-    /// Gives up what the rows of a leaf hold back though their transactions are over, but for the row
-    /// of `except`. Returns how many gave something.
+    /// Gives up what the rows of a leaf hold back though their transactions are over, but for the
+    /// row of `except`. Returns how many gave something.
     pub(super) fn sweep(
         &self,
         leaf: &mut WritePage<'a, T>,

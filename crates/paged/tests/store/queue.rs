@@ -1,6 +1,6 @@
-//! Queues: rows go at one end of a tree and come at the other, while others have locked the gaps between
-//! them. The cost of a look at the head, the locks of a scan that is stopped, and the end of a scan do
-//! not depend on what went or comes. All of it in counts.
+//! Queues: rows go at one end of a tree and come at the other, while others have locked the gaps
+//! between them. The cost of a look at the head, the locks of a scan that is stopped, and the end
+//! of a scan do not depend on what went or comes. All of it in counts.
 
 use std::sync::Arc;
 use std::time::Duration;

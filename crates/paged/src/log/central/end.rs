@@ -28,8 +28,8 @@ pub(super) struct End {
     pub(super) header_due: bool,
     /// The newest record.
     pub(super) newest: Lsn,
-    /// The index of the file that was followed last, and its bytes that may not be durable: those of the
-    /// last group.
+    /// The index of the file that was followed last, and its bytes that may not be durable: those
+    /// of the last group.
     pub(super) last: (usize, Range<u64>),
     /// Bytes of the log from the head's start on.
     pub(super) bytes: u64,
