@@ -1,4 +1,5 @@
-//! Random transactions on a recording, what they left, and the verdict on what a crash leaves of them.
+//! Random transactions on a recording, what they left, and the verdict on what a crash leaves of
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +41,8 @@ pub(super) fn story<S: Scheme<Recording>>(seed: u64, steps: u64) -> Story {
     story_after::<S>(400, seed, steps)
 }
 
-/// The same, after at most so many transactions, of which some lead to a store whose next segment is not
-/// far.
+/// The same, after at most so many transactions, of which some lead to a store whose next segment
+/// is not far.
 pub(super) fn story_after<S: Scheme<Recording>>(most: u64, seed: u64, steps: u64) -> Story {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let heap = heap_over(memory.clone());
@@ -198,8 +199,8 @@ impl Next {
     }
 }
 
-/// The processes that come after power cuts, in up to `bound` states at each fence of the story, of which
-/// every second one is taken.
+/// The processes that come after power cuts, in up to `bound` states at each fence of the story, of
+/// which every second one is taken.
 ///
 /// # Errors
 /// Returns the fault of what one of them finds.
