@@ -89,8 +89,8 @@ impl Takes {
         Self::in_memory(tuples.saturating_mul(each))
     }
 
-    /// A YCSB database of something else. One that has no cache of its own either maps its files, as
-    /// floors do, and stores a tuple once, or is a map, which has all of them in memory.
+    /// A YCSB database of something else. One that has no cache of its own either maps its files,
+    /// as floors do, and stores a tuple once, or is a map, which has all of them in memory.
     pub(crate) fn peer(kind: PeerKind, tuples: u64, txns: u64) -> Self {
         let memory = tuples.saturating_mul(TUPLE_IN_MEMORY);
         let (medium, memory) = match (kind.cache_bytes(), kind.is_durable()) {

@@ -145,7 +145,8 @@ impl Plan {
         all
     }
 
-    /// Returns the missing parts of studies of which something is there, for each setting by itself.
+    /// Returns the missing parts of studies of which something is there, for each setting by
+    /// itself.
     #[must_use]
     pub fn incomplete(&self) -> Vec<Missing> {
         let mut all = Vec::new();

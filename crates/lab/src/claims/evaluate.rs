@@ -5,8 +5,8 @@ use super::{Claim, Field, Narrowing, Of, ROUNDING, TOLERANCE, Tested, Verdict};
 use crate::point::{Point, X};
 use crate::setting::Setting;
 
-/// Tests a claim on our points, those of our setting or as if they were, and on the authors' if there
-/// are any.
+/// Tests a claim on our points, those of our setting or as if they were, and on the authors' if
+/// there are any.
 #[must_use]
 pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tested {
     let judged = judge(claim, ours, TOLERANCE);

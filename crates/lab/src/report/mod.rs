@@ -308,8 +308,8 @@ fn date(seconds: i64) -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// JSON as it may stand in a script: `</script` ends one wherever it stands, and `<!--` changes what
-/// does. A `<` can only be in a string.
+/// JSON as it may stand in a script: `</script` ends one wherever it stands, and `<!--` changes
+/// what does. A `<` can only be in a string.
 fn within_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

@@ -65,8 +65,8 @@ pub(super) fn can_group(engine: EngineKind) -> bool {
 }
 
 /// Seconds of `repeat` runs of a workload, one after the other on a freshly loaded database, each
-/// after a checkpoint, in each of these domains, with these commits; then, if so asked, in groups of
-/// [`GROUP`].
+/// after a checkpoint, in each of these domains, with these commits; then, if so asked, in groups
+/// of [`GROUP`].
 ///
 /// # Errors
 /// A run failed.

@@ -44,8 +44,8 @@ use crate::room::Takes;
 use crate::scale::{Sizes, scaled_of};
 use crate::timing::EmulatedStore;
 
-/// Children of an inner node of NVM-InP's index, at most: of its 512 bytes 16 are a header and 8 the
-/// first child, and each further child takes 16 with its key.
+/// Children of an inner node of NVM-InP's index, at most: of its 512 bytes 16 are a header and 8
+/// the first child, and each further child takes 16 with its key.
 const FANOUT: f64 = 31.0;
 /// The cache with which growth is counted: that of P1's machine, at every size.
 const GROWTH_CACHE_BYTES: u64 = 20 << 20;
