@@ -238,7 +238,7 @@ mod tests {
     fn the_paper_sizes_are_cut_to_what_fits() {
         for gib in [8, 12, 16, 24, 32, 64] {
             let memory_bytes = gib << 30;
-            // What a machine can give of its memory while it does little else.
+            // The share of its memory that a machine can give while it does little else.
             let free = memory_bytes / 10 * 9;
             let room = Room { medium_bytes: free, memory_bytes: free, medium_is_memory: true };
             for study in Study::ALL {

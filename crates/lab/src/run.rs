@@ -258,7 +258,7 @@ impl Plan {
                 });
                 match outcome {
                     Ok(()) => missing = later,
-                    // What failed is the first that was not saved.
+                    // The first cell that was not saved has failed.
                     Err(error) if !error.is_of_results(&file) && saved.get() < fitting => {
                         let failed = missing[saved.get()];
                         failures.push(format!("{}: {error}", cells[failed].label));

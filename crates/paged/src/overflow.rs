@@ -166,7 +166,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             .map(|(from, to)| (from, to, to))
             .collect();
         if part.len() > common {
-            // What follows a shorter part stays: the stub says where the row ends.
+            // Bytes after a shorter part stay: the stub says where the row ends.
             pieces.push((common, common, part.len()));
         }
         for (from, to, new_to) in pieces {

@@ -147,7 +147,7 @@ pub fn restore<F: Files, A: Files>(
         }
     }
     restore_into(made, base, pages, archive, until).inspect_err(|_| {
-        // What cannot be removed has no header that counts, and the error could not be returned to
+        // A file that cannot be removed has no header that counts, and the error could not go to
         // any caller.
         for name in &names {
             let _ = made.files.remove(name);

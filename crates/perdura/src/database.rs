@@ -344,8 +344,8 @@ impl<E: Environment> Database<E> {
     /// it waits for the transaction that is open.
     ///
     /// # Errors
-    /// What `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`]; the partition has
-    /// stopped, or the medium has failed.
+    /// The error that `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`]; or the
+    /// partition has stopped, or the medium has failed.
     #[inline]
     pub fn read<R>(
         &self,

@@ -70,8 +70,8 @@
 //! Work that an engine puts off, such as merging runs, transactions do in small parts, or a thread
 //! of the database's own: [`Options::background`].
 //!
-//! What survives what is the durability [`Domain`] of the pool: see `docs/guarantees.md`. Which
-//! method stores and recovers is the [`EngineKind`].
+//! The durability [`Domain`] of the pool says what survives: see `docs/guarantees.md`. The
+//! [`EngineKind`] is the method that stores and recovers.
 
 #![forbid(unsafe_code)]
 

@@ -378,7 +378,7 @@ impl<E: Environment> Tx<'_, E> {
             return self.finish();
         }
         let number = own_table(self.catalog, table)?;
-        // What fails is undone when this is dropped.
+        // If it fails, dropping this undoes it.
         let done = if table.layout.is_plain() {
             self.engine.update_and_commit(number, key, changes)
         } else {

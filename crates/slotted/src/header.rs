@@ -174,7 +174,7 @@ impl Header {
         }
     }
 
-    /// Returns whether a line is newer than another one: they differ by one, and numbers go round.
+    /// Returns whether a line is newer than another one: they differ by one, and numbers wrap.
     pub(crate) fn is_newer(self, other: Self) -> bool {
         self.seq.wrapping_sub(other.seq) as i8 > 0
     }

@@ -34,7 +34,7 @@ impl EngineCounts for FashStats {
     }
 }
 
-/// The counters of an engine whose log is brought home by checkpoints.
+/// The counters of an engine whose log is stored in place by checkpoints.
 macro_rules! checkpointed_stats {
     ($(#[doc = $about:literal] $name:ident;)+) => {$(
         engine_stats! {

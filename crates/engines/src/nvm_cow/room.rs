@@ -78,7 +78,7 @@ impl<E: Environment> InPool<E> {
             return Err(error);
         }
         dirty.shadow.release_unpinned();
-        // What a batch has superseded can be used when the master record has moved once more.
+        // Space that a batch has superseded can be used when the master record has moved once more.
         for _ in 0..2 {
             dirty.end_batch(self)?;
         }

@@ -94,11 +94,11 @@ pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
 /// The things that a partition has counted since it was opened.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PagedCounts {
-    /// Those of the buffer pool.
+    /// The counters of the buffer pool.
     pub pool: PoolStats,
-    /// Those of the lock table.
+    /// The counters of the lock table.
     pub locks: LockCounts,
-    /// Those of the log.
+    /// The counters of the log.
     pub log: LogCounts,
     /// Bytes of a page.
     pub page_bytes: u64,

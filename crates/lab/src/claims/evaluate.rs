@@ -63,7 +63,7 @@ impl Judged {
     /// Returns the reason, in numbers.
     fn reason(&self, claim: &Claim, points: &[Point]) -> String {
         let mut parts = Vec::new();
-        // What is made of several values has no place of its own.
+        // A value that is computed from several has no place of its own.
         let name = |one: &Selected| match claim.of {
             Of::Mean if claim.greater => "the ratio of the means".to_owned(),
             Of::Mean => "the mean of all".to_owned(),

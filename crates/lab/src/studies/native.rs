@@ -51,7 +51,7 @@ pub(super) fn loaded_with(
     let store = PerduraStore::new(database, engine.name(), path, partitions);
     let store = store.map_err(|error| failed(&error))?;
     ycsb::load(&store, workload, 1, &()).map_err(|error| failed(&error))?;
-    // What was logged while loading must not bring a checkpoint into the run.
+    // The log of the loading must not bring a checkpoint into the run.
     store.database().checkpoint().map_err(|error| failed(&error))?;
     Ok(store)
 }
@@ -92,7 +92,7 @@ pub(super) fn seconds(
         let how = one_worker(commit);
         let one = |round| {
             if round > 0 {
-                // What was counted began without a log, too.
+                // The counted run began without a log, too.
                 store.database().checkpoint().map_err(|error| failed(&error))?;
             }
             let measured = ycsb::run(&store, workload, &how, &());

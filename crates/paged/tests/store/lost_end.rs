@@ -110,7 +110,7 @@ fn a_central_log_that_ends_before_what_pages_have_is_refused() {
     store.pool().clean_all().unwrap();
     let image = files.image();
 
-    // Of a byte in three of the commit's record, which no page has: without it the transaction is
+    // The commit's record, by a byte in three; no page has it, and without it the transaction is
     // undone.
     let of_commit = 64 / 3 + 1;
     // Pages have nothing of the last transaction: it is lost, as after a crash.
@@ -165,7 +165,7 @@ fn an_nv_log_that_ends_before_what_pages_have_is_refused() {
         store.pool().clean_all().unwrap();
         let (contents, image) = (memory.contents(), files.image());
 
-        // What the last transaction has added: its objects and their entries.
+        // The bytes that the last transaction has added: its objects and their entries.
         let changed = (0..contents.len())
             .filter(|at| contents[*at] != before_last.get(*at).copied().unwrap_or_default());
         let places: Vec<usize> = changed.step_by(3).collect();

@@ -99,7 +99,7 @@ fn each_option_reaches_its_engine() {
         let usual = counts(&small(engine));
         assert_eq!(usual, counts(&small(engine)), "{engine}: the counts are always the same");
         for option in engine.options() {
-            // How many blocks are in memory shows in nothing that is counted here: a test of `Log`
+            // No counter here shows how many blocks are in memory: a test of `Log`
             // asks for it.
             if (engine, option.name) == (EngineKind::Log, "cache_bytes") {
                 continue;

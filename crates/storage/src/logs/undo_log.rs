@@ -437,7 +437,7 @@ impl UndoLog {
         let segment = lane.allocate(UNDO_SEGMENT_BYTES, Purpose::Log)?;
         let memory = lane.memory();
         memory.store(Off::new(segment), 0);
-        // What was here before must not look like a statement.
+        // Earlier contents must not look like a statement.
         memory.store(Off::new(segment + LINE), 0);
         let mut lines = LineSet::new();
         lines.add(Range::new(segment, LINE + 8));

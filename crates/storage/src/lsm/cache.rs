@@ -67,7 +67,7 @@ impl<M: Memory> BlockCache<M> {
     /// `load` reads it from the file, and checks it.
     ///
     /// # Errors
-    /// What `load` returned, or damaged memory.
+    /// The error of `load`, or damaged memory.
     pub fn with<R>(
         &self,
         (file, at, bytes): (u64, u64, u32),

@@ -239,7 +239,7 @@ impl<F: Files> Manifest<F> {
             let what = "an edit is damaged, and there are later ones";
             return Err(LsmError::damaged(&name, end as u64, what));
         }
-        // What was read may be in the kernel's pages only, where the process was killed or a sync
+        // The bytes read may be in the kernel's pages only, if the process was killed or a sync
         // has failed; the files that it supersedes must not go before it is durable.
         file.sync_anew(end as u64).map_err(LsmError::io("sync", &name))?;
         let manifest = Self {

@@ -290,7 +290,7 @@ impl Catalog {
     /// Checks a schema.
     ///
     /// # Errors
-    /// What is wrong with the schema.
+    /// The schema is wrong; the error says how.
     pub fn new(schema: &Schema) -> Result<Self, StorageError> {
         if schema.tables.is_empty() || schema.tables.len() > 1024 {
             return Err(StorageError::Schema("a schema has 1 to 1024 tables".into()));

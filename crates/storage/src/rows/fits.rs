@@ -18,7 +18,7 @@ pub(crate) fn check_value(
             short_enough(declared, bytes.len(), max)
         }
         (ColumnType::Uuid, Value::Bytes(bytes)) if bytes.len() == UUID_BYTES as usize => Ok(()),
-        // What it holds while it is NULL.
+        // The value that it holds while it is NULL.
         (ColumnType::Uuid, Value::Bytes([])) if declared.nullable => Ok(()),
         _ => check_number(table, column, value).map(|_| ()),
     }
@@ -81,7 +81,7 @@ fn check_other(table: &TableSchema, column: u16, value: &Value<'_>) -> Result<u6
     }
 }
 
-/// The value is none of its column's type.
+/// The value is not of its column's type.
 #[cold]
 #[inline(never)]
 fn misfit(table: &TableSchema, column: u16, value: &Value<'_>) -> StorageError {

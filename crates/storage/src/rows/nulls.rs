@@ -169,7 +169,7 @@ impl TableLayout {
     /// asked for those that are stored, and says whether there is such a tuple.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn read_declared<E>(
         &self,
         columns: Option<&[u16]>,

@@ -120,7 +120,7 @@ impl<M: Memory> Runs<M> {
             self.run_at(input).ok_or(damaged)?;
             inputs.push(input);
         }
-        // What is built is in order of the tables: the last that has a tree is the one to go on
+        // Trees are built in the order of the tables: the last that has one is the one to continue
         // with, and those before it are done.
         let mut table = 0;
         for (number, Table { layout, .. }) in self.tables.tables.iter().enumerate() {

@@ -296,7 +296,7 @@ fn read_word_bytes_at<M: Memory>(
                 runs += 1;
                 continue;
             }
-            // What stands in the tuple itself comes between the runs.
+            // Values in the tuple itself come between the runs.
             let (now, later) = std::mem::take(&mut rest).split_at_mut(bytes);
             memory.gather(&parts[..runs], now)?;
             (runs, bytes) = (0, 0);

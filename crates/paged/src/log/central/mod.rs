@@ -322,7 +322,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         let of_transaction = chain.tx != TxNo(0);
         let undoes =
             matches!(record.kind, Kind::Compensation | Kind::Commit | Kind::Abort | Kind::End);
-        // What it takes from that which was set aside for it, and what is set aside with it.
+        // The bytes that it takes of those set aside for it, and the bytes to set aside with it.
         let taken = if undoes { bytes.min(chain.aside) } else { 0 };
         let mut more = 0;
         if of_transaction && record.kind == Kind::Change {

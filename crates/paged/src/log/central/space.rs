@@ -200,7 +200,7 @@ impl<R: File> Space<R> {
     fn grow(&mut self, wanted: u64) -> io::Result<bool> {
         let spare = self.spare_bytes();
         let is_dead = |next: usize| self.segments[next].reserved() > spare;
-        // What was freed is used first.
+        // Space that was freed is used first.
         if !(self.next.is_some_and(is_dead) && self.seals() && self.may_turn(wanted)) {
             let to = self.offset + SEAL_BYTES + self.record_bytes + wanted;
             self.extend(self.file(self.number), to, self.step)?;
@@ -360,7 +360,7 @@ mod tests {
                     || !space.reserve(reserved + bytes).expect("it works")
                 {
                     refused = true;
-                    // What was set aside is appended.
+                    // Appends what was set aside.
                     while reserved > 0 {
                         let bytes = reserved.min(64 + (random >> 30) % 449 / 8 * 8);
                         assert!(space.find(bytes).expect("it works"), "round {round}");

@@ -90,7 +90,7 @@ fn the_number_of_an_opening_is_durable_before_its_lines() {
     }
 }
 
-/// When the numbers of openings go round, lines are still checked, or need none.
+/// When the numbers of openings wrap around, lines are still checked, or need none.
 #[test]
 fn the_numbers_of_openings_go_round() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();

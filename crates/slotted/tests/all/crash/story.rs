@@ -185,7 +185,7 @@ impl Next {
         let before = &acknowledged[noted.saturating_sub(1) as usize];
         let often = found.iter().find(|(key, value)| before.get(*key) != Some(*value));
         let often = often.map(|(key, _)| key.clone());
-        // What has been found and acted upon must stay.
+        // The state that has been found and acted upon must stay.
         let mut acknowledged = vec![acknowledged[noted as usize].clone(), found.clone()];
         memory.note(1);
         let mut random = SmallRng::seed_from_u64(seed);
@@ -232,7 +232,7 @@ pub(super) fn after_kills<S: Scheme<Recording>>(
     story: &Story,
     kills: usize,
 ) -> Result<Vec<Next>, String> {
-    // What was stored last is not flushed.
+    // The last stores are not flushed.
     let pairs = story.trace.events.windows(2).map(|two| (&two[0].event, &two[1].event));
     let unflushed = pairs.enumerate().filter(|(_, two)| {
         matches!(
