@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn lines_are_not_waited_for_longer_than_the_run_took() {
-        // In 0.8 s at most 8 million of the 10^9 lines, of 100 ns each, can have been waited for.
+        // Of 10^9 lines at most 8 million, of 100 ns each, can have been waited for in 0.8 s.
         let counts = Counts { dependent: 1_000_000_000, ..Counts::default() };
         let time = emulate(&counts, &NATIVE, &HOST, &at(800.0));
         assert!((time.seconds - 0.8 * 8.0).abs() < 1e-9, "{time:?}");
