@@ -532,8 +532,8 @@ impl Options {
         Setup { partitions, node_bytes, group, helped, ..new }
     }
 
-    /// Refuses options that make no sense, as far as that can be seen before anything is created or
-    /// opened. What depends on more is refused where it is used.
+    /// Refuses invalid options, as far as they can be recognized before anything is created or
+    /// opened. Others are refused where they are used.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for named in &self.named {
             EngineKind::check_option_name(&named.name).map_err(|error| refused(&error))?;

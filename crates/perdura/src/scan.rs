@@ -361,7 +361,7 @@ fn is_beyond(
     }
 }
 
-/// Returns whether a text, or bytes, begin so.
+/// Returns whether a text, or bytes, begin with another one.
 fn is_beginning(beginning: &Value<'_>, whole: &Value<'_>) -> bool {
     match (beginning, whole) {
         (Value::Text(beginning), Value::Text(whole)) => whole.starts_with(beginning),

@@ -1,4 +1,5 @@
-//! Images of inlined columns: what a log entry leads to, since the column itself is overwritten.
+//! Images of inlined columns: copies that log entries lead to, since the column itself is
+//! overwritten.
 //!
 //! An image lies in a slot that is never persisted: it is there as long as the log can ask for it,
 //! and after a crash until recovery has ended, since nothing is allocated before. It becomes
