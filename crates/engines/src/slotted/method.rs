@@ -1,4 +1,4 @@
-//! The making of a partition on slotted pages: a scheme is chosen, and a store made or opened.
+//! Creates and opens partitions on slotted pages: chooses a scheme, and makes or opens a store.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Writing pages: batches of those that have waited longest, so that the redo point follows the
-//! log.
+//! Writes pages in batches, those first that have waited longest, so that the redo point follows
+//! the log.
 
 use std::sync::atomic::Ordering;
 

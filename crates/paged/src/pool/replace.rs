@@ -1,4 +1,4 @@
-//! The choice of the page that goes: S3-FIFO.
+//! The choice of the page to evict: S3-FIFO.
 //!
 //! 1. A page that comes is put at the end of the *small* queue, a tenth of the frames. If it was
 //!    there lately, as the list of *remembered* numbers says, it goes to the end of the *main*
@@ -8,7 +8,7 @@
 //! 3. A page at the head of the main queue that was used goes to its end and loses one use; another
 //!    one goes out.
 //!
-//! So what a scan reads once passes through the small queue and drives nothing else out.
+//! So pages that a scan reads once pass through the small queue and evict nothing else.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;

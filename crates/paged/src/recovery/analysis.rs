@@ -1,4 +1,4 @@
-//! Finding out what a crash has left: unfinished transactions, and pages that may lack a change.
+//! Analysis of what a crash has left: unfinished transactions, and pages that may lack a change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! The way down: to the page of a level that has a key in its range.
+//! Descends to the page of a level that has a key in its range.
 
 use pm::Files;
 

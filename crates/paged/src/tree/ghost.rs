@@ -1,4 +1,4 @@
-//! A row goes: it becomes a ghost, which has its space until no transaction can want it back.
+//! Deletes a row: it becomes a ghost, which keeps its space until no transaction can want it back.
 
 use pm::Files;
 

@@ -1,4 +1,4 @@
-//! A row comes.
+//! Inserts a row.
 
 use pm::Files;
 

@@ -1,4 +1,4 @@
-//! Two neighbours become one page, and the other one is free.
+//! Merges two neighbours into one page, and frees the other.
 
 use pm::Files;
 

@@ -1,4 +1,4 @@
-//! A full page gives its upper half to a new one, and its parent learns of it.
+//! Splits a full page: its upper half goes to a new page, which is then entered in the parent.
 
 use pm::Files;
 

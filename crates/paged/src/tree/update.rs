@@ -1,4 +1,4 @@
-//! A row is replaced.
+//! Replaces a row.
 
 use pm::Files;
 

@@ -1,4 +1,4 @@
-//! Reading an archive: all of it from a place on, or single records.
+//! Reads an archive: all of it from a place on, or single records.
 
 use pm::{File, Files};
 

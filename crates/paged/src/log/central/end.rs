@@ -1,4 +1,4 @@
-//! The end of a log that is opened again: where it is, and whether it is one.
+//! The end of a log that is opened again: where it is, and whether it is damage instead.
 //!
 //! A crash loses any of the sectors that were written and not synced, and these are all of one
 //! group. So after the first place that has no record there may be sound ones, but only of its own

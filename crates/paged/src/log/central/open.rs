@@ -1,4 +1,4 @@
-//! Making a central log, and opening it again.
+//! Creates and opens a central log.
 
 use std::collections::VecDeque;
 use std::io;
