@@ -472,8 +472,8 @@ fn a_record_that_was_lost_does_not_come_back_when_its_lsn_is_given_again() {
     assert!(states > 500 && lost > 10);
 }
 
-/// A record is lost but for its object, its LSN is given again, and then the new object is lost but
-/// for its entry, which leads to the old one.
+/// A record is lost but for its object, its LSN is given again, and then the new object is lost but for
+/// its entry, which leads to the old one.
 #[test]
 fn a_hole_stays_one_whatever_lies_where_its_entry_leads() {
     let memory = memory();
@@ -538,8 +538,7 @@ fn a_transaction_of_four_changes_has_one_fence_with_flush_on_commit() {
     assert_eq!(log.read(Lsn(8)).unwrap().payload, [1; 128]);
 }
 
-/// One thread with flush-on-commit: groups of several sizes, reads of what is not durable,
-/// truncations.
+/// One thread with flush-on-commit: groups of several sizes, reads of what is not durable, truncations.
 fn trace_on_commit() -> Trace {
     let memory = memory_with_an_old_log(Persist::OnCommit);
     memory.start();
@@ -658,8 +657,8 @@ fn threads_of_the_system_commit_with_a_persister_beside_them() {
 }
 
 /// A program is killed at its `calls`-th call to the memory after three acknowledged records, its
-/// successor reads the log, and then the power fails. Returns the trace, the number of records that
-/// the successor has read, all of which count as promised, and that of the events before it.
+/// successor reads the log, and then the power fails. Returns the trace, the number of records that the
+/// successor has read, all of which count as promised, and that of the events before it.
 fn killed_then_cut(persist: Persist, calls: u64) -> (Trace, usize, usize) {
     let memory = memory();
     let left = Arc::new(AtomicU64::new(u64::MAX));
@@ -723,8 +722,7 @@ fn what_a_restart_has_read_after_a_kill_is_durable() {
     }
 }
 
-/// A record for each line would be more than the ring has entries: a large value has records of
-/// many lines.
+/// A record for each line would be more than the ring has entries: a large value has records of many lines.
 #[test]
 fn a_large_value_reserves_no_more_records_than_a_transaction_may_have() {
     const VALUE: usize = 3000;

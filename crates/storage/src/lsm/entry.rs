@@ -1,4 +1,4 @@
-//! Entries wherever they lie, and tuples put together from them.
+//! Entries of all sources, and the assembly of tuples from them.
 
 use pm::{Bad, Memory};
 
