@@ -89,8 +89,8 @@ impl Takes {
         Self::in_memory(tuples.saturating_mul(each))
     }
 
-    /// A YCSB database of something else. One that has no cache of its own either maps its files,
-    /// as floors do, and stores a tuple once, or is a map, which has all of them in memory.
+    /// A YCSB database of something else. One that has no cache of its own either maps its files, as
+    /// floors do, and stores a tuple once, or is a map, which has all of them in memory.
     pub(crate) fn peer(kind: PeerKind, tuples: u64, txns: u64) -> Self {
         let memory = tuples.saturating_mul(TUPLE_IN_MEMORY);
         let (medium, memory) = match (kind.cache_bytes(), kind.is_durable()) {
@@ -238,7 +238,7 @@ mod tests {
     fn the_paper_sizes_are_cut_to_what_fits() {
         for gib in [8, 12, 16, 24, 32, 64] {
             let memory_bytes = gib << 30;
-            // The share of its memory that a machine can give while it does little else.
+            // What a machine can give of its memory while it does little else.
             let free = memory_bytes / 10 * 9;
             let room = Room { medium_bytes: free, memory_bytes: free, medium_is_memory: true };
             for study in Study::ALL {

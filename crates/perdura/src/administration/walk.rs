@@ -1,4 +1,4 @@
-//! Walks a damaged table: reads it as far as it can be read, and continues past damage.
+//! Going over a damaged table: as far as it can be read, and past what cannot.
 //!
 //! 1. Scan forward. Where that fails, look at the next key alone. If it can be read, one tuple is
 //!    damaged; go on after it.
@@ -7,7 +7,7 @@
 //!    ahead, then by halves back; go on there.
 //! 3. Else scan backward, from the end down to the same place.
 //!
-//! Rows come in no particular order. Keys of a walk forward ascend, whatever the index
+//! What is found comes in no particular order. Keys of a walk forward ascend, whatever the index
 //! says, so it comes to an end.
 
 use std::cmp::Ordering;
@@ -33,7 +33,7 @@ fn compare_values(one: &Owned, two: &Owned) -> Ordering {
         (Owned::Null, Owned::Null) => Ordering::Equal,
         (Owned::Null, _) => Ordering::Less,
         (_, Owned::Null) => Ordering::Greater,
-        // Two values of one column have one type.
+        // Of one column: they have one type.
         _ => Ordering::Equal,
     }
 }

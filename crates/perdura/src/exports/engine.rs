@@ -111,7 +111,7 @@ pub use engines::TxId;
 /// # let (_directory, db, account) = accounts(&Options::new());
 /// let open: Vec<InFlight> = db.partition(0).in_flight();
 /// for InFlight { id, statements, .. } in &open {
-///     println!("transaction {id} continues after {statements} statements");
+///     println!("transaction {id} goes on behind {statements} statements");
 /// }
 /// assert!(open.is_empty(), "this engine undoes them");
 /// # Ok::<(), Error>(())

@@ -280,7 +280,7 @@ fn a_segment_that_was_begun_and_never_used_is_no_damage() {
             assert_eq!(recover_from(&killed, START).unwrap().2.len(), 2);
         }
     }
-    // Closing removes it, or fails and does not mark the log as closed.
+    // Who closes the log removes it, or does not say that it is closed.
     files.fail_after(Some(0));
     assert!(matches!(log.close(), Err(WalError::Io { doing: "remove", .. })));
     files.fail_after(None);
