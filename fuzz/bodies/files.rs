@@ -1,4 +1,4 @@
-//! What fuzzing does with the bytes of a file: opens it and reads all of it, in every way.
+//! Opens the bytes of a file and reads all of it, in every way.
 //!
 //! The first byte of the input says whether its checksums are mended before: without that nothing
 //! but the checksums is ever tested. The rest is the file. There is no panic, and an end.

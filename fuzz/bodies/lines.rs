@@ -1,6 +1,6 @@
-//! What fuzzing does with JSON lines: loads them into a database that exists, and creates one for
-//! them. There is no panic, and an end; what is refused leaves whole batches before the line that the
-//! error names, and nothing else; what is taken comes out again as it went in.
+//! Loads JSON lines into a database that exists, and creates one for them. There is no panic, and
+//! an end; what is refused leaves whole batches before the line that the error names, and nothing
+//! else; what is taken comes out again as it went in.
 //!
 //! The first byte of the input says how to load, the rest are the lines.
 

@@ -1,5 +1,5 @@
-//! What fuzzing does with pools of the NVM engines: changes words of a sound one, opens it, checks,
-//! reads and changes it. There is no panic, and an end.
+//! Damages words of a sound pool of an NVM engine, then opens, checks, reads and changes it. There
+//! is no panic, and an end.
 //!
 //! The input says how the pool is damaged, so that it is small: a byte for the pool (one of three
 //! engines, closed or killed), then for each word three bytes for its place, in words from the

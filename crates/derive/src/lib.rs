@@ -13,7 +13,8 @@ mod generated;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Declares a table by the struct of its rows: implements `perdura::TableRow`, which has an example.
+/// Declares a table by the struct of its rows: implements `perdura::TableRow`, which has an
+/// example.
 ///
 /// Each field is a column of the field's name, in order; its type is a `perdura::Field`. Attributes
 /// say the rest. Of a field:

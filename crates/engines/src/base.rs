@@ -23,8 +23,8 @@ pub struct BasePart {
     pub pages: u64,
     /// The pages of its file, used or not.
     pub count: u64,
-    /// The number of the archive's last segment when it was copied, and a number that no other segment
-    /// has.
+    /// The number of the archive's last segment when it was copied, and a number that no other
+    /// segment has.
     pub segment: (u64, u64),
     /// The LSN at which that ends.
     pub archived: u64,

@@ -653,7 +653,7 @@ pub trait Engine: Write + Send + Sync {
     /// The files cannot be reached.
     fn footprint(&self) -> Result<Footprint, EngineError>;
 
-    /// Returns what the engine has done and put off.
+    /// Returns the counts of work that the engine has done and deferred.
     fn stats(&self) -> EngineStats;
 
     /// Returns the structures that follow from the rows and are placed one by one, of engines that have such.

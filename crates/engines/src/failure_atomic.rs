@@ -1,9 +1,9 @@
-//! The engines of P3, on slotted pages in persistent memory: failure-atomic slotted paging in its two
-//! forms, NVWAL, with which P3 compares them, and the rollback journal and the write-ahead log of pages
-//! that it begins with.
+//! The engines of P3, on slotted pages in persistent memory: failure-atomic slotted paging in its
+//! two forms, NVWAL, with which P3 compares them, and the rollback journal and the write-ahead log
+//! of pages that it begins with.
 //!
-//! Operations and recovery are the same in all of them: see [`crate::slotted`]. They differ in how a
-//! transaction commits:
+//! Operations and recovery are the same in all of them: see [`crate::slotted`]. They differ in how
+//! a transaction commits:
 //!
 //! | engine | COMMIT | fences |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | journal (P3 2.1) | by saving each page that changes, then overwriting it | 3 |
 //! | wal (P3 2.1) | as NVWAL, by a log of whole pages | 2 |
 //!
-//! With the option `checksummed`, FAST and FASH commit with one fence: checksums say after a crash whether
-//! all of a commit is durable. P3 has no such forms.
+//! With the option `checksummed`, FAST and FASH commit with one fence: checksums say after a crash
+//! whether all of a commit is durable. P3 has no such forms.
 //!
 //! Invariants: those of [`slotted`] and of each scheme.
 
@@ -46,8 +46,8 @@ pub type Journal<E> = Slotted<E, slotted::Journal<<E as Environment>::Durable>>;
 /// A partition of the write-ahead log of pages; see the module's comment.
 pub type Wal<E> = Slotted<E, slotted::Wal<<E as Environment>::Durable>>;
 
-/// Makes a scheme that of an engine: whether pages are cached, its options and its counters; then, where it
-/// has them, the form with checksums and the frames of its log.
+/// Makes a scheme that of an engine: whether pages are cached, its options and its counters; then,
+/// where it has them, the form with checksums and the frames of its log.
 macro_rules! scheme {
     (
         $scheme:ident as $kind:ident, $cached:literal, $options:ident, $stats:expr

@@ -1,5 +1,5 @@
-//! The engines by their kinds: their options, how a partition is created and opened under each. All of
-//! it comes from the list in `list.rs`.
+//! The engines by their kinds: their options, how a partition is created and opened under each. All
+//! of it comes from the list in `list.rs`.
 
 use std::sync::Arc;
 

@@ -43,11 +43,12 @@ const PARTITIONS: u32 = 8;
 /// Bytes of the largest record at least.
 const LEAST_RECORD_BYTES: usize = 1024;
 
-/// Bytes of the largest partition: an offset in it has 32 bits, and records begin at multiples of 8.
+/// Bytes of the largest partition: an offset in it has 32 bits, and records begin at multiples of
+/// 8.
 const MOST_PARTITION_BYTES: u64 = (1 << 32) - 8;
 
-/// The options of the log under pages of this size: the largest record has the bytes of a page before
-/// and afterwards, and a partition has room for four of it.
+/// The options of the log under pages of this size: the largest record has the bytes of a page
+/// before and afterwards, and a partition has room for four of it.
 fn log_options(options: &NvDiskOptions, page_bytes: usize) -> CentralOptions {
     let largest = (page_bytes * 5 / 2).max(LEAST_RECORD_BYTES).next_multiple_of(8);
     let partition_bytes = (options.log_bytes / u64::from(PARTITIONS)).max(4 * largest as u64);

@@ -169,7 +169,7 @@ impl<E: Environment> ShadowStore<E> for InPool<E> {
         let (master, list) = PoolMaster::open(heap, root, &mut directory)?;
         let lane = heap.lane(resources.partition);
         let (mut store, parts) = Self::assemble((heap, lane), map, node_bytes, master, directory)?;
-        // What the last batch's list says is done once more.
+        // Repeats the changes on the last batch's list.
         let (reclaimed, unfinished) = store.batch.redo(&mut store.lane, &list)?;
         store.batch.lines.flush(&store.memory);
         store.memory.fence();

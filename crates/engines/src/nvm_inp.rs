@@ -285,7 +285,8 @@ impl<E: Environment> UndoTables<E> for InPlace<E> {
 
     /// Records that no work is left: opening need not redo statements.
     fn close(&mut self, undo: &mut Undo<E::Durable>) -> Result<(), EngineError> {
-        // What the last fence has made durable is not said before it has.
+        // A medium that failed may have lost stores before the last fence: then nothing is
+        // recorded.
         undo.memory.healthy()?;
         undo.log.nothing_left(&undo.memory, &mut undo.superseded.lines);
         undo.superseded.lines.flush(&undo.memory);

@@ -57,8 +57,8 @@ pub type NvmLog<E> = UndoEngine<E, InRuns<E>>;
 #[derive(Debug)]
 pub struct InRuns<E: Environment> {
     runs: Runs<E::Durable>,
-    /// The number of the last transaction that committed here or before. Those of the log are ahead:
-    /// freezing takes some.
+    /// The number of the last transaction that committed here or before. Those of the log are
+    /// ahead: freezing takes some.
     last: u64,
     /// Bytes and entries of the MemTable after the last transaction.
     committed_use: (u64, u64),

@@ -190,7 +190,7 @@ macro_rules! engine_options {
     ) => {
         $(#[doc = $about])+
         ///
-        /// What is beyond the limits of an option is refused when a database is created or opened.
+        /// Creating or opening a database refuses values beyond an option's limits.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct $name {
             $(

@@ -8,8 +8,8 @@ macro_rules! own_stats {
     ($(#[doc = $doc:literal] $kind:ident, $name:literal, $options:ident, $stats:ident;)+) => {
         $(use crate::$stats;)+
 
-        /// The counters of one engine that others do not have. Comes from an [`EngineKind`], with nothing
-        /// done yet, and from the counts of each engine.
+        /// The counters of one engine that others do not have. Comes from an [`EngineKind`], with
+        /// nothing done yet, and from the counts of each engine.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum OwnStats {
             $(#[doc = $doc] $kind($stats),)+

@@ -24,8 +24,8 @@ impl Deref for PackedTable {
     }
 }
 
-/// The tables of a partition. A table's primary tree has its rows, packed, by their keys; a secondary
-/// tree has keys that end with the primary one, and nothing else.
+/// The tables of a partition. A table's primary tree has its rows, packed, by their keys; a
+/// secondary tree has keys that end with the primary one, and nothing else.
 #[derive(Debug)]
 pub(crate) struct PackedTables {
     map: TreeMap<PackedTable>,

@@ -48,8 +48,8 @@ impl<P: Copy> Savepoints<P> {
         }
     }
 
-    /// Makes all void. For the end of a transaction whose number goes on, since it has done nothing, or
-    /// undone all.
+    /// Makes all void. For the end of a transaction whose number goes on, since it has done
+    /// nothing, or undone all.
     pub fn forget(&mut self) {
         self.places.clear();
     }

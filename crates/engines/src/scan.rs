@@ -18,25 +18,25 @@ pub struct Scan<'a> {
     pub direction: Direction,
     /// The columns to copy; all if `None`.
     pub columns: Option<&'a [u16]>,
-    /// The number of tuples behind which the visitor breaks at the latest, if that is known: what comes
-    /// behind them need not be looked at.
+    /// The number of tuples after which the visitor breaks at the latest, if that is known: later
+    /// tuples need not be looked at.
     pub limit: Option<usize>,
     /// The locks that it takes.
     pub locks: ScanLocks,
 }
 
-/// The locks of a scan in a transaction. Where one transaction at a time runs in a partition, all of them
-/// are the same.
+/// The locks of a scan in a transaction. Where one transaction at a time runs in a partition, all
+/// of them are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ScanLocks {
-    /// What is shown is read.
+    /// The tuples shown are read.
     #[default]
     Read,
-    /// What is shown is going to be changed: as [`crate::Write::get_for_update`].
+    /// The tuples shown are going to be changed: as [`crate::Write::get_for_update`].
     Update,
-    /// The same of tuples that no other open transaction has changed, or read to change them. Those are
-    /// passed over, and not waited for. So what is shown is committed and stays as it is, but there may be
-    /// more than what is shown.
+    /// The same, except that tuples which another open transaction has changed, or read to change
+    /// them, are skipped and not waited for. So the tuples shown are committed and stay as they
+    /// are, but there may be others.
     UpdateOrSkip,
 }
 

@@ -197,16 +197,16 @@ impl<B: PageBackend> Directories<B> {
         }
     }
 
-    /// Stops a partition whose batch could not be made durable, and with it the snapshots: what they
-    /// show may never become so.
+    /// Stops a partition whose batch could not be made durable, and with it the snapshots: what
+    /// they show may never become so.
     #[cold]
     fn stop<T>(&mut self, error: EngineError) -> Result<T, EngineError> {
         self.shadow.stop(&error.to_string());
         self.state.stop(error)
     }
 
-    /// Stops a partition whose housekeeping has failed. Snapshots show what is durable still, unless
-    /// they may show a group that will never be.
+    /// Stops a partition whose housekeeping has failed. Snapshots show what is durable still,
+    /// unless they may show a group that will never be.
     #[cold]
     fn stop_after(&mut self, error: &impl Display) {
         self.failures += 1;

@@ -1,5 +1,5 @@
-//! SOFORT (P4): a column store in persistent memory, without a log. Columns have dictionaries, rows have
-//! versions, every statement is durable when it returns, and indexes lie in ordinary memory.
+//! SOFORT (P4): a column store in persistent memory, without a log. Columns have dictionaries, rows
+//! have versions, every statement is durable when it returns, and indexes lie in ordinary memory.
 //!
 //! | operation | steps (P4 3, 4.2) |
 //! |---|---|
@@ -9,13 +9,14 @@
 //! | COMMIT | a number and the state of the slot; **fence**; the number is published, versions are stamped |
 //! | ABORT | the state of the slot; **fence**; nothing is undone |
 //!
-//! Recovery reads the slots alone (P4 4.1): committed transactions are stamped again, open ones with a name stay
-//! in flight, those without one are aborted. Indexes are rebuilt in steps while transactions go on; rows that are
-//! not indexed yet are found by scans.
+//! Recovery reads the slots alone (P4 4.1): committed transactions are stamped again, open ones
+//! with a name stay in flight, those without one are aborted. Indexes are rebuilt in steps while
+//! transactions go on; rows that are not indexed yet are found by scans.
 //!
-//! Snapshot isolation: a transaction sees what was committed before it began, and its own changes. Of two that
-//! change one row, or take one unique key, the first one goes on, and the other one gets a conflict. A transaction
-//! can ask to be serializable: its commit then validates what it has read.
+//! Snapshot isolation: a transaction sees what was committed before it began, and its own changes.
+//! Of two that change one row, or take one unique key, the first one goes on, and the other one
+//! gets a conflict. A transaction can ask to be serializable: its commit then validates what it has
+//! read.
 //!
 //! Invariants: those of [`column`].
 
@@ -73,8 +74,8 @@ impl<E: Environment> Sofort<E> {
         Self { shared, session, diverged: false }
     }
 
-    /// Begins a transaction if none is open: that of the root session begins with its first statement. After an
-    /// error none has begun.
+    /// Begins a transaction if none is open: that of the root session begins with its first
+    /// statement. After an error none has begun.
     fn start(&mut self) -> Result<(), EngineError> {
         self.shared.usable()?;
         if self.session.snapshot().is_none() && !self.diverged {
@@ -280,8 +281,8 @@ impl<E: Environment> Engine for Sofort<E> {
         }
         self.diverged = false;
         match begin.isolation {
-            // A transaction that only reads has its place in the order of commits by its snapshot: it needs no
-            // validation.
+            // A transaction that only reads has its place in the order of commits by its snapshot:
+            // it needs no validation.
             Isolation::Serializable if !begin.reads_only => {
                 self.session.begin_serializable(name)?;
             }
@@ -332,7 +333,8 @@ impl<E: Environment> Engine for Sofort<E> {
                 }
                 // It is open still.
                 Err(error @ ColumnError::Outdated) => return Err(error.into()),
-                // What it has read is damaged, so it has no number: nothing is in doubt.
+                // The data that it has read are damaged, so the commit has no number: it has
+                // not happened.
                 Err(error) if self.session.snapshot().is_some() => {
                     self.abort()?;
                     return Err(error.into());

@@ -1,6 +1,7 @@
 //! The figures that an engine reports of its work.
 //!
-//! [`EngineStats`] has what every engine counts, and in [`EngineStats::own`] what one engine counts.
+//! [`EngineStats`] has what every engine counts, and in [`EngineStats::own`] what one engine
+//! counts.
 
 use storage::WorkDone;
 
@@ -27,10 +28,10 @@ use crate::own::OwnStats;
 pub struct EngineStats {
     /// Bytes of values in inserts and updates, those of aborted transactions included.
     pub user_bytes: u64,
-    /// Bytes of records appended to the log: redo records of `inp` and `log`, all records of `nv-disk`,
-    /// the lines of all records of `nv-logging-foi` and `nv-logging-foc`, undo entries of `nvm-inp` and
-    /// `nvm-log`, entries of the batches' lists of `nvm-cow`, frames of
-    /// `fast`, `fash` and `nvwal`, entries of statements of `sofort`. `cow` has no log.
+    /// Bytes of records appended to the log: redo records of `inp` and `log`, all records of
+    /// `nv-disk`, the lines of all records of `nv-logging-foi` and `nv-logging-foc`, undo entries
+    /// of `nvm-inp` and `nvm-log`, entries of the batches' lists of `nvm-cow`, frames of `fast`,
+    /// `fash` and `nvwal`, entries of statements of `sofort`. `cow` has no log.
     pub logged_bytes: u64,
     /// Steps that failed, for want of room for the most part; they are tried again.
     pub failures: u64,
@@ -44,14 +45,15 @@ pub struct EngineStats {
     pub own: OwnStats,
 }
 
-/// A structure of an engine that follows from its rows, such as an index, and that is built again after an opening
-/// unless it lies in persistent memory (P4 4.3).
+/// A structure of an engine that follows from its rows, such as an index, and that is built again
+/// after an opening unless it lies in persistent memory (P4 4.3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StructureStats {
-    /// Its name, by which it can be placed: `TABLE.key`, the index of the primary key; `TABLE.index.NAME`, a secondary
-    /// index; `TABLE.dictionary.COLUMN`, the index of a column's dictionary.
+    /// Its name, by which it can be placed: `TABLE.key`, the index of the primary key;
+    /// `TABLE.index.NAME`, a secondary index; `TABLE.dictionary.COLUMN`, the index of a column's
+    /// dictionary.
     pub name: String,
-    /// Whether it lies in persistent memory.
+    /// The structure lies in persistent memory.
     pub durable: bool,
     /// Rows or values that were there at opening and are not in it yet.
     pub waiting: u64,

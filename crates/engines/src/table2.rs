@@ -1,5 +1,6 @@
-//! P1's Table 2 as constants: the steps of the NVM-aware engines, in the paper's order. Engines mark a step when it is done; a test compares the marks with these lists, and
-//! checks in the recorded trace that what a step calls synced was flushed and fenced before.
+//! P1's Table 2 as constants: the steps of the NVM-aware engines, in the paper's order. Engines
+//! mark a step when it is done; a test compares the marks with these lists, and checks in the
+//! recorded trace that what a step calls synced was flushed and fenced before.
 
 use pm::Step;
 

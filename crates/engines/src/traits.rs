@@ -1,7 +1,7 @@
 //! An engine's properties in one value, so that code above the engines does not ask for an engine
 //! by name.
 //!
-//! Each engine declares its own ([`crate::Method::TRAITS`]): a new one does not compile without.
+//! Each engine declares its own ([`crate::Method::TRAITS`]): a new one does not compile without it.
 
 use std::fmt;
 

@@ -38,8 +38,8 @@ pub struct Begin {
     /// it, so that the oldest can win in the end. No two transactions that are open have the same
     /// one.
     pub age: u64,
-    /// The longest time that each of its operations waits for locks, in all, before it ends in a conflict
-    /// ([`crate::ConflictReason::Timeout`]); as long as the engine lets it if `None`.
+    /// The longest time that each of its operations waits for locks, in all, before it ends in a
+    /// conflict ([`crate::ConflictReason::Timeout`]); as long as the engine lets it if `None`.
     pub wait: Option<Duration>,
     /// The transaction changes nothing, so it does none of the work that was put off and that
     /// writers wait for.

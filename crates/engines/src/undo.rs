@@ -62,8 +62,8 @@ impl<M: Memory> Undo<M> {
         self.state.usable(&self.memory)
     }
 
-    /// Ends the half of an operation that changes what is in place: if that has failed, a part may be
-    /// done, and the partition stops.
+    /// Ends the half of an operation that changes what is in place: if that has failed, a part may
+    /// be done, and the partition stops.
     #[inline]
     pub(crate) fn in_place(&mut self, done: Result<(), Bad>) -> Result<(), EngineError> {
         done.or_else(|bad| self.state.stop(bad))

@@ -2,6 +2,7 @@
 
 use storage::shadow::Directory;
 
-/// A version that a [`SnapshotSource`](crate::SnapshotSource) has given out, and keeps until it is given back.
+/// A version that a [`SnapshotSource`](crate::SnapshotSource) has given out, and keeps until it is
+/// given back.
 #[derive(Debug)]
 pub struct Version(pub(crate) Directory);

@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn space_is_exact_in_memory_alone() {
         for directory in [Path::new("/dev/shm"), Path::new(env!("CARGO_MANIFEST_DIR"))] {
-            // What coreutils say of it.
+            // The name that coreutils have for it.
             let named = Command::new("stat").args(["-f", "-c", "%T"]).arg(directory).output();
             let named = named.expect("stat").stdout;
             let named = String::from_utf8_lossy(&named);

@@ -213,7 +213,7 @@ mod tests {
     fn chance_alone_hardly_ever_counts() {
         let mut state = 1u64;
         let mut random = || {
-            // Of the sum of twelve uniform numbers the variance is one.
+            // The sum of twelve uniform numbers has a variance of one.
             let next = |_| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (state >> 33) as f64 / f64::from(1u32 << 31)

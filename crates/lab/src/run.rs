@@ -145,7 +145,8 @@ impl Plan {
         all
     }
 
-    /// Returns the missing parts of studies of which something is there, for each setting by itself.
+    /// Returns the missing parts of studies of which something is there, for each setting by
+    /// itself.
     #[must_use]
     pub fn incomplete(&self) -> Vec<Missing> {
         let mut all = Vec::new();
@@ -257,7 +258,7 @@ impl Plan {
                 });
                 match outcome {
                     Ok(()) => missing = later,
-                    // What failed is the first that was not saved.
+                    // The first cell that was not saved has failed.
                     Err(error) if !error.is_of_results(&file) && saved.get() < fitting => {
                         let failed = missing[saved.get()];
                         failures.push(format!("{}: {error}", cells[failed].label));

@@ -24,7 +24,8 @@ const PAPER_TXNS: u64 = 8_000_000;
 const TPCC_TXNS: u64 = 800_000;
 /// Bytes of the last-level cache of P1's machine.
 const PAPER_CACHE_BYTES: u64 = 20 << 20;
-/// Tuples of the largest database in the comparison with peers, and of the largest that is reopened.
+/// Tuples of the largest database in the comparison with peers, and of the largest that is
+/// reopened.
 const MOST_TUPLES: u64 = 10_000_000;
 const MOST_REOPENED: u64 = 4_000_000;
 /// Transactions of a run in the comparison with peers.
@@ -38,8 +39,8 @@ const TUPLE_BYTES: u64 = 6_000;
 
 /// Warehouses of P1's TPC-C.
 const PAPER_WAREHOUSES: u32 = 8;
-/// Bytes that a warehouse of TPC-C takes at most at once while it is measured, with its share of the
-/// items and of the transactions.
+/// Bytes that a warehouse of TPC-C takes at most at once while it is measured, with its share of
+/// the items and of the transactions.
 const WAREHOUSE_BYTES: u64 = 1_400 << 20;
 
 /// The amount of work.
@@ -217,7 +218,8 @@ impl Sizes {
         Self {
             scale: Scale::Full,
             one_in: 1,
-            // Who is alone on the medium, and whose needs are known, may have more of it.
+            // A store that is alone on the medium, and whose needs are known, may take more
+            // of it.
             spare_bytes: memory_bytes / 4 * 3,
             tuples,
             txns: PAPER_TXNS * tuples / PAPER_TUPLES,
@@ -259,8 +261,8 @@ impl Sizes {
         self
     }
 
-    /// The sizes that [`Self::name`] calls so, on a machine with so many bytes of memory; `None` if it
-    /// calls none so.
+    /// The sizes that [`Self::name`] calls so, on a machine with so many bytes of memory; `None` if
+    /// it calls none so.
     #[must_use]
     pub fn named(name: &str, memory_bytes: u64) -> Option<Self> {
         let (scale, one_in) = name.split_once('/').unwrap_or((name, "1"));
@@ -323,8 +325,8 @@ impl Sizes {
         ]))
     }
 
-    /// Transactions of YCSB before its storage is looked at: as many for each tuple as in the paper,
-    /// with `--one-in`, too.
+    /// Transactions of YCSB before its storage is looked at: as many for each tuple as in the
+    /// paper, with `--one-in`, too.
     pub(crate) fn footprint_txns(&self) -> u64 {
         self.tuples * (PAPER_TXNS / PAPER_TUPLES)
     }
@@ -369,8 +371,8 @@ impl Sizes {
         scaled(&[("tuples", self.recovery_tuples, PAPER_TUPLES), ("partitions", partitions, 8)])
     }
 
-    /// The TPC-C that is killed: warehouses, each in a partition of its own, items, and customers of
-    /// a district. Several warehouses have as much together as one alone.
+    /// The TPC-C that is killed: warehouses, each in a partition of its own, items, and customers
+    /// of a district. Several warehouses have as much together as one alone.
     pub(crate) fn recovery_shop(&self, setting: Setting) -> (u32, u32, u32) {
         let warehouses = setting.partitions(1) as u32;
         let (items, customers) = self.recovery_tpcc;

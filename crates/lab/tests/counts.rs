@@ -1,5 +1,5 @@
-//! The same seed gives the same counts, bit for bit, in another process too. One test in each: emulated runs
-//! fork it.
+//! The same seed gives the same counts, bit for bit, in another process too. One test in each:
+//! emulated runs fork it.
 
 mod common;
 

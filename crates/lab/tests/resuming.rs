@@ -96,8 +96,8 @@ fn a_run_that_was_stopped_goes_on_where_it_was() {
         [&report.claims, &report.papers]
             .map(|all| all.iter().find(|one| one.claim == claim).expect("known").verdict)
     };
-    // The eighth cell is InP's in the paper's setting: what is said of the NVM engines can be tested
-    // there, and what is said of InP in ours.
+    // The eighth cell is InP's in the paper's setting: what is said of the NVM engines can be
+    // tested there, and what is said of InP in ours.
     assert!(missing[0].contains("`inp killed"), "{missing:?}");
     assert_eq!(verdicts("P1-F12-short"), [Verdict::Reproduced; 2]);
     let linear = report.papers.iter().find(|one| one.claim == "P1-F12-linear").expect("known");

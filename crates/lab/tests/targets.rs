@@ -20,8 +20,7 @@ fn all_that_the_targets_are_about_is_measured() {
         names
     };
 
-    // Of every contestant at every mixture: how long one transaction in a hundred takes until it is
-    // durable.
+    // The 99th percentile of the time to durability, for every contestant and mixture.
     let throughput = of("PEERS-MIX", "throughput");
     let p99 = of("PEERS-MIX", "p99 to durability");
     assert!(series(&p99).len() >= 15, "{:?}", series(&p99));

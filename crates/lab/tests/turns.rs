@@ -90,7 +90,7 @@ fn turns_become_one_figure_when_all_of_them_are_there() {
         if point.metric == "throughput" || point.metric == "time of a transaction" {
             assert!(point.n == TURNS && !point.exact, "{point:?}");
         }
-        // What is counted is the same in each turn.
+        // Counts are the same in each turn.
         if point.metric == "lines fetched" {
             assert!(point.exact && point.low == point.high, "{point:?}");
         }

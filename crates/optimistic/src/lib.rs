@@ -1,5 +1,5 @@
-//! Do the contract of concurrent engines and its tests hold? A small engine with optimistic
-//! concurrency control, for tests alone.
+//! A small engine with optimistic concurrency control, which shows that the contract of concurrent
+//! engines and its tests hold. For tests alone.
 //!
 //! The committed state lies in an engine of P1, [`NvmInp`], which a lock guards. A transaction
 //! keeps in memory what it has read and what it will write:

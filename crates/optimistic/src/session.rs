@@ -82,7 +82,7 @@ impl Session {
                 open.first_look(core);
                 open.saw_another = true;
             }
-            // Whether it can be done depends on what is there.
+            // The outcome depends on the rows that are there.
             let found = done.as_ref().err().is_none_or(is_about_a_key);
             if found {
                 let name = name(core);

@@ -1,5 +1,5 @@
-//! Savepoints of a session are of one transaction, and of one way through it, as in the engines that
-//! ship.
+//! Savepoints of a session are of one transaction, and of one way through it, as in the engines
+//! that ship.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! An insert ends where its thread may go on. With flush-on-insert the record is durable then; with
-//! flush-on-commit it waits in DRAM, and in the central log in the buffer. Making these durable, and
-//! truncating, are between the rounds and count for none. For each log stand the median of the times that
-//! threads have measured, and the time that one in a hundred exceeds. Where there are more threads than
-//! processors the others wait for one: means would say how long.
+//! flush-on-commit it waits in DRAM, and in the central log in the buffer. Making these durable,
+//! and truncating, are between the rounds and count for none. For each log stand the median of the
+//! times that threads have measured, and the time that one in a hundred exceeds. Where there are
+//! more threads than processors the others wait for one: means would say how long.
 
 use std::error::Error;
 use std::path::Path;
@@ -79,7 +79,8 @@ fn insert(
     Ok(times)
 }
 
-/// A round: all threads insert, then the log is made durable and truncated. Returns the times of inserts.
+/// A round: all threads insert, then the log is made durable and truncated. Returns the times of
+/// inserts.
 fn round(log: &dyn LogManager, threads: usize, payload: &[u8]) -> Outcome<Vec<u32>> {
     let inserts = ROUND_BYTES / (payload.len() + HEADER_BYTES + 64) / threads;
     let (start, mut times) = (Barrier::new(threads), Vec::new());

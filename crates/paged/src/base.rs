@@ -17,8 +17,8 @@ pub struct Base {
     pub keep: Lsn,
     /// The place where analysis begins.
     pub start: Lsn,
-    /// The end of the log when the last page was copied: no page has a later change, so the database
-    /// is restored to no earlier moment.
+    /// The end of the log when the last page was copied: no page has a later change, so the
+    /// database is restored to no earlier moment.
     pub end: Lsn,
     /// The number of pages.
     pub pages: u64,

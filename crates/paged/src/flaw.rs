@@ -1,7 +1,7 @@
 //! Wrong policies, which a test puts in the place of right ones to see that it notices them.
 //!
-//! They go through the seam of threads, which tests alone have other than as it ships: of the host's
-//! threads the compiler knows that none is wrong.
+//! They go through the seam of threads, which only tests replace: for the host's threads the
+//! compiler knows that no policy is wrong.
 
 /// A policy that is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

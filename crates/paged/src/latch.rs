@@ -1,8 +1,8 @@
 //! Latches and mutexes of pages, and the seam through which threads wait for them.
 //!
 //! [`Native`] costs nothing: a latch that is free is taken as it would be without the seam.
-//! [`Followed`] goes on where [`Threads`] let it, so that a test decides at every point which thread
-//! does.
+//! [`Followed`] goes on where [`Threads`] let it, so that a test decides at every point which
+//! thread does.
 
 use std::cell::RefCell;
 use std::fmt::Debug;

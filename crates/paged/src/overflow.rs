@@ -2,9 +2,9 @@
 //!
 //! 1. The chain of a row is looked at and changed only with the row's leaf latched.
 //! 2. Its pages are taken in the name of the row's transaction, and freed if that is undone.
-//! 3. A chain stays when its row becomes shorter, and is written over when it is updated: before and
-//!    after stand in the log. It goes with the row's ghost, a page and a record at a time, each of which
-//!    leaves the stub with the rest.
+//! 3. A chain stays when its row becomes shorter, and is written over when it is updated: before
+//!    and after stand in the log. It goes with the row's ghost, a page and a record at a time, each
+//!    of which leaves the stub with the rest.
 
 use pm::Files;
 
@@ -166,7 +166,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             .map(|(from, to)| (from, to, to))
             .collect();
         if part.len() > common {
-            // What follows a shorter part stays: the stub says where the row ends.
+            // Bytes after a shorter part stay: the stub says where the row ends.
             pieces.push((common, common, part.len()));
         }
         for (from, to, new_to) in pieces {

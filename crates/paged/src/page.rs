@@ -1,11 +1,11 @@
 //! A page: a header, slots that are sorted by key, and a heap that grows towards them.
 //!
-//! 1. A page that comes from a medium is checked whole, once: [`Page::check`]. Nothing of a page that
-//!    failed is looked at, so no byte of a medium leads out of the page.
-//! 2. Whatever changes a page is determined by the page and the change alone, to the byte: redo does
-//!    what the running system did.
-//! 3. A record keeps its room while its row is shorter, so that the longer row can come back without
-//!    asking for space. See `Page::trim`.
+//! 1. A page that comes from a medium is checked whole, once: [`Page::check`]. Nothing of a page
+//!    that failed is looked at, so no byte of a medium leads out of the page.
+//! 2. Whatever changes a page is determined by the page and the change alone, to the byte: redo
+//!    does what the running system did.
+//! 3. A record keeps its room while its row is shorter, so that the longer row can come back
+//!    without asking for space. See `Page::trim`.
 
 use std::cmp::Ordering;
 use std::fmt;

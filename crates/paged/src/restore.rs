@@ -1,11 +1,11 @@
 //! Restoring to a point in time: pages of a base backup, and what the archive of the log has until
 //! then, become the pages of a new store.
 //!
-//! 1. The base's pages are written, with the stamp of the new file. They have the stamp of the archive,
-//!    rising numbers that the file had, and there are as many as the base says.
+//! 1. The base's pages are written, with the stamp of the new file. They have the stamp of the
+//!    archive, rising numbers that the file had, and there are as many as the base says.
 //! 2. Analysis, redo and undo over the archive, cut off at the point in time: a transaction whose
-//!    commit lies before it is there, any other is taken back. Compensations are logged nowhere: after
-//!    a crash all of it is begun anew.
+//!    commit lies before it is there, any other is taken back. Compensations are logged nowhere:
+//!    after a crash all of it is begun anew.
 //! 3. The new store's log knows nothing of this: the pages lose their LSNs.
 //!
 //! An error leaves no files.
@@ -123,13 +123,13 @@ impl<A: Files> LogManager for Past<A> {
     }
 }
 
-/// Makes the pages of a store as they were at an LSN: all whose commit lies before `until` is there.
-/// The files count when this has returned and their directory is synced.
+/// Makes the pages of a store as they were at an LSN: all whose commit lies before `until` is
+/// there. The files count when this has returned and their directory is synced.
 ///
 /// # Errors
 /// `until` lies before the base's end, the archive does not reach so far, is damaged or has another
-/// history, a page of the base is damaged or missing, there is a store already, or the medium refuses.
-/// No files are left then.
+/// history, a page of the base is damaged or missing, there is a store already, or the medium
+/// refuses. No files are left then.
 pub fn restore<F: Files, A: Files>(
     made: &Made<'_, F>,
     base: &Base,
@@ -147,7 +147,7 @@ pub fn restore<F: Files, A: Files>(
         }
     }
     restore_into(made, base, pages, archive, until).inspect_err(|_| {
-        // What cannot be removed has no header that counts, and the error could not be returned to
+        // A file that cannot be removed has no header that counts, and the error could not go to
         // any caller.
         for name in &names {
             let _ = made.files.remove(name);

@@ -3,8 +3,8 @@
 //!
 //! 1. A bit is changed by the record that begins or ends the page's use, with the map latched; maps
 //!    are latched last.
-//! 2. Space of the medium is reserved before a record says that a page beyond the file's end is used:
-//!    a full disk refuses an insert, never the write of a page.
+//! 2. Space of the medium is reserved before a record says that a page beyond the file's end is
+//!    used: a full disk refuses an insert, never the write of a page.
 
 use pm::{File, Files};
 

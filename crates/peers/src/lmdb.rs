@@ -103,8 +103,8 @@ impl LmdbStore {
     }
 }
 
-/// Opens an environment for so many tables with names; without `map_bytes`, at the size with which it
-/// was created.
+/// Opens an environment for so many tables with names; without `map_bytes`, at the size with which
+/// it was created.
 pub(crate) fn open_env(
     directory: &Path,
     map_bytes: Option<usize>,

@@ -117,7 +117,7 @@ impl Closer {
         let (own, partitions) = (alarms.clone(), partitions.clone());
         let work = move || {
             while let Some(partition) = own.next() {
-                // One that fails has stopped its partition, which says so to everybody.
+                // A sync that fails stops its partition, which returns an error to every caller.
                 let done = partitions[partition].visit(PATIENCE, |engine| drop(engine.sync()));
                 if done.is_none() {
                     own.again(partition);

@@ -1,4 +1,4 @@
-//! A database: a pool, its partitions, and who may use them when.
+//! A database: a pool and its partitions, and when a thread may use which of them.
 
 mod brought;
 mod closing;
@@ -47,7 +47,7 @@ pub use partition::{Exclusive, Partition};
 /// let word = db.table("word")?;
 /// db.write(|tx| tx.insert(&word, &[Value::from("perdura"), Value::from(1)]))?;
 /// assert!(db.get(&word, &[Value::from("perdura")])?.is_some());
-/// db.close()?; // dropping it does so, too, but cannot tell of errors
+/// db.close()?; // dropping it does so, too, but returns no error
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub struct Database<E: Environment = Native> {
 #[derive(Debug)]
 struct Identity {
     name: String,
-    /// None if a test has brought it along.
+    /// The kind of the engine; `None` for an engine of a test.
     kind: Option<EngineKind>,
     traits: EngineTraits,
 }
@@ -181,7 +181,7 @@ impl<E: Environment> Database<E> {
 
     /// The engine.
     ///
-    /// If the engine is one that a test has brought along.
+    /// If the engine is one of a test.
     pub fn engine(&self) -> EngineKind {
         self.engine.kind.expect("one of the engines of this crate")
     }
@@ -258,7 +258,8 @@ impl<E: Environment> Database<E> {
     /// transaction, happens as often.
     ///
     /// # Errors
-    /// What `work` returned, a failed commit, [`Error::Conflict`], or [`Error::PartitionNeeded`].
+    /// The error that `work` returned, a failed commit, [`Error::Conflict`], or
+    /// [`Error::PartitionNeeded`].
     #[inline]
     pub fn write<R>(
         &self,
@@ -343,8 +344,8 @@ impl<E: Environment> Database<E> {
     /// it waits for the transaction that is open.
     ///
     /// # Errors
-    /// What `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`]; the partition has
-    /// stopped, or the medium has failed.
+    /// The error that `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`]; or the
+    /// partition has stopped, or the medium has failed.
     #[inline]
     pub fn read<R>(
         &self,

@@ -100,7 +100,7 @@ fn insert_declared(
     for (index, columns) in layout.unique_indexes() {
         let key: Vec<_> = columns.iter().map(|column| values[usize::from(*column)]).collect();
         let Some(other) = same_in_index(engine, (number, layout), index, &key)? else { continue };
-        // Of the tuple's own key the engine says that it is there.
+        // The engine reports the tuple's own key itself.
         let own: Vec<_> = layout.key_columns().map(|column| values[column]).collect();
         if layout.primary_key(&own)? != other
             && !engine.get(number, &own, Some(&[]), &mut Row::new())?

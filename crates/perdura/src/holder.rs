@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The holder of a partition for which a call waited in vain.
+/// The holder of a partition for which a call waited until its time was over.
 ///
 /// ```
 /// # use perdura::*;

@@ -50,7 +50,7 @@
 //! let user = db.table("user")?;
 //! db.write(|tx| {
 //!     tx.insert(&user, &[Value::U64(1), Value::Text("ada@example.org"), Value::Bool(false)])?;
-//!     // What is not named has its default, or is NULL. NULLs are never the same.
+//!     // Columns that are not named get their defaults, or are NULL. No NULL equals another.
 //!     tx.insert_columns(&user, &[("id", Value::U64(2))])?;
 //!     tx.insert_columns(&user, &[("id", Value::U64(3))])
 //! })?;
@@ -67,11 +67,11 @@
 //!
 //! A struct can declare a table, and its values are the rows then: [`TableRow`].
 //!
-//! Work that an engine puts off, such as merging runs, transactions do in small parts, or a thread
-//! of the database's own: [`Options::background`].
+//! Transactions, or a thread of the database, do in small parts the work that an engine defers,
+//! such as merging runs: [`Options::background`].
 //!
-//! What survives what is the durability [`Domain`] of the pool: see `docs/guarantees.md`. Which
-//! method stores and recovers is the [`EngineKind`].
+//! The durability [`Domain`] of the pool says what survives: see `docs/guarantees.md`. The
+//! [`EngineKind`] is the method that stores and recovers.
 
 #![forbid(unsafe_code)]
 

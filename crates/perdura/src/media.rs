@@ -74,7 +74,7 @@ impl Media<Native> {
     /// a share of what there is.
     pub(crate) fn attach(&mut self, files: HostFiles, volatile_bytes: Option<u64>) {
         self.files = Some(files);
-        // What is left is shared once, before the first partition takes its part.
+        // The addresses that are left are shared once, before the first partition takes its part.
         let share = OnceCell::new();
         self.volatile = Box::new(move |_, partitions| {
             let bytes = volatile_bytes.unwrap_or_else(|| {

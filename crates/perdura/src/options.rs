@@ -113,7 +113,7 @@ pub enum Background {
     /// for. It ends when the database is closed, dropped or abandoned. `nvm-inp` puts nothing off,
     /// and has no such thread.
     ///
-    /// What the thread does is counted in [`crate::EngineStats`]. A step that fails counts as a
+    /// [`crate::EngineStats`] counts the work of the thread. A step that fails counts as a
     /// failure there and is tried again. Until it succeeds, the next call of
     /// [`crate::Database::sync`], [`crate::Database::checkpoint`], [`crate::Database::background`]
     /// or [`crate::Database::close`] returns the error, once.
@@ -532,8 +532,8 @@ impl Options {
         Setup { partitions, node_bytes, group, helped, ..new }
     }
 
-    /// Refuses options that make no sense, as far as that can be seen before anything is created or
-    /// opened. What depends on more is refused where it is used.
+    /// Refuses invalid options, as far as they can be recognized before anything is created or
+    /// opened. Others are refused where they are used.
     pub(crate) fn check(&self) -> Result<(), Error> {
         for named in &self.named {
             EngineKind::check_option_name(&named.name).map_err(|error| refused(&error))?;

@@ -1,4 +1,4 @@
-//! Reading, from whatever: a transaction, a transaction that only reads, a snapshot.
+//! Reads of a transaction, a transaction that only reads, or a snapshot.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ fn any_scan(_: &Scan<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reading as each of these does, and as [`Read`]. `$scans` says which scans it does.
+/// Implements the reads of each of these, and [`Read`]. `$scans` says which scans it allows.
 macro_rules! reads {
     ($reader:ty $(, $environment:ident)?; $this:ident => $engine:expr, $catalog:expr, $scans:expr) => {
         impl $(<$environment: Environment>)? $reader {

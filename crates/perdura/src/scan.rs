@@ -322,7 +322,7 @@ impl<'a> Scan<'a> {
         match *last {
             Value::Text(text) if text.len() < max => Ok(Some(end_of_text(text))),
             Value::Bytes(bytes) if bytes.len() < max => Ok(Some(end_of_bytes(bytes))),
-            // What does not fit its column an engine refuses.
+            // The engine refuses a text or bytes that do not fit the column.
             Value::Text(_) | Value::Bytes(_) => Ok(None),
             other => Err(Error::Invalid(StorageError::WrongType {
                 column: column.name.clone(),
@@ -356,12 +356,12 @@ fn is_beyond(
     match order {
         Ordering::Less => false,
         Ordering::Greater => true,
-        // What is excluded starts with the bound, and so does the key.
+        // The excluded keys start with the bound, and so does this key.
         Ordering::Equal => matches!(bound, Bound::Excluded(_)) && key.len() > values.len(),
     }
 }
 
-/// Returns whether a text, or bytes, begin so.
+/// Returns whether a text, or bytes, begin with another one.
 fn is_beginning(beginning: &Value<'_>, whole: &Value<'_>) -> bool {
     match (beginning, whole) {
         (Value::Text(beginning), Value::Text(whole)) => whole.starts_with(beginning),

@@ -81,7 +81,8 @@ impl<T: Syncs> PartitionLock<T> {
         if let (Err(Failed::Here(_)), true) = (&done, self.group.is_outside())
             && let Ok(mut engine) = self.write_for(Duration::ZERO)
         {
-            // The engine notices the failure, and stops; if the partition is taken, its holder does that.
+            // The engine notices the failure, and stops; if the partition is taken, its holder does
+            // that.
             let _ = engine.sync();
         }
         done

@@ -82,7 +82,7 @@ impl<'a, E: Environment> Writing<'a, E> {
         }
     }
 
-    /// Returns true if a commit had better leave its sync to the group.
+    /// Returns true if a commit should leave its sync to the group.
     #[inline]
     fn has_company(&self) -> bool {
         self.partition_lock().is_some_and(PartitionLock::has_company)
@@ -219,7 +219,7 @@ pub struct Tx<'a, E: Environment = Native> {
 #[derive(Debug)]
 pub(crate) struct Call<'a, E: Environment> {
     pub(crate) wakeup: Option<&'a Wakeup>,
-    /// Alarms for groups that are not to be open for long.
+    /// Alarms for groups with a time limit.
     pub(crate) alarms: Option<&'a Alarms>,
     pub(crate) partition_lock: &'a PartitionLock<AnyEngine<E>>,
 }
@@ -378,7 +378,7 @@ impl<E: Environment> Tx<'_, E> {
             return self.finish();
         }
         let number = own_table(self.catalog, table)?;
-        // What fails is undone when this is dropped.
+        // If it fails, dropping this undoes it.
         let done = if table.layout.is_plain() {
             self.engine.update_and_commit(number, key, changes)
         } else {

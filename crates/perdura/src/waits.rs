@@ -1,4 +1,4 @@
-//! How long transactions wait to be continued: see [`crate::Options::resume_within`].
+//! The time for which transactions wait to be continued: see [`crate::Options::resume_within`].
 //!
 //! The time of each counts from the moment when it was detached, or when the database was opened.
 //! An overdue transaction, one whose time is over, is rolled back when the next transaction begins

@@ -10,7 +10,7 @@
 //!    leave, which follows from the numbers. After the others the next process goes on at once, so
 //!    that kills hit restarts, too.
 //!
-//! What it shows: the `process` domain. The kernel keeps the pages of a killed process.
+//! This tests the `process` domain alone: the kernel keeps the pages of a killed process.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

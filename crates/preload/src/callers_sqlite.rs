@@ -1,9 +1,10 @@
-//! Finds the SQLite that a call was meant for: the one whose function the caller would have got without this library.
+//! Finds the SQLite that a call was meant for: the one whose function the caller would have got
+//! without this library.
 //!
-//! 1. A program that is linked with SQLite, directly or through a library, has it in the linker's search order: it is
-//!    the next one after this library.
-//! 2. A module that is loaded later, as Python's is, brings its own SQLite. It is searched for among all loaded
-//!    libraries.
+//! 1. A program that is linked with SQLite, directly or through a library, has it in the linker's
+//!    search order: it is the next one after this library.
+//! 2. A module that is loaded later, as Python's is, brings its own SQLite. It is searched for
+//!    among all loaded libraries.
 //! 3. If there are several, it is the one that the caller's library is linked with.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -92,8 +93,8 @@ impl Library {
         (!handle.is_null()).then_some(Self { handle })
     }
 
-    /// The base address of the SQLite that this library contains or is linked with; `None` if that is this library
-    /// itself.
+    /// The base address of the SQLite that this library contains or is linked with; `None` if that
+    /// is this library itself.
     fn sqlite(&self) -> Option<*mut c_void> {
         // SAFETY: it looks a name up, in what is loaded.
         let place = unsafe { libc::dlsym(self.handle, OPEN.as_ptr()) };
@@ -116,7 +117,8 @@ fn loaded() -> Vec<Library> {
         _: usize,
         names: *mut c_void,
     ) -> c_int {
-        // SAFETY: it is called below with a vector of names and with the loader's object, whose name is a C string.
+        // SAFETY: it is called below with a vector of names and with the loader's object, whose
+        // name is a C string.
         unsafe {
             let name = (*info).dlpi_name;
             if !name.is_null() && *name != 0 {
@@ -126,7 +128,8 @@ fn loaded() -> Vec<Library> {
         0
     }
     let mut names: Vec<CString> = Vec::new();
-    // SAFETY: the function gets the vector it expects. It calls no function of the loader, which is locked.
+    // SAFETY: the function gets the vector it expects. It calls no function of the loader, which is
+    // locked.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut names).cast()) };
     names.iter().filter_map(|name| Library::of(name)).collect()
 }

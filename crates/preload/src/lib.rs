@@ -1,20 +1,24 @@
-//! A library to preload, with which an unchanged program opens its SQLite databases through Perdura's VFS:
-//! `LD_PRELOAD=.../libperdura_preload.so sqlite3 /dev/shm/my.db`.
+//! A library to preload, with which an unchanged program opens its SQLite databases through
+//! Perdura's VFS: `LD_PRELOAD=.../libperdura_preload.so sqlite3 /dev/shm/my.db`.
 //!
-//! It overrides SQLite's three functions that open a connection. Each finds the SQLite that the call was meant for,
-//! makes `perdura` its default VFS, and calls it. A call that names a VFS gets that one.
+//! It overrides SQLite's three functions that open a connection. Each finds the SQLite that the
+//! call was meant for, makes `perdura` its default VFS, and calls it. A call that names a VFS gets
+//! that one.
 //!
-//! - Nothing happens before a database is opened. A program that opens none never runs code of this library, and one
-//!   that configures SQLite first (`sqlite3_config`, which SQLite refuses later) can still do so.
-//! - An automatic extension would come too late: SQLite calls it after it has chosen the connection's VFS.
-//! - A program with SQLite compiled in is not reached, nor one that looks the functions up by name in SQLite's library.
-//!   Such programs open databases as before.
-//! - If the VFS cannot be the default one, the program continues with SQLite's own, and one line on standard error says
-//!   why. No database is at risk: SQLite's own VFS refuses a file that this one has not closed.
+//! - Nothing happens before a database is opened. A program that opens none never runs code of this
+//!   library, and one that configures SQLite first (`sqlite3_config`, which SQLite refuses later)
+//!   can still do so.
+//! - An automatic extension would come too late: SQLite calls it after it has chosen the
+//!   connection's VFS.
+//! - A program with SQLite compiled in is not reached, nor one that looks the functions up by name
+//!   in SQLite's library. Such programs open databases as before.
+//! - If the VFS cannot be the default one, the program continues with SQLite's own, and one line on
+//!   standard error says why. No database is at risk: SQLite's own VFS refuses a file that this one
+//!   has not closed.
 //!
-//! This is a crate of its own because the extension must not have functions of SQLite's names: SQLite makes the
-//! extension's symbols visible to all libraries that are loaded later, and Rust programs link the extension together
-//! with a SQLite.
+//! This is a crate of its own because the extension must not have functions of SQLite's names:
+//! SQLite makes the extension's symbols visible to all libraries that are loaded later, and Rust
+//! programs link the extension together with a SQLite.
 
 mod callers_sqlite;
 mod default_vfs;
@@ -82,8 +86,8 @@ pub unsafe extern "C" fn sqlite3_open16(name: *const c_void, connection: *mut Co
     }
 }
 
-/// Opens a connection like SQLite's function of this name, with the VFS `perdura` if `vfs` is null and no URI names
-/// one.
+/// Opens a connection like SQLite's function of this name, with the VFS `perdura` if `vfs` is null
+/// and no URI names one.
 ///
 /// # Safety
 /// As SQLite's.

@@ -1,5 +1,5 @@
-//! Unchanged programs, the SQLite shell and Python, with the library preloaded. Programs missing on this machine
-//! are skipped.
+//! Unchanged programs, the SQLite shell and Python, with the library preloaded. Programs missing on
+//! this machine are skipped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -105,7 +105,8 @@ fn shell_keeps_acknowledged_rows_through_a_kill() {
     assert_eq!(printed(&stock, ""), "20|19\nok\n");
 }
 
-/// The shell configures SQLite before it opens a database. URIs are then allowed, and can name another VFS.
+/// The shell configures SQLite before it opens a database. URIs are then allowed, and can name
+/// another VFS.
 #[test]
 fn named_vfs_is_used() {
     if !is_here("sqlite3") {
@@ -216,8 +217,8 @@ print(answers(sqlite3.connect(DB)), answers(sqlite3.connect(DB)))
     }
 }
 
-/// Another library with SQLite's functions is loaded by its own name. The one that Python's module is linked with
-/// has to open the database: a connection of the other one would be useless to it.
+/// Another library with SQLite's functions is loaded by its own name. The one that Python's module
+/// is linked with has to open the database: a connection of the other one would be useless to it.
 #[test]
 fn callers_sqlite_is_chosen_among_several() {
     for interpreter in pythons() {
@@ -254,7 +255,8 @@ print(ctypes.CDLL(None).sqlite3_open(b'db', ctypes.byref(connection)), connectio
     }
 }
 
-/// A stand-in for a SQLite that is too old for the extension, and a program that opens a database with it.
+/// A stand-in for a SQLite that is too old for the extension, and a program that opens a database
+/// with it.
 const OLD: &str = r#"
 #include <string.h>
 typedef struct { int version, file_bytes, longest_path; void *next; const char *name; } vfs;

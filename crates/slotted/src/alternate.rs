@@ -1,20 +1,20 @@
-//! Two logs that take turns, for commits with one fence: a checksum over frames, and over the records and
-//! pages that they speak of, says whether all of it is durable.
+//! Two logs that take turns, for commits with one fence: a checksum over frames, and over the
+//! records and pages that they speak of, says whether all of it is durable.
 //!
-//! 1. Copy the frames into the log whose turn it is; store its number and its mark. Flush it, the records,
-//!    and what the commit before has stored in 3; **fence**. *Committed.*
+//! 1. Copy the frames into the log whose turn it is; store its number and its mark. Flush it, the
+//!    records, and what the commit before has stored in 3; **fence**. *Committed.*
 //! 2. The other log is not needed any more.
 //! 3. Checkpoint: store what the frames have where it belongs. The next commit flushes that.
 //!
 //! Recovery applies the frames of the log with the smaller number, then those of the other one: the
 //! checkpoint of the first may not be durable while the second is being written.
 //!
-//! *Why an older log still matches as long as it is needed:* its checksum covers records to which its
-//! headers lead, byte by byte. No transaction writes there before another one has committed that gives
-//! them up, and by that fence the older log's checkpoint is durable.
+//! *Why an older log still matches as long as it is needed:* its checksum covers records to which
+//! its headers lead, byte by byte. No transaction writes there before another one has committed
+//! that gives them up, and by that fence the older log's checkpoint is durable.
 //!
-//! A log that does not match is emptied, durably, before anything else is written: what a transaction that
-//! was cut off had logged could match when the same records are written again.
+//! A log that does not match is emptied, durably, before anything else is written: what a
+//! transaction that was cut off had logged could match when the same records are written again.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -203,8 +203,8 @@ impl<M: Memory> Alternate<M> {
         }
     }
 
-    /// Makes each log large enough for these many bytes of frames, and for others that a later deletion may
-    /// need.
+    /// Makes each log large enough for these many bytes of frames, and for others that a later
+    /// deletion may need.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.
@@ -225,8 +225,8 @@ impl<M: Memory> Alternate<M> {
         self.replace(lane, both_logs(frames))
     }
 
-    /// Gives room of the logs back to the heap: what is beyond `Kept::bytes`. A memory without room for
-    /// smaller ones keeps the larger ones.
+    /// Gives room of the logs back to the heap: what is beyond `Kept::bytes`. A memory without room
+    /// for smaller ones keeps the larger ones.
     ///
     /// # Errors
     /// The heap is damaged.

@@ -104,8 +104,8 @@ impl<M: Memory> Blocks<M> {
         Off::new(self.blocks[0])
     }
 
-    /// The pieces of blocks in which the bytes from `from` to `to` of the log lie, and where each piece
-    /// starts in the log.
+    /// The pieces of blocks in which the bytes from `from` to `to` of the log lie, and where each
+    /// piece starts in the log.
     fn pieces(&self, from: u64, to: u64) -> Vec<(Range, u64)> {
         let (mut pieces, mut at) = (Vec::new(), from);
         while at < to {
@@ -141,8 +141,8 @@ impl<M: Memory> Blocks<M> {
         Ok(())
     }
 
-    /// Gives blocks of the log, which is empty, back to the heap: those beyond `Kept::bytes`, the last one
-    /// first, so that the chain is whole after each.
+    /// Gives blocks of the log, which is empty, back to the heap: those beyond `Kept::bytes`, the
+    /// last one first, so that the chain is whole after each.
     ///
     /// # Errors
     /// The chain or the heap is damaged.
@@ -192,7 +192,8 @@ impl<M: Memory> Blocks<M> {
         self.tail = tail;
     }
 
-    /// Lets `store` store what the frames have where it belongs, makes it durable and empties the log.
+    /// Lets `store` store what the frames have where it belongs, makes it durable and empties the
+    /// log.
     pub fn checkpoint(&mut self, store: impl FnOnce(&M, &mut LineSet)) {
         let mut lines = LineSet::new();
         if flaw::has::<M>(Flaw::BlocksReusedEarly) {

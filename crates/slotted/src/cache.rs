@@ -1,5 +1,5 @@
-//! Pages in ordinary memory: copies of those in persistent memory, made when they are first used, and
-//! kept. A page that was changed is newer here; the log has what differs.
+//! Pages in ordinary memory: copies of those in persistent memory, made when they are first used,
+//! and kept. A page that was changed is newer here; the log has what differs.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,8 +9,8 @@ use pm::{Bad, Dram, GrowError, Memory, Off, Range, View};
 
 use crate::Result;
 
-/// The part of the addresses that are left which a cache takes at most, as a number of such parts: a
-/// database may have several partitions.
+/// The part of the addresses that are left which a cache takes at most, as a number of such parts:
+/// a database may have several partitions.
 const SHARES: u64 = 2;
 
 /// A page cache over a memory.
@@ -29,7 +29,7 @@ impl<M: Memory> Cache<M> {
     /// # Errors
     /// The process can have no more addresses.
     pub fn new(memory: M, page_bytes: u32) -> Result<Self> {
-        // Where the process may not have many addresses, the copies take a part of them.
+        // If the addresses of the process are limited, the copies take a share of them.
         let limit = pm::share_of_addresses(memory.len() + memory.headroom(), SHARES);
         let full = |source| HeapError::Full(GrowError::Medium { wanted: limit, source });
         let pages = Dram::new(limit).map_err(full)?;

@@ -132,8 +132,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         }
     }
 
-    /// Checks a page and what is below it; its keys are greater than the first bound, and at most the
-    /// second.
+    /// Checks a page and what is below it; its keys are greater than the first bound, and at most
+    /// the second.
     fn walk(
         &self,
         walk: &mut Walk,

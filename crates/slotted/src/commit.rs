@@ -14,8 +14,8 @@ use crate::store::Store;
 use crate::work::Master;
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
-    /// Makes what was put and deleted since the last commit count, durably. Where it fails, everything is
-    /// as before: the transaction can be aborted. Its savepoints are void then.
+    /// Makes what was put and deleted since the last commit count, durably. Where it fails,
+    /// everything is as before: the transaction can be aborted. Its savepoints are void then.
     ///
     /// # Errors
     /// An operation has failed halfway, or the memory is full.
@@ -74,8 +74,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok((change, master))
     }
 
-    /// Returns whether bytes that were written at this place are a part of what is committed: what was
-    /// allocated or put and given up again is not, where the log has a checksum of the records.
+    /// Returns whether bytes that were written at this place are a part of what is committed: what
+    /// was allocated or put and given up again is not, where the log has a checksum of the records.
     fn is_part(&self, page: u64, at: usize) -> bool {
         let Some(draft) = self.work.drafts.get(&page) else {
             return self.work.overflow.contains_key(&page);
@@ -101,9 +101,9 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(())
     }
 
-    /// Gathers what a committed page changes: its header, and single children. In a record that this
-    /// transaction has written the child is changed at once, where the log has a checksum of the record: a
-    /// crash amid the checkpoint of a frame would leave bytes that do not match.
+    /// Gathers what a committed page changes: its header, and single children. In a record that
+    /// this transaction has written the child is changed at once, where the log has a checksum of
+    /// the record: a crash amid the checkpoint of a frame would leave bytes that do not match.
     fn gather(&self, page: u64, draft: &Draft, change: &mut Change) -> Result<()> {
         if draft.changes_slots() {
             let runs = if S::WHOLE_HEADERS { vec![draft.header()] } else { draft.changed_header() };

@@ -6,8 +6,8 @@ pub const LEAST_GAP: usize = 16;
 /// A run of bytes of a page: where it starts, and how many there are.
 pub type Run = (usize, usize);
 
-/// Returns the runs in order; those that overlap, or have less than [`LEAST_GAP`] bytes between them, are
-/// one.
+/// Returns the runs in order; those that overlap, or have less than [`LEAST_GAP`] bytes between
+/// them, are one.
 pub fn merge(mut runs: Vec<Run>) -> Vec<Run> {
     runs.sort_unstable();
     let mut merged: Vec<Run> = Vec::with_capacity(runs.len());

@@ -1,5 +1,5 @@
-//! The header that a page will have when the transaction commits, in ordinary memory (P3 4.1: "in the
-//! CPU cache").
+//! The header that a page will have when the transaction commits, in ordinary memory (P3 4.1: "in
+//! the CPU cache").
 
 use crate::header::{Header, Kind};
 use crate::layout::{LINE, SLOT, WORD};
@@ -78,8 +78,8 @@ impl Draft {
         new.count() as u64
     }
 
-    /// The changes of the page, as far as a log may have them. A fresh page's header is written as records
-    /// are, but for its first word.
+    /// The changes of the page, as far as a log may have them. A fresh page's header is written as
+    /// records are, but for its first word.
     pub(crate) fn part(&self) -> Part {
         let header = match self.kind.has_two_lines() {
             true => LINE,
@@ -149,7 +149,8 @@ impl Draft {
     }
 
     /// Returns where `len` bytes fit into the gap, with `more` offsets in the header. In a page of
-    /// which the offsets, not the bytes, are the limit, the record straddles no line if it fits one.
+    /// which the offsets, not the bytes, are the limit, the record straddles no line if it fits
+    /// one.
     pub fn in_gap(&self, len: usize, more: usize) -> Option<usize> {
         let (low, high) = (self.low(more), self.high());
         let at = space::gap(low, high, len, self.kind.align())?;
@@ -235,14 +236,14 @@ impl Draft {
         self.fresh || self.slots != self.committed
     }
 
-    /// Returns whether the offsets that are committed, or as many of them as there will be, stay where they
-    /// are.
+    /// Returns whether the offsets that are committed, or as many of them as there will be, stay
+    /// where they are.
     pub fn offsets_stay(&self) -> bool {
         self.slots.iter().zip(&self.committed).all(|(new, old)| new == old)
     }
 
-    /// The header's bytes when it is committed, and where they go: over the line that does not count,
-    /// where there are two.
+    /// The header's bytes when it is committed, and where they go: over the line that does not
+    /// count, where there are two.
     pub fn header(&self) -> (usize, Vec<u8>) {
         let twin = self.kind.has_two_lines();
         let content = self.slots.iter().copied().min().map_or(self.page_bytes, usize::from);
@@ -260,14 +261,14 @@ impl Draft {
             bytes.resize(bytes.len().next_multiple_of(WORD), 0);
         }
         if matches!(self.kind, Kind::Checked | Kind::Line) {
-            // Of a line with a checksum there is nothing to check, unless it is signed.
+            // A line with a checksum has nothing to check until it is signed.
             bytes.resize(LINE, 0);
         }
         (if twin { LINE - self.stands_at } else { 0 }, bytes)
     }
 
-    /// The words of the header that change, in runs: where each goes, and its bytes. Of a header that is a
-    /// line or two, the whole line.
+    /// The words of the header that change, in runs: where each goes, and its bytes. Of a header
+    /// that is a line or two, the whole line.
     pub fn changed_header(&self) -> Vec<(usize, Vec<u8>)> {
         let (at, bytes) = self.header();
         let same = self.slots.iter().zip(&self.committed).take_while(|(new, old)| new == old);

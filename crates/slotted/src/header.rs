@@ -84,7 +84,7 @@ impl Kind {
 pub struct Header {
     /// The kind of the page.
     pub kind: Kind,
-    /// Which of two lines is newer: numbers go round.
+    /// The sequence number, which says which of two lines is newer; it wraps around.
     pub seq: u8,
     /// The start of the record content area; in an overflow page the bytes that it has.
     pub content: u16,
@@ -94,8 +94,8 @@ pub struct Header {
     pub count: u16,
 }
 
-/// The byte of a first word that says, in a line with a checksum, which record that covers; counts are
-/// below it there.
+/// The byte of a first word that says, in a line with a checksum, which record that covers; counts
+/// are below it there.
 const NEWEST_AT: usize = 7;
 /// The checksum covers no record.
 const NO_RECORD: u8 = u8::MAX;
@@ -105,8 +105,8 @@ const NO_RECORD: u8 = u8::MAX;
 pub struct Check {
     /// The index of the record that the line was the first to lead to.
     pub newest: Option<usize>,
-    /// The opening of the store that has stored the line in place; 0: the log has, and there is nothing
-    /// to check.
+    /// The opening of the store that has stored the line in place; 0: the log has, and there is
+    /// nothing to check.
     pub epoch: u16,
 }
 
@@ -124,7 +124,8 @@ impl Check {
     }
 }
 
-/// Gives a line that is stored in place by this opening its checksum, over a record that is new, too.
+/// Gives a line that is stored in place by this opening its checksum, over a record that is new,
+/// too.
 pub fn sign(line: &mut [u8; LINE], epoch: u16, newest: Option<usize>, record: &[u8]) {
     line[NEWEST_AT] = newest.map_or(NO_RECORD, |newest| newest as u8);
     line[EPOCH_AT_LINE..CHECK_AT].copy_from_slice(&epoch.to_le_bytes());
@@ -173,7 +174,7 @@ impl Header {
         }
     }
 
-    /// Returns whether a line is newer than another one: they differ by one, and numbers go round.
+    /// Returns whether a line is newer than another one: they differ by one, and numbers wrap.
     pub(crate) fn is_newer(self, other: Self) -> bool {
         self.seq.wrapping_sub(other.seq) as i8 > 0
     }

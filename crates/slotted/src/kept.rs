@@ -1,8 +1,8 @@
 //! The size that a log keeps when it gives room back: one that later deletions never outgrow.
 //!
-//! A put takes room for the deletion of its row ([`room`](crate::room)), which works in a full memory. The most
-//! that any has asked for stands in the log's first line, durably before the put goes on; it grows by powers of
-//! two, so that it seldom changes.
+//! A put takes room for the deletion of its row ([`room`](crate::room)), which works in a full
+//! memory. The most that any has asked for stands in the log's first line, durably before the put
+//! goes on; it grows by powers of two, so that it seldom changes.
 
 use std::sync::atomic::Ordering::Acquire;
 

@@ -13,7 +13,8 @@ pub const LINE: usize = 64;
 pub const TWIN_BYTES: usize = 2 * LINE;
 /// The most records of such a page: (64 - 8) / 2 (P3 4.2).
 pub const TWIN_SLOTS: usize = (LINE - WORD) / 2;
-/// The most records of a page whose lines have a checksum, which takes the last six bytes of a line.
+/// The most records of a page whose lines have a checksum, which takes the last six bytes of a
+/// line.
 pub const CHECKED_SLOTS: usize = (EPOCH_AT_LINE - WORD) / SLOT;
 /// The place in such a line of the number of the opening that has stored it.
 pub const EPOCH_AT_LINE: usize = 58;
@@ -62,8 +63,8 @@ pub(crate) const HIGH_AT: u64 = 136;
 pub(crate) const SEGMENT_AT: u64 = 144;
 pub(crate) const ROOTS_AT: u64 = 152;
 
-/// The bit of a frame's place that says that its bytes stand there, and that the frame has their checksum
-/// alone.
+/// The bit of a frame's place that says that its bytes stand there, and that the frame has their
+/// checksum alone.
 pub(crate) const IN_PLACE: u16 = 1 << 15;
 
 /// The header of a frame in the log.
@@ -94,8 +95,8 @@ const _: () = assert!(FREE_AT as usize / LINE > EPOCH_AT as usize / LINE);
 pub struct Options {
     /// Bytes of a page: a power of two from 512 to 32 KiB. P3's text has 4 KiB, its figures 1 KiB.
     pub page_bytes: u32,
-    /// Bytes of a segment, the unit in which the heap gives room for pages: a multiple of 64, with room
-    /// for eight pages or more.
+    /// Bytes of a segment, the unit in which the heap gives room for pages: a multiple of 64, with
+    /// room for eight pages or more.
     pub segment_bytes: u64,
     /// The number of trees.
     pub trees: u32,

@@ -115,7 +115,8 @@ impl Frames {
         Ok(true)
     }
 
-    /// Calls `visit` with the place and the bytes of each frame that has them; `None` if one is damaged.
+    /// Calls `visit` with the place and the bytes of each frame that has them; `None` if one is
+    /// damaged.
     pub(crate) fn each(&self, mut visit: impl FnMut(u64, &[u8])) -> Option<()> {
         let mut rest = &self.bytes[..];
         while let Some((head, after)) = rest.split_first_chunk::<16>() {
@@ -173,7 +174,8 @@ pub struct Log<M> {
 }
 
 impl<M: Memory> Log<M> {
-    /// The log of `bytes` bytes at `at`, which was found there or made; the word at `link` leads there.
+    /// The log of `bytes` bytes at `at`, which was found there or made; the word at `link` leads
+    /// there.
     ///
     /// # Errors
     /// It does not lie in the memory.
@@ -209,8 +211,8 @@ impl<M: Memory> Log<M> {
         self.link
     }
 
-    /// Makes the log, which is empty, large enough for these many bytes of frames, and for others that a later
-    /// deletion may need.
+    /// Makes the log, which is empty, large enough for these many bytes of frames, and for others
+    /// that a later deletion may need.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.
@@ -232,8 +234,8 @@ impl<M: Memory> Log<M> {
         self.replace(lane, bytes.next_power_of_two())
     }
 
-    /// Gives room of the log, which is empty, back to the heap: what is beyond `Kept::bytes`. A memory
-    /// without room for the smaller one keeps the larger one.
+    /// Gives room of the log, which is empty, back to the heap: what is beyond `Kept::bytes`. A
+    /// memory without room for the smaller one keeps the larger one.
     ///
     /// # Errors
     /// The heap is damaged.
@@ -362,14 +364,16 @@ impl<M: Memory> Log<M> {
         self.empty();
     }
 
-    /// Empties a log whose frames are not needed any more, durably: `_home` is stored where it belongs.
+    /// Empties a log whose frames are not needed any more, durably: `_home` is stored where it
+    /// belongs.
     #[track_caller]
     pub fn remove(&mut self, _marked: Durable<Marked>, _home: Durable<()>) {
         self.empty();
         self.settle_now();
     }
 
-    /// Makes a mark that was emptied durable, whether this process or one that was killed has done it.
+    /// Makes a mark that was emptied durable, whether this process or one that was killed has done
+    /// it.
     #[track_caller]
     pub fn settle_now(&mut self) {
         let mut lines = LineSet::new();
@@ -384,8 +388,8 @@ impl<M: Memory> Log<M> {
         self.emptied = true;
     }
 
-    /// Recovers (P3 4.4): does the checkpoint of a valid mark again and empties the log; ignores frames
-    /// without one. Returns whether there was a valid mark.
+    /// Recovers (P3 4.4): does the checkpoint of a valid mark again and empties the log; ignores
+    /// frames without one. Returns whether there was a valid mark.
     ///
     /// # Errors
     /// A committed frame leads outside of the memory.
@@ -405,7 +409,8 @@ impl<M: Memory> Log<M> {
         let sound = frames.bytes.len() as u64 == bytes
             && (crc32c::crc32c(&frames.bytes) == checksum || flaw::has::<M>(Flaw::MarkUnchecked));
         if !sound || !frames.match_memory(&self.memory)? {
-            // Of a log that was emptied, whose frames the next commit has begun to overwrite.
+            // The mark is of a log that was emptied, whose frames the next commit has begun to
+            // overwrite.
             self.empty();
             return Ok(false);
         }

@@ -1,5 +1,5 @@
-//! Pages that have become small: below a quarter, a page's records go into the gap of a neighbour under
-//! the same parent, if they fit. Nothing is allocated, so that deletes work in a full pool.
+//! Pages that have become small: below a quarter, a page's records go into the gap of a neighbour
+//! under the same parent, if they fit. Nothing is allocated, so that deletes work in a full pool.
 
 use pm::{Bad, Memory};
 
@@ -11,7 +11,8 @@ use crate::store::Store;
 use crate::tree::{Path, Step};
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
-    /// Merges the page at `depth`, from which a record was dropped, if it is small; then its parents.
+    /// Merges the page at `depth`, from which a record was dropped, if it is small; then its
+    /// parents.
     pub(crate) fn rebalance(&mut self, path: &mut Path, depth: usize) -> Result<()> {
         let page = path.steps[depth].page;
         let Some(above) = depth.checked_sub(1) else { return self.lower_root(path.tree) };

@@ -49,7 +49,8 @@ pub fn committed<V: View>(view: &V, here: In) -> Result<(Header, usize), Bad> {
     Ok((header, at))
 }
 
-/// Returns whether a line, and the record that it was the first to lead to, are as they were stored.
+/// Returns whether a line, and the record that it was the first to lead to, are as they were
+/// stored.
 fn is_whole<V: View>(view: &V, here: In, header: Header, at: usize) -> bool {
     let line = view.bytes(at, LINE).array(0);
     let check = Check::of(&line);
@@ -181,8 +182,8 @@ impl<'a, V: View> Node<'a, V> {
         Ok(index)
     }
 
-    /// Returns where a record of `len` bytes goes in the page of a draft: into the gap, or else into a
-    /// hole. `more` offsets are added for it.
+    /// Returns where a record of `len` bytes goes in the page of a draft: into the gap, or else
+    /// into a hole. `more` offsets are added for it.
     ///
     /// # Errors
     /// A record is damaged.

@@ -124,8 +124,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(page)
     }
 
-    /// Frees a page of a tree: at once if nothing committed leads to it, and no savepoint does, else
-    /// by the commit.
+    /// Frees a page of a tree: at once if nothing committed leads to it, and no savepoint does,
+    /// else by the commit.
     pub(crate) fn free_page(&mut self, page: u64) {
         self.work.remember(page);
         match self.work.drafts.remove(&page) {

@@ -1,4 +1,5 @@
-//! The part of a page that a log may have, and the sum of these parts over a transaction: bounds, in bytes.
+//! The part of a page that a log may have, and the sum of these parts over a transaction: bounds,
+//! in bytes.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +35,8 @@ impl Part {
         self.header_frames() + self.runs * FRAME
     }
 
-    /// Bytes of frames with the runs, and with header and words: no byte of the page is in two of them, and
-    /// between two there are as many as the header of a frame has.
+    /// Bytes of frames with the runs, and with header and words: no byte of the page is in two of
+    /// them, and between two there are as many as the header of a frame has.
     pub fn run_frames(&self) -> u64 {
         let apart = self.header_frames() + self.words * FRAME + self.runs * FRAME + self.run_bytes;
         apart.min(3 * self.page_bytes + FRAME)

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The frames that opening a store has stored where they belong, and the time of both steps. All zero where
-/// there was none.
+/// The frames that opening a store has stored where they belong, and the time of both steps. All
+/// zero where there was none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Recovered {
     /// Transactions whose frames they are; 0 in a log that does not tell them apart.

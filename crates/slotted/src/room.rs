@@ -1,14 +1,14 @@
 //! Room in the log: an operation takes it before it changes anything, so that a full memory refuses
 //! operations and never a commit.
 //!
-//! 1. Of the transaction so far, a bound of the bytes that its commit logs: a sum over the pages that it
-//!    has touched, kept up to date page by page.
-//! 2. Of the operation, a bound for the pages on its way, with a split or a merge at each level, and for
-//!    the pages of long values that come and go.
+//! 1. Of the transaction so far, a bound of the bytes that its commit logs: a sum over the pages
+//!    that it has touched, kept up to date page by page.
+//! 2. Of the operation, a bound for the pages on its way, with a split or a merge at each level,
+//!    and for the pages of long values that come and go.
 //! 3. Where the log is not as large as both, it grows, or the operation is refused.
 //!
-//! A put also makes the log large enough for a later deletion of a row, with all its records in several
-//! trees: alone in its transaction, that works in a full memory.
+//! A put also makes the log large enough for a later deletion of a row, with all its records in
+//! several trees: alone in its transaction, that works in a full memory.
 
 use pm::{Memory, observe};
 
@@ -37,8 +37,8 @@ pub(crate) struct Operation {
 }
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
-    /// Sets the number of trees that the deletion of a row concerns, for which the log has room in a full
-    /// memory; 1 otherwise.
+    /// Sets the number of trees that the deletion of a row concerns, for which the log has room in
+    /// a full memory; 1 otherwise.
     pub fn keep_room_for(&mut self, trees: usize) {
         self.trees_of_a_row = trees.max(1) as u64;
     }
@@ -81,8 +81,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         WORD_FRAME * (MASTER_WORDS + roots.min(u64::from(self.options.trees)))
     }
 
-    /// Bytes that an operation adds: at each level a page and its neighbour change, a page comes or goes, and
-    /// a child is led to; above them there may be a new root.
+    /// Bytes that an operation adds: at each level a page and its neighbour change, a page comes or
+    /// goes, and a child is led to; above them there may be a new root.
     fn bytes_of(&self, operation: Operation) -> u64 {
         let page_bytes = self.page_bytes() as u64;
         let one = Part { page_bytes, words: 1, ..Part::default() };

@@ -20,7 +20,8 @@ pub enum Direction {
 }
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
-    /// Calls `visit` with each key from `from` on, and its value, in the order of keys, until it breaks.
+    /// Calls `visit` with each key from `from` on, and its value, in the order of keys, until it
+    /// breaks.
     ///
     /// # Errors
     /// A page is damaged.
@@ -33,8 +34,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.scan_from(tree, Bound::Included(from), Direction::Forward, visit)
     }
 
-    /// Calls `visit` with each key and its value, from the bound on: in the order of keys from a lower
-    /// bound, or against it from an upper one; until it breaks.
+    /// Calls `visit` with each key and its value, from the bound on: in the order of keys from a
+    /// lower bound, or against it from an upper one; until it breaks.
     ///
     /// # Errors
     /// A page is damaged.

@@ -1,5 +1,5 @@
-//! The free space of a page, derived from its record offsets (P3 4.3): nothing keeps a list, so none
-//! can be wrong.
+//! The free space of a page, derived from its record offsets (P3 4.3): nothing keeps a list, so
+//! none can be wrong.
 
 /// A run of bytes that a record takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -10,9 +10,9 @@ pub struct Used {
     pub len: usize,
 }
 
-/// Returns where `len` bytes fit between the records of a page of `page` bytes: in the smallest hole
-/// above the lowest record that is large enough, at its end. The gap below that record is not looked
-/// at. The result is a multiple of `align`. `used` is sorted on the way.
+/// Returns where `len` bytes fit between the records of a page of `page` bytes: in the smallest
+/// hole above the lowest record that is large enough, at its end. The gap below that record is not
+/// looked at. The result is a multiple of `align`. `used` is sorted on the way.
 pub fn hole(used: &mut [Used], page: usize, len: usize, align: usize) -> Option<usize> {
     used.sort_unstable();
     let ends = used.iter().skip(1).map(|next| next.at).chain([page]);

@@ -1,11 +1,12 @@
 //! Placing a record in a page, and the split of a page that overflows (P3 4.1, Figure 4).
 //!
 //! 1. Choose the median of the records, with the new one among them.
-//! 2. Copy the smaller ones to a new left page; the page's draft drops them. (Where the new record is
-//!    among the larger ones, copy those to a new page instead: the page still has all that was
+//! 2. Copy the smaller ones to a new left page; the page's draft drops them. (Where the new record
+//!    is among the larger ones, copy those to a new page instead: the page still has all that was
 //!    committed, and no room for one more.)
-//! 3. The largest key of the left page, and its place, go into the parent's free space: recursion. Where
-//!    the page with the larger keys is the new one, the parent's record of the old page leads there.
+//! 3. The largest key of the left page, and its place, go into the parent's free space: recursion.
+//!    Where the page with the larger keys is the new one, the parent's record of the old page leads
+//!    there.
 //! 4. A root that splits gets a new root above it.
 
 use pm::{Bad, Memory};
@@ -123,8 +124,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(())
     }
 
-    /// Makes what leads to the page at `depth` lead to another one: the root, or the parent's child word,
-    /// which is a frame of 8 bytes where the record is committed.
+    /// Makes what leads to the page at `depth` lead to another one: the root, or the parent's child
+    /// word, which is a frame of 8 bytes where the record is committed.
     pub(crate) fn lead(&mut self, path: &mut Path, depth: usize, to: u64) -> Result<()> {
         path.steps[depth].page = to;
         let Some(above) = depth.checked_sub(1) else {
@@ -138,8 +139,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
     }
 }
 
-/// Returns how many records go to the left, so that the larger half is as small as possible; both have
-/// one.
+/// Returns how many records go to the left, so that the larger half is as small as possible; both
+/// have one.
 fn median(kind: Kind, records: &[Vec<u8>]) -> usize {
     let bytes = |record: &Vec<u8>| record.len().next_multiple_of(kind.align()) + SLOT;
     let total: usize = records.iter().map(bytes).sum();

@@ -70,8 +70,8 @@ pub struct Store<M: Memory, S: Scheme<M>> {
 }
 
 impl<M: Memory, S: Scheme<M>> Store<M, S> {
-    /// Makes a store with empty trees, durably. Who makes it gives [`Self::at`] a name; until then a
-    /// crash leaves objects that nothing leads to.
+    /// Makes a store with empty trees, durably. Who makes it gives [`Self::at`] a name; until then
+    /// a crash leaves objects that nothing leads to.
     ///
     /// # Errors
     /// The options are impossible, or the memory is full.
@@ -138,8 +138,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(store)
     }
 
-    /// Opens the store whose master is at `at`, as a crash or its last process left it. No step depends on
-    /// how much data there is.
+    /// Opens the store whose master is at `at`, as a crash or its last process left it. No step
+    /// depends on how much data there is.
     ///
     /// # Errors
     /// There is none, it has another scheme, or it is damaged.
@@ -241,8 +241,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.moves
     }
 
-    /// Sets the number of frames from which on a commit makes a checkpoint, in schemes whose log grows:
-    /// [`CHECKPOINT_FRAMES`](crate::scheme::CHECKPOINT_FRAMES) otherwise.
+    /// Sets the number of frames from which on a commit makes a checkpoint, in schemes whose log
+    /// grows: [`CHECKPOINT_FRAMES`](crate::scheme::CHECKPOINT_FRAMES) otherwise.
     pub fn checkpoint_after(&mut self, frames: usize) {
         self.scheme.checkpoint_after(frames);
     }
@@ -257,10 +257,10 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         self.options.page_bytes as usize
     }
 
-    /// Does what commits have put off, such as a checkpoint of the log, so that opening has nothing to do, and
-    /// gives what the log has beyond [`KEPT_LOG_BYTES`](crate::KEPT_LOG_BYTES), and beyond what the
-    /// deletion of a row may need, back to the heap. For the end of a process; does nothing in an open
-    /// transaction.
+    /// Does what commits have put off, such as a checkpoint of the log, so that opening has nothing
+    /// to do, and gives what the log has beyond [`KEPT_LOG_BYTES`](crate::KEPT_LOG_BYTES), and
+    /// beyond what the deletion of a row may need, back to the heap. For the end of a process; does
+    /// nothing in an open transaction.
     ///
     /// # Errors
     /// Something is damaged.

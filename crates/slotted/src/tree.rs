@@ -88,8 +88,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(self.get_into(tree, key, &mut value)?.then_some(value))
     }
 
-    /// Puts the value of a key into `out`, whose contents go. Returns whether the key is there; `out` is
-    /// as it was where it is not.
+    /// Puts the value of a key into `out`, whose contents go. Returns whether the key is there;
+    /// `out` is as it was where it is not.
     ///
     /// # Errors
     /// A page is damaged.
@@ -103,12 +103,14 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(path.found)
     }
 
-    /// Gives a key a value (P3 3.2): the record goes where nothing committed leads, and the draft of its
-    /// page gets the offset, or swaps it for that of the old record. Returns whether the key was there.
+    /// Gives a key a value (P3 3.2): the record goes where nothing committed leads, and the draft
+    /// of its page gets the offset, or swaps it for that of the old record. Returns whether the key
+    /// was there.
     ///
     /// # Errors
-    /// Something is too large, the memory is full, or a page is damaged. Nothing has changed where the
-    /// memory is full: for the page that is wanted, or for what the log gets when the transaction commits.
+    /// Something is too large, the memory is full, or a page is damaged. Nothing has changed where
+    /// the memory is full: for the page that is wanted, or for what the log gets when the
+    /// transaction commits.
     pub fn put(&mut self, tree: u32, key: &[u8], value: &[u8]) -> Result<bool> {
         self.checked(key, value)?;
         let path = self.descend(tree, key)?;
@@ -117,8 +119,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(found)
     }
 
-    /// Gives a key that is not there a value, as [`Self::put`]. Returns whether it was not there; nothing
-    /// has changed where it was.
+    /// Gives a key that is not there a value, as [`Self::put`]. Returns whether it was not there;
+    /// nothing has changed where it was.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -175,8 +177,8 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Ok(())
     }
 
-    /// The record for a value, with no more than its length where it is a long one, and the pages of
-    /// the old value, if it has any.
+    /// The record for a value, with no more than its length where it is a long one, and the pages
+    /// of the old value, if it has any.
     fn prepare(
         &self,
         path: &Path,
@@ -200,12 +202,12 @@ impl<M: Memory, S: Scheme<M>> Store<M, S> {
         Operation { levels, records: path.records + 1, new_pages: 0, old_pages }
     }
 
-    /// Deletes a key (P3 3.2): the draft of its page drops the offset. Returns whether it was there. The first
-    /// deletion of a transaction needs no room.
+    /// Deletes a key (P3 3.2): the draft of its page drops the offset. Returns whether it was
+    /// there. The first deletion of a transaction needs no room.
     ///
     /// # Errors
-    /// A page is damaged, or the memory is full for what the log gets of all that the transaction has changed;
-    /// nothing has changed then.
+    /// A page is damaged, or the memory is full for what the log gets of all that the transaction
+    /// has changed; nothing has changed then.
     pub fn delete(&mut self, tree: u32, key: &[u8]) -> Result<bool> {
         self.usable()?;
         let mut path = self.descend(tree, key)?;

@@ -1,5 +1,5 @@
-//! The open transaction: the drafts of the pages that it changes, what it has allocated and freed, and what
-//! its savepoints keep of it.
+//! The open transaction: the drafts of the pages that it changes, what it has allocated and freed,
+//! and what its savepoints keep of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,8 +95,8 @@ impl Work {
         }
     }
 
-    /// Puts the draft of a page aside, if there is a savepoint that does not have it. Called before the
-    /// draft changes, comes or goes.
+    /// Puts the draft of a page aside, if there is a savepoint that does not have it. Called before
+    /// the draft changes, comes or goes.
     pub(crate) fn remember(&mut self, page: u64) {
         self.room.touch(page);
         let Some(mark) = self.marks.last_mut() else { return };

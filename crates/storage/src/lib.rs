@@ -9,8 +9,8 @@
 //! | log-structured tables in non-volatile memory | `runs/` | [`runs`] |
 //! | shadow directories and their master record | `shadow/` | [`shadow`] |
 //!
-//! `rows` uses none of the others, `logs` uses `rows`, `table` both, `lsm` the three, `runs` the four;
-//! `shadow` stands alone. None of them knows which engine uses it.
+//! `rows` uses none of the others, `logs` uses `rows`, `table` both, `lsm` the three, `runs` the
+//! four; `shadow` stands alone. None of them knows which engine uses it.
 
 #![forbid(unsafe_code)]
 

@@ -34,7 +34,7 @@ impl EngineCounts for FashStats {
     }
 }
 
-/// The counters of an engine whose log is brought home by checkpoints.
+/// The counters of an engine whose log is stored in place by checkpoints.
 macro_rules! checkpointed_stats {
     ($(#[doc = $about:literal] $name:ident;)+) => {$(
         engine_stats! {
@@ -60,7 +60,8 @@ macro_rules! checkpointed_stats {
 checkpointed_stats! {
     /// The counters of NVWAL that engines without a cache of slotted pages do not have.
     NvwalStats;
-    /// The counters of the write-ahead log of pages that engines without a cache of slotted pages do not have.
+    /// The counters of the write-ahead log of pages that engines without a cache of slotted pages
+    /// do not have.
     WalStats;
 }
 

@@ -10,8 +10,8 @@ engine_options! {
         /// Log after which a checkpoint is taken, or the size of the last checkpoint if that is
         /// more; what is reserved ahead does not count (P1 3.1).
         checkpoint_bytes: u64 = 256 << 20, 1 to u64::MAX, "bytes";
-        /// Steps in which space for the log is reserved ahead. Where nobody has chosen, of more than
-        /// 16 partitions each has its share of 64 MiB.
+        /// Steps in which space for the log is reserved ahead. By default, with more than 16
+        /// partitions, each has its share of 64 MiB.
         wal_reserve_bytes: u64 = 4 << 20, 1 to u64::MAX, "bytes";
         /// Size of the log's buffer in volatile memory.
         wal_buffer_bytes: u64 = 256 << 10, 4096 to 16 << 20, "bytes";

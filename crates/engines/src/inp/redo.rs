@@ -8,7 +8,8 @@ use storage::{Catalog, Image, Tables, Value};
 use super::publish;
 use crate::error::EngineError;
 
-/// Whether the checkpoint may hold a part of a transaction that is redone.
+/// The position of the checkpoint relative to a transaction that is redone: it may hold a part of
+/// the transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
     /// The checkpoint holds nothing of it: an operation that fails is damage.

@@ -12,16 +12,16 @@ engine_options! {
         page_bytes: u32 = 8192, 512 to 32768, "bytes", fixed;
         /// Memory for the buffer pool of a partition.
         buffer_bytes: u64 = 256 << 20, 8192 to u64::MAX, "bytes";
-        /// Persistent memory for the log of a partition (P2 6.1: 80 MB), taken when it is created; a
-        /// quarter of the pool at most, for all partitions together.
+        /// Persistent memory for the log of a partition (P2 6.1: 80 MB), taken when it is created;
+        /// a quarter of the pool at most, for all partitions together.
         log_bytes: u64 = 80 << 20, 65536 to 1 << 30, "bytes", fixed;
         /// Entries of the log's ring, a power of two; one for each 512 bytes of the log at most.
         log_entries: u64 = 1 << 17, 64 to 1 << 21, "entries", fixed;
-        /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
-        /// ring.
+        /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of
+        /// the ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
-        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2 4.6), 0
-        /// redoes a page when it is first used, and the rest beside transactions.
+        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2
+        /// 4.6), 0 redoes a page when it is first used, and the rest while transactions run.
         full_restart: u32 = 0, 0 to 1, "(0 or 1)";
     }
 }
@@ -33,19 +33,19 @@ engine_options! {
         page_bytes: u32 = 8192, 512 to 32768, "bytes", fixed;
         /// Memory for the buffer pool of a partition.
         buffer_bytes: u64 = 256 << 20, 8192 to u64::MAX, "bytes";
-        /// Persistent memory for the log of a partition (P2 6.1: 80 MB), taken when it is created; a
-        /// quarter of the pool at most, for all partitions together.
+        /// Persistent memory for the log of a partition (P2 6.1: 80 MB), taken when it is created;
+        /// a quarter of the pool at most, for all partitions together.
         log_bytes: u64 = 80 << 20, 65536 to 1 << 30, "bytes", fixed;
         /// Entries of the log's ring, a power of two; one for each 512 bytes of the log at most.
         log_entries: u64 = 1 << 17, 64 to 1 << 21, "entries", fixed;
-        /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of the
-        /// ring.
+        /// Entries of the log after which a checkpoint is due (P2 6.1: 80 K), or five eighths of
+        /// the ring.
         checkpoint_entries: u64 = 80_000, 16 to u64::MAX, "entries";
-        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2 4.6), 0
-        /// redoes a page when it is first used, and the rest beside transactions.
+        /// The part of a restart before the database is open: 1 redoes and undoes everything (P2
+        /// 4.6), 0 redoes a page when it is first used, and the rest while transactions run.
         full_restart: u32 = 0, 0 to 1, "(0 or 1)";
-        /// 1: a thread of the partition's own makes log objects durable behind transactions. 0, and in
-        /// recordings and emulated memory: commits do so alone.
+        /// With 1 a thread of the partition makes log objects durable in the background. With 0,
+        /// and in recordings and emulated memory, commits do so alone.
         persister: u32 = 1, 0 to 1, "threads";
     }
 }
@@ -64,7 +64,8 @@ pub struct Sizes {
 const LEAST_RECORD_BYTES: u64 = 1024;
 
 impl Sizes {
-    /// The form of a log that takes at most `most` bytes, if any log fits them, with pages of this size.
+    /// The form of a log that takes at most `most` bytes, if any log fits them, with pages of this
+    /// size.
     pub(super) fn form(&self, most: u64, page_bytes: usize) -> NvForm {
         // The bytes of a page before and after the change, and the rest of the record.
         let record_bytes = (page_bytes as u64 * 5 / 2).max(LEAST_RECORD_BYTES);

@@ -3,7 +3,8 @@
 use crate::counts::{BufferStats, EngineCounts, engine_stats};
 
 engine_stats! {
-    /// The counters of NV-Logging with flush-on-insert that engines without a buffer pool do not have.
+    /// The counters of NV-Logging with flush-on-insert that engines without a buffer pool do not
+    /// have.
     NvLoggingFoiStats {
         /// Pages, and locks of rows.
         buffer: BufferStats;
@@ -13,7 +14,8 @@ engine_stats! {
 }
 
 engine_stats! {
-    /// The counters of NV-Logging with flush-on-commit that engines without a buffer pool do not have.
+    /// The counters of NV-Logging with flush-on-commit that engines without a buffer pool do not
+    /// have.
     NvLoggingFocStats {
         /// Pages, and locks of rows.
         buffer: BufferStats;

@@ -1,5 +1,6 @@
-//! Room for what an operation of NVM-CoW will change: nodes, slots for tuples, entries of the batch's
-//! list. It is there before anything changes, so that an operation is done whole or not at all.
+//! Room for what an operation of NVM-CoW will change: nodes, slots for tuples, entries of the
+//! batch's list. It is there before anything changes, so that an operation is done whole or not at
+//! all.
 
 use heap::{HeapError, Lane};
 use index::cow::{Records, TreeShape};
@@ -77,7 +78,7 @@ impl<E: Environment> InPool<E> {
             return Err(error);
         }
         dirty.shadow.release_unpinned();
-        // What a batch has superseded can be used when the master record has moved once more.
+        // Space that a batch has superseded can be used when the master record has moved once more.
         for _ in 0..2 {
             dirty.end_batch(self)?;
         }

@@ -3,8 +3,8 @@
 use crate::counts::{EngineCounts, engine_stats};
 
 engine_stats! {
-    /// The counters of NVM-InP that others do not have: nothing, for it writes tuples in place and puts
-    /// nothing off.
+    /// The counters of NVM-InP that others do not have: nothing, for it writes tuples in place and
+    /// puts nothing off.
     NvmInpStats {}
 }
 

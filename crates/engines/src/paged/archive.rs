@@ -46,8 +46,8 @@ fn files_of(directory: &Path) -> Result<AroundPath, EngineError> {
     Ok(opened.map_err(missing)?.0)
 }
 
-/// A log with its archive, if it has one or is to have one. Its own files are `files`, with names that
-/// begin with `names`.
+/// A log with its archive, if it has one or is to have one. Its own files are `files`, with names
+/// that begin with `names`.
 pub(super) fn archived<F: Files>(
     log: Arc<dyn LogManager>,
     directory: Option<&Path>,

@@ -39,8 +39,8 @@ pub(crate) fn root_name(kind: EngineKind, partition: u32) -> String {
     format!("{kind}/{partition}")
 }
 
-/// Looks at the files of a partition and at its log in the pool, without a change; `None` if it is not
-/// that of a paged engine.
+/// Looks at the files of a partition and at its log in the pool, without a change; `None` if it is
+/// not that of a paged engine.
 ///
 /// # Errors
 /// They are damaged, or the medium refuses.

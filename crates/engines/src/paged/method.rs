@@ -1,4 +1,4 @@
-//! How a partition of a paged engine comes to be: a log is chosen, and what it is made of put together.
+//! Creates and opens partitions of a paged engine: chooses a log and joins the parts.
 
 use std::sync::Arc;
 
@@ -94,11 +94,11 @@ pub trait PagedLog<E: Environment>: Send + Sync + Sized + 'static {
 /// The things that a partition has counted since it was opened.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PagedCounts {
-    /// Those of the buffer pool.
+    /// The counters of the buffer pool.
     pub pool: PoolStats,
-    /// Those of the lock table.
+    /// The counters of the lock table.
     pub locks: LockCounts,
-    /// Those of the log.
+    /// The counters of the log.
     pub log: LogCounts,
     /// Bytes of a page.
     pub page_bytes: u64,
@@ -161,7 +161,7 @@ impl From<&PagedCounts> for BufferStats {
     }
 }
 
-/// What the names of a partition's files begin with.
+/// Returns the prefix of the names of a partition's files.
 pub(crate) fn prefix(partition: u32) -> String {
     format!("paged-{partition}-")
 }

@@ -11,8 +11,8 @@
 //!
 //! Recovery: analysis, redo, undo ([`paged::recovery`]).
 //!
-//! A table's primary tree has its rows, packed, by their keys. A secondary tree has keys that end with
-//! the primary one, and nothing else.
+//! A table's primary tree has its rows, packed, by their keys. A secondary tree has keys that end
+//! with the primary one, and nothing else.
 //!
 //! Invariants: those of [`paged::store`].
 
@@ -57,7 +57,7 @@ use tables::PagedTables;
 /// The trees of all tables are numbered from here: the catalog has those before.
 const FIRST_TREE: TreeNo = TreeNo(16);
 
-/// What the sessions of a partition share.
+/// The state that the sessions of a partition share.
 #[derive(Debug)]
 struct Shared<E: Environment, L> {
     store: Arc<Store<E::Files>>,
@@ -109,7 +109,8 @@ struct Open<F: Files> {
     statements: u64,
 }
 
-/// A session of a partition, or its root, which is one, too; see the module's comment. `L` is the log.
+/// A session of a partition, or its root, which is one, too; see the module's comment. `L` is the
+/// log.
 #[derive(Debug)]
 pub struct Paged<E: Environment, L> {
     shared: Arc<Shared<E, L>>,
@@ -428,8 +429,9 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
             shared.in_group.store(0, Ordering::Relaxed);
             shared.store.sync().map_err(|error| shared.stop(error))?;
         }
-        // Durable transactions are the first ones. So one that has changed nothing has the number of the
-        // newest before it, and is durable when that is, also where it has read nothing of it.
+        // Durable transactions are the first ones. So one that has changed nothing has the number
+        // of the newest before it, and is durable when that is, also where it has read nothing of
+        // it.
         let before = shared.committed.fetch_max(committed.0, Ordering::AcqRel);
         let number = before.max(committed.0);
         Ok((number, number <= self.durable()))

@@ -1,4 +1,4 @@
-//! Whatever can be read of a partition of which pages are damaged.
+//! Reads everything that can be read of a partition with damaged pages.
 
 use std::ops::Bound;
 

@@ -1,9 +1,9 @@
 //! Rows that a scan copies a few at a time, so that nothing is held while they are shown.
 //!
 //! A scan of a secondary index locks the keys of the index, and then the rows that they lead to.
-//! One that passes over what others have locked locks the rows alone: a transaction that changes or
-//! inserts a row has its lock before it changes a key of an index. Whether the row still has the
-//! key shows when it is locked.
+//! A scan that skips what others have locked locks the rows alone: a transaction that changes or
+//! inserts a row has its lock before it changes a key of an index. Once the row is locked, the scan
+//! checks whether it still has the key.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

@@ -35,8 +35,8 @@ impl PagedTables {
         (0..self.tables.trees()).map(|tree| TreeNo(FIRST_TREE.0 + tree)).collect()
     }
 
-    /// Bytes of the smallest page that can have the widest key, so that the size that is the default
-    /// does for any schema.
+    /// Bytes of the smallest page that can have the widest key, so that the size that is the
+    /// default does for any schema.
     pub(crate) fn least_page_bytes(&self) -> usize {
         let widest = self.tables.widest_key();
         let larger = |bytes: &usize| (*bytes < MOST_PAGE_BYTES).then_some(bytes * 2);

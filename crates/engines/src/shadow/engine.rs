@@ -169,8 +169,8 @@ impl<E: Environment, S: ShadowStore<E>> Engine for ShadowEngine<E, S> {
         Ok((number, self.is_settled()))
     }
 
-    /// The batch stays open for the transactions that wait, if each would have been one by itself. A
-    /// group of the user's is not to become larger.
+    /// The batch stays open for the transactions that wait, if each would have been one by itself.
+    /// A group of the user's is not to become larger.
     fn commit_early(&mut self) -> Result<Early, EngineError> {
         if !S::SHARES_BATCHES || self.dirty.group > 1 {
             let (number, durable) = self.commit()?;

@@ -1,6 +1,6 @@
 //! SELECT of the copy-on-write engines, in the open transaction and in snapshots: the steps of P1's
-//! Table 2. The engines differ in where a tuple stands: in the primary tree's leaf, or in slots that the
-//! leaf leads to. That is a [`TupleForm`].
+//! Table 2. The engines differ in where a tuple stands: in the primary tree's leaf, or in slots
+//! that the leaf leads to. That is a [`TupleForm`].
 
 use std::fmt::Debug;
 use std::ops::{ControlFlow, Deref};

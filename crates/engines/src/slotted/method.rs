@@ -1,4 +1,4 @@
-//! The making of a partition on slotted pages: a scheme is chosen, and a store made or opened.
+//! Creates and opens partitions on slotted pages: chooses a scheme, and makes or opens a store.
 
 use std::sync::Arc;
 
@@ -57,9 +57,9 @@ pub trait SlottedScheme<E: Environment>: Scheme<E::Durable> + Sync {
 /// The size from which on a page may become twice as large for the sake of rows.
 const ROOMY_PAGE_BYTES: u32 = 4096;
 
-/// The parameters of a store for these tables. Pages are at least so large that the widest key fits, so
-/// that the size that is the default does for any schema; and not so small that a row of a kilobyte
-/// takes a page of its own.
+/// The parameters of a store for these tables. Pages are at least so large that the widest key
+/// fits, so that the size that is the default does for any schema; and not so small that a row of a
+/// kilobyte takes a page of its own.
 fn store_options<M: Memory>(page_bytes: u32, tables: &PackedTables, heap: &Heap<M>) -> Options {
     let larger = |bytes: &u32| (*bytes < MOST_PAGE_BYTES).then_some(bytes * 2);
     let mut sizes = std::iter::successors(Some(page_bytes.next_power_of_two()), larger);
@@ -72,7 +72,8 @@ fn store_options<M: Memory>(page_bytes: u32, tables: &PackedTables, heap: &Heap<
     {
         page_bytes *= 2;
     }
-    // What leaves least of the heap's chunks unused: as much of one as an object can have, or several.
+    // The size that leaves least of the heap's chunks unused: as much of one as an object can
+    // have, or several chunks.
     let least = SEGMENT_HEADER + LEAST_SEGMENT_PAGES * u64::from(page_bytes);
     let (whole, chunk) = (heap.max_slot_bytes() / 64 * 64, heap.chunk_bytes());
     let segment_bytes = if whole >= least {

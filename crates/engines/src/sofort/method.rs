@@ -1,4 +1,4 @@
-//! How a partition of the column store comes to be.
+//! Creates and opens partitions of the column store.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The state that sessions of a partition share, and work that is put off: building indexes after opening, and
-//! freeing rows of versions that no snapshot sees.
+//! The state that sessions of a partition share, and work that is put off: building indexes after
+//! opening, and freeing rows of versions that no snapshot sees.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,7 +22,8 @@ const INDEXED_BYTES: u64 = 32;
 const GARBAGE: usize = 64;
 /// Versions that one step collects.
 const TOGETHER: usize = 2 * GARBAGE;
-/// Statements after which the uses of structures are noted: what a crash forgets of them is less than that.
+/// Statements after which the uses of structures are noted: what a crash forgets of them is less
+/// than that.
 const NOTED_STATEMENTS: u64 = 4096;
 /// Bytes of the entry of a statement.
 const ENTRY_BYTES: u64 = 32;
@@ -61,13 +62,14 @@ pub(super) struct Shared<E: Environment> {
     in_flight: u64,
     /// Indexes are not built yet, or rows that are not in use are not found yet.
     unbuilt: AtomicBool,
-    /// The number of versions that are, or will be, garbage at which some are collected; it rises while none of
-    /// them can be.
+    /// The number of versions that are, or will be, garbage at which some are collected; it rises
+    /// while none of them can be.
     collect_at: AtomicUsize,
     /// An error of the collection after a commit or an abort, for the next transaction that begins.
     failed: Mutex<Option<ColumnError>>,
     freed: AtomicU64,
-    /// Steps of building and collecting that transactions have done, and those of [`Shared::background`].
+    /// Steps of building and collecting that transactions have done, and those of
+    /// [`Shared::background`].
     inline: Steps,
     background: Steps,
     /// Statements at which the uses of structures are noted again.
@@ -108,8 +110,8 @@ impl<E: Environment> Shared<E> {
         }
     }
 
-    /// Puts some rows or values into an index, if there are any that were there at opening, or looks for free
-    /// rows; returns whether there may be more.
+    /// Puts some rows or values into an index, if there are any that were there at opening, or
+    /// looks for free rows; returns whether there may be more.
     fn build(&self, done: &Steps) -> Result<bool, EngineError> {
         if !self.unbuilt.load(Ordering::Relaxed) {
             return Ok(false);
@@ -136,9 +138,9 @@ impl<E: Environment> Shared<E> {
         }
     }
 
-    /// Builds a part for a read, since there may be no writers: a step, and the backlog of earlier reads. Damage
-    /// stops the building of its own structure only; reads of that structure, and transactions that begin, report
-    /// it. If nothing else is left, this costs next to nothing.
+    /// Builds a part for a read, since there may be no writers: a step, and the backlog of earlier
+    /// reads. Damage stops the building of its own structure only; reads of that structure, and
+    /// transactions that begin, report it. If nothing else is left, this costs next to nothing.
     pub(super) fn build_for_read(&self) {
         if self.store.rebuild_sound(STEP_ROWS) {
             self.inline.add(STEP_ROWS);
@@ -169,8 +171,8 @@ impl<E: Environment> Shared<E> {
         Ok(())
     }
 
-    /// Collects the versions that a transaction of so many statements has left: the next ones to begin collect
-    /// fewer. The transaction is over, so the next one returns an error.
+    /// Collects the versions that a transaction of so many statements has left: the next ones to
+    /// begin collect fewer. The transaction is over, so the next one returns an error.
     pub(super) fn collect_after(&self, statements: u64) {
         for _ in 0..statements / GARBAGE as u64 {
             if self.store.garbage() < GARBAGE {
@@ -201,7 +203,8 @@ impl<E: Environment> Shared<E> {
             done.add(collected.freed);
         }
         self.freed.fetch_add(collected.freed, Ordering::Relaxed);
-        // While none can be collected, versions are not looked at again before as many more have come.
+        // While none can be collected, versions are not looked at again before as many more have
+        // come.
         let blocked = if collected.is_empty() { self.store.garbage() } else { 0 };
         self.collect_at.store(blocked + GARBAGE, Ordering::Relaxed);
     }

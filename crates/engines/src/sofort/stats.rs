@@ -15,10 +15,11 @@ engine_stats! {
         built: u64;
         /// Rows and values that were there at opening and are not in an index yet.
         unbuilt: u64;
-        /// Rows that were there at opening and are not yet checked for use, of tables whose first index lies in
-        /// persistent memory.
+        /// Rows that were there at opening and are not yet checked for use, of tables whose first
+        /// index lies in persistent memory.
         unswept: u64;
-        /// Versions that a commit has replaced, or an abort has left, and whose rows are not free yet.
+        /// Versions that a commit has replaced, or an abort has left, and whose rows are not free
+        /// yet.
         garbage: u64;
         /// Rows that were freed, to be used again.
         freed: u64;

@@ -1,5 +1,5 @@
-//! Tables as the column store has them: a column each, words for numbers and bytes for the rest; and the
-//! keys of their indexes.
+//! Tables as the column store has them: a column each, words for numbers and bytes for the rest;
+//! and the keys of their indexes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -71,7 +71,8 @@ impl ColumnTables {
         (0..usize::from(self.count())).flat_map(of_table).collect()
     }
 
-    /// The structures with these names. Two may have one name, of tables whose names have dots: both are meant.
+    /// The structures with these names. Two may have one name, of tables whose names have dots:
+    /// both are meant.
     ///
     /// # Errors
     /// There is none of a name.

@@ -234,9 +234,9 @@ fn checkpoints(engine: &Inp<Recorded>) -> u64 {
     own.checkpoints
 }
 
-/// A checkpoint counts only when the log has all that it may hold: transactions that have ended while
-/// it was written are in a group that is open. Otherwise the log would be too short for it, and the
-/// partition would not open after a crash.
+/// A checkpoint counts only when the log has all that it may hold: transactions that have ended
+/// while it was written are in a group that is open. Otherwise the log would be too short for it,
+/// and the partition would not open after a crash.
 #[test]
 fn inp_checkpoint_first_makes_the_open_group_durable() {
     let setup = Setup { group: 1 << 20, helped: true, ..setup() };

@@ -275,7 +275,7 @@ fn a_tuple_comes_together_from_three_runs() {
         let mut out = [0u8; 64];
         let bytes = subject.engine.get_bytes(0, &[id], &[4, 1], &mut out).unwrap().unwrap();
         assert_eq!(&out[..bytes], b"dnew a");
-        // What is there already is changed in place, what is not is added, also undone.
+        // Columns that are there are changed in place, others are added; both can be undone.
         let changes = [(2, Value::Text("b")), (4, Value::Bytes(b"dd"))];
         subject.engine.update(0, &[id], &changes).unwrap();
         subject.engine.update(0, &[id], &[(2, Value::Text("bb"))]).unwrap();
@@ -364,8 +364,8 @@ fn after_a_freeze_the_memtable_is_noted_as_empty() {
     }
 }
 
-/// A kill does not make a MemTable forget how many entries it has: filters and the work that commits
-/// pay for are measured by them.
+/// A kill does not make a MemTable forget how many entries it has: filters and the work that
+/// commits pay for are measured by them.
 #[test]
 fn a_memtable_knows_its_entries_after_a_kill() {
     let catalog = catalog(false);

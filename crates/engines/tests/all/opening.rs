@@ -1,6 +1,7 @@
-//! The cost of opening a database of SOFORT after a kill. With all indexes in persistent memory (P4 4.1): from the
-//! heap and the description to the first durable commit, nothing that grows with the pool. With none there: the first
-//! answer, for which rows are looked through (P4 4.4). Counted in cache lines that are loaded and stored, not in time.
+//! The cost of opening a database of SOFORT after a kill. With all indexes in persistent memory (P4
+//! 4.1): from the heap and the description to the first durable commit, nothing that grows with the
+//! pool. With none there: the first answer, for which rows are looked through (P4 4.4). Counted in
+//! cache lines that are loaded and stored, not in time.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -115,7 +116,8 @@ fn opening(rows: u64, hashed: u32) -> Lines {
     Lines { describe, recovery, commit, pool_bytes }
 }
 
-/// A search in a list looks at some lines more where there are 300 times as many keys; nothing else depends on that.
+/// A search in a list looks at some lines more where there are 300 times as many keys; nothing else
+/// depends on that.
 #[test]
 fn opening_and_first_commit_do_not_grow_with_the_pool() {
     for hashed in [0, 1] {

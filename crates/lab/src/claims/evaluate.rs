@@ -5,8 +5,8 @@ use super::{Claim, Field, Narrowing, Of, ROUNDING, TOLERANCE, Tested, Verdict};
 use crate::point::{Point, X};
 use crate::setting::Setting;
 
-/// Tests a claim on our points, those of our setting or as if they were, and on the authors' if there
-/// are any.
+/// Tests a claim on our points, those of our setting or as if they were, and on the authors' if
+/// there are any.
 #[must_use]
 pub fn evaluate(claim: &Claim, ours: &[Point], authors: Option<&[Point]>) -> Tested {
     let judged = judge(claim, ours, TOLERANCE);
@@ -63,7 +63,7 @@ impl Judged {
     /// Returns the reason, in numbers.
     fn reason(&self, claim: &Claim, points: &[Point]) -> String {
         let mut parts = Vec::new();
-        // What is made of several values has no place of its own.
+        // A value that is computed from several has no place of its own.
         let name = |one: &Selected| match claim.of {
             Of::Mean if claim.greater => "the ratio of the means".to_owned(),
             Of::Mean => "the mean of all".to_owned(),

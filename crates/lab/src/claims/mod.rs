@@ -340,7 +340,7 @@ pub fn test(
     };
     let test = |claim: &Claim| match kept(claim) {
         None => Tested { setting, ..evaluate(claim, ours, authors) },
-        // What there is may look like all of it.
+        // The points that are there may look complete.
         Some(why) => Tested {
             setting,
             verdict: Verdict::NotTestable,

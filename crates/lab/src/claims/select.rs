@@ -124,7 +124,7 @@ pub(super) fn select(
     if there.is_empty() {
         return Err(format!("there are no results of {} yet", claim.experiment));
     }
-    // What the pairs replace needs no values of its own.
+    // A dimension that the pairs replace needs no values of its own.
     let replaces = |has: fn(&Side) -> bool| {
         !claim.pairs.is_empty() && claim.pairs.iter().all(|(one, two)| has(one) && has(two))
     };

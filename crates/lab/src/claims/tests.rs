@@ -351,11 +351,11 @@ fn half_an_axis_is_no_axis() {
         cells: vec![("t 4096".into(), series.map(str::to_owned))],
     };
     assert_eq!(verdicts(&[]).0, Verdict::Reproduced);
-    // Of another experiment, or another engine.
+    // A gap in another experiment, or of another engine.
     assert_eq!(verdicts(&[of("F", Some("t")), of("E", Some("u"))]).0, Verdict::Reproduced);
     for series in [Some("t"), None] {
         let (best, named, why) = verdicts(&[of("E", series)]);
-        // What a claim names is there, or is looked for in vain.
+        // The claim's points are there, or they are missing.
         assert_eq!((best, named), (Verdict::NotTestable, Verdict::Reproduced));
         assert!(why.contains("1 of 9") && why.contains("t 4096"), "{why}");
     }

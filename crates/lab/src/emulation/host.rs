@@ -52,8 +52,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Returns these latencies with the overlap of others: data that this host's caches hold do not say how
-    /// lines overlap that come from memory.
+    /// Returns these latencies with the overlap of others: data that this host's caches hold do not
+    /// say how lines overlap that come from memory.
     #[must_use]
     pub fn overlapping_as(&self, others: &Self) -> Self {
         let share = |ns: f64| ns / others.dependent_ns * self.dependent_ns;

@@ -240,7 +240,7 @@ fn missing(
     selection: &Selection,
     host: &Host,
 ) -> Result<Vec<Missing>, LabError> {
-    // Of a scale that this version does not know nothing is known.
+    // This version does not know the scale, so it cannot say what is missing.
     let Some(sizes) = Sizes::named(&selection.scale, host.memory_bytes) else {
         return Ok(Vec::new());
     };
@@ -308,8 +308,8 @@ fn date(seconds: i64) -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// JSON as it may stand in a script: `</script` ends one wherever it stands, and `<!--` changes what
-/// does. A `<` can only be in a string.
+/// JSON as it may stand in a script: `</script` ends one wherever it stands, and `<!--` changes
+/// what does. A `<` can only be in a string.
 fn within_script(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

@@ -13,12 +13,12 @@
 //! Invariants:
 //! - A measurement is there with all its points or not at all: it is one transaction.
 //! - There is at most one measurement of a study, configuration, scale, commit, host and seed.
-//! - A host is calibrated once for each commit, whose memory may lie in other pages: what is computed
-//!   from it does not change when a run goes on.
+//! - A host is calibrated once for each commit, whose memory may lie in other pages: what is
+//!   computed from it does not change when a run goes on.
 //! - `application_id` says that the file is one of ours, `user_version` in which format. A file of
 //!   another version is left alone.
-//! - At most one run writes at a time: it holds a lock on `<file>.lock`, which the kernel lets go of
-//!   when the run ends, however it does.
+//! - At most one run writes at a time: it holds a lock on `<file>.lock`, which the kernel lets go
+//!   of when the run ends, however it does.
 
 mod read;
 mod rounds;

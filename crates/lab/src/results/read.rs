@@ -159,8 +159,8 @@ impl Results {
         self.select_like(wanted, Wanted::default())
     }
 
-    /// The same; of several that are meant one that is like another in its seed, host and commit, as
-    /// far as there is one.
+    /// The same; of several that are meant one that is like another in its seed, host and commit,
+    /// as far as there is one.
     ///
     /// # Errors
     /// There is nothing like it, or too much.

@@ -75,7 +75,7 @@ fn a_selection_is_like_another_as_far_as_there_is_one() {
     for one in [&host(), &other] {
         results.note_host(one).expect("noted");
     }
-    // What was measured last is of another machine and another seed for each commit.
+    // The last measurement of each commit is of another machine and another seed.
     for (commit, host, seed) in [
         ("first", &host(), 1),
         ("second", &other, 2),
@@ -293,7 +293,7 @@ fn rounds_are_read_as_repetitions_of_one_measurement() {
         summaries,
         [
             (one, 20.0, 10.0, 30.0, 3, false),
-            // What should have been the same each time and was not is no count.
+            // A value that should have been the same each time and was not is no count.
             (one, 1.0, 1.0, 3.0, 3, false),
             (one, 1.5, 1.5, 1.5, 1, true),
             (two, 5.0, 5.0, 5.0, 1, false),

@@ -158,7 +158,7 @@ impl FootprintStage {
         let database = workloads::create_modelled(&path, &tpcc::schema(), &options);
         let database = database.map_err(|error| failed(&error))?;
         tpcc::load(&database, &spec, 1, &()).map_err(|error| failed(&error))?;
-        // What was logged while loading is not the run's.
+        // The log of the loading is not the run's.
         database.checkpoint().map_err(|error| failed(&error))?;
         let mut workload = tpcc::Workload::generate(&spec).map_err(|error| failed(&error))?;
         let mut peak = Footprint::default();
@@ -218,7 +218,7 @@ mod tests {
         let mut random = 1_u64;
         let mut value = [0; 500];
         for key in 0..4000 {
-            // What cannot be compressed.
+            // Bytes that cannot be compressed.
             for byte in &mut value {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 *byte = (random >> 56) as u8;

@@ -5,10 +5,11 @@
 //! [`crate::experiments`].
 //!
 //! Invariants:
-//! - A cell is what is measured and saved at once. Its configuration says all that its counts depend
-//!   on; the same configuration and seed give the same counts, bit for bit, whatever ran before.
-//! - What is for P1 is measured in both settings, but the bandwidth, which the paper's is made of. What is
-//!   for P3 and P4 has one setting.
+//! - A cell is what is measured and saved at once. Its configuration says all that its counts
+//!   depend on; the same configuration and seed give the same counts, bit for bit, whatever ran
+//!   before.
+//! - What is for P1 is measured in both settings, but the bandwidth, which the paper's is made of.
+//!   What is for P3 and P4 has one setting.
 //! - Cells of a stage share what is expensive to set up; a stage with no missing cell sets up
 //!   nothing.
 
@@ -86,7 +87,7 @@ pub trait Stage {
     /// Measures the cells with these indexes, in this order.
     ///
     /// # Errors
-    /// What went wrong; cells that were done before are saved.
+    /// The error of the cell that failed; cells that were done before are saved.
     fn measure(
         &self,
         bench: &Bench<'_>,

@@ -51,7 +51,7 @@ pub(super) fn loaded_with(
     let store = PerduraStore::new(database, engine.name(), path, partitions);
     let store = store.map_err(|error| failed(&error))?;
     ycsb::load(&store, workload, 1, &()).map_err(|error| failed(&error))?;
-    // What was logged while loading must not bring a checkpoint into the run.
+    // The log of the loading must not bring a checkpoint into the run.
     store.database().checkpoint().map_err(|error| failed(&error))?;
     Ok(store)
 }
@@ -65,8 +65,8 @@ pub(super) fn can_group(engine: EngineKind) -> bool {
 }
 
 /// Seconds of `repeat` runs of a workload, one after the other on a freshly loaded database, each
-/// after a checkpoint, in each of these domains, with these commits; then, if so asked, in groups of
-/// [`GROUP`].
+/// after a checkpoint, in each of these domains, with these commits; then, if so asked, in groups
+/// of [`GROUP`].
 ///
 /// # Errors
 /// A run failed.
@@ -92,7 +92,7 @@ pub(super) fn seconds(
         let how = one_worker(commit);
         let one = |round| {
             if round > 0 {
-                // What was counted began without a log, too.
+                // The counted run began without a log, too.
                 store.database().checkpoint().map_err(|error| failed(&error))?;
             }
             let measured = ycsb::run(&store, workload, &how, &());

@@ -24,8 +24,8 @@ use crate::timing::{self, EmulatedStore, Times};
 const NODE_BYTES: [u32; 9] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
 /// The smallest node of the copy-on-write tree.
 const SMALLEST_SHADOWED: u32 = 128;
-/// Bytes of the allocator's chunks: an extent of the copy-on-write tree, an eighth of a chunk, has to
-/// hold at least four of the largest nodes.
+/// Bytes of the allocator's chunks: an extent of the copy-on-write tree, an eighth of a chunk, has
+/// to hold at least four of the largest nodes.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 fn options(node_bytes: u32) -> Options {

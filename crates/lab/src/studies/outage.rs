@@ -175,7 +175,7 @@ impl OutageStage {
         let name = self.scheme.name();
         let subscribers = u64::from(self.crossing.spec.subscribers);
         let mut points = Vec::new();
-        // What is not known of each run is known of none.
+        // A value that some run lacks is left out.
         let mut add = |experiment: &str, x: u64, metric: &str, unit: &str, of: Of| {
             let values: Option<Vec<f64>> = all.iter().map(of).collect();
             if let Some(values) = values {

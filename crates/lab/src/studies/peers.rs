@@ -44,8 +44,8 @@ use crate::room::Takes;
 use crate::scale::{Sizes, scaled_of};
 use crate::timing::EmulatedStore;
 
-/// Children of an inner node of NVM-InP's index, at most: of its 512 bytes 16 are a header and 8 the
-/// first child, and each further child takes 16 with its key.
+/// Children of an inner node of NVM-InP's index, at most: of its 512 bytes 16 are a header and 8
+/// the first child, and each further child takes 16 with its key.
 const FANOUT: f64 = 31.0;
 /// The cache with which growth is counted: that of P1's machine, at every size.
 const GROWTH_CACHE_BYTES: u64 = 20 << 20;
@@ -360,7 +360,7 @@ impl Race<'_> {
         let mixed = |mix| Point::of("PEERS-MIX", self.name, mix).panel(&tuples.to_string());
         let (mut points, mut each_us) = (Vec::new(), Vec::new());
         let mut ran = 0;
-        // Who has just been loaded is not yet as fast as he will be.
+        // A store that has just been loaded is not yet as fast as later.
         self.rounds(store, Mix::ReadOnly, 1, &mut ran)?;
         for mix in Mix::ALL {
             let rounds = self.rounds(store, mix, self.runs, &mut ran)?;

@@ -165,7 +165,7 @@ mod tests {
         let at = |cell, x: &str| (cell, x.to_owned());
         let all = vec![at(0, "0"), at(1, "0"), at(2, "1"), at(3, "1")];
         assert_eq!(measured(&*stages[0], &[0, 1, 2, 3]), (all, vec![0, 1]));
-        // What one has is not saved again.
+        // A value that one setting has is not saved again.
         assert_eq!(measured(&*stages[0], &[1, 2]), (vec![at(1, "0"), at(2, "1")], vec![0, 1]));
     }
 

@@ -255,7 +255,7 @@ impl SlottedStage {
     }
 }
 
-/// How the delay of writes is charged.
+/// The way in which the delay of writes is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writes {
     /// After each flush of a line, as P3 does.

@@ -1,9 +1,10 @@
-//! TATP on SOFORT by the latency of persistent memory (P4 5): what slower memory costs when nothing is
-//! being recovered.
+//! TATP on SOFORT by the latency of persistent memory (P4 5): what slower memory costs when nothing
+//! is being recovered.
 //!
 //! Emulation is *hybrid*, as P3's: columns, dictionaries and what else lies in persistent memory is
-//! metered and has its latency, so are the indexes there; those in ordinary memory cost what they cost here, and lines of
-//! persistent memory have the modelled cache for themselves. One user, as users in turn on one thread.
+//! metered and has its latency, so are the indexes there; those in ordinary memory cost what they
+//! cost here, and lines of persistent memory have the modelled cache for themselves. One user, as
+//! users in turn on one thread.
 //!
 //! 1. The same transactions run natively in `adr` (modelled) and in `process`, each time on a new
 //!    database.
@@ -25,7 +26,8 @@ use crate::room::Takes;
 use crate::scale::{Scale, Sizes};
 use crate::timing::{EmulatedDatabase, Times};
 
-/// P4's latencies of memory, in nanoseconds: its DRAM, its persistent memory, the slowest of Figure 6.
+/// P4's latencies of memory, in nanoseconds: its DRAM, its persistent memory, the slowest of Figure
+/// 6.
 const LATENCIES: [f64; 3] = [90.0, 200.0, 700.0];
 /// Per cent of the indexes that lie in persistent memory (P4 5, Figure 9).
 const PLACEMENTS: [u32; 3] = [0, 40, 100];
@@ -111,8 +113,8 @@ impl Stage for SteadyStage {
             Commit::Durable,
         )?;
         drop(memory);
-        // Data of a smaller run lie in this host's caches; lines of persistent memory overlap as lines
-        // from memory do.
+        // Data of a smaller run lie in this host's caches; lines of persistent memory overlap as
+        // lines from memory do.
         let beyond = bench.calibrations.host(BEYOND_CACHES)?;
         let user_bytes = u64::from(spec.subscribers) * USER_BYTES;
         let host = bench.calibrations.host(user_bytes)?.overlapping_as(&beyond);

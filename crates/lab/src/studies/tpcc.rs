@@ -88,7 +88,7 @@ impl Stage for TpccStage {
         let user_bytes = spec.tuples() * 100;
         let of = (engine, self.setting);
         let machine = timing::Machine::new(bench, user_bytes, spec.partitions, of)?;
-        // What was emulated is the first piece.
+        // The first piece is the one that was emulated.
         let times = Times::of(&durable[..1], &unflushed[..1]);
         let mut points = Vec::new();
         for latency_ns in LATENCIES {

@@ -4,10 +4,11 @@
 //! A cell is an engine, a mixture and a skew. What it does:
 //!
 //! 1. A fresh database in `adr` is loaded and runs the workload, on the clock, a few times; another
-//!    one in `process` does the same. Engines that can make several transactions durable at once run
-//!    again so in `adr`: P1's traditional engines did (3.1 to 3.3).
-//! 2. A database on emulated memory, loaded once for all cells of the engine, runs the workload in a
-//!    forked copy of this process, so that every cell starts from the same image and the same cache.
+//!    one in `process` does the same. Engines that can make several transactions durable at once
+//!    run again so in `adr`: P1's traditional engines did (3.1 to 3.3).
+//! 2. A database on emulated memory, loaded once for all cells of the engine, runs the workload in
+//!    a forked copy of this process, so that every cell starts from the same image and the same
+//!    cache.
 //! 3. From the times and the counts the model computes what the run would take on memory of each
 //!    latency: one emulation serves all of them.
 //!

@@ -6,8 +6,8 @@
 //!    another page had: a split has the entries that move.
 //! 3. Space of the file is taken and given back by the record that begins or ends its use: no crash
 //!    loses a page.
-//! 4. Undo is logical: a key of a tree, wherever it is by then. It never asks for space: a record keeps
-//!    its room, and a deleted row stays as a ghost.
+//! 4. Undo is logical: a key of a tree, wherever it is by then. It never asks for space: a record
+//!    keeps its room, and a deleted row stays as a ghost.
 //!
 //! | change | undone by |
 //! |---|---|
@@ -273,7 +273,8 @@ impl Change<'_> {
         }
     }
 
-    /// Calls `visit` with the keys of the rows that it changes, if it is undone with its transaction.
+    /// Calls `visit` with the keys of the rows that it changes, if it is undone with its
+    /// transaction.
     pub(crate) fn keys(&self, visit: &mut dyn FnMut(&[u8])) {
         match self {
             Self::Insert { key, .. }

@@ -153,7 +153,8 @@ impl Head {
         match self.grant_of(party) {
             Some(grant) => {
                 grant.mode = mode;
-                // Rows that its session has written in a transaction before, under the lock it kept.
+                // Rows that its session has written in a transaction before, under the lock it
+                // kept.
                 own = grant.share.as_ref().map_or(own, |share| share.released());
             }
             None => {

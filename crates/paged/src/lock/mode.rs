@@ -7,7 +7,7 @@
 //!
 //! A lock of a row also has a mode for the gap before its key: a transaction that has read that
 //! there is nothing in the gap shares it, one that inserts into it has the intention to insert.
-//! Both go with themselves and not with each other.
+//! Each of the two is compatible with itself and not with the other.
 
 /// The mode of a lock of a table, or of a row's key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -51,8 +51,8 @@ impl<T: Threads> Locks<T> {
         Self { table, party, held, kept, depends, doomed, timeout, left }
     }
 
-    /// Returns whether the transaction has so many locks that it had better lock a table than more of its
-    /// rows.
+    /// Returns whether the transaction has so many locks that it had better lock a table than more
+    /// of its rows.
     pub fn has_many(&self) -> bool {
         self.held.len() >= self.table.options.escalate_after
     }
@@ -79,8 +79,8 @@ impl<T: Threads> Locks<T> {
         (self.timeout, self.left) = (time, time);
     }
 
-    /// An operation of the transaction begins. However many locks it has to wait for, it waits no longer
-    /// than [`Self::wait_at_most`] says.
+    /// An operation of the transaction begins. However many locks it has to wait for, it waits no
+    /// longer than [`Self::wait_at_most`] says.
     pub fn begin_operation(&mut self) {
         self.left = self.timeout;
     }
@@ -103,14 +103,14 @@ impl<T: Threads> Locks<T> {
         self.held.get(&name).copied().unwrap_or_default()
     }
 
-    /// The commit that has to be durable before the transaction is acknowledged, also if it has only
-    /// read: locks that it has got were let go early by it or by older ones.
+    /// The commit that has to be durable before the transaction is acknowledged, also if it has
+    /// only read: locks that it has got were let go early by it or by older ones.
     pub fn depends(&self) -> Lsn {
         self.depends
     }
 
-    /// The transaction has read pages of a table: it depends on the commits of ghosts that it did not
-    /// meet there because they are gone.
+    /// The transaction has read pages of a table: it depends on the commits of ghosts that it did
+    /// not meet there because they are gone.
     pub fn has_scanned(&mut self, table: Name) {
         if self.table.threads.has(Flaw::GoneGhostForgotten) {
             return;
@@ -138,8 +138,8 @@ impl<T: Threads> Locks<T> {
         self.request(name, mode.into(), false)
     }
 
-    /// Locks for inserting a key before `next`: the intention to insert into the gap, then the new key,
-    /// before which the gap is as it was if the transaction has read it.
+    /// Locks for inserting a key before `next`: the intention to insert into the gap, then the new
+    /// key, before which the gap is as it was if the transaction has read it.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -165,7 +165,8 @@ impl<T: Threads> Locks<T> {
         self.doomed.map_or(Ok(()), |conflict| Err(PagedError::Conflict(conflict)))
     }
 
-    /// Gives up, because there is no room in the log: the transaction is doomed. Returns the conflict.
+    /// Gives up, because there is no room in the log: the transaction is doomed. Returns the
+    /// conflict.
     pub fn give_up(&mut self) -> PagedError {
         self.doomed = Some(Conflict::Room);
         PagedError::Conflict(Conflict::Room)

@@ -33,7 +33,8 @@ pub struct LockOptions {
     pub timeout: Duration,
     /// Speculative lock inheritance: sessions keep a table's lock that was granted so often.
     pub inherit_after: Option<u64>,
-    /// A session with so many locks that scans a table locks it as a whole, and no more of its rows.
+    /// A session with so many locks that scans a table locks it as a whole, and no more of its
+    /// rows.
     pub escalate_after: usize,
 }
 
@@ -202,8 +203,8 @@ impl<T: Threads> LockTable<T> {
         }
     }
 
-    /// Takes some of the watched names that have become free, those first that have been so for longest.
-    /// Each may be locked again by now.
+    /// Takes some of the watched names that have become free, those first that have been so for
+    /// longest. Each may be locked again by now.
     pub fn take_freed(&self, most: usize) -> Vec<Name> {
         self.freed.take(most)
     }
@@ -222,7 +223,8 @@ impl<T: Threads> LockTable<T> {
         self.gone_from(name).fetch_max(written.0, Ordering::AcqRel);
     }
 
-    /// The newest commit of one whose ghosts have gone from the table of a name; perhaps from another.
+    /// The newest commit of one whose ghosts have gone from the table of a name; perhaps from
+    /// another.
     pub(super) fn gone_from(&self, name: Name) -> &AtomicU64 {
         &self.gone[name.tree().0 as usize % GONE]
     }

@@ -3,11 +3,11 @@
 //! 1. A session that has waited for [`LockOptions::look_after`](super::LockOptions) walks along the
 //!    graph from itself: which sessions it waits for, and which those wait for. It sees one shard
 //!    at a time, so what it has seen may be over.
-//! 2. A walk that comes back has found a circle. Each of its edges is looked at again: the same wait,
-//!    known by its number, for the same transaction. Edges of a circle can only go by a timeout or
-//!    with a victim, so what is found twice is one.
-//! 3. The youngest in it is the victim: its request leaves the queue. A rerun keeps its age, so it is
-//!    not the youngest for ever.
+//! 2. A walk that comes back has found a circle. Each of its edges is looked at again: the same
+//!    wait, known by its number, for the same transaction. Edges of a circle can only go by a
+//!    timeout or with a victim, so what is found twice is one.
+//! 3. The youngest in it is the victim: its request leaves the queue. A rerun keeps its age, so it
+//!    is not the youngest for ever.
 //! 4. An edge may come to a wait later, as when a holder of the lock goes before those that wait:
 //!    the walk is repeated, at growing intervals.
 

@@ -31,9 +31,9 @@ pub struct Placed {
     pub prev: Lsn,
     /// A number of the log manager's own.
     pub mark: u32,
-    /// The distance back, in the manager's unit, to the place before which everything was durable when
-    /// the record was written; zero if it says nothing. So where a record before that place is not
-    /// sound, no crash has done it.
+    /// The distance back, in the manager's unit, to the place before which everything was durable
+    /// when the record was written; zero if it says nothing. So where a record before that place is
+    /// not sound, no crash has done it.
     pub sure: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Writing pages: batches of those that have waited longest, so that the redo point follows the log.
+//! Writes pages in batches, those first that have waited longest, so that the redo point follows
+//! the log.
 
 use std::sync::atomic::Ordering;
 
@@ -33,8 +34,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         lacking.chain(frames).min()
     }
 
-    /// Writes one batch of the pages whose recovery LSN is less than `before`, oldest first. Returns how
-    /// many it wrote, and how many are left.
+    /// Writes one batch of the pages whose recovery LSN is less than `before`, oldest first.
+    /// Returns how many it wrote, and how many are left.
     ///
     /// # Errors
     /// The log or the medium failed; the pool has stopped.
@@ -82,7 +83,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.staging.lock().forget().map_err(|source| self.stop(io(source)))
     }
 
-    /// As [`Self::forget_batch`], durably: pages that get another log must not get the old LSNs again.
+    /// As [`Self::forget_batch`], durably: pages that get another log must not get the old LSNs
+    /// again.
     ///
     /// # Errors
     /// The medium failed; the pool has stopped.

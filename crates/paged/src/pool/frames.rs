@@ -1,5 +1,5 @@
-//! The frames of a pool, which are made when they are needed: a pool of which little is used is opened,
-//! looked through and dropped as a small one.
+//! The frames of a pool, which are made when they are needed: a pool of which little is used is
+//! opened, looked through and dropped as a small one.
 
 use std::ops::Index;
 use std::sync::OnceLock;

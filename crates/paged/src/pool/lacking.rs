@@ -3,8 +3,8 @@
 //! 1. [`Pool::redo_later`] says which pages may lack changes, and where the records of those are.
 //! 2. Such a page is redone before any other thread can latch it. From then on it is dirty, with
 //!    the first record that it lacked as its recovery LSN.
-//! 3. Until then it is in the dirty page table with its first record, so that no checkpoint lets its
-//!    records go. It is among the dirty frames before it leaves the list.
+//! 3. Until then it is in the dirty page table with its first record, so that no checkpoint lets
+//!    its records go. It is among the dirty frames before it leaves the list.
 //! 4. [`Pool::redo_some`] redoes those that no call asks for, in the order of the file.
 
 use std::collections::BTreeMap;
@@ -69,8 +69,8 @@ impl<T: Latching> Lacking<T> {
 }
 
 impl<F: Files, T: Latching> Pool<F, T> {
-    /// Says which pages may lack changes, and where the records of each are in the log. Called before
-    /// any of them is in a frame.
+    /// Says which pages may lack changes, and where the records of each are in the log. Called
+    /// before any of them is in a frame.
     pub fn redo_later(&self, places: impl IntoIterator<Item = (PageNo, Vec<Lsn>)>) {
         let mut pages = self.lacking.pages.lock();
         let places = places.into_iter().filter(|(_, places)| !places.is_empty());

@@ -1,13 +1,14 @@
-//! The choice of the page that goes: S3-FIFO.
+//! The choice of the page to evict: S3-FIFO.
 //!
 //! 1. A page that comes is put at the end of the *small* queue, a tenth of the frames. If it was
-//!    there lately, as the list of *remembered* numbers says, it goes to the end of the *main* queue.
+//!    there lately, as the list of *remembered* numbers says, it goes to the end of the *main*
+//!    queue.
 //! 2. A page at the head of the small queue that was used again goes to the main queue; another one
 //!    goes out, and its number is remembered.
 //! 3. A page at the head of the main queue that was used goes to its end and loses one use; another
 //!    one goes out.
 //!
-//! So what a scan reads once passes through the small queue and drives nothing else out.
+//! So pages that a scan reads once pass through the small queue and evict nothing else.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
@@ -52,9 +53,10 @@ impl Replacement {
         }
     }
 
-    /// Takes a frame out of its queue that may be used for another page. `uses` takes one use from a
-    /// frame and returns how many it had. `other_way` takes it from the queue whose turn it is not, since
-    /// all frames of this one may be in use. Without `with_free`, it is one that has a page.
+    /// Takes a frame out of its queue that may be used for another page. `uses` takes one use from
+    /// a frame and returns how many it had. `other_way` takes it from the queue whose turn it is
+    /// not, since all frames of this one may be in use. Without `with_free`, it is one that has a
+    /// page.
     pub(super) fn candidate(
         &mut self,
         uses: impl Fn(usize) -> u8,
@@ -83,9 +85,9 @@ impl Replacement {
         None
     }
 
-    /// The frames of the pages that go next, about in this order: those at the head of the small queue
-    /// that were not used again, then those at the head of the main queue. None, while there are frames
-    /// without a page.
+    /// The frames of the pages that go next, about in this order: those at the head of the small
+    /// queue that were not used again, then those at the head of the main queue. None, while there
+    /// are frames without a page.
     pub(super) fn next_to_go(&self, most: usize, uses: impl Fn(usize) -> u8) -> Vec<usize> {
         if !self.free.is_empty() || !self.fresh.is_empty() {
             return Vec::new();

@@ -3,14 +3,15 @@
 //! 1. Write up to 64 pages to the staging file, with a checksum over all of them; sync.
 //! 2. Write them in place; sync.
 //!
-//! A crash in step 1 leaves the pages in place whole, one in step 2 the staging file. The next batch
-//! overwrites the staging file, so a page that it has was not written in place since. When the file of
-//! pages is opened, `Staging::restore` does step 2 once more. It begins with step 1: after a sync that
-//! failed, what a program reads need not be what the medium has.
+//! A crash in step 1 leaves the pages in place whole, one in step 2 the staging file. The next
+//! batch overwrites the staging file, so a page that it has was not written in place since. When
+//! the file of pages is opened, `Staging::restore` does step 2 once more. It begins with step 1:
+//! after a sync that failed, what a program reads need not be what the medium has.
 //!
-//! With each batch comes the newest LSN that any page was written with, in a sector of its own. The log
-//! was durable up to there, so a log that ends before it has lost its end. There are two such sectors
-//! that take turns: a crash that tears one leaves the other, and no page of the batch in place.
+//! With each batch comes the newest LSN that any page was written with, in a sector of its own. The
+//! log was durable up to there, so a log that ends before it has lost its end. There are two such
+//! sectors that take turns: a crash that tears one leaves the other, and no page of the batch in
+//! place.
 
 use std::io;
 
@@ -36,8 +37,8 @@ const SECTOR_BYTES: usize = 512;
 /// Magic, stamp and LSN, and after them their checksum.
 const NEWEST_BYTES: usize = 24;
 
-/// The newest LSN that a page was written with, as far as the files say, without a change: the log was
-/// durable up to there.
+/// The newest LSN that a page was written with, as far as the files say, without a change: the log
+/// was durable up to there.
 ///
 /// # Errors
 /// The files are missing, or damaged, or the medium refuses.
@@ -50,9 +51,9 @@ pub(crate) fn newest<F: Files>(files: &F, prefix: &str) -> crate::Result<Lsn> {
     Ok(noted.newest.max(staged))
 }
 
-/// Refuses pages that are newer than a log which ends here, before anything is done with them: no page is
-/// written before its log is durable, so no crash leaves them. The log has lost its end, or is of another
-/// moment.
+/// Refuses pages that are newer than a log which ends here, before anything is done with them: no
+/// page is written before its log is durable, so no crash leaves them. The log has lost its end, or
+/// is of another moment.
 ///
 /// # Errors
 /// There are some; or as [`newest`].
@@ -243,8 +244,8 @@ impl<F: Files> Staging<F> {
         Ok(())
     }
 
-    /// Writes the last batch once more, durably: it may have been torn in place, or a sync of it have
-    /// failed. Returns how many of its pages were torn.
+    /// Writes the last batch once more, durably: it may have been torn in place, or a sync of it
+    /// have failed. Returns how many of its pages were torn.
     pub(super) fn restore(&mut self, pages: &F::File) -> io::Result<usize> {
         if !self.read()? {
             return Ok(0);
@@ -281,7 +282,8 @@ impl<F: Files> Staging<F> {
         self.file.sync()
     }
 
-    /// Reads the batch that the file has; returns whether there is a whole one of this file of pages.
+    /// Reads the batch that the file has; returns whether there is a whole one of this file of
+    /// pages.
     fn read(&mut self) -> io::Result<bool> {
         self.begin();
         self.batch.resize(HEADER_BYTES + BATCH_PAGES * self.page_bytes, 0);

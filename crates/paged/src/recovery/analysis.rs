@@ -1,4 +1,4 @@
-//! Finding out what a crash has left: unfinished transactions, and pages that may lack a change.
+//! Analysis of what a crash has left: unfinished transactions, and pages that may lack a change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -38,8 +38,8 @@ struct Logged {
     later: u64,
 }
 
-/// Reads the log from its start to its end. For redo on demand it notes in `places` where the records
-/// are that pages may lack.
+/// Reads the log from its start to its end. For redo on demand it notes in `places` where the
+/// records are that pages may lack.
 ///
 /// # Errors
 /// The log could not be read, or is damaged.

@@ -1,8 +1,8 @@
 //! ARIES: analysis, redo and undo after a crash, undo without one, and fuzzy checkpoints.
 //!
 //! Invariants, which code that changes pages keeps:
-//! - A page is in the table of dirty pages, with an LSN that [`LogManager::end`] gave, before a record
-//!   of it is appended; it leaves the table when it is durable on its medium.
+//! - A page is in the table of dirty pages, with an LSN that [`LogManager::end`] gave, before a
+//!   record of it is appended; it leaves the table when it is durable on its medium.
 //! - A page goes to its medium when its log is durable up to its LSN.
 //! - A transaction appends through its [`Transaction`] alone, so that a checkpoint that runs at the
 //!   same time misses none of its records.
@@ -10,8 +10,8 @@
 //!   undoing goes on where it was when a crash ends it, however often.
 //!
 //! After a crash, [`restart`]:
-//! 1. [`analysis`]: from the last checkpoint, which transactions are unfinished, and which pages may
-//!    lack a change.
+//! 1. [`analysis`]: from the last checkpoint, which transactions are unfinished, and which pages
+//!    may lack a change.
 //! 2. [`redo`]: repeats history, on pages whose LSN is less than a record's.
 //! 3. [`undo`]: takes back what unfinished transactions did, the newest record first.
 //!
@@ -52,9 +52,9 @@ pub trait Target {
     /// A page could not be read or is damaged.
     fn redo(&self, record: &Logged) -> Result<bool>;
 
-    /// Takes a change back, wherever what it changed is now, and logs that under the latch of the page:
-    /// once, with [`Undoing::compensate`], or with [`Undoing::compensate_with`] where it takes several
-    /// records.
+    /// Takes a change back, wherever what it changed is now, and logs that under the latch of the
+    /// page: once, with [`Undoing::compensate`], or with [`Undoing::compensate_with`] where it
+    /// takes several records.
     ///
     /// # Errors
     /// A page could not be read or is damaged, or the log has stopped.
@@ -76,7 +76,8 @@ impl Undoing<'_> {
         self.transaction.last()
     }
 
-    /// Logs one of the compensations of a change that takes several; only the last one leads past it.
+    /// Logs one of the compensations of a change that takes several; only the last one leads past
+    /// it.
     ///
     /// # Errors
     /// The log has stopped.
@@ -160,8 +161,8 @@ pub fn restart_on_demand(
     Ok((restarted, unfinished))
 }
 
-/// Works as [`restart`], past all that is damaged: what cannot be repeated or taken back stays as the
-/// pages have it.
+/// Works as [`restart`], past all that is damaged: what cannot be repeated or taken back stays as
+/// the pages have it.
 pub fn restart_past_damage(
     log: &dyn LogManager,
     transactions: &Transactions,

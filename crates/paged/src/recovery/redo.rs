@@ -1,4 +1,4 @@
-//! Repeating history.
+//! Redo: repeats history.
 
 use super::Target;
 use super::analysis::Analysis;

@@ -103,8 +103,8 @@ impl Transactions {
         firsts.filter(|first| *first != Lsn::NONE).min()
     }
 
-    /// The transactions with records that are not over, and the least place at which one of them may
-    /// just have appended.
+    /// The transactions with records that are not over, and the least place at which one of them
+    /// may just have appended.
     pub(super) fn seen(&self) -> (Vec<Seen>, Lsn) {
         let mut pending = QUIET;
         let mut seen = Vec::new();
@@ -215,8 +215,8 @@ mod tests {
     use crate::log::nv::{NvForm, NvLog, NvOptions, Persist};
     use crate::threads::Host;
 
-    /// A restart sets less room aside for undoing a transaction than it takes, if a checkpoint says that
-    /// its records have fewer bytes.
+    /// A restart sets less room aside for undoing a transaction than it takes, if a checkpoint says
+    /// that its records have fewer bytes.
     #[test]
     fn a_transaction_that_is_seen_beside_an_append_has_the_bytes_of_its_newest_record() {
         const RECORDS: u64 = 40_000;

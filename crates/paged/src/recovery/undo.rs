@@ -1,4 +1,4 @@
-//! Taking back what a transaction did: all of it or back to a savepoint, with or without a crash.
+//! Undo of a transaction: all of it or back to a savepoint, after a crash or without one.
 //!
 //! From the newest record on: a change is taken back and a compensation logged, whose `undo_next`
 //! leads to the record before the change; a compensation leads there without being undone itself.

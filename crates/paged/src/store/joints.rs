@@ -53,8 +53,8 @@ impl<F: Files, T: Latching> Target for Pool<F, T> {
     }
 }
 
-/// The pages, where a transaction is undone: the keys are noted whose rows it had changed, since what
-/// was inserted leaves a ghost.
+/// The pages, where a transaction is undone: the keys are noted whose rows it had changed, since
+/// what was inserted leaves a ghost.
 pub(super) struct Undone<'a, F: Files, T: Latching> {
     pool: &'a Pool<F, T>,
     keys: RefCell<BTreeSet<(TreeNo, Vec<u8>)>>,

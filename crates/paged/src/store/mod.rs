@@ -1,5 +1,5 @@
-//! A store: trees of rows under transactions, with the pages, the log, the locks and recovery that make
-//! it up.
+//! A store: trees of rows under transactions, with the pages, the log, the locks and recovery that
+//! make it up.
 //!
 //! Invariants:
 //! - A transaction that changes or reads a key of a tree holds its row lock until it ends, and the
@@ -75,8 +75,8 @@ pub struct StoreOptions {
     pub locks: LockOptions,
     /// Early lock release: locks go when the commit record has its LSN, not when it is durable.
     pub early_release: bool,
-    /// A thread takes checkpoints, writes pages before their frames are needed and finishes restarts.
-    /// Without it transactions do a part each.
+    /// A thread takes checkpoints, writes pages before their frames are needed and finishes
+    /// restarts. Without it transactions do a part each.
     pub background: bool,
     /// The work that has to be done before it is open.
     pub restart: Restart,
@@ -143,8 +143,8 @@ impl<F: Files> Store<F> {
         Self::open_by(Arc::default(), files, prefix, log, options)
     }
 
-    /// Looks whether the files of pages of this stamp are there and whole in their headers, without a
-    /// change.
+    /// Looks whether the files of pages of this stamp are there and whole in their headers, without
+    /// a change.
     ///
     /// # Errors
     /// A file is missing, cut off, damaged, or of another database.
@@ -152,8 +152,8 @@ impl<F: Files> Store<F> {
         crate::file::look(files, prefix, stamp, &[crate::pool::staging::NAME])
     }
 
-    /// Returns the newest LSN that a page was written with, as far as the files say: the log was durable up
-    /// to there. Nothing is changed.
+    /// Returns the newest LSN that a page was written with, as far as the files say: the log was
+    /// durable up to there. Nothing is changed.
     ///
     /// # Errors
     /// As [`Self::look`].
@@ -246,7 +246,8 @@ impl<F: Files, T: Latched> Store<F, T> {
         if !options.background {
             store.upkeep.undo_rest()?;
         }
-        // Programs that die again and again before their checkpoint would make it longer and longer.
+        // Programs that die again and again before their checkpoint would make it longer and
+        // longer.
         if store.upkeep.is_overdue() {
             store
                 .checkpoint()
@@ -311,7 +312,8 @@ impl<F: Files, T: Latched> Store<F, T> {
         self.locks.counts()
     }
 
-    /// The number of transactions that had to end because all that held room in the log wanted more.
+    /// The number of transactions that had to end because all that held room in the log wanted
+    /// more.
     pub fn room_victims(&self) -> u64 {
         self.claims.victims()
     }

@@ -1,14 +1,14 @@
 //! Waiting for room in the log, and finding out at once that no transaction can make any.
 //!
-//! 1. An operation that finds the log full registers its session's [`RoomWait`] and tries again. If it
-//!    fails once more, nothing was given back since: its session *starves*.
+//! 1. An operation that finds the log full registers its session's [`RoomWait`] and tries again. If
+//!    it fails once more, nothing was given back since: its session *starves*.
 //! 2. A session that starves lets a checkpoint make room. If that frees nothing, transactions have
 //!    to end.
 //! 3. A transaction that holds room can end unless it starves, or waits for a lock, in however many
-//!    steps, of a session that starves. If that is so of all that hold room, none of them ever ends: the
-//!    youngest session that starves and holds room, or has a lock that one of them waits for, is the
-//!    victim. Its transaction ends in [`Conflict::Room`](crate::Conflict::Room), and its rerun has the
-//!    same age.
+//!    steps, of a session that starves. If that is so of all that hold room, none of them ever
+//!    ends: the youngest session that starves and holds room, or has a lock that one of them waits
+//!    for, is the victim. Its transaction ends in [`Conflict::Room`](crate::Conflict::Room), and
+//!    its rerun has the same age.
 //! 4. A session that begins to starve looks. A wait for a lock may come later: sessions that starve
 //!    look again at short intervals.
 //! 5. Otherwise another transaction is busy elsewhere. A session that starves waits for
@@ -40,7 +40,7 @@ use crate::threads::Threads;
 /// The first pause of a session that starves until it looks again, and how often it is doubled.
 const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const DOUBLED: u32 = 6;
-/// How often it looks again where no transaction holds room that could end.
+/// The number of times that a session looks again while no transaction that could end holds room.
 const TRIES: u32 = 16;
 
 const HOLDS: u8 = 1;
@@ -166,7 +166,8 @@ fn circle<T: Threads>(
     (!ends.is_empty()).then_some((ends, edges))
 }
 
-/// A session that starves for which a session waits: itself, or one that has a lock that it waits for.
+/// A session that starves for which a session waits: itself, or one that has a lock that it waits
+/// for.
 fn leads_to<T: Threads>(
     from: &Arc<Claim>,
     claims: &[Arc<Claim>],
@@ -221,7 +222,8 @@ pub(super) struct Wanting {
 }
 
 impl<F: Files, T: Latched> Store<F, T> {
-    /// Waits for room, after an operation of a session has found none; its transaction may hold some.
+    /// Waits for room, after an operation of a session has found none; its transaction may hold
+    /// some.
     ///
     /// # Errors
     /// A checkpoint failed.
@@ -258,7 +260,8 @@ impl<F: Files, T: Latched> Store<F, T> {
         Room::Victim
     }
 
-    /// Ends the waits of an operation, which has succeeded or failed. Its transaction may hold room.
+    /// Ends the waits of an operation, which has succeeded or failed. Its transaction may hold
+    /// room.
     pub(super) fn end_wanting(&self, claim: &Arc<Claim>, wanting: &Wanting, holds: bool) {
         if wanting.is_registered {
             self.log().forget_wait(&claim.wait);

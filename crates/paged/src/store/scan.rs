@@ -6,9 +6,9 @@
 //! | reads to write | U | S | the same |
 //! | passes over locked rows | U of those that it shows | | |
 //!
-//! 1. Rows are copied in batches under the latch of their leaf, with their locks. The first batch has one
-//!    row, and each further one as many as have been shown, up to [`BATCH_ROWS`]: a scan that is stopped
-//!    has locked what it showed, and less than as much again.
+//! 1. Rows are copied in batches under the latch of their leaf, with their locks. The first batch
+//!    has one row, and each further one as many as have been shown, up to [`BATCH_ROWS`]: a scan
+//!    that is stopped has locked what it showed, and less than as much again.
 //! 2. A lock that is taken is waited for with nothing latched, and the scan goes on after the last
 //!    row.
 //! 3. Others that add rows at the end of the range do not keep a scan from getting there: see
@@ -53,7 +53,8 @@ pub enum RowLock {
 }
 
 impl RowLock {
-    /// Returns whether the scan waits for locks, and so shows what some order of transactions shows.
+    /// Returns whether the scan waits for locks, and so shows what some order of transactions
+    /// shows.
     fn waits(self) -> bool {
         matches!(self, Self::Shared | Self::Update)
     }
@@ -120,8 +121,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         Ok(())
     }
 
-    /// Copies the next rows of a scan. They are `most` at most, if that is known, and otherwise one at
-    /// first and more each time; none only where the scan is done.
+    /// Copies the next rows of a scan. They are `most` at most, if that is known, and otherwise one
+    /// at first and more each time; none only where the scan is done.
     ///
     /// # Errors
     /// As [`Self::scan`].
@@ -145,7 +146,8 @@ impl<F: Files, T: Latched> Session<F, T> {
             }
             self.fill(&on, scan, &keys, &mut batch, most)?;
             if !scan.lock.waits() {
-                // Of what it has passed over no lock says whose it was.
+                // No lock says which transactions the skipped rows depend on, so this depends
+                // on all of them.
                 self.locks.depend_on(store.log().end());
             }
             scan.shown += batch.rows.len();
@@ -231,8 +233,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.locks.lock(Name::Table(scan.tree), mode)
     }
 
-    /// Looks whether a scan has passed what was the last key of its range. If it locks what it reads the
-    /// end of the range is locked then; otherwise it ends there, which is said.
+    /// Looks whether a scan has passed what was the last key of its range. If it locks what it
+    /// reads the end of the range is locked then; otherwise it ends there, which is said.
     fn is_chased(
         &mut self,
         on: &Tree<'_, F, T::Latching>,

@@ -23,8 +23,8 @@ use crate::{PagedError, Result};
 /// Bytes that a record has in addition to keys and rows, at most: those of a split's record are its
 /// own.
 const RECORD_ROOM: u64 = 256;
-/// An operation for which that was too little has taken back what it had done, which takes log, too: it sets
-/// more aside before it tries again, in so many steps, and tries so often.
+/// An operation for which that was too little has taken back what it had done, which takes log,
+/// too: it sets more aside before it tries again, in so many steps, and tries so often.
 const MOST_STEPS: u64 = 3;
 const MOST_SHORT: u64 = 16;
 
@@ -57,8 +57,9 @@ impl<F: Files, T: Latched> Session<F, T> {
         Self { store, locks, claim, open: None, held_back, ends }
     }
 
-    /// Begins a transaction; one of less age wins over others. Each of its operations waits for locks so
-    /// long at most, or as long as [`LockOptions::timeout`](crate::lock::LockOptions::timeout) says.
+    /// Begins a transaction; one of less age wins over others. Each of its operations waits for
+    /// locks so long at most, or as long as
+    /// [`LockOptions::timeout`](crate::lock::LockOptions::timeout) says.
     pub fn begin(&mut self, age: u64, wait: Option<Duration>) {
         debug_assert!(self.open.is_none(), "the transaction before is over");
         self.locks.begin(age);
@@ -102,7 +103,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.locks.lock(Name::row(tree, key), row)
     }
 
-    /// Returns whether the transaction has locked a table so that it needs no locks to read its rows.
+    /// Returns whether the transaction has locked a table so that it needs no locks to read its
+    /// rows.
     pub(super) fn reads_all(&self, tree: TreeNo) -> bool {
         self.locks.holds(Name::Table(tree)).mode.reads_all()
     }
@@ -129,8 +131,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         found
     }
 
-    /// Reads the row of a key that may be changed: others read it, too, until it is, but not to change
-    /// it.
+    /// Reads the row of a key that may be changed: others read it, too, until it is, but not to
+    /// change it.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -168,8 +170,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         Ok(Some(Tried { row, lock: is_new.then_some(name) }))
     }
 
-    /// Lets go of a row that [`Self::try_get_for_update`] has returned and that is not wanted, unless the
-    /// transaction had it locked before.
+    /// Lets go of a row that [`Self::try_get_for_update`] has returned and that is not wanted,
+    /// unless the transaction had it locked before.
     pub fn let_go(&mut self, tried: &Tried) {
         if let Some(name) = tried.lock {
             self.locks.unlock(name);
@@ -290,12 +292,13 @@ impl<F: Files, T: Latched> Session<F, T> {
         Ok(())
     }
 
-    /// Commits: all of it is durable up to the LSN that is returned, which the caller waits for with
-    /// [`Store::wait`] before it acknowledges anything, what was only read included.
+    /// Commits: all of it is durable up to the LSN that is returned, which the caller waits for
+    /// with [`Store::wait`] before it acknowledges anything, what was only read included.
     ///
     /// # Errors
-    /// The transaction was refused a lock: it can only be aborted. Or the store has stopped, and nothing
-    /// is committed. Or the log has stopped; whether the transaction is committed shows after a restart.
+    /// The transaction was refused a lock: it can only be aborted. Or the store has stopped, and
+    /// nothing is committed. Or the log has stopped; whether the transaction is committed shows
+    /// after a restart.
     pub fn commit(&mut self) -> Result<Lsn> {
         if !T::Latching::has(Flaw::DoomedCommits) {
             self.locks.check()?;
@@ -312,8 +315,8 @@ impl<F: Files, T: Latched> Session<F, T> {
             self.settle();
             return Ok(depends);
         }
-        // A part of a statement that failed may still be there: then the pool has stopped, or undo had
-        // taken it back.
+        // A part of a statement that failed may still be there: then the pool has stopped, or undo
+        // had taken it back.
         let committed = store.upkeep.check_running();
         let committed = committed.and_then(|()| transaction.commit(&*store.upkeep.log));
         let committed = match committed {
@@ -337,7 +340,8 @@ impl<F: Files, T: Latched> Session<F, T> {
         Ok(if T::Latching::has(Flaw::AcknowledgedEarly) { Lsn::NONE } else { wait_for })
     }
 
-    /// Notes a row whose space goes when the transaction is over. There are as many as locks at most.
+    /// Notes a row whose space goes when the transaction is over. There are as many as locks at
+    /// most.
     fn hold_back(&mut self, tree: TreeNo, key: &[u8]) {
         self.held_back.insert((tree, key.to_vec()));
     }
@@ -358,8 +362,8 @@ impl<F: Files, T: Latched> Session<F, T> {
     /// Undoes the open transaction.
     ///
     /// # Errors
-    /// A page cannot be read, or the log has stopped: the transaction stays open, and a restart undoes
-    /// it.
+    /// A page cannot be read, or the log has stopped: the transaction stays open, and a restart
+    /// undoes it.
     pub fn abort(&mut self) -> Result<()> {
         let Some(mut transaction) = self.open.take() else { return Ok(()) };
         let store = Arc::clone(&self.store);
@@ -411,7 +415,7 @@ pub(super) fn name_of(tree: TreeNo, key: Option<&[u8]>) -> Name {
 
 impl<F: Files, T: Latched> Drop for Session<F, T> {
     fn drop(&mut self) {
-        // What cannot be undone now, a restart undoes; its locks go with the store.
+        // If the undo fails, a restart undoes the transaction; its locks go with the store.
         if self.abort().is_err() {
             self.locks.abandon();
         }

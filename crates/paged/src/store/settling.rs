@@ -1,14 +1,15 @@
-//! Rows whose space is given up later, because another transaction had locked them, or the gap before
-//! them, when it could have been.
+//! Rows whose space is given up later, because another transaction had locked them, or the gap
+//! before them, when it could have been.
 //!
 //! 1. A row that cannot be settled is noted here, and its name is watched in the lock table.
 //! 2. The session that lets go of the last lock of the name puts it among those that are free.
 //! 3. Each transaction settles some of these at its end: as many as it has noted itself, and some
 //!    more, so that they do not pile up. The background work settles the rest.
 //!
-//! A row that is noted has a lock, or is among the free ones, so there are as many as locks at most, but
-//! for those for which the log has had no room: of these some are kept. A crash forgets all of them: scans
-//! that pass ghosts remove them ([`crate::tree::Scan::sweep`]), and so does a leaf that needs the space.
+//! A row that is noted has a lock, or is among the free ones, so there are as many as locks at
+//! most, but for those for which the log has had no room: of these some are kept. A crash forgets
+//! all of them: scans that pass ghosts remove them ([`crate::tree::Scan::sweep`]), and so does a
+//! leaf that needs the space.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,8 +79,8 @@ impl<T: Threads> Unsettled<T> {
         tree.settle(key)
     }
 
-    /// Settles up to so many rows whose locks have gone. Returns how many there were. After an error the
-    /// rest is left for later.
+    /// Settles up to so many rows whose locks have gone. Returns how many there were. After an
+    /// error the rest is left for later.
     pub(super) fn settle_some<F: Files, L: Latching>(
         &self,
         pool: &Pool<F, L>,

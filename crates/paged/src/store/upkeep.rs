@@ -3,16 +3,16 @@
 //! In this order:
 //! 1. Transactions that a crash has left unfinished are undone, those first whose locks are waited
 //!    for.
-//! 2. A checkpoint, when one is due: pages that may lack changes are redone, pages that have been dirty
-//!    since before it began are written, and then it is taken.
+//! 2. A checkpoint, when one is due: pages that may lack changes are redone, pages that have been
+//!    dirty since before it began are written, and then it is taken.
 //! 3. Pages are written that make way for others soon.
 //! 4. Pages are redone that were not asked for since the crash. After the last one comes a
 //!    checkpoint, so that the next restart has nothing of this to do.
 //! 5. Rows give up space that they hold back, where transactions have left some.
 //!
-//! So that a restart has a bounded log to read, whatever the data and whenever the kill: a transaction
-//! that finds a checkpoint overdue does a part of it, also where a thread does the work, before it
-//! appends; and a store whose log is that long when it is opened takes one first.
+//! So that a restart has a bounded log to read, whatever the data and whenever the kill: a
+//! transaction that finds a checkpoint overdue does a part of it, also where a thread does the
+//! work, before it appends; and a store whose log is that long when it is opened takes one first.
 //!
 //! Every part leaves the store as a crash may find it. An error stops the store: each later change
 //! returns the reason.
@@ -168,8 +168,8 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         self.unsettled.settle(&self.pool, tree, key)
     }
 
-    /// Gives up the space of up to so many rows that others had to leave, and leaves the rest to the
-    /// thread in the background.
+    /// Gives up the space of up to so many rows that others had to leave, and leaves the rest to
+    /// the thread in the background.
     pub(super) fn settle_for_others(&self, most: usize) {
         if self.unsettled.settle_some(&self.pool, most).is_ok_and(|settled| settled == most) {
             self.pool.wake_cleaner();
@@ -258,18 +258,18 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         Ok(())
     }
 
-    /// Returns whether a checkpoint is so late that a restart would read more than twice the log after
-    /// which one is due.
+    /// Returns whether a checkpoint is so late that a restart would read more than twice the log
+    /// after which one is due.
     pub(super) fn is_overdue(&self) -> bool {
         self.log.consumed() >= self.log.threshold().saturating_mul(2)
     }
 
-    /// Returns whether a checkpoint would free nothing, because of a transaction that is still open, and
-    /// the last one was just now.
+    /// Returns whether a checkpoint would free nothing, because of a transaction that is still
+    /// open, and the last one was just now.
     fn is_useless(&self, last: &Checkpoints) -> bool {
         let keep = self.transactions.oldest().unwrap_or_else(|| self.log.end());
         let (moves, consumed) = (keep > last.keep, self.log.consumed());
-        // What it does not free now the next one will.
+        // The next checkpoint frees the log that this one would not.
         let shortens = moves && consumed >= self.log.threshold().max(2 * last.cost);
         let frees = moves && self.log.would_free(keep);
         !frees && !shortens && consumed < COSTS * last.cost
@@ -352,8 +352,8 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
     }
 }
 
-/// Returns whether an error says nothing about the store: the same may succeed when others have let go
-/// of frames, or have ended.
+/// Returns whether an error says nothing about the store: the same may succeed when others have let
+/// go of frames, or have ended.
 pub(super) fn is_of_the_moment(error: &PagedError) -> bool {
     matches!(error, PagedError::NoFrame { .. } | PagedError::LogFull { .. })
 }

@@ -43,7 +43,8 @@ impl State {
         mixed ^ (mixed >> 31)
     }
 
-    /// Gives the baton to a thread that can run. If all are parked, time passes until one need not be.
+    /// Gives the baton to a thread that can run. If all are parked, time passes until one need not
+    /// be.
     fn pass(&mut self) {
         loop {
             let ready: Vec<usize> = (0..self.doing.len())

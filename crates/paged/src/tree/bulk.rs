@@ -1,4 +1,4 @@
-//! Many rows in the order of their keys: a record a page, not a row.
+//! Loads many rows in the order of their keys, with a record for each page, not for each row.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The way down: to the page of a level that has a key in its range.
+//! Descends to the page of a level that has a key in its range.
 
 use pm::Files;
 
@@ -33,7 +33,8 @@ pub(super) struct Unposted {
     pub(super) level: u8,
 }
 
-/// The most times that a descent begins again: each time another thread has finished what was in its way.
+/// The most times that a descent begins again: each time another thread has finished what was in
+/// its way.
 const MOST_RESTARTS: usize = 1_000;
 /// The most pages that a descent comes to: more only in a circle of damaged links.
 const MOST_STEPS: usize = 100_000;
@@ -135,8 +136,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         self.walk(target, level, unposted, |at| pool.write(at))
     }
 
-    /// Latches the leaf of a key for changes. If its parent did not lead to it, the parent learns of it
-    /// first.
+    /// Latches the leaf of a key for changes. If its parent did not lead to it, the parent learns
+    /// of it first.
     pub(super) fn write_leaf(&self, key: &[u8]) -> Result<WritePage<'a, T>> {
         let mut unposted = None;
         let leaf = self.write_page(Target::At(key), 0, &mut unposted)?;

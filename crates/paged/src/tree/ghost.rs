@@ -1,4 +1,4 @@
-//! A row goes: it becomes a ghost, which has its space until no transaction can want it back.
+//! Deletes a row: it becomes a ghost, which keeps its space until no transaction can want it back.
 
 use pm::Files;
 
@@ -76,8 +76,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         self.system(leaf, Change::Reclaim { key })
     }
 
-    /// Gives up what the rows of a leaf hold back though their transactions are over, but for the row
-    /// of `except`. Returns how many gave something.
+    /// Gives up what the rows of a leaf hold back though their transactions are over, but for the
+    /// row of `except`. Returns how many gave something.
     pub(super) fn sweep(
         &self,
         leaf: &mut WritePage<'a, T>,

@@ -1,4 +1,4 @@
-//! A row comes.
+//! Inserts a row.
 
 use pm::Files;
 
@@ -24,8 +24,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     /// Inserts a row.
     ///
     /// # Errors
-    /// There is one with this key, key or row are too large, the log has no room for it, or the medium
-    /// refuses.
+    /// There is one with this key, key or row are too large, the log has no room for it, or the
+    /// medium refuses.
     pub fn insert(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<()> {
         while self.insert_if(chain, key, row, &mut |_| true)? == Inserted::Refused {
             T::pause();
@@ -69,7 +69,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         inserted
     }
 
-    /// Makes a ghost a row again whose pages are needed if its delete is undone: they get the new row.
+    /// Makes a ghost a row again whose pages are needed if its delete is undone: they get the new
+    /// row.
     fn revive(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<Inserted> {
         let mut leaf = self.write_leaf(key)?;
         let Ok(slot) = leaf.find(key) else { return Ok(Inserted::Refused) };

@@ -1,4 +1,4 @@
-//! Two neighbours become one page, and the other one is free.
+//! Merges two neighbours into one page, and frees the other.
 
 use pm::Files;
 
@@ -12,8 +12,8 @@ use crate::page::{Entry, Page, PageKind};
 use crate::pool::{How, WritePage};
 use crate::{PagedError, Result};
 
-/// The entries of the right page, as the left one gets them, and the bytes that it needs for them and
-/// its new fence.
+/// The entries of the right page, as the left one gets them, and the bytes that it needs for them
+/// and its new fence.
 fn moved(left: &Page, right: &Page) -> (Vec<u8>, usize) {
     let (mut entries, mut bytes) = (Vec::with_capacity(right.used_bytes()), 0);
     for (slot, entry) in right.entries().enumerate() {
@@ -27,8 +27,8 @@ fn moved(left: &Page, right: &Page) -> (Vec<u8>, usize) {
 }
 
 impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
-    /// Merges the leaf of a key with a neighbour of the same parent if both fit into one page, and then
-    /// their parents if they have become sparse.
+    /// Merges the leaf of a key with a neighbour of the same parent if both fit into one page, and
+    /// then their parents if they have become sparse.
     pub(super) fn merge(&self, key: &[u8]) -> Result<()> {
         let mut level = 0;
         while self.merge_at(key, level)? {

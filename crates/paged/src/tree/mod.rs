@@ -1,8 +1,8 @@
 //! B-link trees over the pages of a pool (Lehman and Yao 1981; the root stays where it is).
 //!
-//! A page has a range of keys, from its low fence on and before its high one, and a link to the page on
-//! its right, whose range begins there. So a page that was split is found from the page on its left
-//! before its parent knows of it.
+//! A page has a range of keys, from its low fence on and before its high one, and a link to the
+//! page on its right, whose range begins there. So a page that was split is found from the page on
+//! its left before its parent knows of it.
 //!
 //! Latch protocol:
 //! 1. A descent holds one latch at a time. A thread that arrives at a page checks its tree, level
@@ -49,9 +49,9 @@ use crate::layout::{entry_bytes, limit_entry, limit_key};
 use crate::pool::Pool;
 use crate::{PagedError, Result};
 
-/// A question under a latch: whether a row may come before the one with this key; `None` is the end of
-/// the tree. It tries the lock and does not wait. If it says no the call ends without a
-/// change; the caller waits for the lock and calls again.
+/// A question under a latch: whether a row may come before the one with this key; `None` is the end
+/// of the tree. It tries the lock and does not wait. If it says no the call ends without a change;
+/// the caller waits for the lock and calls again.
 pub type Permit<'a> = &'a mut dyn FnMut(Option<&[u8]>) -> bool;
 
 /// A tree.

@@ -24,8 +24,8 @@ use crate::{PagedError, Result};
 pub(crate) struct Leaves(BTreeMap<(TreeNo, Vec<u8>), PageNo>);
 
 impl Leaves {
-    /// Looks at every page. Returns the leaves, and the errors of pages that cannot be read and may be in
-    /// use.
+    /// Looks at every page. Returns the leaves, and the errors of pages that cannot be read and may
+    /// be in use.
     pub(crate) fn find<F: Files, T: Latching>(pool: &Pool<F, T>) -> (Self, Vec<PagedError>) {
         let (mut leaves, mut damaged) = (Self::default(), Vec::new());
         for number in (FIRST_MAP.0..pool.page_count()).map(PageNo) {

@@ -72,8 +72,8 @@ impl From<bool> for Permitted {
     }
 }
 
-/// The question that a scan asks under a latch, of each entry and of the end of the tree. It must not
-/// wait: see [`super::Permit`].
+/// The question that a scan asks under a latch, of each entry and of the end of the tree. It must
+/// not wait: see [`super::Permit`].
 pub type ScanPermit<'a> = &'a mut dyn FnMut(Met<'_>) -> Permitted;
 
 /// The rows of one batch.
@@ -81,8 +81,8 @@ pub type ScanPermit<'a> = &'a mut dyn FnMut(Met<'_>) -> Permitted;
 pub struct Batch {
     /// Keys and rows.
     pub rows: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The key that the permit was refused for, without bytes for the end of the tree; `None` if nothing
-    /// was refused.
+    /// The key that the permit was refused for, without bytes for the end of the tree; `None` if
+    /// nothing was refused.
     pub refused: Option<Vec<u8>>,
 }
 
@@ -177,8 +177,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(())
     }
 
-    /// Goes from leaf to leaf. The pages on the left stay latched until the next key is permitted, so
-    /// that nothing comes between the last key and that one without being asked for.
+    /// Goes from leaf to leaf. The pages on the left stay latched until the next key is permitted,
+    /// so that nothing comes between the last key and that one without being asked for.
     fn forward(
         &self,
         scan: &mut Scan,
@@ -301,8 +301,9 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         can_go
     }
 
-    /// The last key of a range as it is now, in a direction, or a key on the way there; `None` if there
-    /// is none. Forward the range ends before `bound`, backward it begins there, or has no such end.
+    /// The last key of a range as it is now, in a direction, or a key on the way there; `None` if
+    /// there is none. Forward the range ends before `bound`, backward it begins there, or has no
+    /// such end.
     ///
     /// # Errors
     /// As [`Self::next`].

@@ -1,4 +1,4 @@
-//! A full page gives its upper half to a new one, and its parent learns of it.
+//! Splits a full page: its upper half goes to a new page, which is then entered in the parent.
 
 use pm::Files;
 
@@ -111,8 +111,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     fn post(&self, chain: &mut Chain, key: &[u8], page: PageNo, level: u8) -> Result<()> {
         loop {
             let mut parent = self.write_page(Target::At(key), level, &mut None)?;
-            // The first child has its key in the parent's fence alone. And the page may have been freed
-            // and have become the parent.
+            // The first child has its key in the parent's fence alone. And the page may have been
+            // freed and have become the parent.
             if parent.low() == key || parent.place() == page {
                 return Ok(());
             }

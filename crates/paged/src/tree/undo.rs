@@ -14,8 +14,8 @@ use crate::pool::{Appender, How, Pool, WritePage, body_of};
 use crate::{PagedError, Result};
 
 impl<F: Files, T: Latching> Pool<F, T> {
-    /// Undoes what a transaction has done after the record `to`, the newest first: all of it, if that
-    /// is [`Lsn::NONE`].
+    /// Undoes what a transaction has done after the record `to`, the newest first: all of it, if
+    /// that is [`Lsn::NONE`].
     ///
     /// # Errors
     /// A page or the log is damaged, or the medium refuses. It can be called again.
@@ -118,8 +118,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     /// Erases rows that came with one record, the last ones first: a record for each leaf that has
-    /// some. Only the first rows' record says that the next one of the transaction is to be undone; a
-    /// crash before it begins with all of them again, and those that are erased are left out.
+    /// some. Only the first rows' record says that the next one of the transaction is to be undone;
+    /// a crash before it begins with all of them again, and those that are erased are left out.
     fn erase_all(
         &self,
         chain: &mut dyn Appender,

@@ -1,4 +1,4 @@
-//! A row is replaced.
+//! Replaces a row.
 
 use pm::Files;
 
@@ -13,8 +13,8 @@ impl<F: Files, T: Latching> Tree<'_, F, T> {
     /// Replaces a row. A row of the same length is logged by the bytes that differ.
     ///
     /// # Errors
-    /// There is no row with this key, the row is too large, the log has no room for it, or the medium
-    /// refuses. The row is what it was.
+    /// There is no row with this key, the row is too large, the log has no room for it, or the
+    /// medium refuses. The row is what it was.
     pub fn update(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<()> {
         self.check_row(row)?;
         let before = chain.last();

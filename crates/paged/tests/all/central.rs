@@ -571,7 +571,8 @@ fn a_log_that_was_made_small_opens_with_the_options_of_a_large_one() {
     log.force(log.end()).unwrap();
 }
 
-/// Records that are as long, and end with the same bytes, so that each is whole with the other's end.
+/// Records that are as long, and end with the same bytes, so that each is whole with the other's
+/// end.
 #[test]
 fn a_torn_record_is_not_made_whole_by_its_successor() {
     // The torn record begins within a sector, or with one.

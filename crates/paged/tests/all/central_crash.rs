@@ -71,7 +71,8 @@ fn recover(files: &RecordingFiles) -> Result<(Log, Vec<(u64, u8)>)> {
     Ok((log, found))
 }
 
-/// Recovers, twice, appends, and recovers again. `starts` are the numbers at which the log may begin.
+/// Recovers, twice, appends, and recovers again. `starts` are the numbers at which the log may
+/// begin.
 fn check(
     image: &Image,
     acknowledged: Option<u64>,

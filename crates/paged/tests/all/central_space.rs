@@ -1,5 +1,6 @@
-//! The space that the central log's files take: what nothing needs is used again first, given back when the
-//! log is closed, and enough of it stays for a deletion and a checkpoint where the medium is full.
+//! The space that the central log's files take: what nothing needs is used again first, given back
+//! when the log is closed, and enough of it stays for a deletion and a checkpoint where the medium
+//! is full.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ type Log = Central<RecordingFiles, Host>;
 const CHECKPOINT_BYTES: u64 = 128 << 10;
 const RECORD_BYTES: usize = 8 << 10;
 
-/// Bytes that a log without live records has: two files with space for a checkpoint and a deletion, and
-/// the headers of the others.
+/// Bytes that a log without live records has: two files with space for a checkpoint and a deletion,
+/// and the headers of the others.
 const LEAST_BYTES: u64 = 2 * (2 * RECORD_BYTES as u64 + (64 << 10)) + 8 * 512 + 1024;
 
 /// Eight partitions, each of which has many times the bytes between checkpoints.
@@ -158,7 +159,7 @@ fn a_full_medium_has_room_for_a_checkpoint_and_what_that_frees() {
     }
 }
 
-/// What was promised is found, whatever else is refused.
+/// Space that was set aside is found, whatever else is refused.
 #[test]
 fn a_full_medium_lets_every_transaction_be_undone() {
     for spare in (0..300 << 10).step_by(7 << 10) {

@@ -1,6 +1,6 @@
-//! Damage in the middle of a log is not taken for its end, nor for a hole: every byte of a small log
-//! is changed in turn, after a kill. Only what was made durable last may go unnoticed, since a crash
-//! leaves the same.
+//! Damage in the middle of a log is not taken for its end, nor for a hole: every byte of a small
+//! log is changed in turn, after a kill. Only what was made durable last may go unnoticed, since a
+//! crash leaves the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,8 +183,8 @@ fn a_damaged_byte_in_an_nv_log_is_neither_its_end_nor_a_hole() {
     }
 }
 
-/// A record cannot know of one that came after it: that a page has such an LSN, of another log, makes no
-/// damage of a hole.
+/// A record cannot know of one that came after it: that a page has such an LSN, of another log,
+/// makes no damage of a hole.
 #[test]
 fn a_record_speaks_only_for_those_before_it() {
     let memory = Recording::new(LIMIT).unwrap();
@@ -250,8 +250,8 @@ fn a_record_that_only_its_page_names_is_no_hole() {
     }
 }
 
-/// A hole that a restart has skipped stays one, though later transactions were sure of the log before
-/// them.
+/// A hole that a restart has skipped stays one, though later transactions were sure of the log
+/// before them.
 #[test]
 fn a_hole_of_an_earlier_restart_is_no_damage() {
     let memory = Recording::new(LIMIT).unwrap();

@@ -1,4 +1,5 @@
-//! How long an operation waits for locks, and which names are free when they are watched.
+//! The time for which an operation waits for locks, and the names that are free when they are
+//! watched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,8 @@ fn row(key: u64) -> Name {
     Name::row(TreeNo(1), &key.to_be_bytes())
 }
 
-/// One has three rows, and lets one go every 400 ms. The other one wants them all, of which each alone
-/// would be there in time.
+/// One has three rows, and lets one go every 400 ms. The other one wants them all, of which each
+/// alone would be there in time.
 fn waits(begins_operations: bool) -> [bool; 3] {
     let baton = Arc::new(Baton::new(7));
     let options = LockOptions { timeout: Duration::from_secs(1), ..LockOptions::default() };

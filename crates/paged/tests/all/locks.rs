@@ -44,8 +44,8 @@ struct Did {
     writes: Vec<(usize, u64)>,
 }
 
-/// Returns whether the transactions could have run one after the other: no circle of "wrote before",
-/// "was read by" and "was read before it was overwritten".
+/// Returns whether the transactions could have run one after the other: no circle of "wrote
+/// before", "was read by" and "was read before it was overwritten".
 fn is_serializable(histories: &[History], committed: u64) -> bool {
     let mut edges: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     let mut edge = |from: u64, to: u64| {

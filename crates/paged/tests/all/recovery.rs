@@ -57,7 +57,8 @@ struct Run {
     checkpoints: u64,
 }
 
-/// Transactions that interleave on disjoint rows, steal, rollbacks, checkpoints, with the central log.
+/// Transactions that interleave on disjoint rows, steal, rollbacks, checkpoints, with the central
+/// log.
 fn run(seed: u64, steps: u64, fault: Fault) -> Run {
     let files = RecordingFiles::new();
     files.start();
@@ -495,8 +496,8 @@ impl Target for NoPages {
     }
 }
 
-/// Runs a transaction of `changes` changes, with a checkpoint between the LSN of record `at` and the
-/// return of its append; the commit is the last. Returns what analysis finds after a crash.
+/// Runs a transaction of `changes` changes, with a checkpoint between the LSN of record `at` and
+/// the return of its append; the commit is the last. Returns what analysis finds after a crash.
 fn with_checkpoint_inside(changes: u64, at: u64) -> (Vec<Chain>, Lsn) {
     let files = RecordingFiles::new();
     let log: Log = Central::create(&files, "log-", options(), Arc::default()).unwrap();

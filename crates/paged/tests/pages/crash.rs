@@ -160,7 +160,7 @@ fn a_log_that_ends_anywhere_leaves_a_whole_tree() {
         unposted += pool.check().unwrap().unposted;
         let mut model = model_at(&run, Lsn(end as u64));
         assert_same(&pool, &model, &format!("{end} records"));
-        // Those that come now complete what was left undone.
+        // Later transactions complete what was left undone.
         let mut chain = transaction(9999);
         for number in 0..3000_u32 {
             let key = [&number.to_be_bytes()[..], b"z"].concat();

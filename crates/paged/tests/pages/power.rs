@@ -1,7 +1,8 @@
 //! Pages, the central log and recovery under power cuts, with crashes in recovery.
 //!
-//! A note `n` says: the first `n` commits are acknowledged. What a recovery finds is the state after
-//! some number of commits, not fewer than were acknowledged. A page has two sectors, so it can be torn.
+//! A note `n` says: the first `n` commits are acknowledged. What a recovery finds is the state
+//! after some number of commits, not fewer than were acknowledged. A page has two sectors, so it
+//! can be torn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

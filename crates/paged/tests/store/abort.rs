@@ -1,6 +1,6 @@
-//! Kills and power cuts within an abort, and within that of a part: what was undone is undone, what was
-//! not yet is undone by the restart, and nothing twice. The transaction is larger than the buffer pool,
-//! so that pages with its changes lie on the medium.
+//! Kills and power cuts within an abort, and within that of a part: what was undone is undone, what
+//! was not yet is undone by the restart, and nothing twice. The transaction is larger than the
+//! buffer pool, so that pages with its changes lie on the medium.
 
 use sim::{DiskReplay, DiskTrace, RecordingFiles};
 
@@ -14,8 +14,9 @@ fn key(number: u16) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// Rows that are there, and a transaction that changes, deletes and inserts more than fits the pool,
-/// goes back to a savepoint and is undone. The note 1 says that the rows are there, 2 that it is over.
+/// Rows that are there, and a transaction that changes, deletes and inserts more than fits the
+/// pool, goes back to a savepoint and is undone. The note 1 says that the rows are there, 2 that it
+/// is over.
 fn run() -> (DiskTrace, [Model; 2]) {
     let files = RecordingFiles::new();
     files.start();

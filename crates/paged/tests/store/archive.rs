@@ -407,7 +407,7 @@ fn an_archive_that_takes_nothing_slows_writers_and_loses_nothing() {
     let refused = refused.expect("the log is full in the end");
     assert!(matches!(refused, PagedError::ArchiveFails { .. }), "{refused}");
     assert!(model.len() > 100, "the log was used first: {}", model.len());
-    // What is there can be read, and survives a kill.
+    // The rows that are there can be read, and survive a kill.
     check(&store, &[model.clone(), Model::new()]).expect("all there");
     let killed = Home {
         files: RecordingFiles::from_image(home.files.image()),

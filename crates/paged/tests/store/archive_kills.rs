@@ -15,8 +15,8 @@ use sim::{DiskReplay, RecordingFiles};
 use super::archive::{FRAMES, Home, Image, Log, PREFIX, STAMP, log_options, nv_log};
 use super::support::{TREES, options};
 
-/// Lets a program that does `work` die at its `number`-th call to these files at a place in this part of
-/// the source. What it has written stays in the caches. Returns whether it came to that.
+/// Lets a program that does `work` die at its `number`-th call to these files at a place in this
+/// part of the source. What it has written stays in the caches. Returns whether it came to that.
 fn dies_in(files: &RecordingFiles, source: &'static str, number: u64, work: impl FnOnce()) -> bool {
     files.start();
     let (of, left) = (files.clone(), AtomicU64::new(number + 1));

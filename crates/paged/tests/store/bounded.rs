@@ -1,5 +1,5 @@
-//! The log that a restart reads is bounded by the threshold of checkpoints, whatever the data and whenever
-//! the kill: in records, not in time.
+//! The log that a restart reads is bounded by the threshold of checkpoints, whatever the data and
+//! whenever the kill: in records, not in time.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::support::{TREES, TestStore, check, contents, options};
 const THRESHOLD: u64 = 4 << 10;
 const FRAMES: usize = 24;
 const ROW_BYTES: usize = 60;
-/// A transaction has two records, of which the change has the row before and afterwards, and each record
-/// has a header of 64 bytes.
+/// A transaction has two records, of which the change has the row before and afterwards, and each
+/// record has a header of 64 bytes.
 const LEAST_TRANSACTION_BYTES: u64 = 64 + 64 + 2 * ROW_BYTES as u64;
 /// The bytes that one transaction may append at most, with splits and with a checkpoint of its own.
 const MOST_STEP_BYTES: u64 = 2 << 10;

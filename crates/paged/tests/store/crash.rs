@@ -1,7 +1,7 @@
-//! Power cuts between any two calls to the medium, in transactions, checkpoints and evictions: what was
-//! acknowledged is there, and nothing else but perhaps the transaction that was under way. And power
-//! cuts after kills, and after calls that failed: what the next process reads and acts upon need not be
-//! durable.
+//! Power cuts between any two calls to the medium, in transactions, checkpoints and evictions: what
+//! was acknowledged is there, and nothing else but perhaps the transaction that was under way. And
+//! power cuts after kills, and after calls that failed: what the next process reads and acts upon
+//! need not be durable.
 
 use std::collections::BTreeMap;
 

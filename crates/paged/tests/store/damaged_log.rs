@@ -1,6 +1,6 @@
-//! Every line of a log in persistent memory is damaged in turn, after a kill of a store with splits,
-//! merges, long rows, evicted pages and an open transaction: opening names the place, or the store has
-//! what was committed. And no crash is taken for damage.
+//! Every line of a log in persistent memory is damaged in turn, after a kill of a store with
+//! splits, merges, long rows, evicted pages and an open transaction: opening names the place, or
+//! the store has what was committed. And no crash is taken for damage.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -115,7 +115,8 @@ fn run(store: &Arc<TestStore>, random: &mut StdRng, moments: &mut Vec<[Model; 2]
     }
 }
 
-/// A store that was killed once, opened, and killed in a transaction; and what every commit has left.
+/// A store that was killed once, opened, and killed in a transaction; and what every commit has
+/// left.
 fn killed(persist: Persist) -> (Left, Vec<[Model; 2]>) {
     let mut random = StdRng::seed_from_u64(3);
     let mut moments = vec![[Model::new(), Model::new()]];
@@ -177,8 +178,8 @@ const ROWS: u8 = 24;
 /// The log and the files at a moment, and how many rows each thread knew to be durable.
 type Moment = (Left, [u8; THREADS]);
 
-/// Threads insert rows, each in a transaction. Another one looks at what a kill would leave: records of
-/// several threads on their way, and pages being written.
+/// Threads insert rows, each in a transaction. Another one looks at what a kill would leave:
+/// records of several threads on their way, and pages being written.
 fn moments(seed: u64, persist: Persist) -> Vec<Moment> {
     let baton = Arc::new(Baton::new(seed));
     let (memory, files, store) = create(&baton, persist);

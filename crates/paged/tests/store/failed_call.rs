@@ -13,8 +13,8 @@ const FRAMES: usize = 12;
 const PARTITION: u64 = 16 << 10;
 const TRANSACTIONS: u64 = 50;
 
-/// Does transactions until one fails; returns what the acknowledged ones have left, and what the next
-/// one would have. A statement that fails is undone alone, and its transaction goes on.
+/// Does transactions until one fails; returns what the acknowledged ones have left, and what the
+/// next one would have. A statement that fails is undone alone, and its transaction goes on.
 fn run(store: &Arc<TestStore>, random: &mut StdRng) -> Result<[[Model; 2]; 2]> {
     let mut before = [Model::new(), Model::new()];
     let mut session = store.session();

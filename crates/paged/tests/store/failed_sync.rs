@@ -1,5 +1,5 @@
-//! A sync fails, the program ends, and begins again in the same kernel: what it reads then is not what
-//! the medium has.
+//! A sync fails, the program ends, and begins again in the same kernel: what it reads then is not
+//! what the medium has.
 
 use std::sync::Arc;
 

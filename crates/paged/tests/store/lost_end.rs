@@ -1,5 +1,6 @@
-//! A log that has lost its end, by damage, while pages have what it has lost: it is no database of any
-//! moment, and is refused. Where the pages do not have it either, a crash can have left the same.
+//! A log that has lost its end, by damage, while pages have what it has lost: it is no database of
+//! any moment, and is refused. Where the pages do not have it either, a crash can have left the
+//! same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +110,8 @@ fn a_central_log_that_ends_before_what_pages_have_is_refused() {
     store.pool().clean_all().unwrap();
     let image = files.image();
 
-    // Of a byte in three of the commit's record, which no page has: without it the transaction is undone.
+    // The commit's record, by a byte in three; no page has it, and without it the transaction is
+    // undone.
     let of_commit = 64 / 3 + 1;
     // Pages have nothing of the last transaction: it is lost, as after a crash.
     let outcomes = damage_central(&before, bytes.clone(), &moments);
@@ -163,7 +165,7 @@ fn an_nv_log_that_ends_before_what_pages_have_is_refused() {
         store.pool().clean_all().unwrap();
         let (contents, image) = (memory.contents(), files.image());
 
-        // What the last transaction has added: its objects and their entries.
+        // The bytes that the last transaction has added: its objects and their entries.
         let changed = (0..contents.len())
             .filter(|at| contents[*at] != before_last.get(*at).copied().unwrap_or_default());
         let places: Vec<usize> = changed.step_by(3).collect();

@@ -1,7 +1,7 @@
 //! A medium that fails under a log in persistent memory: what was acknowledged was stored before.
 //!
-//! Pages are lost by cutting the file off under its mapping (SIGBUS); from then on no store reaches the
-//! file.
+//! Pages are lost by cutting the file off under its mapping (SIGBUS); from then on no store reaches
+//! the file.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -46,8 +46,8 @@ fn rows(persist: Persist, path: &Path, pool: &[u8], files: &RecordingFiles) -> M
     rows
 }
 
-/// The medium fails before the record of a commit is stored. A persister may come by before the commit
-/// is waited for.
+/// The medium fails before the record of a commit is stored. A persister may come by before the
+/// commit is waited for.
 #[test]
 fn no_commit_is_acknowledged_that_failing_memory_has_lost() {
     let directory = tempfile::tempdir().unwrap();

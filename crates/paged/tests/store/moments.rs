@@ -1,6 +1,6 @@
-//! Files of another moment than the log: a file of pages, its staging file, or both, of a copy that was
-//! made before or later, of a closed store or of one that was killed. They are refused, or the store has
-//! what its log has acknowledged, and goes on.
+//! Files of another moment than the log: a file of pages, its staging file, or both, of a copy that
+//! was made before or later, of a closed store or of one that was killed. They are refused, or the
+//! store has what its log has acknowledged, and goes on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

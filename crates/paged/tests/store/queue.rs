@@ -1,6 +1,6 @@
-//! Queues: rows go at one end of a tree and come at the other, while others have locked the gaps between
-//! them. The cost of a look at the head, the locks of a scan that is stopped, and the end of a scan do
-//! not depend on what went or comes. All of it in counts.
+//! Queues: rows go at one end of a tree and come at the other, while others have locked the gaps
+//! between them. The cost of a look at the head, the locks of a scan that is stopped, and the end
+//! of a scan do not depend on what went or comes. All of it in counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn fill(store: &Arc<TestStore>, rows: u64) {
     session.commit().expect("committed");
 }
 
-/// What one look at the first row costs: requests for locks, and visits of pages.
+/// Returns the cost of one look at the first row: requests for locks, and visits of pages.
 fn head(store: &Arc<TestStore>) -> (u64, u64) {
     let counts = || {
         let pages = store.pool_stats();
@@ -83,7 +83,7 @@ fn ghosts_go_with_the_last_lock_of_their_gap() {
     }
 }
 
-/// What a transaction has inserted and taken back again leaves nothing, at its end at the latest.
+/// Rows that a transaction has inserted and undone leave nothing, at its end at the latest.
 #[test]
 fn undone_inserts_leave_no_ghosts() {
     let store = create(&RecordingFiles::new(), FRAMES, PARTITION);

@@ -1,5 +1,5 @@
-//! Restart on demand: what is found is what a full restart finds, whatever of its work is left, and at
-//! every crash on the way.
+//! Restart on demand: what is found is what a full restart finds, whatever of its work is left, and
+//! at every crash on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ fn mark(session: &mut TestSession) -> Result<()> {
     }
 }
 
-/// Restarts on demand, does `parts` of what is left, and a transaction. Returns the contents before it.
+/// Restarts on demand, does `parts` of what is left, and a transaction. Returns the contents before
+/// it.
 fn restart_and_write(
     files: &RecordingFiles,
     parts: u64,

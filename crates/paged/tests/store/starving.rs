@@ -1,5 +1,5 @@
-//! Transactions that together want more log than there is: one has to end, at once, and no time decides
-//! it. Waits last an hour here.
+//! Transactions that together want more log than there is: one has to end, at once, and no time
+//! decides it. Waits last an hour here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,8 +87,8 @@ fn insert(session: &mut TestSession, key: &[u8], row_bytes: usize) -> paged::Res
     session.insert(TREES[0], key, &vec![1; row_bytes])
 }
 
-/// Goes on with an open transaction until it is committed. If it has to end it is run again, one such at a
-/// time. Returns the number of runs that were ended.
+/// Goes on with an open transaction until it is committed. If it has to end it is run again, one
+/// such at a time. Returns the number of runs that were ended.
 fn finish(
     mut session: TestSession,
     keys: &[Vec<u8>],
@@ -163,8 +163,8 @@ fn of_transactions_that_fill_a_ring_together_one_ends_at_once() {
     }
 }
 
-/// Records that only open transactions need leave the ring. A row that finds too little room takes a part
-/// back, and sets more aside.
+/// Records that only open transactions need leave the ring. A row that finds too little room takes
+/// a part back, and sets more aside.
 #[test]
 fn all_end_where_cold_records_leave_the_ring_and_rows_are_long() {
     for persist in [Persist::OnInsert, Persist::OnCommit] {

@@ -51,8 +51,8 @@ fn sum<T: Latched>(session: &mut TestSession<T>, direction: Direction) -> paged:
     Ok(sum)
 }
 
-/// Transactions of one thread: transfers, and looks at all accounts. Returns how many times one was a
-/// victim.
+/// Transactions of one thread: transfers, and looks at all accounts. Returns how many times one was
+/// a victim.
 fn work<T: Latched>(
     store: &Arc<Store<RecordingFiles, T>>,
     seed: u64,

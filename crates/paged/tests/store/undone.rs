@@ -43,8 +43,8 @@ fn nobody_sees_what_a_session_could_not_undo() {
     assert_eq!(session.get(TREES[0], &[30]).expect("read"), Some(vec![1; 60]));
 }
 
-/// Kills in the middle of a long row: its pages are in use, and nothing leads to them before they are
-/// given back.
+/// Kills in the middle of a long row: its pages are in use, and nothing leads to them before they
+/// are given back.
 #[test]
 fn a_look_at_the_pages_comes_behind_what_a_restart_undoes() {
     let files = RecordingFiles::new();

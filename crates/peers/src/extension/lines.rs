@@ -1,11 +1,13 @@
-//! SQLite's own VFS with a sync that writes cache lines back, as an `fsync` that ends at persistent memory would.
+//! SQLite's own VFS with a sync that writes cache lines back, as an `fsync` that ends at persistent
+//! memory would.
 //!
-//! Where the medium is memory a sync of SQLite's own VFS costs a call to the kernel and nothing else, so its
-//! write-ahead log is compared with systems that do write back. Here each file notes what SQLite writes; a sync
-//! maps the file, writes those lines back, fences, and is then passed on. All else is SQLite's own VFS.
+//! Where the medium is memory a sync of SQLite's own VFS costs a call to the kernel and nothing
+//! else, so its write-ahead log is compared with systems that do write back. Here each file notes
+//! what SQLite writes; a sync maps the file, writes those lines back, fences, and is then passed
+//! on. All else is SQLite's own VFS.
 //!
-//! It is for a benchmark: a file is opened a second time for its mapping, and closing that lets go of the locks
-//! that other connections of this process hold on the file.
+//! It is for a benchmark: a file is opened a second time for its mapping, and closing that lets go
+//! of the locks that other connections of this process hold on the file.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -29,15 +31,16 @@ static LINES: AtomicU64 = AtomicU64::new(0);
 static FENCES: AtomicU64 = AtomicU64::new(0);
 static LOGGED: AtomicU64 = AtomicU64::new(0);
 
-/// Returns what all files of this VFS have done: lines and fences of their syncs, and bytes written to write-ahead
-/// logs.
+/// Returns what all files of this VFS have done: lines and fences of their syncs, and bytes written
+/// to write-ahead logs.
 pub(super) fn counts() -> Stats {
     let [lines, fences, bytes] =
         [&LINES, &FENCES, &LOGGED].map(|count| count.load(Ordering::Relaxed));
     Stats { lines, fences, bytes, ..Stats::default() }
 }
 
-/// The file as SQLite has it. The file of SQLite's own VFS lies [`INNER_AT`] bytes from its beginning.
+/// The file as SQLite has it. The file of SQLite's own VFS lies [`INNER_AT`] bytes from its
+/// beginning.
 #[repr(C)]
 struct Outer {
     file: ffi::sqlite3_file,
@@ -117,7 +120,8 @@ macro_rules! passed_on {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case)]
         unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file $(, $argument: $type)*) -> c_int {
-            // SAFETY: SQLite hands in a file that is open; the inner one is as long, and its methods stay.
+            // SAFETY: SQLite hands in a file that is open; the inner one is as long, and its
+            // methods stay.
             unsafe {
                 let inner = inner(file);
                 match (*(*inner).pMethods).$name {
@@ -270,7 +274,8 @@ pub(super) fn register() -> rusqlite::Result<()> {
         }
         // Makes sure that SQLite has its own.
         let _opened = Connection::open_in_memory();
-        // SAFETY: SQLite's own VFS stays as long as the process; so does the copy, which is never freed.
+        // SAFETY: SQLite's own VFS stays as long as the process; so does the copy, which is never
+        // freed.
         unsafe {
             let own = ffi::sqlite3_vfs_find(std::ptr::null());
             if own.is_null() {

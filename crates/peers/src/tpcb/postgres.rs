@@ -1,9 +1,11 @@
-//! TPC-B on PostgreSQL: a server of its own over a local socket, and `pgbench`, which comes with it.
+//! TPC-B on PostgreSQL: a server of its own over a local socket, and `pgbench`, which comes with
+//! it.
 //!
 //! The transaction is that of `pgbench`'s own TPC-B: five prepared statements between `BEGIN` and
-//! `END`, each a message to the server and back. Its script draws accounts, tellers and amounts as the
-//! specification says and as our inputs are drawn, but not the same ones. Settings: `fsync` and
-//! `synchronous_commit` on, `shared_buffers` as much as the other peers cache, all else as installed.
+//! `END`, each a message to the server and back. Its script draws accounts, tellers and amounts as
+//! the specification says and as our inputs are drawn, but not the same ones. Settings: `fsync` and
+//! `synchronous_commit` on, `shared_buffers` as much as the other peers cache, all else as
+//! installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

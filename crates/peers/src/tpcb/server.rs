@@ -246,7 +246,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         debug_assert!(self.parent.lives.is_some(), "its parent lives until it has ended");
         let process = self.process.id().cast_signed();
-        // SAFETY: it sends a signal to a child that was not waited for yet, so the number is its own.
+        // SAFETY: it sends a signal to a child that was not waited for yet, so the number is its
+        // own.
         unsafe { libc::kill(process, libc::SIGINT) };
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {

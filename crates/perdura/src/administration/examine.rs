@@ -170,7 +170,7 @@ impl<E: Environment> Database<E> {
         if found.findings.is_empty() {
             found.report.dangling = reachable.count() - persisted;
         } else {
-            // What leads to an object is damaged itself, perhaps.
+            // The structure that leads to an object may be damaged itself.
             (found.report.leaked, found.report.dangling) = (0, 0);
         }
         Ok(found)

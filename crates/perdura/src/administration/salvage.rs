@@ -284,7 +284,7 @@ fn take_partition(
         taker.flush();
         let by_primary = taker.taken.tuples;
         if taker.gaps > 0 {
-            // What is missing has been reported; what the other indexes lack does not matter.
+            // Missing rows have been reported; entries that other indexes lack do not matter.
             taker.tell = false;
             for index in 0..layout.schema.indexes().len() {
                 Walk::new(engine, (number, layout), Some(index)).run(&mut taker);

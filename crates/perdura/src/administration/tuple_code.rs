@@ -42,7 +42,7 @@ fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
 /// Takes the values of a tuple from the front of `bytes`, and them off it.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The fault of the bytes.
 pub(crate) fn decode<'b>(
     table: &TableSchema,
     bytes: &mut &'b [u8],

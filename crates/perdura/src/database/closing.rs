@@ -69,7 +69,7 @@ impl<E: Environment> Database<E> {
 
 impl<E: Environment> Drop for Database<E> {
     fn drop(&mut self) {
-        // What fails here leaves the pool marked as open; the next opening recovers.
+        // A failure here leaves the pool marked as open; the next opening recovers.
         let _ = self.shut();
     }
 }

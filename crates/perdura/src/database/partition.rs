@@ -325,7 +325,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     ) -> Result<R, X> {
         let mut tries = Tries::default();
         loop {
-            // Of a partition that is read in place: what was committed and may not be durable yet.
+            // The newest commit that a read in place has seen and that may not be durable yet.
             let mut seen = 0;
             let engine = if self.database.is_shared() {
                 self.read_session(&mut tries)?

@@ -1,7 +1,7 @@
 //! Types of the layers below that an application sees, each with an example of its use.
 //!
-//! What they are stands where they are defined; rustdoc puts both together. `.ci/arrows` fails if a
-//! public type has no example.
+//! Their meaning is documented where they are defined; rustdoc puts both together. `.ci/arrows`
+//! fails if a public type has no example.
 
 pub(crate) mod data;
 pub(crate) mod engine;

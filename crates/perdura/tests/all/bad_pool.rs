@@ -1,8 +1,8 @@
 //! Damaged pool files (`docs/reliability.md`, "Bad inputs" 1 to 8): opening, reading and checking
 //! give an error or what is there, and never panic, hang or die of a signal.
 //!
-//! What is mutated is a real pool with every structure in it: two trees of several levels, a
-//! secondary index, log segments, an unfinished transaction. Offsets of header fields are from
+//! The pool that is mutated is a real one with every structure in it: two trees of several levels,
+//! a secondary index, log segments, an unfinished transaction. Offsets of header fields are from
 //! `docs/format/pool.md`.
 
 use std::ops::ControlFlow;

@@ -328,8 +328,8 @@ fn a_transaction_whose_time_is_over_is_in_nobodys_way() {
     assert!(db.in_flight().unwrap().is_empty());
 }
 
-/// It is in no owner's way, either, whether its time is over before or after the partition is
-/// taken.
+/// An overdue transaction does not block an owner either, whether it is overdue before or after
+/// the partition is taken.
 #[test]
 fn a_transaction_whose_time_is_over_is_not_in_an_owners_way() {
     let db = one_waits(&options().resume_within(Duration::ZERO));
@@ -390,8 +390,8 @@ fn behind_a_difference_nothing_but_the_end_is_possible() {
     assert_eq!(db.get(&table, &[Value::U64(100)]).unwrap().unwrap().u64(1), 1);
 }
 
-/// Damage that is found by what is put off, before a transaction begins: nothing is in doubt, so
-/// the partition goes on for those who do not come to the damage.
+/// Damage that deferred work finds before a transaction begins: nothing is in doubt, so the
+/// partition continues for transactions that do not meet the damage.
 #[test]
 fn damage_that_is_found_before_a_transaction_begins_stops_nobody() {
     const MANY: u64 = 2_000;

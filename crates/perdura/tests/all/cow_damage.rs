@@ -61,7 +61,7 @@ fn either_copy_of_the_master_record_is_enough() {
     }
     std::fs::write(&file, &bytes).unwrap();
     refused(&path, "both copies of its master record");
-    // And with one of them the database goes on as ever.
+    // With one of them the database works as before.
     let mut bytes = sound;
     bytes[COPIES[0]..COPIES[0] + 72].fill(0xff);
     std::fs::write(&file, &bytes).unwrap();

@@ -99,7 +99,7 @@ fn each_option_reaches_its_engine() {
         let usual = counts(&small(engine));
         assert_eq!(usual, counts(&small(engine)), "{engine}: the counts are always the same");
         for option in engine.options() {
-            // How many blocks are in memory shows in nothing that is counted here: a test of `Log`
+            // No counter here shows how many blocks are in memory: a test of `Log`
             // asks for it.
             if (engine, option.name) == (EngineKind::Log, "cache_bytes") {
                 continue;
@@ -189,7 +189,7 @@ fn options_of_another_engine_than_the_databases_are_refused_with_the_way_out() {
     let expected = "nvm-inp has no option `page_bytes`, only cow, nv-disk, nv-logging-foi, nv-logging-foc, fast, fash, nvwal, journal, wal; it has node_bytes";
     assert_eq!(error.to_string(), expected);
     assert_eq!(std::fs::read(&path).unwrap(), before, "it was not touched");
-    // What it has, and what others have where that is none of its business.
+    // The value that it has, and options of other engines, which are ignored.
     let own = NvmInpOptions { node_bytes: 1024 };
     for options in [options().engine(own), options().tune("page_bytes", 4096)] {
         Database::open(&path, &options.background(Background::Inline)).unwrap();

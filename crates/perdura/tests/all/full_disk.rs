@@ -266,7 +266,7 @@ fn a_disk_fills_up_and_its_space_comes_back() {
         assert!(gone.len() <= refused, "{engine}: {gone:?}");
         gone.iter().for_each(|at| drop(model.remove(at)));
         look(&store, &mut model);
-        // What was deleted makes room: the files do not grow by what comes in its place.
+        // Deleted rows make room: the files do not grow by new ones.
         for number in 0..200 {
             let table = store.table();
             store

@@ -65,7 +65,7 @@ fn mutate_text(random: &mut SmallRng, text: &mut Vec<u8>, other: &[u8]) {
                 let number = number[random.random_range(0..number.len())].to_string();
                 text.splice(at..at, number.into_bytes());
             }
-            // How it is loaded.
+            // The byte that says how it is loaded.
             _ => text[0] = random.random(),
         }
     }

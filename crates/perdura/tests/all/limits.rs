@@ -219,7 +219,7 @@ fn a_limit_of_bytes_in_a_file_is_an_error_and_no_signal() {
                 Err(full) => error = Some(full),
             }
         }
-        // What transactions put off does not fail them.
+        // A failure of deferred work does not fail a transaction.
         let error = error.or_else(|| db.checkpoint().err()).map(|error| error.to_string());
         let failures = db.stats().unwrap().failures;
         println!("{engine}: {there} tuples, {failures} failures put off, then {error:?}");

@@ -400,7 +400,7 @@ fn damage_inside_a_run_is_found_where_it_is_read_and_by_a_check() {
         let tables = Tables::of(&db);
         let error = db.check().unwrap_err().to_string();
         assert!(error.contains("sstable-0-") && error.contains("is damaged at byte"), "{error}");
-        // What is read is right, or an error.
+        // A read is right, or an error.
         let mut row = Row::new();
         for (key, item) in &model.items {
             let read = db.read(|tx| tx.get_into(&tables.item, &[Value::U64(*key)], &mut row));

@@ -52,7 +52,7 @@ fn stores_are_lost(engine: EngineKind, options: &Options, one_in: usize) {
         let mut states = vec![model.clone()];
         for transaction in 0..25 {
             let done = driver.transaction(&db, &Tables::of(&db), &mut model, 1 + transaction % 5);
-            // Of the one that failed nothing was acknowledged; it may have committed.
+            // The transaction that failed was not acknowledged; it may have committed.
             if done.is_err() {
                 failed += 1;
                 states.push(model.clone());

@@ -98,7 +98,7 @@ fn every_page_fails(engine: EngineKind, options: &Options, one_in: usize) {
                 "{engine}: it has grown"
             );
             if db.close().is_ok() {
-                // What is lost has not been touched.
+                // The lost part has not been touched.
                 assert!(std::fs::metadata(&path).unwrap().len() == page * PAGE);
             }
             assert!(Database::open(&path, &small_logs()).is_err(), "it is cut off");

@@ -107,7 +107,7 @@ fn a_persister_makes_durable_what_nobody_waits_for() {
         }
     }
     compare(&db, &model);
-    // What it has made durable, a kill does not take.
+    // A kill takes nothing that was made durable.
     db.abandon();
     let db = Database::open(directory.path().join("db"), &grouped).unwrap();
     compare(&db, &model);

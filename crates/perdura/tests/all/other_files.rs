@@ -232,8 +232,8 @@ fn a_single_file_is_refused(engines: impl Iterator<Item = EngineKind>, moments: 
                 ("friday", "other"),
             ] {
                 if !closes && (moment, other) == ("friday", "tuesday") {
-                    // Of what a killed process has done since the database was opened nothing says
-                    // how far it went.
+                    // Nothing records how far a killed process had come since the database was
+                    // opened.
                     continue;
                 }
                 let told = format!("{engine}, checkpoints {checkpoints}, closed {closes}");
@@ -245,7 +245,7 @@ fn a_single_file_is_refused(engines: impl Iterator<Item = EngineKind>, moments: 
             for (moment, other) in
                 [("monday", "tuesday"), ("tuesday", "friday"), ("monday", "other")]
             {
-                // What a killed process has not written of its log in the pool is not in its files.
+                // A killed process may have log in the pool that its files lack.
                 let may_open = is_logged(engine) && !closes;
                 let refused = moments.with_all_of(moment, other, &told);
                 assert!(refused || may_open, "{told}: {other} in {moment}");

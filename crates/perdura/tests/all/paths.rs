@@ -435,7 +435,7 @@ fn only_a_pool_and_files_that_belong_together_are_opened() {
             );
             let parts = examine_parts(place.at(pool), &small_logs()).unwrap_err();
             assert!(matches!(parts, Error::OtherFiles { .. }), "{parts}");
-            // What is taken over is reported as another's.
+            // The files that are taken over are reported as another database's.
             let saved = salvage(place.at(pool), place.at("saved")).unwrap();
             // A log in the pool says what is in the pages: those of another moment are not read.
             let both = engine.traits().durable_in == DurableIn::Both;

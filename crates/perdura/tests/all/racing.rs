@@ -186,7 +186,8 @@ fn processes_that_open_while_others_close_lose_nothing() {
                 thread::yield_now();
             }
             if visits % 4 == 3 {
-                // What is inherited until `exec` must not keep others out for good.
+                // Descriptors that a child inherits until `exec` must not keep others out for
+                // good.
                 assert!(Command::new("true").status().unwrap().success());
             }
         }

@@ -399,7 +399,7 @@ fn a_conflict_is_recognised_behind_an_error_of_the_applications_own() {
         subject.db.read_or(|tx| tx.get_into(table, &key, &mut row).map_err(|_| Own::Hidden));
     assert!(matches!(found, Ok(false)), "{found:?}");
     assert_eq!(subject.begun().len(), 3);
-    // What is none of the transaction's own conflicts is no reason to run it again.
+    // A conflict of another transaction is no reason to run this one again.
     let foreign = || Error::Conflict { reason: ConflictReason::Deadlock, tries: 7 };
     let done = subject.db.write_or(|_| Err::<(), _>(Own::from(foreign())));
     assert!(matches!(done, Err(Own::Database(Error::Conflict { tries: 7, .. }))), "{done:?}");
@@ -559,8 +559,8 @@ fn nobody_waits_for_whoever_goes_on_with_a_transaction() {
     assert!(!subject.script.gave_up.load(SeqCst), "the others have waited for him");
 }
 
-/// While one ends a transaction whose time is over, another one leaves those be when it begins. If
-/// it finds the name of one of them taken, it waits, and ends that one.
+/// While one session ends an overdue transaction, another one that begins does not wait for it. If
+/// the name that it asks for belongs to an overdue transaction, it waits, and ends that one.
 #[test]
 fn the_name_of_a_transaction_whose_time_is_over_is_free() {
     let subject = Subject::new(&small_logs().resume_within(Duration::ZERO));

@@ -181,7 +181,7 @@ fn all_who_come_while_somebody_syncs_share_the_next_sync() {
         let done = store.at_once(|thread| store.insert(thread));
         assert!(done.iter().all(|done| matches!(done, Some(Ok(())))));
         let syncs = syncs(&store.files.stop());
-        // Of the log, or of pages and master record.
+        // Two syncs of the log, or those of pages and master record.
         assert_eq!(syncs, 2, "{engine}");
         assert_eq!(found(&store.db).unwrap().len() as u64, THREADS + 1);
         assert_eq!(store.db.partition(0).waiting(), 0);

@@ -138,7 +138,7 @@ fn small_integers_in_packed_keys() {
             }
         }
         compare(&db, &places);
-        // What a type does not hold is refused and changes nothing.
+        // A value that its type does not hold is refused and changes nothing.
         let key = [Value::I64(keys[2].0), Value::U64(keys[2].1)];
         let long = [Value::I64(keys[2].0), Value::U64(1 << 32)];
         for (change, why) in [

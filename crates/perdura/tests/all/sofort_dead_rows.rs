@@ -225,8 +225,8 @@ fn dead_entries_leave_persistent_indexes() {
     }
 }
 
-/// What a snapshot keeps is not taken away from it, and is dead afterwards: scans take it out of
-/// the indexes, and writers make the rows free.
+/// Versions that a snapshot keeps stay until it ends, and are dead afterwards: scans take them out
+/// of the indexes, and writers free the rows.
 #[test]
 fn rows_that_a_snapshot_kept_are_dead_without_it() {
     for size in [1, 200, 2_000] {

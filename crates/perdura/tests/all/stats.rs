@@ -16,7 +16,7 @@ fn options(engine: EngineKind) -> Options {
         .tune("buffer_bytes", 4 << 20)
         .tune("memtable_bytes", 8 << 10)
         .tune("growth", 2)
-        // Whether the persister or a commit is first depends on the machine.
+        // The machine decides whether the persister or a commit is first.
         .tune("persister", 0)
         .tune("level0_runs", 2)
         .tune("checkpoint_frames", 200)

@@ -1,5 +1,5 @@
-//! Pages in a cache in ordinary memory, with a log of what commits have changed of them: the common part
-//! of NVWAL and the write-ahead log of whole pages.
+//! Pages in a cache in ordinary memory, with a log of what commits have changed of them: the common
+//! part of NVWAL and the write-ahead log of whole pages.
 //!
 //! 1. Put headers and words into the cached pages. (Records are there already.)
 //! 2. Make frames of the runs of bytes that the log is to have.
@@ -7,8 +7,8 @@
 //! 4. Copy and flush the frames; **fence**; the tail; **fence**. *Committed.*
 //! 5. Note which runs of which pages the log has (the index of frames).
 //!
-//! After so many frames the runs go from the cache to the pages in persistent memory, each once, and
-//! the log is empty.
+//! After so many frames the runs go from the cache to the pages in persistent memory, each once,
+//! and the log is empty.
 
 use std::collections::BTreeMap;
 

@@ -209,8 +209,8 @@ pub(super) fn fence_words<M: Memory>(memory: &M, lines: &mut LineSet, start: u64
     lines.add(Range::new(start, WORD as u64));
 }
 
-/// Stores a header in the line that begins at `start`: all words but the first, then the first. Between
-/// them `before` does what the order needs.
+/// Stores a header in the line that begins at `start`: all words but the first, then the first.
+/// Between them `before` does what the order needs.
 #[track_caller]
 pub(super) fn store_header<M: Memory>(
     memory: &M,

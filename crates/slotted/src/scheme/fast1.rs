@@ -55,8 +55,8 @@ impl<M: Memory, const FENCED: bool> Scheme<M> for Fast1<M, FENCED> {
         let (in_place, page) = parts.in_place;
         let mut log = parts.log;
         log.recover()?;
-        // Its zero is durable with the number of this opening: what was logged by a transaction that
-        // was cut off could match later.
+        // Its zero is durable with the number of this opening: what was logged by a transaction
+        // that was cut off could match later.
         let mut lines = LineSet::new();
         log.settle(&mut lines);
         let (memory, whole) = (log.memory(), Range::new(page, u64::from(parts.page_bytes)));

@@ -1,16 +1,16 @@
-//! A rollback journal (P3 2.1, Figure 1a), in persistent memory: pages are changed in a cache in ordinary
-//! memory; a commit saves the pages as they were, and overwrites them.
+//! A rollback journal (P3 2.1, Figure 1a), in persistent memory: pages are changed in a cache in
+//! ordinary memory; a commit saves the pages as they were, and overwrites them.
 //!
-//! 1. Copy each page that is going to change, as it is, into the journal, and the words of the master.
-//!    A page that was never used is not saved. Store the journal's mark, which has a checksum of all
-//!    that. Flush; **fence**. The journal is *hot*.
-//! 2. Put headers and words into the cached pages, and these pages over those in persistent memory; the
-//!    new words into the master. Flush; **fence**.
+//! 1. Copy each page that is going to change, as it is, into the journal, and the words of the
+//!    master. A page that was never used is not saved. Store the journal's mark, which has a
+//!    checksum of all that. Flush; **fence**. The journal is *hot*.
+//! 2. Put headers and words into the cached pages, and these pages over those in persistent memory;
+//!    the new words into the master. Flush; **fence**.
 //! 3. Zero in the mark; flush; **fence**. *Committed.* (SQLite deletes the journal.)
 //!
-//! *Crash before the mark is durable:* nothing has changed. *Before its zero is:* recovery stores what the
-//! journal has, as often as it is cut off. It makes the zero durable before anything is read: a
-//! process that was killed may have stored it, and what the next one reads has to stay.
+//! *Crash before the mark is durable:* nothing has changed. *Before its zero is:* recovery stores
+//! what the journal has, as often as it is cut off. It makes the zero durable before anything is
+//! read: a process that was killed may have stored it, and what the next one reads has to stay.
 
 use heap::Lane;
 use pm::{Dram, Flushed, LineSet, Memory, Off, Range, fence_for, observe};

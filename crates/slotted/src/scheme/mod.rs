@@ -46,12 +46,13 @@ pub struct Change {
     pub lines: LineSet,
     /// Headers of committed pages.
     pub headers: Vec<NewHeader>,
-    /// Single words of pages: children, first words of pages that come or go. The page, where in it,
-    /// and the value.
+    /// Single words of pages: children, first words of pages that come or go. The page, where in
+    /// it, and the value.
     pub words: Vec<(u64, usize, u64)>,
     /// Words of the master: their places and values.
     pub master: Vec<(u64, u64)>,
-    /// The bytes of pages that were written, in schemes that log them: page, where in it, and how many.
+    /// The bytes of pages that were written, in schemes that log them: page, where in it, and how
+    /// many.
     pub written: Vec<(u64, usize, usize)>,
     /// True if every offset of a committed header that counts stays where it is: offsets are added
     /// after them, or removed from their end.
@@ -139,8 +140,8 @@ pub struct Commits {
     pub logged_bytes: u64,
     /// Checkpoints of a log that is not emptied by each commit.
     pub checkpoints: u64,
-    /// Bytes that these checkpoints have stored in pages; of the journal, bytes of pages that commits have
-    /// overwritten.
+    /// Bytes that these checkpoints have stored in pages; of the journal, bytes of pages that
+    /// commits have overwritten.
     pub checkpoint_bytes: u64,
 }
 
@@ -176,7 +177,8 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     const LOG_BYTES: Option<u64> = None;
     /// The way in which records become durable.
     const RECORDS: Records = Records::Flushed;
-    /// True if the log undoes a transaction that has not committed; else it does committed ones again.
+    /// True if the log undoes a transaction that has not committed; else it does committed ones
+    /// again.
     const ROLLS_BACK: bool = false;
     /// The memory in which pages are read and records are written.
     type Pages: Memory;
@@ -194,7 +196,8 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// # Errors
     /// The log is damaged.
     fn open(parts: Parts<M>) -> Result<Self>;
-    /// Sets the number of frames from which on the log is brought home, in schemes that let it grow.
+    /// Sets the number of frames from which on the log is brought home, in schemes that let it
+    /// grow.
     fn checkpoint_after(&mut self, _frames: usize) {}
     /// Gives the number of this opening, before the first commit, to schemes whose headers have it.
     fn begin(&mut self, _epoch: u16) {}
@@ -229,7 +232,8 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
         }
     }
 
-    /// Makes sure that the log has room for these many bytes of frames now, and for so many when it is empty.
+    /// Makes sure that the log has room for these many bytes of frames now, and for so many when it
+    /// is empty.
     ///
     /// # Errors
     /// The memory is full; nothing has changed then.
@@ -238,12 +242,13 @@ pub trait Scheme<M: Memory>: Sized + Debug + Send + 'static {
     /// Makes a change count, durably.
     ///
     /// # Errors
-    /// The memory is full, and there was no [`reserve`](Self::reserve) for the change; nothing has changed
-    /// then.
+    /// The memory is full, and there was no [`reserve`](Self::reserve) for the change; nothing has
+    /// changed then.
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()>;
 
-    /// Does what commits have put off, so that opening has nothing to do, and gives what the log has beyond
-    /// [`KEPT_LOG_BYTES`](crate::KEPT_LOG_BYTES), and beyond what a deletion may need, back to the heap.
+    /// Does what commits have put off, so that opening has nothing to do, and gives what the log
+    /// has beyond [`KEPT_LOG_BYTES`](crate::KEPT_LOG_BYTES), and beyond what a deletion may need,
+    /// back to the heap.
     ///
     /// # Errors
     /// Something is damaged.

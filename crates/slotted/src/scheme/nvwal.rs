@@ -1,6 +1,6 @@
-//! NVWAL, which P3 compares its schemes with (P3 2.2, 5): pages are changed in a cache in ordinary memory,
-//! and a commit logs the bytes that differ (*NVWAL computation*), in blocks of the heap (*heap
-//! management*); `cached.rs` has the steps.
+//! NVWAL, which P3 compares its schemes with (P3 2.2, 5): pages are changed in a cache in ordinary
+//! memory, and a commit logs the bytes that differ (*NVWAL computation*), in blocks of the heap
+//! (*heap management*); `cached.rs` has the steps.
 
 use heap::Lane;
 use pm::{Dram, Memory};

@@ -1,6 +1,7 @@
-//! A write-ahead log of whole pages (P3 2.1, Figure 1b), in persistent memory: NVWAL without differential
-//! logging. Pages are changed in a cache in ordinary memory, a commit logs each page that it has
-//! changed, and a checkpoint after many frames brings them home; `cached.rs` has the steps.
+//! A write-ahead log of whole pages (P3 2.1, Figure 1b), in persistent memory: NVWAL without
+//! differential logging. Pages are changed in a cache in ordinary memory, a commit logs each page
+//! that it has changed, and a checkpoint after many frames brings them home; `cached.rs` has the
+//! steps.
 
 use heap::Lane;
 use pm::{Dram, Memory};

@@ -17,8 +17,8 @@ struct Costs {
     in_place: f64,
 }
 
-/// The costs of single inserts of random 40-bit keys, after as many others; those in place have so many
-/// fences.
+/// The costs of single inserts of random 40-bit keys, after as many others; those in place have so
+/// many fences.
 fn costs<S: Scheme<Recording>>(value_bytes: usize, page_bytes: u32, in_place_fences: u64) -> Costs {
     let memory = Recording::pool(16 << 10, 64 << 20).unwrap();
     let options = Options { page_bytes, ..Options::default() };

@@ -1,5 +1,6 @@
-//! A full memory refuses operations, for the room that they need themselves or that the log needs when they
-//! are committed. It never refuses a commit, nor a deletion that is alone in its transaction.
+//! A full memory refuses operations, for the room that they need themselves or that the log needs
+//! when they are committed. It never refuses a commit, nor a deletion that is alone in its
+//! transaction.
 
 use heap::HeapError;
 use pm::Dram;

@@ -1,5 +1,5 @@
-//! Room that a log has taken for large transactions goes back to the heap when a store is settled, but for a bound,
-//! and for what the deletion of a row needs in a full memory.
+//! Room that a log has taken for large transactions goes back to the heap when a store is settled,
+//! but for a bound, and for what the deletion of a row needs in a full memory.
 
 use heap::{Heap, HeapError};
 use pm::Memory;
@@ -87,7 +87,8 @@ fn is_given_back<S: Scheme<Arena>>() {
     assert_eq!(persisted, 1 + census.log_objects + census.segments, "{}", S::NAME);
 }
 
-/// The long value's deletion needs more of the log than the bound, in schemes that log whole pages or runs.
+/// The long value's deletion needs more of the log than the bound, in schemes that log whole pages
+/// or runs.
 fn a_long_value_can_go<S: Scheme<Arena>>() {
     let memory = arena(2 << 20);
     let (_, mut store) = create::<S>(&memory, small(512));

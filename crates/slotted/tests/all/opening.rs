@@ -1,5 +1,5 @@
-//! The cost of opening a store after a kill: nothing that grows with its records. Counted in cache lines
-//! that are loaded and stored, not in time.
+//! The cost of opening a store after a kill: nothing that grows with its records. Counted in cache
+//! lines that are loaded and stored, not in time.
 
 use heap::{Heap, HeapOptions};
 use sim::{Arena, Emulated, Meter, MeterOptions};
@@ -7,8 +7,8 @@ use slotted::{Fash, Fash1, Fast, Fast1, Journal, Nvwal, Options, Scheme, Store, 
 
 const NAME: &str = "slotted";
 
-/// Lines that opening loads and stores, of the heap and of the store, after a process was killed that had
-/// put so many records.
+/// Lines that opening loads and stores, of the heap and of the store, after a process was killed
+/// that had put so many records.
 fn opening<S, O>(records: u64) -> [u64; 2]
 where
     S: Scheme<Arena>,
@@ -51,8 +51,8 @@ where
     counted
 }
 
-/// Few records and many cost the same, but for `more` lines: what the five transactions have changed is not
-/// as long in every page, and a log of pages or runs has it.
+/// Few records and many cost the same, but for `more` lines: what the five transactions have
+/// changed is not as long in every page, and a log of pages or runs has it.
 fn costs_the_same<S, O>([few, many]: [u64; 2], more: u64)
 where
     S: Scheme<Arena>,

@@ -1,5 +1,5 @@
-//! Savepoints against a model: nested ones, taken back to, released, with splits, merges, long values
-//! and pages that come and go between them.
+//! Savepoints against a model: nested ones, taken back to, released, with splits, merges, long
+//! values and pages that come and go between them.
 
 use pm::Dram;
 use rand::rngs::SmallRng;
@@ -105,7 +105,8 @@ fn space_of_a_released_savepoint_is_used_again() {
     assert_eq!(free_after(true), free_after(false));
 }
 
-/// A memory that is full in the middle of a transaction: what came before stays, and can be committed.
+/// A memory that is full in the middle of a transaction: what came before stays, and can be
+/// committed.
 #[test]
 fn a_statement_that_found_the_memory_full_is_undone_alone() {
     let memory = dram_of(256 << 10);

@@ -70,8 +70,8 @@ fn value(random: &mut SmallRng, mix: Mix) -> Vec<u8> {
     (0..bytes).map(|at| first.wrapping_add(at as u8)).collect()
 }
 
-/// Runs the operations of a transaction; the caller commits it or not. Checks what each returns. In one
-/// of a few, some operations more are undone.
+/// Runs the operations of a transaction; the caller commits it or not. Checks what each returns. In
+/// one of a few, some operations more are undone.
 pub(crate) fn run<M: Memory, S: Scheme<M>>(
     store: &mut Store<M, S>,
     model: &mut Model,

@@ -135,7 +135,7 @@ pub enum CheckpointError {
 /// older ones. `fill` writes the state; its writes are buffered. Returns the bytes of the file.
 ///
 /// # Errors
-/// What `fill` returned, or [`CheckpointError::Io`]. The older checkpoint and its log still count
+/// An error of `fill`, or [`CheckpointError::Io`]. The older checkpoint and its log still count
 /// then, and none of them may be removed; the new one may be there all the same.
 pub fn write<F: Files, E: From<CheckpointError>>(
     files: &F,

@@ -12,8 +12,8 @@
 //! A crash in between frees it: recovery finds it in the entries of `t`, or its bit clear.
 //!
 //! If `t + 1` is a statement (a transaction of one entry that leaves the log's state word alone),
-//! recovery can ask for the entries of `t` until `t + 2` has ended, so what `t` has superseded waits
-//! for that, whatever `t` was: [`Superseded::pass`].
+//! recovery can ask for the entries of `t` until `t + 2` has ended, so what `t` has superseded
+//! waits for that, whatever `t` was: [`Superseded::pass`].
 
 use heap::Lane;
 use pm::{Bad, LineSet, Memory};

@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub struct NewField {
     /// The column's number.
     pub column: u16,
-    /// The word that stands in the tuple. Of an inlined column, the word of the [`crate::Image`] of what
-    /// was there before, if it is that one.
+    /// The word that stands in the tuple. Of an inlined column, the word of the [`crate::Image`] of
+    /// what was there before, if it is that one.
     pub old: u64,
     /// The word that will stand there. Of an inlined column the checksum of the image of what was
     /// there before, or the word of that of what will be there.
@@ -104,7 +104,8 @@ impl UndoEntry {
     }
 
     /// The entry for the update of at most [`FIELDS_PER_ENTRY`] fields as a transaction of its own,
-    /// for [`crate::UndoLog::append_statement`]. `checksum` is the checksum of what the new words lead to.
+    /// for [`crate::UndoLog::append_statement`]. `checksum` is the checksum of what the new words
+    /// lead to.
     pub fn statement(table: u16, tuple: u64, fields: &[NewField], checksum: u32) -> Self {
         let mut entry = Self::update(table, tuple, fields, false);
         entry.count |= STATEMENT;

@@ -40,8 +40,8 @@ const ENTRIES: u64 = UNDO_SEGMENT_BYTES / LINE - 1;
 /// Segments that a chain has at most: 2^22 lines of entries.
 const MAX_SEGMENTS: usize = 1 << 16;
 
-/// Entries of a transaction, at most: an insert, a delete and an update of one or two columns have one
-/// each.
+/// Entries of a transaction, at most: an insert, a delete and an update of one or two columns have
+/// one each.
 pub const MAX_UNDO_ENTRIES: u64 = MAX_SEGMENTS as u64 * ENTRIES;
 
 const STATE_COMMITTED: u64 = 1;
@@ -257,9 +257,9 @@ impl UndoLog {
         self.sequence += 1;
     }
 
-    /// Appends the entry of a statement, to an open transaction that has none; [`Self::reserve`] made
-    /// room. Call [`Self::statement_committed`] when `lines` have been flushed and fenced, and change
-    /// nothing in place before.
+    /// Appends the entry of a statement, to an open transaction that has none; [`Self::reserve`]
+    /// made room. Call [`Self::statement_committed`] when `lines` have been flushed and fenced, and
+    /// change nothing in place before.
     #[inline]
     #[track_caller]
     pub fn append_statement<M: Memory>(
@@ -437,7 +437,7 @@ impl UndoLog {
         let segment = lane.allocate(UNDO_SEGMENT_BYTES, Purpose::Log)?;
         let memory = lane.memory();
         memory.store(Off::new(segment), 0);
-        // What was here before must not look like a statement.
+        // Earlier contents must not look like a statement.
         memory.store(Off::new(segment + LINE), 0);
         let mut lines = LineSet::new();
         lines.add(Range::new(segment, LINE + 8));

@@ -158,7 +158,7 @@ pub fn announced(header: &[u8]) -> Option<(u32, u8)> {
 /// Checks all of a block that was read from byte `at` of file `file`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The block is damaged; the text says how.
 pub fn check(block: &[u8], file: u64, at: u64, height: u8) -> Result<(), &'static str> {
     if block.len() < BLOCK_HEADER_BYTES {
         return Err("the block is shorter than its header");

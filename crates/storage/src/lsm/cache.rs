@@ -67,7 +67,7 @@ impl<M: Memory> BlockCache<M> {
     /// `load` reads it from the file, and checks it.
     ///
     /// # Errors
-    /// What `load` returned, or damaged memory.
+    /// The error of `load`, or damaged memory.
     pub fn with<R>(
         &self,
         (file, at, bytes): (u64, u64, u32),
@@ -86,7 +86,8 @@ impl<M: Memory> BlockCache<M> {
         let which = (mixed.finish() >> 40) as usize % self.shards.len();
         let mut shard = lock(&self.shards[which]);
         let shard = &mut *shard;
-        // Of another length, it comes from a damaged pointer: the block in the file says so.
+        // A block of another length comes from a damaged pointer: checking the one in the file
+        // reports that.
         let held = shard.frames.find(key);
         if let Some(index) = held.filter(|index| shard.frames.frame(*index).bytes == bytes) {
             let frame = shard.frames.frame(index);

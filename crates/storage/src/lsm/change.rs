@@ -251,7 +251,7 @@ mod tests {
         assert!(!tuple.is_complete() && tuple.finish() == Err(NoWhole));
         assert_eq!(tuple.add(&Change::Whole), set(&[0, 3]));
         assert!(tuple.is_complete() && tuple.finish() == Ok(true));
-        // What lies below is hidden.
+        // Entries below are hidden.
         assert_eq!(tuple.add(&Change::Tombstone), ColumnSet::EMPTY);
         assert_eq!(tuple.finish(), Ok(true));
     }

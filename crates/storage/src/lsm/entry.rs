@@ -1,4 +1,4 @@
-//! Entries wherever they lie, and tuples put together from them.
+//! Entries of all sources, and the assembly of tuples from them.
 
 use pm::{Bad, Memory};
 
@@ -114,7 +114,7 @@ impl<'a> Assembly<'a> {
                 return Ok(true);
             }
             if entry.is_whole()? {
-                // What is asked for, in one go.
+                // The columns asked for, in one pass.
                 let Self { layout, columns, row, .. } = self;
                 let mut take = |column: u16| {
                     let field = entry.take(layout, column, row)?;

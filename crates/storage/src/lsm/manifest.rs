@@ -200,7 +200,7 @@ impl<F: Files> Manifest<F> {
 
     /// Opens the manifest and says which state counts. Its bytes are durable when this returns; its
     /// name is after the next sync of the directory, before which nothing may be removed.
-    /// What a crash has torn stays until the next edit, which writes the manifest anew.
+    /// An edit that a crash has torn stays until the next one, which writes the manifest anew.
     ///
     /// # Errors
     /// It is missing, damaged or of another version; [`LsmError::Io`]. Nothing has changed then.
@@ -239,7 +239,7 @@ impl<F: Files> Manifest<F> {
             let what = "an edit is damaged, and there are later ones";
             return Err(LsmError::damaged(&name, end as u64, what));
         }
-        // What was read may be in the kernel's pages only, where the process was killed or a sync
+        // The bytes read may be in the kernel's pages only, if the process was killed or a sync
         // has failed; the files that it supersedes must not go before it is durable.
         file.sync_anew(end as u64).map_err(LsmError::io("sync", &name))?;
         let manifest = Self {

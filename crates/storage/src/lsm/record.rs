@@ -5,7 +5,7 @@
 //! columns  u16     of the table; 0 where the entry is a key and nothing else
 //! set      bits    a bit for each column, whole bytes; only in a partial entry
 //! ends             for each column that is there, where its value ends; u16 or u32
-//! data             the values one behind the other: numbers in eight little-endian bytes
+//! data             the values one after the other: numbers in eight little-endian bytes
 //! ```
 //!
 //! The body of a tombstone is empty. The kind stands before the key: see [`super::block`].

@@ -165,7 +165,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// [`Self::log_start`] on, and then calls [`Self::finish_open`].
     ///
     /// # Errors
-    /// What the manifest names is missing, damaged or foreign; [`LsmError::Io`].
+    /// A file that the manifest names is missing, damaged or foreign; [`LsmError::Io`].
     pub fn open(
         files: F,
         partition: u32,

@@ -1,4 +1,5 @@
-//! The catalog, which follows from a schema alone: tables, keys, their encodings, the bits for NULL.
+//! The catalog, which follows from a schema alone: tables, keys, their encodings, the bits for
+//! NULL.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -274,9 +275,9 @@ pub(crate) fn encoded_bytes(kind: ColumnType) -> usize {
     }
 }
 
-/// A schema that has been found to make sense, with all that follows from it alone: tables, columns,
-/// keys and their encodings. How tuples and indexes lie in a memory or a file belongs to the engine,
-/// which derives it from this; [`crate::SlotLayout`] is one way.
+/// A schema that has been found to make sense, with all that follows from it alone: tables,
+/// columns, keys and their encodings. How tuples and indexes lie in a memory or a file belongs to
+/// the engine, which derives it from this; [`crate::SlotLayout`] is one way.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     /// The tables, in the order in which they were declared.
@@ -289,7 +290,7 @@ impl Catalog {
     /// Checks a schema.
     ///
     /// # Errors
-    /// What is wrong with the schema.
+    /// The schema is wrong; the error says how.
     pub fn new(schema: &Schema) -> Result<Self, StorageError> {
         if schema.tables.is_empty() || schema.tables.len() > 1024 {
             return Err(StorageError::Schema("a schema has 1 to 1024 tables".into()));

@@ -13,7 +13,7 @@ impl TableLayout {
     /// Checks a tuple: the number of its values, their types and lengths.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A value does not fit the declaration; the error says how.
     pub fn check_tuple(&self, values: &[Value<'_>]) -> Result<(), StorageError> {
         let columns = self.schema.columns();
         if values.len() != columns.len() {
@@ -29,8 +29,8 @@ impl TableLayout {
         Ok(())
     }
 
-    /// Checks that a stored tuple, of which `row` has all columns with the null words, could have been
-    /// inserted. It lies `at` some place, for the error.
+    /// Checks that a stored tuple, of which `row` has all columns with the null words, could have
+    /// been inserted. It lies `at` some place, for the error.
     ///
     /// # Errors
     /// A value that its column cannot have: damage.
@@ -51,7 +51,7 @@ impl TableLayout {
     /// Checks new values of columns; a column of the primary key cannot have one.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A value does not fit the declaration; the error says how.
     pub fn check_changes(&self, changes: &[(u16, Value<'_>)]) -> Result<(), StorageError> {
         if changes.len() > MAX_COLUMNS {
             let table = self.schema.name().into();
@@ -68,7 +68,7 @@ impl TableLayout {
     /// Checks the value of a column.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The value does not fit the declaration; the error says how.
     pub fn check_value(&self, column: u16, value: &Value<'_>) -> Result<(), StorageError> {
         check_value(&self.schema, column, value)
     }

@@ -8,8 +8,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use crate::rows::text::{format_timestamp, format_uuid, parse_timestamp, parse_uuid};
 use crate::rows::value::{ColumnType, Value};
 
-/// A value in a schema. In JSON it is `true`, a number, a string (also of a timestamp, a UUID, and of
-/// `"NaN"`, `"Infinity"`, `"-Infinity"`), or `{"hex": "00ff"}` for bytes.
+/// A value in a schema. In JSON it is `true`, a number, a string (also of a timestamp, a UUID, and
+/// of `"NaN"`, `"Infinity"`, `"-Infinity"`), or `{"hex": "00ff"}` for bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Constant {
     /// A truth value.
@@ -31,8 +31,8 @@ const SPECIAL: [(&str, f64); 3] =
     [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
 
 impl Constant {
-    /// The constant that a column of this type is given by a value; `None` for NULL. Of a value that
-    /// the column cannot have it is one that it cannot have either.
+    /// The constant that a column of this type is given by a value; `None` for NULL. Of a value
+    /// that the column cannot have it is one that it cannot have either.
     pub(crate) fn of(kind: ColumnType, value: &Value<'_>) -> Option<Self> {
         Some(match *value {
             Value::Null => return None,
@@ -55,8 +55,8 @@ impl Constant {
         })
     }
 
-    /// The same as a value of a column of this type, and what keeps it: [`Self::value`] of the result
-    /// is that value. `None` if the type has none like it.
+    /// The same as a value of a column of this type, and what keeps it: [`Self::value`] of the
+    /// result is that value. `None` if the type has none like it.
     pub(crate) fn resolved(&self, kind: ColumnType) -> Option<Self> {
         let signed = kind.integer_range().is_some_and(|(least, _)| least < 0);
         Some(match (kind, self) {

@@ -79,7 +79,7 @@ impl Description {
         if u64::from(crc32c::crc32c(&json)) != header.checksum {
             return Err(damaged.into());
         }
-        // What was written is what is there: a newer build has written it.
+        // The bytes are as they were written, so a newer build has written them.
         let description = serde_json::from_slice(&json)
             .map_err(|error| StorageError::UnknownDescription { why: json_error(&error) })?;
         Ok(Some((description, at)))

@@ -103,7 +103,7 @@ fn parts<P: PartialEq + Serialize>(
 
 /// A column or index as in a schema.
 fn declared(part: &impl Serialize) -> String {
-    // What cannot be written was never read.
+    // A part that cannot be written as JSON was never read.
     shortened(&serde_json::to_string(part).unwrap_or_default(), SHOWN)
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn check_value(
             short_enough(declared, bytes.len(), max)
         }
         (ColumnType::Uuid, Value::Bytes(bytes)) if bytes.len() == UUID_BYTES as usize => Ok(()),
-        // What it holds while it is NULL.
+        // The value that it holds while it is NULL.
         (ColumnType::Uuid, Value::Bytes([])) if declared.nullable => Ok(()),
         _ => check_number(table, column, value).map(|_| ()),
     }
@@ -81,7 +81,7 @@ fn check_other(table: &TableSchema, column: u16, value: &Value<'_>) -> Result<u6
     }
 }
 
-/// The value is none of its column's type.
+/// The value is not of its column's type.
 #[cold]
 #[inline(never)]
 fn misfit(table: &TableSchema, column: u16, value: &Value<'_>) -> StorageError {
@@ -164,7 +164,7 @@ mod tests {
         let error = check(1, Value::U64(256)).unwrap_err().to_string();
         assert_eq!(error, "column `b` holds u8 from 0 to 255, not 256");
         assert!(check(3, Value::U64(1 << 32)).is_err());
-        // Of the other signedness, where it fits.
+        // A value of the other signedness, where it fits.
         assert!(check(1, Value::I64(1)).is_ok() && check(1, Value::I64(-1)).is_err());
         let error = check(1, Value::F64(1.0)).unwrap_err().to_string();
         assert!(error.contains("column `b` holds u8, not f64"), "{error}");

@@ -91,7 +91,8 @@ pub trait FromValue<'r>: Sized {
     /// The type as errors name it.
     const NAME: &'static str;
 
-    /// The value as this type, if it is one. An integer is one of each integer type that can hold it.
+    /// The value as this type, if it is one. An integer is one of each integer type that can hold
+    /// it.
     fn from_value(value: Value<'r>) -> Option<Self>;
 }
 

@@ -80,8 +80,8 @@ impl KeyBuilder {
         self.put(Bytes::from(&ordered_word(kind, word).to_be_bytes()[8 - bytes..]));
     }
 
-    /// Says whether a column that can be NULL is, before its value; what comes in its place if it is
-    /// are zeros.
+    /// Says whether a column that can be NULL is, before its value; what comes in its place if it
+    /// is are zeros.
     fn null(&mut self, kind: ColumnType, null: bool) {
         self.put(Bytes::from(&[u8::from(!null)][..]));
         if null {

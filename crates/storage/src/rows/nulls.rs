@@ -152,7 +152,7 @@ impl TableLayout {
         for (place, number) in touched.iter().enumerate() {
             let before = row.u64(place);
             let mut word = before;
-            // Of several values for a column the last one counts.
+            // The last of several values for a column counts.
             for (column, value) in changes {
                 if let Some(bit) = self.null_bit(*column).filter(|bit| bit.word == *number) {
                     word = if *value == Value::Null { word | bit.mask } else { word & !bit.mask };
@@ -165,11 +165,11 @@ impl TableLayout {
         Ok(())
     }
 
-    /// Reads columns of a tuple, all that are declared if none are named, into `row`: `read` is asked
-    /// for those that are stored, and says whether there is such a tuple.
+    /// Reads columns of a tuple, all that are declared if none are named, into `row`: `read` is
+    /// asked for those that are stored, and says whether there is such a tuple.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub fn read_declared<E>(
         &self,
         columns: Option<&[u16]>,
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!((done, asked), (Ok(()), vec![71, 72]));
         let nothing = [(1, Value::I64(0)), (66, Value::Bytes(&[]))];
         assert_eq!(out, [&nothing[..], &[(71, Value::U64(1))]].concat());
-        // Of one that is NULL no more; the last value of a column counts.
+        // A column that is NULL no more; its last value counts.
         let twice = [(1, Value::Null), (1, Value::I64(5))];
         let (_, asked, out) = changed(&twice, [5, 0]);
         assert_eq!(asked, [71]);

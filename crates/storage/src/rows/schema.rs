@@ -79,8 +79,8 @@ impl TableSchema {
         self
     }
 
-    /// Lets the column that was added last be NULL ([`crate::Value::Null`]). It cannot belong to the
-    /// primary key. In an index NULL comes before every value.
+    /// Lets the column that was added last be NULL ([`crate::Value::Null`]). It cannot belong to
+    /// the primary key. In an index NULL comes before every value.
     ///
     /// # Panics
     /// There is no column yet.
@@ -118,8 +118,8 @@ impl TableSchema {
     }
 
     /// Adds a secondary index in which no two tuples of a partition have the same values: a second
-    /// one is refused, and nothing has changed then. As in SQL, NULL is not the same as NULL: tuples
-    /// with a NULL in one of these columns are never the same.
+    /// one is refused, and nothing has changed then. As in SQL, NULL is not the same as NULL:
+    /// tuples with a NULL in one of these columns are never the same.
     #[must_use]
     pub fn unique_index(mut self, name: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(ToString::to_string).collect();
@@ -131,8 +131,8 @@ impl TableSchema {
     /// do so (`nvm-inp`; the others do as without it). A tuple is then read from one place, and its
     /// columns need no bits and no pointers of their own; in turn each tuple takes as much as its
     /// columns may hold. Inlined are, in their order, the columns of at most
-    /// [`crate::MAX_INLINE_BYTES`] that neither the key nor an index has, as long as the tuple has at
-    /// most [`crate::MAX_INLINE_TUPLE`] bytes.
+    /// [`crate::MAX_INLINE_BYTES`] that neither the key nor an index has, as long as the tuple has
+    /// at most [`crate::MAX_INLINE_TUPLE`] bytes.
     #[must_use]
     pub fn inline_columns(mut self) -> Self {
         self.inline = true;
@@ -201,8 +201,8 @@ impl Schema {
         Ok(schema.normalized())
     }
 
-    /// The same, with all that can be written in several ways written in one: two schemas are the same
-    /// if these are equal.
+    /// The same, with all that can be written in several ways written in one: two schemas are the
+    /// same if these are equal.
     #[must_use]
     pub fn normalized(&self) -> Self {
         let table = |table: &TableSchema| {

@@ -1,5 +1,5 @@
-//! A row as it is stored, whatever its form: columns are read, keys made and changes put in from the
-//! word or the bytes of each column.
+//! A row as it is stored, whatever its form: columns are read, keys made and changes put in from
+//! the word or the bytes of each column.
 
 use pm::{Bad, Bytes};
 

@@ -131,8 +131,8 @@ impl TableLayout {
         columns
     }
 
-    /// The length of the part of a key that no two tuples may share: of a unique index, unless a column
-    /// of it is NULL. 1 is the first secondary index.
+    /// The length of the part of a key that no two tuples may share: of a unique index, unless a
+    /// column of it is NULL. 1 is the first secondary index.
     pub fn unique_part(&self, index: usize, key: &[u8]) -> Option<usize> {
         let keys = self.key_layout(index);
         if index == 0 || !self.schema.indexes[index - 1].unique {

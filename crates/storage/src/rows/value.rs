@@ -133,7 +133,8 @@ impl fmt::Display for ColumnType {
 }
 
 /// A value for a column, borrowed. It comes `From` the types of an application: integers, `bool`,
-/// floating-point numbers, text, bytes (a UUID is `&[u8; 16]`), [`SystemTime`], and options of them.
+/// floating-point numbers, text, bytes (a UUID is `&[u8; 16]`), [`SystemTime`], and options of
+/// them.
 ///
 /// An integer fits each column of integers whose type can hold it, whatever its own was; so
 /// `Value::from(1)` does for all of them.
@@ -255,16 +256,16 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Value<'a> {
     }
 }
 
-/// A timestamp: whole microseconds, the earlier one if the moment lies between two; a moment that no
-/// timestamp can be is the first or the last one.
+/// A timestamp: whole microseconds, the earlier one if the moment lies between two; a moment that
+/// no timestamp can be is the first or the last one.
 impl From<SystemTime> for Value<'_> {
     fn from(time: SystemTime) -> Self {
         Self::I64(micros_of(time))
     }
 }
 
-/// A moment in microseconds, the earlier one if it lies between two; the first or the last one that a
-/// timestamp can be, if it lies beyond.
+/// A moment in microseconds, the earlier one if it lies between two; the first or the last one that
+/// a timestamp can be, if it lies beyond.
 pub(crate) fn micros_of(time: SystemTime) -> i64 {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),

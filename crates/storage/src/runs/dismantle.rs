@@ -26,7 +26,8 @@ use crate::runs::run::Run;
 use crate::runs::word_at;
 
 impl<M: Memory> Runs<M> {
-    /// The inputs of the merge whose result is at `result` that are still there, with their numbers.
+    /// The inputs of the merge whose result is at `result` that are still there, with their
+    /// numbers.
     pub(crate) fn inputs_left(&self, result: u64) -> Result<Vec<(usize, u64)>, Bad> {
         let mut inputs = Vec::new();
         for number in 0..MAX_RUNS {

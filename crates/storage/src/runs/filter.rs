@@ -107,7 +107,7 @@ impl<M: Memory> Runs<M> {
     }
 
     fn begin_filter(&mut self, at: u64) -> Result<Filling, StorageError> {
-        // Those of runs that are gone: a merge was given up.
+        // Drops the filters of runs that are gone, since a merge was given up.
         for filling in std::mem::take(&mut self.fillings) {
             if self.run_or_result(filling.run).is_ok() {
                 self.fillings.push(filling);

@@ -50,8 +50,8 @@ impl<M: Memory> Runs<M> {
         engine.iter().for_each(|(at, value)| lane.mini_store(*at, *value));
         let words: Vec<u64> = std::iter::once(frozen).chain(self.run_words()).collect();
         self.mini_directory(&words);
-        // The next fence comes before the engine's words change: only they are changed by anything but
-        // other mini-transactions.
+        // The next fence comes before the engine's words change: only they are changed by anything
+        // but other mini-transactions.
         self.tables.lane.mini_commit(&mut lines);
         let fresh = trees_of(&self.tables.tables, at);
         let memtable = self.tables.tables.iter_mut().map(|table| &mut table.indexes[0]);

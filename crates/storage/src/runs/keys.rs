@@ -38,7 +38,8 @@ pub(crate) enum Cursors {
     Long(Vec<Cursor<LongKey>>),
 }
 
-/// The part of [`RunKey`] that only takes apart and puts together enums by their variant for a form.
+/// The part of [`RunKey`] that only takes apart and puts together enums by their variant for a
+/// form.
 macro_rules! by_variant {
     ($variant:ident) => {
         #[inline]

@@ -1,5 +1,4 @@
-//! The layout of what lies in memory of a log-structured partition: `docs/format/memtable-runs.md`
-//! draws it.
+//! The layout of a log-structured partition in memory: `docs/format/memtable-runs.md` draws it.
 
 use pm::{Bad, Memory, Off, Range};
 use zerocopy::{FromBytes, Immutable, IntoBytes};

@@ -48,9 +48,9 @@ pub(crate) const NEW_ENTRIES_A_STEP: usize = 32;
 /// A merge that is being built.
 #[derive(Debug)]
 pub(crate) struct Merging {
-    /// The run that it makes, with its level and the entries that it has by now. Its bytes are those
-    /// of the inputs and of what has been written anew; taking the inputs apart takes off what the
-    /// result has not taken over.
+    /// The run that it makes, with its level and the entries that it has by now. Its bytes are
+    /// those of the inputs and of what has been written anew; taking the inputs apart takes off
+    /// what the result has not taken over.
     pub(crate) result: Run,
     /// The inputs, newest first.
     inputs: Vec<u64>,
@@ -120,7 +120,7 @@ impl<M: Memory> Runs<M> {
             self.run_at(input).ok_or(damaged)?;
             inputs.push(input);
         }
-        // What is built is in order of the tables: the last that has a tree is the one to go on
+        // Trees are built in the order of the tables: the last that has one is the one to continue
         // with, and those before it are done.
         let mut table = 0;
         for (number, Table { layout, .. }) in self.tables.tables.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! Log-structured tables in non-volatile memory (P1 4.3): a mutable MemTable, and runs that never
-//! change (but on a full memory, where what is hidden leaves them), every one a B+tree a table that can be used at once after a crash.
+//! change (but on a full memory, where what is hidden leaves them), every one a B+tree a table that
+//! can be used at once after a crash.
 //!
 //! Invariants:
 //! - The directory says which runs count, from the newest to the oldest, and which one is the

@@ -109,8 +109,8 @@ impl<M: Memory> Runs<M> {
         self.memory().headroom() < memtables.saturating_mul(lanes)
     }
 
-    /// Keeps nodes back for when there is no room, if that may come before this is asked again; with
-    /// `grow` the memory may grow for them.
+    /// Keeps nodes back for when there is no room, if that may come before this is asked again;
+    /// with `grow` the memory may grow for them.
     ///
     /// # Errors
     /// Damage.

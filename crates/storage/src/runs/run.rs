@@ -22,8 +22,8 @@ const LEAST_ENTRY: u64 = 16;
 /// The logarithm of the bytes that a run stays below.
 const MOST_BYTES_LOG: u32 = 48;
 
-/// Checks that the run at `at` can have so many bytes and keys: sizes of steps and of filters follow
-/// from them.
+/// Checks that the run at `at` can have so many bytes and keys: sizes of steps and of filters
+/// follow from them.
 pub(crate) fn check_size<M: Memory>(memory: &M, at: u64, bytes: u64, keys: u64) -> Result<(), Bad> {
     if keys > memory.len() / LEAST_ENTRY || bytes >> MOST_BYTES_LOG != 0 {
         return Err(Bad::Damaged { what: "size of a run", at });

@@ -2,11 +2,11 @@
 //!
 //! Every operation is undone by stores of fixed values: what the log entry says and what entries
 //! have that never change. So all of a transaction can be undone again, from its newest operation
-//! on, after a crash in the middle, and needs one fence, at its end. Index entries that the transaction
-//! itself has made are not put back, since they are removed in the end: a leaf whose older entries are
-//! back already may have no place for them. ([`crate::Tables::undo`], whose
-//! keys are made of fields that are updated in place, has to take each operation out of the log
-//! before it undoes the next.)
+//! on, after a crash in the middle, and needs one fence, at its end. Index entries that the
+//! transaction itself has made are not put back, since they are removed in the end: a leaf whose
+//! older entries are back already may have no place for them. ([`crate::Tables::undo`], whose keys
+//! are made of fields that are updated in place, has to take each operation out of the log before
+//! it undoes the next.)
 //!
 //! Runs that are frozen never change, and nothing is merged or taken apart while a transaction is
 //! open: what the older entries of a tuple say is the same whenever it is asked.
@@ -31,8 +31,8 @@ use crate::table::words::owned_slot;
 
 /// An entry of an index: its table, the index (0 is the primary one), and its key.
 type IndexEntry = (u16, usize, TableKey);
-/// Index entries, each with the number of a log entry. Without a random seed, so that the same input
-/// takes the same instructions.
+/// Index entries, each with the number of a log entry. Without a random seed, so that the same
+/// input takes the same instructions.
 type MadeEntries = HashMap<IndexEntry, usize, BuildHasherDefault<DefaultHasher>>;
 
 fn damaged(at: u64) -> StorageError {

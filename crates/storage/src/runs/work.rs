@@ -1,5 +1,5 @@
-//! Does the work that is put off, and says when it is done: filters, merges, taking apart, each in
-//! steps that are bounded by a leaf.
+//! Does the deferred work, and decides when: filters, merges, taking apart, each in steps that are
+//! bounded by a leaf.
 //!
 //! Writers pay for it: what a transaction adds to the MemTable buys steps, so that a merge is done
 //! well before level 0 is full again. No call waits longer than a few steps, and the number of runs

@@ -215,9 +215,9 @@ impl FileMaster {
         let set =
             directory.set_words(words.map(|word| word.try_into().map_or(0, u64::from_le_bytes)));
         set.map_err(|_| damaged("its master record is too short"))?;
-        // What the last process has written counts from now on: it must stay. If its last sync, that
-        // of the master record, failed, the kernel takes the record for written: once more. The
-        // pages that it leads to were synced before it was written.
+        // The last process's record counts from now on, so it must stay. If its last sync,
+        // that of the master record, failed, the kernel takes the record for written: once more.
+        // The pages that it leads to were synced before it was written.
         let copy = u64::from(second.as_ref() == Some(&image));
         file.write_at(master.copy_at(copy), &image).map_err(&failed)?;
         file.sync().map_err(&failed)?;

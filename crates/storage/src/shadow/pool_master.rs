@@ -152,7 +152,7 @@ impl PoolMaster {
         if directory.transaction != word >> 1 {
             return Err(Bad::Damaged { what: "master record", at: root });
         }
-        // What a killed process has stored counts from now on: it is durable before the bits of
+        // The record of a killed process counts from now on: it is made durable before the bits of
         // its batch's objects change.
         memory.flush(Range::new(root, 8));
         memory.fence();

@@ -1,10 +1,11 @@
-//! Images of inlined columns: what a log entry leads to, since the column itself is overwritten.
+//! Images of inlined columns: copies that log entries lead to, since the column itself is
+//! overwritten.
 //!
 //! An image lies in a slot that is never persisted: it is there as long as the log can ask for it,
-//! and after a crash until recovery has ended, since nothing is allocated before. It becomes durable
-//! under the fence of its log entry. The entry has a checksum of it, so that an entry that persisted
-//! without its image is known; nothing has been overwritten then, and the checksum is that of what
-//! stands in the column.
+//! and after a crash until recovery has ended, since nothing is allocated before. It becomes
+//! durable under the fence of its log entry. The entry has a checksum of it, so that an entry that
+//! persisted without its image is known; nothing has been overwritten then, and the checksum is
+//! that of what stands in the column.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -123,7 +124,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
     }
 
     /// Puts the image that a log entry leads to by `word` in the column's place. For undo and redo:
-    /// all of it is to be flushed, since a killed process may only have stored what is there already.
+    /// all of it is to be flushed, since a killed process may only have stored what is there
+    /// already.
     #[track_caller]
     pub(crate) fn put_image(
         &mut self,

@@ -2,10 +2,10 @@
 //!
 //! A medium that failed under the mapping may have lost the page of a tuple, of which only zeros
 //! are left, while later stores arrived: the persisted bit, and index entries that lead to the
-//! tuple. (Only older builds left that: now a lost store is followed by no other.) The transaction
-//! was never acknowledged, so undoing it loses nothing. Its index entries are found by the tuple
-//! they lead to, since their keys are gone with the tuple. That search goes over the whole index;
-//! nothing else does.
+//! tuple. (Pools of older builds may have this; in this one no store follows a lost one.) The
+//! transaction was never acknowledged, so undoing it loses nothing. Its index entries are found by
+//! the tuple they lead to, since their keys are gone with the tuple. That search goes over the
+//! whole index; nothing else does.
 //!
 //! If the tuple had fields in slots of their own, their places are unknown. The check reports them
 //! as leaked.

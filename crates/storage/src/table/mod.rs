@@ -1,5 +1,5 @@
-//! Tuples in slots: the table heap and its indexes, what engines with in-place updates share (P1 3.1,
-//! 4.1); and tuples that are copied instead (4.2).
+//! Tuples in slots: the table heap and its indexes, what engines with in-place updates share (P1
+//! 3.1, 4.1); and tuples that are copied instead (4.2).
 //!
 //! | what | file |
 //! |---|---|
@@ -23,7 +23,7 @@
 //! slots that are allocated and not persisted. All stores of a half go into [`Tables::lines`],
 //! which the engine flushes when the half is complete.
 //!
-//! What a transaction has replaced or deleted is collected; the engine frees it once the
+//! Slots that a transaction has replaced or deleted are collected; the engine frees them once the
 //! transaction is durable.
 
 mod change;

@@ -27,7 +27,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         changes.len() <= FIELDS_PER_ENTRY && !changes.iter().any(follows)
     }
 
-    /// The checksum of what [`Self::write_fields`] has written for these changes outside their words.
+    /// The checksum of what [`Self::write_fields`] has written for these changes outside their
+    /// words.
     #[inline]
     pub fn checksum_of_changes(&self, table: u16, changes: &[(u16, Value<'_>)]) -> u32 {
         let forms = &self.layout(table).forms;
@@ -60,8 +61,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         Ok(checksum == entry.statement_checksum())
     }
 
-    /// Does again what committed statements, oldest first, have changed in place. Their lines are in
-    /// [`Self::lines`]. For opening, before anything is allocated or freed.
+    /// Does again what committed statements, oldest first, have changed in place. Their lines are
+    /// in [`Self::lines`]. For opening, before anything is allocated or freed.
     ///
     /// # Errors
     /// Damage.

@@ -296,7 +296,7 @@ fn read_word_bytes_at<M: Memory>(
                 runs += 1;
                 continue;
             }
-            // What stands in the tuple itself comes between the runs.
+            // Values in the tuple itself come between the runs.
             let (now, later) = std::mem::take(&mut rest).split_at_mut(bytes);
             memory.gather(&parts[..runs], now)?;
             (runs, bytes) = (0, 0);
@@ -333,7 +333,8 @@ mod tests {
     use crate::rows::schema::TableSchema;
     use crate::table::words::LARGE_LEN;
 
-    /// A table without large values has no large words, so such a word is damaged, whatever it says.
+    /// A table without large values has no large words, so such a word is damaged, whatever it
+    /// says.
     #[test]
     fn a_large_word_in_a_table_without_large_values_is_damaged() {
         use crate::rows::catalog::Catalog;

@@ -198,7 +198,8 @@ fn the_test_fails_without_one_sync() {
         }
     }
     println!("{} places sync", trace.sync_sites().len());
-    // That of `open` sees to what a killed process wrote: `crash/files.rs` of the whole engine kills.
+    // That of `open` sees to what a killed process wrote: `crash/files.rs` of the whole engine
+    // kills.
     assert_eq!(unseen.len(), 1, "{unseen:?}");
 }
 

@@ -11,8 +11,8 @@ use storage::{MAX_UNDO_ENTRIES, StorageError, UNDO_HEAD_BYTES, UndoEntry, UndoLo
 
 const LIMIT: u64 = 1 << 20;
 
-/// Transactions of one to three entries that commit, or are undone newest first; and now and then two
-/// statements.
+/// Transactions of one to three entries that commit, or are undone newest first; and now and then
+/// two statements.
 fn story() -> (Trace, u64) {
     let memory = Recording::pool(64 << 10, LIMIT).unwrap();
     let heap =
@@ -72,7 +72,7 @@ fn after_kills(trace: &Trace, head: u64) -> Vec<Next> {
         let memory = killed.reopened(LIMIT).unwrap();
         let work = opened(&memory, head);
         memory.note(1);
-        // What it does then is no business of the log; here, nothing that lasts.
+        // Work after that is not the log's; here it stores nothing durable.
         memory.store(Off::new(head + UNDO_HEAD_BYTES - 8), 1);
         nexts.push(Next { killed: killed.clone(), trace: memory.stop(), work });
     });

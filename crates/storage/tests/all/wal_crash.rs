@@ -257,7 +257,7 @@ fn killed_then_cut(fault: impl Fn(&DiskTrace) -> DiskTrace) -> Explored {
     append(&mut log, 0, 300);
     append(&mut log, 0, 300);
     drop(log);
-    // What this recovery shows counts as acknowledged.
+    // The contents that this recovery shows count as acknowledged.
     let (mut log, _, found) = recover(&files).unwrap();
     assert!(found.len() > 1, "the buffer was written early");
     files.note(log.next_txn());

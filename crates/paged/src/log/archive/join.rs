@@ -1,8 +1,8 @@
 //! The check that a log goes on with an archive of its own history.
 //!
-//! 1. The note of the log names a segment, up to which the log may be truncated already. The archive
-//!    has that very segment, or it is not the log's: segments of another history have other numbers of
-//!    their own, whatever LSNs they have.
+//! 1. The note of the log names a segment, up to which the log may be truncated already. The
+//!    archive has that very segment, or it is not the log's: segments of another history have other
+//!    numbers of their own, whatever LSNs they have.
 //! 2. After it, up to where a crash came before the note, the log still has all records: those of
 //!    the archive are the same, or the two have diverged.
 

@@ -1,18 +1,18 @@
-//! The archive of a log: copies of its records, in files of another directory, from which a database
-//! is restored to any moment since a base backup.
+//! The archive of a log: copies of its records, in files of another directory, from which a
+//! database is restored to any moment since a base backup.
 //!
 //! Invariants:
 //! - A segment has its name only when all of it is there and durable, and is never changed then.
-//! - Segments are numbered without a gap, and each begins at the LSN at which the one before ends, and
-//!   names that one. So where the archive ends is seen by its last segment alone, whatever a crash has
-//!   left, and no segment passes for one of another history of the same database.
+//! - Segments are numbered without a gap, and each begins at the LSN at which the one before ends,
+//!   and names that one. So where the archive ends is seen by its last segment alone, whatever a
+//!   crash has left, and no segment passes for one of another history of the same database.
 //! - It has durable records only: the log never ends before it.
 //! - A log goes on with an archive only if that has the log's own history: see [`Archive::join`].
 //!
 //! 1. `copy` reads the log from where the archive ends and writes records into a new file; after
 //!    [`SEGMENT_BYTES`] another one begins.
-//! 2. Each file is ended with what it must hold, synced, renamed, and its directory synced. Only then
-//!    is it counted as copied.
+//! 2. Each file is ended with what it must hold, synced, renamed, and its directory synced. Only
+//!    then is it counted as copied.
 
 mod join;
 mod layout;
@@ -100,8 +100,8 @@ fn remove_unfinished<F: Files>(files: &F, (prefix, number): (&str, u64), stamp: 
     files.remove(&name).map_err(&failed)
 }
 
-/// Returns whether a file begins as a segment does that was not finished: with nothing, with the mark of
-/// such files, or as a segment of this partition. Either may be there in part.
+/// Returns whether a file begins as a segment does that was not finished: with nothing, with the
+/// mark of such files, or as a segment of this partition. Either may be there in part.
 fn is_unfinished(begins: &[u8], mark: &[u8], stamp: u64) -> bool {
     if let Ok(header) = Header::decode(begins) {
         return header.stamp == stamp;
@@ -233,7 +233,8 @@ impl<F: Files> Archive<F> {
     pub fn open(files: F, prefix: &str, stamp: u64) -> Result<Self> {
         let last = match numbers(&files, prefix)?.last() {
             Some(number) => {
-                // Its name may be in the caches alone, if a crash came before the directory was synced.
+                // Its name may be in the caches alone, if a crash came before the directory was
+                // synced.
                 files.sync_directory().map_err(io("syncing the archive of the log"))?;
                 joint_of(&files, (prefix, *number), stamp)?
             }
@@ -283,8 +284,8 @@ impl<F: Files> Archive<F> {
         Lsn(self.reached.load(Ordering::Acquire))
     }
 
-    /// Copies the log's records up to an LSN, before which all are durable. What this returns after is
-    /// durable in the archive.
+    /// Copies the log's records up to an LSN, before which all are durable. What this returns after
+    /// is durable in the archive.
     ///
     /// # Errors
     /// The log cannot be read, or the archive takes no more. The next attempt goes on after the

@@ -39,7 +39,8 @@ pub struct Note<N: Files> {
 }
 
 impl<N: Files> Note<N> {
-    /// Reads the note of a log whose files have names that begin with `prefix`, if it has an archive.
+    /// Reads the note of a log whose files have names that begin with `prefix`, if it has an
+    /// archive.
     ///
     /// # Errors
     /// It is damaged, or of another database, or the medium refuses.

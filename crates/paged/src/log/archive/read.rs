@@ -1,4 +1,4 @@
-//! Reading an archive: all of it from a place on, or single records.
+//! Reads an archive: all of it from a place on, or single records.
 
 use pm::{File, Files};
 
@@ -185,10 +185,10 @@ impl<F: Files> ArchiveReader<F> {
         })
     }
 
-    /// The end of what was logged until a time of day, in microseconds since 1970: every transaction
-    /// that was acknowledged by then lies before it, and none that was committed
-    /// [`TIME_RESOLUTION`](crate::log::TIME_RESOLUTION) later. Or the last time that the archive knows
-    /// of, if that is not later: what was acknowledged by then may not be there.
+    /// The end of what was logged until a time of day, in microseconds since 1970: every
+    /// transaction that was acknowledged by then lies before it, and none that was committed
+    /// [`TIME_RESOLUTION`](crate::log::TIME_RESOLUTION) later. Or the last time that the archive
+    /// knows of, if that is not later: what was acknowledged by then may not be there.
     ///
     /// # Errors
     /// As [`Self::scan`].

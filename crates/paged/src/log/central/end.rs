@@ -1,4 +1,4 @@
-//! The end of a log that is opened again: where it is, and whether it is one.
+//! The end of a log that is opened again: where it is, and whether it is damage instead.
 //!
 //! A crash loses any of the sectors that were written and not synced, and these are all of one
 //! group. So after the first place that has no record there may be sound ones, but only of its own
@@ -28,8 +28,8 @@ pub(super) struct End {
     pub(super) header_due: bool,
     /// The newest record.
     pub(super) newest: Lsn,
-    /// The index of the file that was followed last, and its bytes that may not be durable: those of the
-    /// last group.
+    /// The index of the file that was followed last, and its bytes that may not be durable: those
+    /// of the last group.
     pub(super) last: (usize, Range<u64>),
     /// Bytes of the log from the head's start on.
     pub(super) bytes: u64,

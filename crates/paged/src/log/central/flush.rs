@@ -40,7 +40,8 @@ impl<F: Files, T: Threads> Central<F, T> {
         }
         self.durable.store(group.last.0, Ordering::Release);
         self.groups.fetch_add(1, Ordering::Relaxed);
-        // One that has become large goes: two of them hold the options' bytes together, and no third.
+        // One that has become large goes: two of them hold the options' bytes together, and no
+        // third.
         if let Ok(mut group) = Arc::try_unwrap(group)
             && group.bytes.capacity() <= 2 * self.options.group_bytes
         {

@@ -30,8 +30,9 @@ impl Group {
         self.runs.push(Run { number, file, offset, at: self.bytes.len() });
     }
 
-    /// The bytes before `offset` in the newest run: they are written with a record there. Everything
-    /// before them is durable by then, since groups and their runs are synced one after the other.
+    /// The bytes before `offset` in the newest run: they are written with a record there.
+    /// Everything before them is durable by then, since groups and their runs are synced one after
+    /// the other.
     pub(super) fn unsynced_before(&self, offset: u64) -> u64 {
         offset - self.runs.last().expect("a record is in a run").offset
     }

@@ -96,8 +96,8 @@ pub(super) fn read_partition_header(bytes: &[u8], shape: &Shape) -> Result<(u32,
     }
 }
 
-/// Returns what a record says that is written with so many bytes before it: see [`Placed::sure`]. The
-/// unit is that of records' places.
+/// Returns what a record says that is written with so many bytes before it: see [`Placed::sure`].
+/// The unit is that of records' places.
 pub(super) fn sure_of(unsynced_bytes: u64) -> u32 {
     let sure = unsynced_bytes / record::ALIGN as u64 + 1;
     u32::try_from(sure).ok().filter(|sure| *sure <= record::MOST_SURE).unwrap_or(0)

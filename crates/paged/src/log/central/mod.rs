@@ -1,8 +1,8 @@
 //! The central log (P2 2.1): one buffer under one lock, written to partitions in the order of LSNs.
 //!
 //! Invariants:
-//! - An LSN is a partition's number (high 32 bits) and an offset in it (low 32). Numbers rise; a file
-//!   serves one partition after the other, and its header says which.
+//! - An LSN is a partition's number (high 32 bits) and an offset in it (low 32). Numbers rise; a
+//!   file serves one partition after the other, and its header says which.
 //! - What is durable is a prefix of the log without holes. A partition is written when the one
 //!   before it is durable and sealed; at most [`CentralOptions::group_bytes`] are ever written and
 //!   not synced.
@@ -12,8 +12,8 @@
 //!   valid once anything is appended there.
 //! - Damage is not taken for the end: a record says up to where the log was durable when it was
 //!   written. See `docs/format/paged-log.md`, "Where the log ends".
-//! - The bytes set aside never exceed those that are free, nor those for which the files have space. A
-//!   checkpoint has room of its own.
+//! - The bytes set aside never exceed those that are free, nor those for which the files have
+//!   space. A checkpoint has room of its own.
 //! - A write or a sync that fails stops the log: nothing more is acknowledged.
 //!
 //! 1. `append` copies the record into the buffer under the lock; the LSN is where it will stand.
@@ -79,8 +79,8 @@ struct State<R> {
     newest: Lsn,
     /// Bytes set aside for all chains.
     aside: u64,
-    /// Bytes of records appended since the log was opened: all, and those before the newest begin of a
-    /// checkpoint.
+    /// Bytes of records appended since the log was opened: all, and those before the newest begin
+    /// of a checkpoint.
     appended: u64,
     at_begin: u64,
     /// Threads that wait until a record is durable.
@@ -111,7 +111,8 @@ pub struct Central<F: Files, T: Threads> {
     /// last one that was completed.
     appended: AtomicU64,
     at_checkpoint: AtomicU64,
-    /// Bytes of log from its start on that the log had when it was opened, until there is a checkpoint.
+    /// Bytes of log from its start on that the log had when it was opened, until there is a
+    /// checkpoint.
     found: AtomicU64,
     room: RoomWaits,
     checkpointer: Mutex<Option<Arc<Waiter>>>,
@@ -131,8 +132,8 @@ impl<F: Files, T: Threads> Central<F, T> {
         Self::room_in(&self.state.lock())
     }
 
-    /// Gives back to the medium what nothing needs before the next opening, besides what a deletion and a
-    /// checkpoint need then. Everything is durable, and a checkpoint was taken.
+    /// Gives back to the medium what nothing needs before the next opening, besides what a deletion
+    /// and a checkpoint need then. Everything is durable, and a checkpoint was taken.
     ///
     /// # Errors
     /// The medium refuses.
@@ -197,8 +198,8 @@ impl<F: Files, T: Threads> Central<F, T> {
         }
     }
 
-    /// Sees to it that the files have space, by asking the medium for more. `bytes` are needed for what is
-    /// said to be full if it has none.
+    /// Sees to it that the files have space, by asking the medium for more. `bytes` are needed for
+    /// what is said to be full if it has none.
     fn has_space(state: &State<F::File>, reserved: io::Result<bool>, bytes: u64) -> Result<()> {
         match reserved {
             Ok(true) => Ok(()),
@@ -321,7 +322,7 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         let of_transaction = chain.tx != TxNo(0);
         let undoes =
             matches!(record.kind, Kind::Compensation | Kind::Commit | Kind::Abort | Kind::End);
-        // What it takes from that which was set aside for it, and what is set aside with it.
+        // The bytes that it takes of those set aside for it, and the bytes to set aside with it.
         let taken = if undoes { bytes.min(chain.aside) } else { 0 };
         let mut more = 0;
         if of_transaction && record.kind == Kind::Change {

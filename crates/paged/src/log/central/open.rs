@@ -1,4 +1,4 @@
-//! Making a central log, and opening it again.
+//! Creates and opens a central log.
 
 use std::collections::VecDeque;
 use std::io;
@@ -155,11 +155,13 @@ impl<F: Files, T: Threads> Central<F, T> {
             .ok_or_else(|| io("making the log")(io::ErrorKind::StorageFull.into()))
     }
 
-    /// Opens a log after the program has ended or died. Every record that [`super::LogManager::scan`]
-    /// gives then is durable. The numbers of partitions and their bytes are those of its creation.
+    /// Opens a log after the program has ended or died. Every record that
+    /// [`super::LogManager::scan`] gives then is durable. The numbers of partitions and their bytes
+    /// are those of its creation.
     ///
     /// # Errors
-    /// A file is missing or belongs to another log, or the log ends before a record that was durable.
+    /// A file is missing or belongs to another log, or the log ends before a record that was
+    /// durable.
     ///
     /// # Panics
     /// If the options contradict each other.

@@ -1,4 +1,4 @@
-//! Reading records again: one, many, all from a place on.
+//! Reads records again: one, many, or all from a place on.
 
 use std::sync::atomic::Ordering;
 

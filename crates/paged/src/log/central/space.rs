@@ -1,16 +1,16 @@
-//! The room that the partitions have, in the log's order and in its files, counted so that what was set
-//! aside is always found.
+//! The room that the partitions have, in the log's order and in its files, counted so that what was
+//! set aside is always found.
 //!
 //! A record never spans two partitions, so up to a record less a byte is lost at the end of each.
 //! The room of a partition therefore counts without one record of the largest size: then records of
 //! any sizes fit that together take what [`Space::free`] says.
 //!
-//! A file has space for its partition ahead of what is appended. Which file a partition has, its header
-//! says. Invariants:
+//! A file has space for its partition ahead of what is appended. Which file a partition has, its
+//! header says. Invariants:
 //! - What is set aside finds space that the files have: [`Space::in_files`].
 //! - So does a checkpoint, and in the next partition, too, unless all files are in use: see
-//!   [`Space::turn`]. So whatever the medium gives, a checkpoint can be taken, and frees what lies before
-//!   it if no transaction needs that.
+//!   [`Space::turn`]. So whatever the medium gives, a checkpoint can be taken, and frees what lies
+//!   before it if no transaction needs that.
 //! - Space of files that are free is used before the medium is asked for more.
 
 use std::collections::VecDeque;
@@ -24,12 +24,12 @@ use super::layout::{SEAL_BYTES, SECTOR, Shape};
 /// The share of the log that only checkpoints use.
 const CHECKPOINT_SHARE: u64 = 16;
 
-/// Bytes that a checkpoint finds ahead of what others append, or its share of a log that is small: those
-/// of two thousand pages that were changed while it began.
+/// Bytes that a checkpoint finds ahead of what others append, or its share of a log that is small:
+/// those of two thousand pages that were changed while it began.
 const CHECKPOINT_BYTES: u64 = 32 << 10;
 
-/// Bytes of a partition for which another one is worth beginning: where the medium has room, and where it
-/// has none.
+/// Bytes of a partition for which another one is worth beginning: where the medium has room, and
+/// where it has none.
 const WORTH_BYTES: u64 = 64 << 10;
 const WORTH_BYTES_IF_FULL: u64 = 8 << 10;
 
@@ -200,7 +200,7 @@ impl<R: File> Space<R> {
     fn grow(&mut self, wanted: u64) -> io::Result<bool> {
         let spare = self.spare_bytes();
         let is_dead = |next: usize| self.segments[next].reserved() > spare;
-        // What was freed is used first.
+        // Space that was freed is used first.
         if !(self.next.is_some_and(is_dead) && self.seals() && self.may_turn(wanted)) {
             let to = self.offset + SEAL_BYTES + self.record_bytes + wanted;
             self.extend(self.file(self.number), to, self.step)?;
@@ -218,8 +218,8 @@ impl<R: File> Space<R> {
         Ok(self.in_files() >= wanted)
     }
 
-    /// Lets a file have so many bytes, or as many as a partition, and a step ahead of them. Returns false
-    /// if the medium has no room.
+    /// Lets a file have so many bytes, or as many as a partition, and a step ahead of them. Returns
+    /// false if the medium has no room.
     fn extend(&mut self, file: usize, to: u64, step: u64) -> io::Result<bool> {
         let (to, most) = (to.min(self.partition_bytes), self.partition_bytes);
         if to <= self.segments[file].reserved() {
@@ -233,15 +233,15 @@ impl<R: File> Space<R> {
         }
     }
 
-    /// Returns whether the partition of the end can be ended before it is full: the others have room for
-    /// what is set aside, and most of them are free.
+    /// Returns whether the partition of the end can be ended before it is full: the others have
+    /// room for what is set aside, and most of them are free.
     fn may_turn(&self, aside: u64) -> bool {
         let most = (self.segments.len() / 4).max(1);
         self.kept.len() <= most && self.unused() >= aside + self.of_checkpoints()
     }
 
-    /// Returns whether a checkpoint is worth another partition, so that what lies before it can be used
-    /// again.
+    /// Returns whether a checkpoint is worth another partition, so that what lies before it can be
+    /// used again.
     pub(super) fn is_turn_due(&self, aside: u64) -> bool {
         let worth = match self.refused {
             true => WORTH_BYTES_IF_FULL.min(self.partition_bytes / 4),
@@ -251,7 +251,8 @@ impl<R: File> Space<R> {
         self.offset >= worth && self.may_turn(aside) && has_room()
     }
 
-    /// Makes the next partition ready for a checkpoint that is worth it. Returns whether it begins there.
+    /// Makes the next partition ready for a checkpoint that is worth it. Returns whether it begins
+    /// there.
     ///
     /// # Errors
     /// The medium failed.
@@ -279,7 +280,8 @@ impl<R: File> Space<R> {
         freed > 0
     }
 
-    /// Gives back what the free files have besides so many bytes together, and what a checkpoint needs.
+    /// Gives back what the free files have besides so many bytes together, and what a checkpoint
+    /// needs.
     ///
     /// # Errors
     /// The medium refuses.
@@ -292,7 +294,8 @@ impl<R: File> Space<R> {
         Ok(())
     }
 
-    /// Gives back what the newest partition has ahead, besides what a deletion and a checkpoint need.
+    /// Gives back what the newest partition has ahead, besides what a deletion and a checkpoint
+    /// need.
     ///
     /// # Errors
     /// The medium refuses.
@@ -337,7 +340,8 @@ mod tests {
         }
     }
 
-    /// Whatever the medium has, what was reserved fits into the files, in the order in which they are used.
+    /// Whatever the medium has, what was reserved fits into the files, in the order in which they
+    /// are used.
     #[test]
     fn whatever_the_medium_gives_what_was_reserved_fits() {
         let mut random = 1_u64;
@@ -356,7 +360,7 @@ mod tests {
                     || !space.reserve(reserved + bytes).expect("it works")
                 {
                     refused = true;
-                    // What was set aside is appended.
+                    // Appends what was set aside.
                     while reserved > 0 {
                         let bytes = reserved.min(64 + (random >> 30) % 449 / 8 * 8);
                         assert!(space.find(bytes).expect("it works"), "round {round}");

@@ -1,4 +1,4 @@
-//! Following the records of a partition.
+//! Follows the records of a partition.
 
 use pm::File;
 use storage::segments::Window;

@@ -14,8 +14,8 @@ use crate::{PagedError, Result};
 const MAGIC: u64 = u64::from_le_bytes(*b"PERDNVLG");
 const VERSION: u64 = 4;
 
-/// Bits of a number in the head; those above it are its check. The rounds of entries come again after
-/// as many.
+/// Bits of a number in the head; those above it are its check. The rounds of entries come again
+/// after as many.
 const NUMBER_BITS: u32 = 48;
 
 /// The place of a word of the head, in words.
@@ -66,8 +66,8 @@ impl NvForm {
     /// Bytes of the head, with which a log begins.
     pub const HEAD_BYTES: u64 = LINE_BYTES;
 
-    /// The form of a log that takes about so many bytes, with at most so many entries, for records of
-    /// at most so many bytes. Where that is not enough for any log, it takes more.
+    /// The form of a log that takes about so many bytes, with at most so many entries, for records
+    /// of at most so many bytes. Where that is not enough for any log, it takes more.
     pub fn of_bytes(bytes: u64, entries: u64, record_bytes: u64) -> Self {
         let power = |number: u64| 1_u64 << number.max(1).ilog2();
         let entries = power(entries.min(bytes / BYTES_AN_ENTRY)).max(LEAST_ENTRIES);
@@ -198,8 +198,8 @@ fn number_of(place: Word, stored: u64) -> Option<u64> {
     (checked(place, number) == stored).then_some(number)
 }
 
-/// The restart of a new log: logs of different databases have different ones, so that what an earlier
-/// log has left in the same memory does not count.
+/// The restart of a new log: logs of different databases have different ones, so that what an
+/// earlier log has left in the same memory does not count.
 fn first_restart(stamp: u32) -> u32 {
     crc32c::crc32c(&stamp.to_le_bytes())
 }

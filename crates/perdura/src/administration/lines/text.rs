@@ -234,7 +234,7 @@ fn exact_integer(text: &str) -> Option<i128> {
     let digits = [whole, fraction].concat();
     let digits = digits.trim_start_matches('0');
     let Some(last) = digits.rfind(|digit| digit != '0') else { return Some(0) };
-    // How many zeros follow the digits up to the last one that is none.
+    // The number of zeros that follow the last other digit.
     let zeros = (digits.len() - 1 - last) as i64 - fraction.len() as i64;
     let zeros = zeros.checked_add(exponent.parse().ok()?)?;
     let zeros = usize::try_from(zeros).ok().filter(|zeros| zeros + last < 20)?;

@@ -135,7 +135,7 @@ fn blocks_in_another_s_place_are_found() {
     {
         damaged.refused(&with(order), &format!("{order:?}"));
     }
-    // Of another backup of a database with the same tables.
+    // Blocks of another backup, of a database with the same tables.
     let place = Place::new();
     let other = tiny(&place, "other", 4);
     assert_eq!(other.len(), damaged.sound.len());

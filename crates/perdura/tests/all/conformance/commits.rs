@@ -309,7 +309,7 @@ fn a_transaction_that_was_leaked_is_undone_and_keeps_nothing_from_being_durable(
         let _ = put(&mut owned, 0);
         leak(&mut owned, 101);
         let _ = owned.begin().commit().unwrap();
-        // What was committed before is made durable.
+        // Earlier commits are made durable.
         let ticket = put(&mut owned, 1);
         leak(&mut owned, 102);
         owned.sync().unwrap();

@@ -203,7 +203,7 @@ fn an_update_that_names_a_column_twice_is_refused() {
             store.thrice(|db| {
                 holds(db, &[(&db.table("t").unwrap(), vec![tuple(1, 1)])]);
             });
-            // Where a run has the tuple, too.
+            // The same once more, with the tuple in a run, too.
             store.db().checkpoint().unwrap();
         }
     });

@@ -221,7 +221,7 @@ fn no_room_for_a_large_value_is_an_ordinary_error() {
             let logs_all = [EngineKind::Nvwal, EngineKind::Journal, EngineKind::Wal];
             let least = match engine {
                 _ if logs_all.contains(&engine) => 2,
-                // What its dictionaries have they keep.
+                // Its dictionaries keep their values.
                 EngineKind::Sofort => 2,
                 _ => 8,
             };

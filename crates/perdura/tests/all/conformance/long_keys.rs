@@ -69,7 +69,7 @@ fn tuple(table: &str, number: u64, version: u64) -> Tuple {
             Own::Text(text(number, 1_022)),
             match version % 3 {
                 0 => Own::Null,
-                // Of each tuple and version another.
+                // Each tuple and version has another value.
                 _ => Own::Bytes(text(number * 100 + version % 50, 1_021).into()),
             },
             Own::I64(version as i64 % 5 - 2),

@@ -322,7 +322,7 @@ fn null_is_refused_where_it_cannot_be_and_nothing_changes() {
         refused(db.read(|tx| tx.get_into(&plain, &null_key, &mut Row::new())).map(drop), "`plain`");
         let by_must = Scan::prefix(&null_key[..]).by("by_must");
         refused(super::try_scan(db, &plain, &by_must).map(drop), "`must` of table `plain`");
-        // What stands in the place of a UUID that is NULL is none that can be put in.
+        // The bytes in the place of a UUID that is NULL cannot be inserted as one.
         let empty = [(2, Value::Bytes(&[]))];
         refused(db.write(|tx| tx.update(&mixed, &key, &empty)), "`may` holds a uuid of 16 bytes");
         // The null word is no column.

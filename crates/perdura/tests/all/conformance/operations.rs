@@ -351,7 +351,7 @@ fn what_is_aborted_leaves_nothing() {
             }
             holds(store.db(), &[(&table, expected.clone())]);
         }
-        // What aborts have freed and kept is no burden: the same again in a new process.
+        // Space that aborts have freed or kept changes nothing: the same again in a new process.
         store.thrice(|db| {
             holds(db, &[(&db.table("t").unwrap(), expected.clone())]);
         });

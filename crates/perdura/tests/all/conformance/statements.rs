@@ -135,7 +135,7 @@ fn a_database_that_was_closed_has_no_statement_to_do_again() {
     }
 }
 
-/// Logs of frames are brought home by opening after a kill, and by closing; the report says how
+/// Opening after a kill, and closing, store logs of frames in place; the report says how
 /// much it was.
 #[test]
 fn opening_tells_the_frames_that_it_has_stored() {

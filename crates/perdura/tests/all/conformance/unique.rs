@@ -84,7 +84,7 @@ fn a_second_tuple_with_the_same_values_is_refused_and_nothing_changes() {
             assert_eq!(refused_by(update(1, &both)).0, "by_place");
             let statement = db.update(&table, &[Value::U64(2)], &[(1, Value::Text("ada"))]);
             assert_eq!(refused_by(statement.map(drop)).0, "by_mail");
-            // What stays the same is the tuple's own.
+            // A value that does not change is the tuple's own.
             update(1, &[(1, Value::Text("ada")), (3, Value::F64(-0.0))]).unwrap();
             update(1, &[(3, Value::F64(0.0))]).unwrap();
             update(3, &[(1, Value::Null)]).unwrap();

@@ -116,7 +116,7 @@ impl Left {
 
     /// Flips bits of every byte, one after the other.
     fn flip(&self, sweep: &mut Sweep, shift: usize) {
-        // Of a paged engine's files most of the log is what a checkpoint has let go of.
+        // Most of a paged engine's log is no longer needed after a checkpoint.
         let step = match (thorough(), self.is_paged()) {
             (true, _) => 1,
             (false, true) => 29 * self.one_in,

@@ -95,7 +95,7 @@ fn value(kind: usize, old: u64, (other, next): (u64, u64), size: u64) -> u64 {
         old ^ 1 << (other % 64),
         size - 64,
         65_535,
-        // Of a node the next entry's key, so that two are alike, or the next child.
+        // In a node the next entry's key, so that two are equal, or the next child.
         next,
     ][kind]
 }

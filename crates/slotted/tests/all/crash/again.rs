@@ -1,5 +1,5 @@
-//! A transaction that was cut off, and whose records are put once more: what it had logged, or the line of
-//! a header that it had stored, must not count then.
+//! A transaction that was cut off, and whose records are put once more: what it had logged, or the
+//! line of a header that it had stored, must not count then.
 
 use pm::{Memory, Off};
 use sim::{Recording, Replay};
@@ -15,7 +15,8 @@ fn put<S: Scheme<Recording>>(store: &mut Store<Recording, S>, puts: u32) {
     }
 }
 
-/// The power is cut in the transaction; it is run again and not committed, and the power is cut again.
+/// The power is cut in the transaction; it is run again and not committed, and the power is cut
+/// again.
 fn is_not_committed_by_its_repetition<S: Scheme<Recording>>(puts: u32) {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let heap = heap_over(memory.clone());
@@ -54,7 +55,8 @@ fn repetition_does_not_commit_a_cut_off_transaction() {
     }
 }
 
-/// An opening has a number that no line has that was cut off: it is durable before the first commit.
+/// An opening has a number that no line has that was cut off: it is durable before the first
+/// commit.
 #[test]
 fn the_number_of_an_opening_is_durable_before_its_lines() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
@@ -88,7 +90,7 @@ fn the_number_of_an_opening_is_durable_before_its_lines() {
     }
 }
 
-/// When the numbers of openings go round, lines are still checked, or need none.
+/// When the numbers of openings wrap around, lines are still checked, or need none.
 #[test]
 fn the_numbers_of_openings_go_round() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();

@@ -1,5 +1,5 @@
-//! Wrong policies in the place of right ones: each is noticed by a power cut in a story, in the recovery
-//! from one, or after a kill; or the story itself goes wrong.
+//! Wrong policies in the place of right ones: each is noticed by a power cut in a story, in the
+//! recovery from one, or after a kill; or the story itself goes wrong.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,5 @@
-//! A log that gives room back to the heap, cut off at every fence of it and of the next transaction.
+//! A log that gives room back to the heap, cut off at every fence of it and of the next
+//! transaction.
 
 use heap::Heap;
 use sim::{Recording, Replay};

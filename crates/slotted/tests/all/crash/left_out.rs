@@ -1,13 +1,13 @@
-//! Each flush, fence and ordered store of the crate, left out in turn: a power cut in a story, in the
-//! recovery from one or after a kill shows it.
+//! Each flush, fence and ordered store of the crate, left out in turn: a power cut in a story, in
+//! the recovery from one or after a kill shows it.
 
 use sim::{Instruction, Recording, Replay};
 use slotted::Scheme;
 
 use super::story::{Next, Story, after_kills, after_power_cuts, story, verdict};
 
-/// Instructions that nothing here notices: a scheme or all of them, what it is, the end of the line in the
-/// source or its file, and the reason.
+/// Instructions that nothing here notices: a scheme or all of them, what it is, the end of the line
+/// in the source or its file, and the reason.
 const UNNEEDED: [(&str, &str, &str, &str); 11] = [
     (
         "",

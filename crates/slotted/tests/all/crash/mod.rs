@@ -1,10 +1,10 @@
-//! The store under power cuts and kills (`docs/format/crash-model.md`): at every fence, in the states
-//! that lines and their stores can be in.
+//! The store under power cuts and kills (`docs/format/crash-model.md`): at every fence, in the
+//! states that lines and their stores can be in.
 //!
-//! Each committed transaction is there, the open transaction is there as a whole or not at all, all pages
-//! agree, none is lost, and the store can be used. So it is when the crash comes while another one is
-//! being recovered from, and when it comes after a kill. And without any one of its flushes, fences
-//! and ordered stores the test fails, but for those that `left_out.rs` lists.
+//! Each committed transaction is there, the open transaction is there as a whole or not at all, all
+//! pages agree, none is lost, and the store can be used. So it is when the crash comes while
+//! another one is being recovered from, and when it comes after a kill. And without any one of its
+//! flushes, fences and ordered stores the test fails, but for those that `left_out.rs` lists.
 
 mod again;
 mod flaws;
@@ -175,8 +175,9 @@ fn opening_reports_what_the_log_had() {
     assert!(emptied.iter().chain(&kept).all(|states| states[1] > 10), "{emptied:?} {kept:?}");
 }
 
-/// Up to so many states of each fence of a story on a processor on which between two fences every word of a
-/// line persists by itself (aarch64's rules). Returns how many were seen, and what was wrong with one.
+/// Up to so many states of each fence of a story on a processor on which between two fences every
+/// word of a line persists by itself (aarch64's rules). Returns how many were seen, and what was
+/// wrong with one.
 fn on_a_weakly_ordered_processor<S: Scheme<Recording>>(seed: u64) -> (u64, Option<String>) {
     let story = story::<S>(seed, 24);
     let explored = Replay::new(&story.trace)
@@ -204,7 +205,8 @@ fn twin_lines_without_that_fence_do_not() {
     }
 }
 
-/// Logs and words rely on fences alone, and so do lines with a checksum that have the fence of aarch64.
+/// Logs and words rely on fences alone, and so do lines with a checksum that have the fence of
+/// aarch64.
 #[test]
 fn the_other_schemes_need_no_order_within_a_line() {
     fn survives<S: Scheme<Recording>>() {

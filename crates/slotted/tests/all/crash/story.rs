@@ -1,4 +1,5 @@
-//! Random transactions on a recording, what they left, and the verdict on what a crash leaves of them.
+//! Random transactions on a recording, what they left, and the verdict on what a crash leaves of
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +41,8 @@ pub(super) fn story<S: Scheme<Recording>>(seed: u64, steps: u64) -> Story {
     story_after::<S>(400, seed, steps)
 }
 
-/// The same, after at most so many transactions, of which some lead to a store whose next segment is not
-/// far.
+/// The same, after at most so many transactions, of which some lead to a store whose next segment
+/// is not far.
 pub(super) fn story_after<S: Scheme<Recording>>(most: u64, seed: u64, steps: u64) -> Story {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();
     let heap = heap_over(memory.clone());
@@ -184,7 +185,7 @@ impl Next {
         let before = &acknowledged[noted.saturating_sub(1) as usize];
         let often = found.iter().find(|(key, value)| before.get(*key) != Some(*value));
         let often = often.map(|(key, _)| key.clone());
-        // What has been found and acted upon must stay.
+        // The state that has been found and acted upon must stay.
         let mut acknowledged = vec![acknowledged[noted as usize].clone(), found.clone()];
         memory.note(1);
         let mut random = SmallRng::seed_from_u64(seed);
@@ -198,8 +199,8 @@ impl Next {
     }
 }
 
-/// The processes that come after power cuts, in up to `bound` states at each fence of the story, of which
-/// every second one is taken.
+/// The processes that come after power cuts, in up to `bound` states at each fence of the story, of
+/// which every second one is taken.
 ///
 /// # Errors
 /// Returns the fault of what one of them finds.
@@ -231,7 +232,7 @@ pub(super) fn after_kills<S: Scheme<Recording>>(
     story: &Story,
     kills: usize,
 ) -> Result<Vec<Next>, String> {
-    // What was stored last is not flushed.
+    // The last stores are not flushed.
     let pairs = story.trace.events.windows(2).map(|two| (&two[0].event, &two[1].event));
     let unflushed = pairs.enumerate().filter(|(_, two)| {
         matches!(

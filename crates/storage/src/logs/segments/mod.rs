@@ -12,7 +12,7 @@
 //!   when space is reserved and never when it is written.
 //! - What is reserved and not written reads as zero, unless the segment is used again.
 //!
-//! Which segments there are, when one is begun, used again or removed, the log says.
+//! The log decides when a segment is begun, used again or removed.
 
 pub mod header;
 mod names;

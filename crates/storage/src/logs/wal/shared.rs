@@ -2,13 +2,13 @@
 //! [`WalSyncer`]s.
 //!
 //! Invariants:
-//! - At most one sync of the log is under way. The kernel reports an error of the medium to one sync
-//!   of a file: two that ran at the same time could share the loss, and one of them the error.
+//! - At most one sync of the log is under way. The kernel reports an error of the medium to one
+//!   sync of a file: two that ran at the same time could share the loss, and one of them the error.
 //! - A syncer makes durable what the owner had written out before the sync began
 //!   ([`Wal::write_out`](super::Wal::write_out)), and says no more.
-//! - The owner that syncs itself waits for a syncer that is at work. It need not look for one unless
-//!   it has written something out since its own last sync: else all is durable, and a syncer finds
-//!   nothing to do.
+//! - The owner that syncs itself waits for a syncer that is at work. It need not look for one
+//!   unless it has written something out since its own last sync: else all is durable, and a syncer
+//!   finds nothing to do.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};

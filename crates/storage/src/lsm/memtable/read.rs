@@ -1,4 +1,4 @@
-//! Reading a MemTable: an entry, and a range entry by entry.
+//! Reads of a MemTable: an entry, and a range entry by entry.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering::Acquire;

@@ -98,7 +98,7 @@ impl<'a, M: Memory, R: File> SsCursor<'a, M, R> {
         }
         self.fill(data, at)?;
         let records = self.block(data).len();
-        // How many records lie before the place at which the range starts.
+        // The number of records before the place at which the range starts.
         let before = match start {
             Bound::Unbounded if self.forward() => 0,
             Bound::Unbounded => records,

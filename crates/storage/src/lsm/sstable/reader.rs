@@ -1,4 +1,4 @@
-//! Finding an entry of an SSTable.
+//! Finds an entry of an SSTable.
 
 use index::Bloom;
 use index::bloom::BLOOM_BLOCK_BYTES;

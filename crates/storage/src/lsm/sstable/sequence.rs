@@ -1,4 +1,4 @@
-//! Reading an SSTable from front to back, past the cache: for merges and checks.
+//! Reads an SSTable from front to back, past the cache: for merges and checks.
 
 use std::sync::Arc;
 
