@@ -24,7 +24,7 @@ use crate::files::HostFiles;
 use crate::header::POOL_DATA_START;
 use crate::memory::Memory;
 use crate::names::UNFINISHED;
-use crate::offset::{Off, Range};
+use crate::offset::Off;
 use crate::pairing::Pairing;
 use crate::place::{Named, Place};
 use crate::registry::Registered;
@@ -150,15 +150,14 @@ impl NewPool {
             })?;
             place.sync_directory().map_err(&doing)
         })?;
-        // It is the mark of another name: where this fails nothing is lost.
+        // It is the mark of another name, so nothing depends on it: it need not be durable, and where this
+        // fails nothing is lost.
         if let Some((file, _registered)) = locked {
             let _ = file.write_all_at(&[0; MARK_BYTES], MARK_IN_POOL);
         }
         if let Some(pool) = pool {
             pool.0.is_new.store(false, Ordering::Release);
             pool.copy(Off::new(MARK_IN_POOL), &[0; MARK_BYTES]);
-            pool.flush(Range::new(MARK_IN_POOL, MARK_BYTES as u64));
-            pool.fence();
         }
         Ok(())
     }
