@@ -33,8 +33,7 @@ macro_rules! with_engines {
             Fash, "fash", FashOptions, FashStats;
             /// The same pages in volatile memory, of which what differs is logged (P3 2.2).
             Nvwal, "nvwal", NvwalOptions, NvwalStats;
-            /// The same, of which whole pages are saved before they are overwritten (P3 2.1, Figure
-            /// 1a).
+            /// The same, of which whole pages are saved before a change (P3 2.1, Figure 1a).
             Journal, "journal", JournalOptions, JournalStats;
             /// The same, of which whole pages are logged (P3 2.1, Figure 1b).
             Wal, "wal", WalOptions, WalStats;

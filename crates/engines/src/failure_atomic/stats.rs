@@ -60,8 +60,7 @@ macro_rules! checkpointed_stats {
 checkpointed_stats! {
     /// The counters of NVWAL that engines without a cache of slotted pages do not have.
     NvwalStats;
-    /// The counters of the write-ahead log of pages that engines without a cache of slotted pages
-    /// do not have.
+    /// The write-ahead log's counters that engines without a cache of slotted pages do not have.
     WalStats;
 }
 
