@@ -12,7 +12,7 @@ use engines::{Engine, EngineError, EngineOptions, Resources, Setup};
 
 use crate::administration::examine::{Finding, Findings, gap_text};
 use crate::administration::tuple_code::{Tally, encode};
-use crate::administration::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
+use crate::administration::walk::{Gap, Sink, Walk};
 use crate::administration::whole::{
     Tallies, check_free, check_free_for_files, create_whole, no_tuples,
 };
@@ -21,6 +21,7 @@ use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
 use crate::host::{COPIES, EndsOf, look_at_files_of, pair, place_of};
+use crate::key::{Key, Owned, compare, key_text, values};
 use crate::media::Media;
 use crate::options::Options;
 use crate::table::Table;

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use serde::de::DeserializeSeed;
 use serde_json::value::RawValue;
 
-use super::error::{Kept, LinesError};
 use super::text::TupleSeed;
 use super::{End, FORMAT, HEAD_BEGINS, Head};
 use crate::administration::loader::Loader;
@@ -20,7 +19,7 @@ use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, Watch
 use crate::administration::tuple_code::encode;
 use crate::administration::whole::{Tallies, create_whole, no_tuples};
 use crate::database::Database;
-use crate::error::Error;
+use crate::error::{Error, Kept, LinesError};
 use crate::options::Options;
 use crate::table::Table;
 
