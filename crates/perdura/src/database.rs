@@ -1,10 +1,10 @@
 //! A database: a pool, its partitions, and who may use them when.
 
-mod brought;
 mod closing;
 mod continued;
 mod making;
 mod native;
+mod of_test;
 mod partition;
 mod upkeep;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use engines::below::{Catalog, Environment, Heap, Native, Row, Schema, Value};
 use engines::{Concurrency, EngineKind, EngineTraits, Isolation, RecoveryReport, SnapshotSource};
 
-use crate::any_engine::{AnyEngine, Which};
+use crate::any_engine::{AnyEngine, EngineSource};
 use crate::background::Worker;
 use crate::closer::Closer;
 use crate::columns::ColumnRef;
@@ -78,14 +78,14 @@ pub struct Database<E: Environment = Native> {
 #[derive(Debug)]
 struct Identity {
     name: String,
-    /// None if a test has brought it along.
+    /// `None` for an engine of a test.
     kind: Option<EngineKind>,
     traits: EngineTraits,
 }
 
 impl Identity {
-    fn of<E: Environment>(which: Which<'_, E>) -> Self {
-        Self { name: which.name(), kind: which.kind(), traits: which.traits() }
+    fn of<E: Environment>(source: EngineSource<'_, E>) -> Self {
+        Self { name: source.name(), kind: source.kind(), traits: source.traits() }
     }
 }
 
@@ -181,7 +181,8 @@ impl<E: Environment> Database<E> {
 
     /// The engine.
     ///
-    /// If the engine is one that a test has brought along.
+    /// # Panics
+    /// The engine is one of a test.
     pub fn engine(&self) -> EngineKind {
         self.engine.kind.expect("one of the engines of this crate")
     }

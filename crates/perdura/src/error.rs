@@ -152,7 +152,7 @@ pub enum Error {
     },
     /// The directory with the engine's files is not there, and so the data are not.
     #[error(
-        "{path}: its files are missing: the data of engine `{engine}` lie in a directory beside the pool, and there is no {files}. Move it there (pool and directory belong together), or restore a backup", path = Escaped(.path), engine = Escaped(.engine), files = Escaped(.files))]
+        "{path}: its files are missing: the data of engine `{engine}` lie in a directory next to the pool, and there is no {files}. Move it there (pool and directory belong together), or restore a backup", path = Escaped(.path), engine = Escaped(.engine), files = Escaped(.files))]
     NoFiles {
         /// The pool file.
         path: String,

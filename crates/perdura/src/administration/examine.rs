@@ -9,7 +9,7 @@ use engines::below::{Access, Catalog, Description, Environment, Escaped, Pool, R
 use engines::{CheckReport, Engine, Setup};
 
 use crate::administration::walk::{Gap, Sink, Walk};
-use crate::any_engine::{AnyEngine, Which};
+use crate::any_engine::{AnyEngine, EngineSource};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
@@ -204,7 +204,12 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let mut found = Examination::default();
     for partition in 0..description.partitions {
         let resources = resources(&media, &heap, partition)?;
-        match AnyEngine::open(Which::Known(&engine, media.engines), resources, &catalog, &setup) {
+        match AnyEngine::open(
+            EngineSource::Known(&engine, media.engines),
+            resources,
+            &catalog,
+            &setup,
+        ) {
             Ok((engine, _)) => {
                 if let Some(paired) = &paired
                     && let Err(error) = paired.ends.check(partition, engine.durable())

@@ -52,7 +52,7 @@ impl<E: Environment> Database<E> {
     /// for key in 0..100 {
     ///     db.write(|tx| tx.insert(&t, &[Value::U64(key)]))?;
     /// }
-    /// // Nobody is waiting now.
+    /// // No transaction waits for the merges now.
     /// while db.background(64 << 10)? > 0 {}
     /// assert_eq!(db.stats()?.waiting_bytes, 0);
     /// # drop(db);

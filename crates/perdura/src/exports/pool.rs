@@ -9,7 +9,7 @@
 /// let domain: Domain = db.pool_info().header.domain;
 /// println!("survives {}", domain.survives());
 /// assert_eq!("adr".parse::<Domain>().unwrap(), Domain::Adr);
-/// // Whoever has no such memory can still measure what it would cost.
+/// // Without such memory, its cost can still be measured.
 /// Options::new().domain(Domain::Adr).model(true);
 /// # Ok::<(), Error>(())
 /// ```

@@ -327,7 +327,7 @@ impl<'a, E: Environment> Loading<'a, E> {
         let (mut tuples, mut ended) = (0, false);
         while input.read(self.limit, self.kept)? {
             if ended {
-                return Err(input.wrong("there is more behind the end of the dump", self.kept));
+                return Err(input.wrong("there is more after the end of the dump", self.kept));
             }
             let line: Line<'_> = serde_json::from_slice(&input.buffer)
                 .map_err(|error| input.wrong(explain(&error, 0), self.kept))?;
