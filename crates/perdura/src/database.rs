@@ -78,7 +78,7 @@ pub struct Database<E: Environment = Native> {
 #[derive(Debug)]
 struct Identity {
     name: String,
-    /// `None` for an engine of a test.
+    /// The kind of the engine; `None` for an engine of a test.
     kind: Option<EngineKind>,
     traits: EngineTraits,
 }

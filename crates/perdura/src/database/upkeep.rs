@@ -52,7 +52,7 @@ impl<E: Environment> Database<E> {
     /// for key in 0..100 {
     ///     db.write(|tx| tx.insert(&t, &[Value::U64(key)]))?;
     /// }
-    /// // No transaction waits for the merges now.
+    /// // No transaction waits now, so all of it can be done.
     /// while db.background(64 << 10)? > 0 {}
     /// assert_eq!(db.stats()?.waiting_bytes, 0);
     /// # drop(db);

@@ -9,7 +9,7 @@
 /// let domain: Domain = db.pool_info().header.domain;
 /// println!("survives {}", domain.survives());
 /// assert_eq!("adr".parse::<Domain>().unwrap(), Domain::Adr);
-/// // Without such memory, its cost can still be measured.
+/// // Without such memory one can still measure what it would cost.
 /// Options::new().domain(Domain::Adr).model(true);
 /// # Ok::<(), Error>(())
 /// ```

@@ -102,7 +102,7 @@ impl<E: Environment> Database<E> {
     /// let mut tx = db.begin()?;
     /// tx.insert(&t, &[Value::U64(1)])?;
     /// let good = tx.commit()?;
-    /// // A tuple is deleted by mistake.
+    /// // A row is deleted by mistake.
     /// db.write(|tx| tx.delete(&t, &[Value::U64(1)]))?;
     /// db.checkpoint()?;
     /// let (restored, until) = (directory.path().join("restored"), Until::Commit(good.number()));
