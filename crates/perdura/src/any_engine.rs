@@ -15,8 +15,8 @@ use engines::{
     Resources, Setup, TxId,
 };
 
-use crate::doomed::Doomable;
 use crate::sharing::Syncs;
+use crate::sticky_conflict::StickyConflict;
 
 type Chosen = Box<dyn Engine>;
 type Result<T> = std::result::Result<T, EngineError>;
@@ -78,69 +78,73 @@ pub(crate) struct AnyEngine<E> {
     environment: PhantomData<fn() -> E>,
 }
 
-/// An engine as a database is created or opened with it.
-pub(crate) enum Which<'a, E: Environment> {
-    /// One that this crate knows, what was chosen about it, and the engines of the environment.
+/// The source of the engine that a database is created or opened with.
+pub(crate) enum EngineSource<'a, E: Environment> {
+    /// An engine that this crate knows, what was chosen about it, and the engines of the environment.
     Known(&'a EngineOptions, Engines<E>),
-    /// One that a test brings along.
-    Brought(&'a dyn Maker<E>),
+    /// An engine of a test.
+    OfTest(&'a dyn Maker<E>),
 }
 
-impl<E: Environment> Clone for Which<'_, E> {
+impl<E: Environment> Clone for EngineSource<'_, E> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E: Environment> Copy for Which<'_, E> {}
+impl<E: Environment> Copy for EngineSource<'_, E> {}
 
-impl<E: Environment> Which<'_, E> {
+impl<E: Environment> EngineSource<'_, E> {
     /// The engine's name in the description of a database.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Known(options, _) => options.kind().name().into(),
-            Self::Brought(maker) => maker.name().into(),
+            Self::OfTest(maker) => maker.name().into(),
         }
     }
 
     pub(crate) fn kind(self) -> Option<EngineKind> {
         match self {
             Self::Known(options, _) => Some(options.kind()),
-            Self::Brought(_) => None,
+            Self::OfTest(_) => None,
         }
     }
 
     pub(crate) fn traits(self) -> EngineTraits {
         match self {
             Self::Known(options, _) => options.kind().traits(),
-            Self::Brought(maker) => maker.traits(),
+            Self::OfTest(maker) => maker.traits(),
         }
     }
 }
 
 impl<E: Environment> AnyEngine<E> {
     pub(crate) fn create(
-        which: Which<'_, E>,
+        source: EngineSource<'_, E>,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
         setup: &Setup,
     ) -> Result<Self> {
-        let engine = match which {
-            Which::Known(options, engines) => (engines.create)(options, resources, catalog, setup)?,
-            Which::Brought(maker) => maker.create(resources, catalog, setup)?,
+        let engine = match source {
+            EngineSource::Known(options, engines) => {
+                (engines.create)(options, resources, catalog, setup)?
+            }
+            EngineSource::OfTest(maker) => maker.create(resources, catalog, setup)?,
         };
         Ok(Self { engine, open: false, environment: PhantomData })
     }
 
     pub(crate) fn open(
-        which: Which<'_, E>,
+        source: EngineSource<'_, E>,
         resources: Resources<E>,
         catalog: &Arc<Catalog>,
         setup: &Setup,
     ) -> Result<(Self, RecoveryReport)> {
-        let (engine, report) = match which {
-            Which::Known(options, engines) => (engines.open)(options, resources, catalog, setup)?,
-            Which::Brought(maker) => maker.open(resources, catalog, setup)?,
+        let (engine, report) = match source {
+            EngineSource::Known(options, engines) => {
+                (engines.open)(options, resources, catalog, setup)?
+            }
+            EngineSource::OfTest(maker) => maker.open(resources, catalog, setup)?,
         };
         Ok((Self { engine, open: false, environment: PhantomData }, report))
     }
@@ -149,7 +153,7 @@ impl<E: Environment> AnyEngine<E> {
 impl<E> AnyEngine<E> {
     /// A session of an engine that runs many transactions at the same time.
     pub(crate) fn session(engine: Chosen) -> Self {
-        let engine = Box::new(Doomable::new(engine));
+        let engine = Box::new(StickyConflict::new(engine));
         Self { engine, open: false, environment: PhantomData }
     }
 

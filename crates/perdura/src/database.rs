@@ -1,10 +1,10 @@
 //! A database: a pool and its partitions, and when a thread may use which of them.
 
-mod brought;
 mod closing;
 mod continued;
 mod making;
 mod native;
+mod of_test;
 mod partition;
 mod upkeep;
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 use engines::below::{Catalog, Environment, Heap, Native, Row, Schema, Value};
 use engines::{Concurrency, EngineKind, EngineTraits, Isolation, RecoveryReport, SnapshotSource};
 
-use crate::any_engine::{AnyEngine, Which};
+use crate::any_engine::{AnyEngine, EngineSource};
 use crate::background::Worker;
 use crate::closer::Closer;
 use crate::columns::ColumnRef;
@@ -84,8 +84,8 @@ struct Identity {
 }
 
 impl Identity {
-    fn of<E: Environment>(which: Which<'_, E>) -> Self {
-        Self { name: which.name(), kind: which.kind(), traits: which.traits() }
+    fn of<E: Environment>(source: EngineSource<'_, E>) -> Self {
+        Self { name: source.name(), kind: source.kind(), traits: source.traits() }
     }
 }
 
@@ -181,7 +181,8 @@ impl<E: Environment> Database<E> {
 
     /// The engine.
     ///
-    /// If the engine is one of a test.
+    /// # Panics
+    /// The engine is one of a test.
     pub fn engine(&self) -> EngineKind {
         self.engine.kind.expect("one of the engines of this crate")
     }

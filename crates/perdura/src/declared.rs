@@ -15,7 +15,7 @@ use engines::below::{
 };
 use engines::{EngineError, Read, Scan, Write};
 
-use crate::administration::walk::{Owned, compare};
+use crate::key::{Owned, compare};
 
 /// Works as [`Read::get`].
 #[inline]

@@ -1,14 +1,19 @@
-//! The errors that an application can meet.
+//! The errors that an application can meet. One of loading lines has the error that a line met, so both
+//! are in one file.
 
-use engines::below::Escaped;
-use engines::below::{Bad, GrowError, HeapError, PoolError, RowError, StorageError};
+mod backup;
+
+use std::fmt;
+
+use engines::below::{Bad, Escaped, GrowError, HeapError, PoolError, RowError, StorageError};
 use engines::{ConflictReason, EngineError};
 
-use crate::administration::backup::error::BackupError;
-use crate::administration::lines::LinesError;
 use crate::group::Failed;
 use crate::holder::Holder;
 use crate::partition_lock::Taken;
+
+pub(crate) use self::backup::BACKUP_VERSION;
+pub use self::backup::BackupError;
 
 /// An operation failed. Unless the text says otherwise, nothing has changed, and the transaction
 /// can go on or abort.
@@ -147,7 +152,7 @@ pub enum Error {
     },
     /// The directory with the engine's files is not there, and so the data are not.
     #[error(
-        "{path}: its files are missing: the data of engine `{engine}` lie in a directory beside the pool, and there is no {files}. Move it there (pool and directory belong together), or restore a backup", path = Escaped(.path), engine = Escaped(.engine), files = Escaped(.files))]
+        "{path}: its files are missing: the data of engine `{engine}` lie in a directory next to the pool, and there is no {files}. Move it there (pool and directory belong together), or restore a backup", path = Escaped(.path), engine = Escaped(.engine), files = Escaped(.files))]
     NoFiles {
         /// The pool file.
         path: String,
@@ -246,7 +251,7 @@ pub enum Error {
     )]
     ReadsOnly,
     /// A savepoint of another transaction, or one set after a savepoint that was rolled back to.
-    #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
+    #[error("the savepoint is none of this transaction, or set after one that was rolled back to")]
     NoSavepoint,
     /// A backup cannot be restored.
     #[error(transparent)]
@@ -285,6 +290,88 @@ pub enum Error {
     /// The application's own error, which aborts the transaction that returns it.
     #[error(transparent)]
     User(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// The part of the input that is in the database when loading has failed.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let lines = br#"{"table":"account","tuple":{"id":"one","owner":"Ada","balance":70}}"#;
+/// let options = LoadOptions::new("the mail");
+/// let refused = db.load(&mut &lines[..], &options, &mut |_| {}).unwrap_err();
+/// let Error::Lines(LinesError::Line { kept, .. }) = refused else { panic!("{refused}") };
+/// assert_eq!(kept, Kept::Nothing);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// Nothing; a database that was to be created is not there.
+    Nothing,
+    /// The tuples of the lines before this one.
+    Before(u64),
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing was loaded"),
+            Self::Before(line) => {
+                write!(f, "the tuples before line {line} are loaded, none from there on")
+            }
+        }
+    }
+}
+
+/// Lines could not be loaded.
+///
+/// ```
+/// # use perdura::*;
+/// # let accounts = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/accounts.rs"));
+/// # let (_directory, db, _) = accounts(&Options::new());
+/// let lines = br#"{"table":"account","tuple":{"id":1,"owner":"Ada","balance":70}}"#;
+/// let options = LoadOptions::new("the mail");
+/// let refused = db.load(&mut &lines[..], &options, &mut |_| {}).unwrap_err();
+/// let Error::Lines(LinesError::Refused { line, source, .. }) = refused else { panic!("{refused}") };
+/// assert_eq!(line, 1);
+/// assert!(matches!(*source, Error::DuplicateKey { .. }));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinesError {
+    /// A line is not what it must be.
+    #[error("{input}: line {line}: {why}; {kept}", input = Escaped(.input), why = Escaped(.why))]
+    Line {
+        /// The input's name.
+        input: String,
+        /// The line; the first one is 1.
+        line: u64,
+        /// The error, in words.
+        why: String,
+        /// The part that was loaded.
+        kept: Kept,
+    },
+    /// The database did not take a line.
+    #[error("{input}: line {line}: {source}; {kept}", input = Escaped(.input))]
+    Refused {
+        /// The input's name.
+        input: String,
+        /// The line; the first one is 1.
+        line: u64,
+        /// The reason.
+        source: Box<Error>,
+        /// The part that was loaded.
+        kept: Kept,
+    },
+    /// The lines do not begin with a description, and no schema was given for a new database.
+    #[error(
+        "{input}: has no description in its first line, as a dump has; give a schema, or load it into a database that exists", input = Escaped(.input))]
+    NoSchema {
+        /// The input's name.
+        input: String,
+    },
 }
 
 /// Returns advice on how to make room.

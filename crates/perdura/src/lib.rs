@@ -86,13 +86,13 @@ mod closer;
 mod columns;
 mod database;
 mod declared;
-mod doomed;
 mod error;
 mod exports;
 mod group;
 mod held;
 mod holder;
 mod host;
+mod key;
 mod media;
 mod opening;
 mod options;
@@ -107,6 +107,7 @@ mod scan;
 mod sessions;
 mod sharing;
 mod snapshot;
+mod sticky_conflict;
 mod sync;
 mod table;
 mod transaction;
@@ -115,9 +116,9 @@ mod waits;
 mod wakeup;
 
 pub use administration::{
-    Backup, BackupError, CopyProgress, CopyStep, CopySummary, Examination, Existing, Finding,
-    Findings, InspectedFiles, Inspection, Kept, LinesError, LoadOptions, Salvage, Salvaged, Until,
-    Watch, examine_parts, inspect, salvage,
+    Backup, CopyProgress, CopyStep, CopySummary, Examination, Existing, Finding, Findings,
+    InspectedFiles, Inspection, LoadOptions, Salvage, Salvaged, Until, Watch, examine_parts,
+    inspect, salvage,
 };
 pub use any_engine::Engines;
 pub use choice::{EngineChoice, ParseChoiceError};
@@ -132,21 +133,25 @@ pub use engines::Maker;
 pub use engines::below::{
     MAX_INLINE_BYTES, MAX_INLINE_TUPLE, boot_id, free_bytes, medium_of, remove_unfinished,
 };
-pub use error::Error;
+pub use error::{BackupError, Error, Kept, LinesError};
 pub use exports::data::{
     Column, ColumnType, Constant, Direction, FromValue, IndexSchema, Row, RowColumn, RowError,
     Schema, TableSchema, Value,
 };
 pub use exports::engine::{
-    BufferStats, CheckReport, Concurrency, ConflictReason, CowOptions, CowStats, DurableIn,
-    EngineKind, EngineOption, EngineOptions, EngineStats, EngineTraits, FashOptions, FashStats,
-    FastOptions, FastStats, Footprint, InFlight, InpOptions, InpStats, Isolation, JournalOptions,
-    JournalStats, Limits, LogFigures, LogOptions, LogStats, NvDiskOptions, NvDiskStats,
-    NvLoggingFocOptions, NvLoggingFocStats, NvLoggingFoiOptions, NvLoggingFoiStats, NvmCowOptions,
-    NvmCowStats, NvmInpOptions, NvmInpStats, NvmLogOptions, NvmLogStats, NvwalOptions, NvwalStats,
-    OptionError, OwnOptions, OwnStats, PageStats, PagedFigures, ParseEngineError, RecoveredLog,
-    RecoveryReport, RunStats, SofortOptions, SofortStats, StructureStats, TxId, Unfinished,
-    WalOptions, WalStats, WorkDone,
+    Concurrency, ConflictReason, DurableIn, EngineKind, EngineTraits, InFlight, Isolation,
+    ParseEngineError, TxId, Unfinished,
+};
+pub use exports::engine_options::{
+    CowOptions, EngineOption, EngineOptions, FashOptions, FastOptions, InpOptions, JournalOptions,
+    Limits, LogOptions, NvDiskOptions, NvLoggingFocOptions, NvLoggingFoiOptions, NvmCowOptions,
+    NvmInpOptions, NvmLogOptions, NvwalOptions, OptionError, OwnOptions, SofortOptions, WalOptions,
+};
+pub use exports::engine_stats::{
+    BufferStats, CheckReport, CowStats, EngineStats, FashStats, FastStats, Footprint, InpStats,
+    JournalStats, LogFigures, LogStats, NvDiskStats, NvLoggingFocStats, NvLoggingFoiStats,
+    NvmCowStats, NvmInpStats, NvmLogStats, NvwalStats, OwnStats, PageStats, PagedFigures,
+    RecoveredLog, RecoveryReport, RunStats, SofortStats, StructureStats, WalStats, WorkDone,
 };
 pub use exports::pool::{
     Bad, Counters, Domain, Environment, FlushInstruction, HeaderDamage, Medium, Native,

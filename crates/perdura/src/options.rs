@@ -9,7 +9,7 @@ use engines::{
     EngineKind, EngineOptions, EngineTraits, Isolation, NODE_BYTES, OptionError, Restoring, Setup,
 };
 
-use crate::any_engine::Which;
+use crate::any_engine::EngineSource;
 use crate::choice::EngineChoice;
 use crate::error::Error;
 
@@ -512,10 +512,10 @@ impl Options {
     }
 
     /// Bytes of a node of a B+tree in a new database.
-    pub(crate) fn node_bytes<E: Environment>(&self, which: Which<'_, E>) -> u32 {
-        let chosen = match which {
-            Which::Known(options, _) => options.get("node_bytes"),
-            Which::Brought(_) => {
+    pub(crate) fn node_bytes<E: Environment>(&self, source: EngineSource<'_, E>) -> u32 {
+        let chosen = match source {
+            EngineSource::Known(options, _) => options.get("node_bytes"),
+            EngineSource::OfTest(_) => {
                 let named = self.named.iter().rev().find(|named| named.name == "node_bytes");
                 named.map(|named| named.value)
             }

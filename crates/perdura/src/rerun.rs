@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_deadline_the_conflict_comes_back_with_the_number_of_tries() {
+    fn after_the_deadline_the_conflict_has_the_number_of_tries() {
         let mut tries = Tries::default();
         assert_eq!(tries.left(), None, "a first run has all the time");
         assert!(tries.again(CONFLICT, Duration::MAX).is_ok());

@@ -42,7 +42,7 @@ pub struct Scan<'a> {
     /// Set if the upper bound's last value is text or bytes, and stands for all that start with it.
     open_end: bool,
     /// The key after which the scan begins, in its direction.
-    behind: Option<KeyList<'a>>,
+    after: Option<KeyList<'a>>,
     direction: Direction,
     columns: Option<ColumnList<'a>>,
     limit: Option<usize>,
@@ -57,7 +57,7 @@ impl<'a> Scan<'a> {
             low: Bound::Unbounded,
             high: Bound::Unbounded,
             open_end: false,
-            behind: None,
+            after: None,
             direction: Direction::Forward,
             columns: None,
             limit: None,
@@ -109,15 +109,15 @@ impl<'a> Scan<'a> {
     /// # use perdura::*;
     /// # fn page(tx: &Tx<'_>, account: &Table, owner: &str, last: u64) -> Result<(), Error> {
     /// let of_owner = Scan::prefix([Value::from(owner)]).by("by_owner").limit(20);
-    /// for row in tx.rows(account, of_owner.behind([Value::from(owner), Value::from(last)])) {
+    /// for row in tx.rows(account, of_owner.after([Value::from(owner), Value::from(last)])) {
     ///     println!("{:?}", row?);
     /// }
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn behind(mut self, key: impl KeyValues<'a>) -> Self {
-        self.behind = Some(key.values());
+    pub fn after(mut self, key: impl KeyValues<'a>) -> Self {
+        self.after = Some(key.values());
         self
     }
 
@@ -221,7 +221,7 @@ impl<'a> Scan<'a> {
         let mut rest: Scan<'s> = self.clone();
         rest.limit = Some(limit);
         if let Some(key) = key {
-            rest.behind = Some(KeyList::Owned(key));
+            rest.after = Some(KeyList::Owned(key));
         }
         rest
     }
@@ -297,7 +297,7 @@ impl<'a> Scan<'a> {
     fn ends(&self) -> (Bound<&[Value<'a>]>, Bound<&[Value<'a>]>, bool) {
         let low = self.low.as_ref().map(|values| &values[..]);
         let high = self.high.as_ref().map(|values| &values[..]);
-        let Some(key) = &self.behind else { return (low, high, self.open_end) };
+        let Some(key) = &self.after else { return (low, high, self.open_end) };
         match self.direction {
             Direction::Forward if !is_beyond(low, key, self.direction, false) => {
                 (Bound::Excluded(key), high, self.open_end)
@@ -548,7 +548,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_the_first_text_behind_all_that_start_with_it() {
+    fn a_prefix_ends_at_the_first_text_after_its_texts() {
         let text = |text: &str| match end_of_text(text) {
             End::Text(end) => Some(end),
             _ => None,

@@ -47,10 +47,10 @@ pub(crate) struct SessionPool<E> {
 }
 
 struct State<E> {
-    #[expect(clippy::vec_box, reason = "a session is lent and taken back without moving it")]
+    #[expect(clippy::vec_box, reason = "a session is taken and given back without moving it")]
     free: Vec<Box<AnyEngine<E>>>,
     /// The number of sessions in use.
-    lent: usize,
+    in_use: usize,
     /// The number of threads that keep the partition still, or wait for that.
     still: usize,
 }
@@ -58,7 +58,7 @@ struct State<E> {
 impl<E> SessionPool<E> {
     /// The sessions of an engine, whose unfinished transactions wait so long at most.
     pub(crate) fn new(source: Arc<dyn Sessions>, within: Option<Duration>) -> Self {
-        let state = State { free: Vec::new(), lent: 0, still: 0 };
+        let state = State { free: Vec::new(), in_use: 0, still: 0 };
         let state = Mutex::new(state);
         let waits = Waits::new(within);
         waits.note_all(|| source.numbers());
@@ -134,31 +134,31 @@ impl<E> SessionPool<E> {
 
     /// Takes a session and begins a transaction in it, with a name if it goes on after a crash.
     /// Waits for a session for this time at most.
-    pub(crate) fn lend(
+    pub(crate) fn begin(
         &self,
         begin: &Begin,
         name: Option<&[u8]>,
         wait: Duration,
-    ) -> Result<Lent<'_, E>, LendError> {
+    ) -> Result<PooledSession<'_, E>, SessionError> {
         // Overdue transactions do not disturb readers.
         if !begin.reads_only {
             self.end_overdue_or(IfTaken::Leave);
         }
-        let mut lent = self.place(wait)?;
-        lent.session = self.state().free.pop();
-        if lent.session.is_none() {
-            lent.session = Some(Box::new(AnyEngine::session(self.source.session()?)));
+        let mut session = self.place(wait)?;
+        session.engine = self.state().free.pop();
+        if session.engine.is_none() {
+            session.engine = Some(Box::new(AnyEngine::session(self.source.session()?)));
         }
-        match lent.begin_as(begin, name) {
+        match session.begin_as(begin, name) {
             // An overdue transaction may have the name: since the check above, or because the latch
             // was taken then.
             Err(EngineError::NameTaken) => {
                 self.end_all_overdue();
-                lent.begin_as(begin, name)?;
+                session.begin_as(begin, name)?;
             }
             begun => begun?,
         }
-        Ok(lent)
+        Ok(session)
     }
 
     /// Takes a session and continues this waiting transaction in it: after its last statement, or
@@ -168,33 +168,33 @@ impl<E> SessionPool<E> {
         id: TxId,
         from: Continue,
         wait: Duration,
-    ) -> Result<Lent<'_, E>, LendError> {
-        let mut lent = self.place(wait)?;
-        let session = self.waits.resume(id, || match from {
+    ) -> Result<PooledSession<'_, E>, SessionError> {
+        let mut session = self.place(wait)?;
+        let resumed = self.waits.resume(id, || match from {
             Continue::Last => self.source.resume(id),
             Continue::Start => self.source.replay(id),
         })?;
-        lent.resumed = true;
-        lent.session = Some(Box::new(AnyEngine::resumed(session)));
-        Ok(lent)
+        session.resumed = true;
+        session.engine = Some(Box::new(AnyEngine::resumed(resumed)));
+        Ok(session)
     }
 
     /// A place for a session, which is given back with it.
-    fn place(&self, wait: Duration) -> Result<Lent<'_, E>, LendError> {
+    fn place(&self, wait: Duration) -> Result<PooledSession<'_, E>, SessionError> {
         if held::any(|hold| hold == Hold::alone(self)) {
             return Err(Taken::Nested.into());
         }
         let deadline = Instant::now().checked_add(wait);
-        let full = |state: &State<E>| state.still > 0 || state.lent >= MOST;
+        let full = |state: &State<E>| state.still > 0 || state.in_use >= MOST;
         let (mut state, free) = self.wait_while(self.state(), deadline, full);
         if !free {
             let by = if state.still > 0 { Holder::Copy } else { Holder::Transactions };
             return Err(Taken::Busy(by).into());
         }
-        state.lent += 1;
+        state.in_use += 1;
         drop(state);
         held::take(Hold::shared(self));
-        Ok(Lent { pool: self, session: None, resumed: false })
+        Ok(PooledSession { pool: self, engine: None, resumed: false })
     }
 
     /// Waits for this time at most until no session is in use; none can be taken meanwhile.
@@ -208,7 +208,7 @@ impl<E> SessionPool<E> {
         held::take(Hold::alone(self));
         // Given back on every way out.
         let still = Still { pool: self };
-        let (state, empty) = self.wait_while(state, deadline, |state| state.lent > 0);
+        let (state, empty) = self.wait_while(state, deadline, |state| state.in_use > 0);
         drop(state);
         if empty { Ok(still) } else { Err(Taken::Busy(Holder::Transactions)) }
     }
@@ -222,18 +222,18 @@ impl<E> Drop for SessionPool<E> {
 
 /// The reason why a session cannot be had.
 #[derive(Debug)]
-pub(crate) enum LendError {
+pub(crate) enum SessionError {
     Taken(Taken),
     Engine(EngineError),
 }
 
-impl From<Taken> for LendError {
+impl From<Taken> for SessionError {
     fn from(taken: Taken) -> Self {
         Self::Taken(taken)
     }
 }
 
-impl From<EngineError> for LendError {
+impl From<EngineError> for SessionError {
     fn from(error: EngineError) -> Self {
         Self::Engine(error)
     }
@@ -246,15 +246,15 @@ impl<E> fmt::Debug for SessionPool<E> {
 }
 
 /// A session with an open transaction, which is undone if it has not ended when this is dropped.
-pub(crate) struct Lent<'a, E> {
+pub(crate) struct PooledSession<'a, E> {
     pool: &'a SessionPool<E>,
-    /// None only while it is being made.
-    session: Option<Box<AnyEngine<E>>>,
+    /// `None` only while it is being made.
+    engine: Option<Box<AnyEngine<E>>>,
     /// Its transaction was continued.
     resumed: bool,
 }
 
-impl<E> Lent<'_, E> {
+impl<E> PooledSession<'_, E> {
     /// Detaches the open transaction, so that it can be continued.
     pub(crate) fn detach(&mut self) -> Result<TxId, EngineError> {
         let pool = self.pool;
@@ -262,36 +262,36 @@ impl<E> Lent<'_, E> {
     }
 }
 
-impl<E> Deref for Lent<'_, E> {
+impl<E> Deref for PooledSession<'_, E> {
     type Target = AnyEngine<E>;
 
     fn deref(&self) -> &AnyEngine<E> {
-        self.session.as_ref().expect("a session")
+        self.engine.as_ref().expect("it was made")
     }
 }
 
-impl<E> DerefMut for Lent<'_, E> {
+impl<E> DerefMut for PooledSession<'_, E> {
     fn deref_mut(&mut self) -> &mut AnyEngine<E> {
-        self.session.as_mut().expect("a session")
+        self.engine.as_mut().expect("it was made")
     }
 }
 
-impl<E> Drop for Lent<'_, E> {
+impl<E> Drop for PooledSession<'_, E> {
     fn drop(&mut self) {
         // One whose transaction could not be undone has stopped.
         let usable = |mut session: Box<AnyEngine<E>>| {
             session.abort_open();
             (!session.is_stopped()).then_some(session)
         };
-        let mut session = self.session.take().and_then(usable);
+        let mut session = self.engine.take().and_then(usable);
         if self.resumed {
             // One that has diverged waits on.
             self.pool.waits.note_all(|| self.pool.source.numbers());
         }
         let mut state = self.pool.state();
-        state.lent -= 1;
+        state.in_use -= 1;
         // One that was resumed was none of them before.
-        if state.lent + state.free.len() < MOST {
+        if state.in_use + state.free.len() < MOST {
             state.free.extend(session.take());
         }
         drop(state);
@@ -300,9 +300,9 @@ impl<E> Drop for Lent<'_, E> {
     }
 }
 
-impl<E> fmt::Debug for Lent<'_, E> {
+impl<E> fmt::Debug for PooledSession<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").finish_non_exhaustive()
+        f.debug_struct("PooledSession").finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Locks and what else threads share. `tests/interleavings.rs` compiles the modules that use them a
+//! Locks and what else threads share. `tests/interleavings` compiles the modules that use them a
 //! second time over those of a scheduler that tries interleavings.
 //!
 //! Partitions have `parking_lot`'s lock: a reader can pass a writer that waits, which that of the

@@ -13,7 +13,7 @@ use crate::declared;
 use crate::error::Error;
 use crate::partition_lock::{PartitionLock, ReadGuard, WriteGuard};
 use crate::rerun::Undone;
-use crate::sessions::Lent;
+use crate::sessions::PooledSession;
 use crate::table::Table;
 use crate::wakeup::Wakeup;
 
@@ -31,7 +31,7 @@ use crate::wakeup::Wakeup;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "a ticket tells whether the transaction is durable"]
+#[must_use = "a ticket says whether the transaction is durable"]
 pub struct Ticket {
     pub(crate) partition: usize,
     pub(crate) number: u64,
@@ -55,7 +55,7 @@ impl Ticket {
 pub(crate) enum Writing<'a, E: Environment> {
     Locked(WriteGuard<'a, AnyEngine<E>>),
     Owned(&'a mut AnyEngine<E>),
-    Session(Lent<'a, E>),
+    Session(PooledSession<'a, E>),
     /// The transaction has ended, and the partition is given back.
     Ended,
 }
@@ -73,7 +73,7 @@ impl<'a, E: Environment> Writing<'a, E> {
     /// Detaches the open transaction, so that it can be continued.
     fn detach(&mut self) -> Result<TxId, EngineError> {
         match self {
-            Self::Session(lent) => lent.detach(),
+            Self::Session(session) => session.detach(),
             // It is alone there, so its engine knows of nothing that it has read.
             Self::Owned(_) => Err(EngineError::Unsupported {
                 what: "leaving a transaction of one's own partition",
@@ -119,7 +119,7 @@ impl<E: Environment> DerefMut for Writing<'_, E> {
 pub(crate) enum Reading<'a, E: Environment> {
     Locked(ReadGuard<'a, AnyEngine<E>>),
     Borrowed(&'a AnyEngine<E>),
-    Session(Lent<'a, E>),
+    Session(PooledSession<'a, E>),
     /// The last committed state, in engines that have snapshots: no wait.
     Version(VersionReader<'a>),
 }

@@ -160,7 +160,7 @@ impl<F: Files, N: Files> Archived<F, N> {
         Wanted { start, redo, open }: &Wanted,
     ) -> Result<Option<PagedError>> {
         let Some(note) = note else {
-            self.log.truncate_behind(*start, *redo, open)?;
+            self.log.truncate_with_open(*start, *redo, open)?;
             return Ok(None);
         };
         note.settle()?;
@@ -170,7 +170,7 @@ impl<F: Files, N: Files> Archived<F, N> {
             note.set(archive.last(), archive.name())?;
         }
         let redo = if failed.is_some() { (*redo).min(note.joint().to) } else { *redo };
-        self.log.truncate_behind(*start, redo, open)?;
+        self.log.truncate_with_open(*start, redo, open)?;
         Ok(failed)
     }
 
@@ -303,10 +303,10 @@ impl<F: Files, N: Files> LogManager for Archived<F, N> {
     }
 
     fn truncate(&self, start: Lsn, keep: Lsn) -> Result<()> {
-        self.truncate_behind(start, keep, &[])
+        self.truncate_with_open(start, keep, &[])
     }
 
-    fn truncate_behind(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
+    fn truncate_with_open(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
         let wanted = Wanted { start, redo, open: open.to_vec() };
         self.truncate_as_wanted(&mut self.note.lock(), wanted)
     }

@@ -246,7 +246,7 @@ pub trait LogManager: Send + Sync + Debug {
     ///
     /// # Errors
     /// As [`Self::truncate`].
-    fn truncate_behind(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
+    fn truncate_with_open(&self, start: Lsn, redo: Lsn, open: &[OpenRecords]) -> Result<()> {
         let oldest = open.iter().map(|open| open.first).min();
         self.truncate(start, oldest.map_or(redo, |oldest| oldest.min(redo)))
     }

@@ -86,7 +86,7 @@ pub fn take(
     let keep = open.iter().map(|open| open.first).min().map_or(redo, |oldest| oldest.min(redo));
     let records: Vec<_> =
         open.iter().map(|open| OpenRecords { first: open.first, last: open.last }).collect();
-    log.truncate_behind(from, redo, &records)?;
+    log.truncate_with_open(from, redo, &records)?;
     Ok(Taken { start: from, keep, pages: dirty.len(), open: open.len(), bytes: chain.used })
 }
 

@@ -7,5 +7,6 @@ mod damage;
 mod lock_waits;
 mod locks;
 mod nv;
+mod nv_crash;
 mod recovery;
 mod toy;

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use engines::below::{Access, Catalog, Description, Environment, Escaped, Pool, Row, TableLayout};
 use engines::{CheckReport, Engine, Setup};
 
-use crate::administration::walk::{Gap, Owned, Sink, Walk, key_text};
-use crate::any_engine::{AnyEngine, Which};
+use crate::administration::walk::{Gap, Sink, Walk};
+use crate::any_engine::{AnyEngine, EngineSource};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
 use crate::host::{Paired, files_of, mark_open, take_mark_back};
+use crate::key::{Owned, key_text};
 use crate::media::Media;
 use crate::options::Options;
 use crate::reachable::Reachable;
@@ -203,7 +204,12 @@ pub fn examine_parts(path: impl AsRef<Path>, options: &Options) -> Result<Examin
     let mut found = Examination::default();
     for partition in 0..description.partitions {
         let resources = resources(&media, &heap, partition)?;
-        match AnyEngine::open(Which::Known(&engine, media.engines), resources, &catalog, &setup) {
+        match AnyEngine::open(
+            EngineSource::Known(&engine, media.engines),
+            resources,
+            &catalog,
+            &setup,
+        ) {
             Ok((engine, _)) => {
                 if let Some(paired) = &paired
                     && let Err(error) = paired.ends.check(partition, engine.durable())
@@ -327,7 +333,7 @@ pub(crate) fn gap_text(gap: &Gap, secondary: bool) -> String {
         Gap::Tuple(key) if secondary => format!("the entry with the key {}", key_text(key)),
         Gap::Tuple(key) => format!("the tuple with the key {}", key_text(key)),
         Gap::Between(None, None) => format!("all {what}"),
-        Gap::Between(Some(low), None) => format!("all {what} behind the key {}", key_text(low)),
+        Gap::Between(Some(low), None) => format!("all {what} after the key {}", key_text(low)),
         Gap::Between(None, Some(high)) => format!("all {what} before the key {}", key_text(high)),
         Gap::Between(Some(low), Some(high)) => {
             format!("the {what} between the keys {} and {}", key_text(low), key_text(high))

@@ -15,20 +15,20 @@
 //!
 //! Transactions know nothing of it. It is a folder and no crate above: see decision 28.
 
-pub(crate) mod backup;
-pub(crate) mod examine;
+mod backup;
+mod examine;
 mod inspect;
-pub(crate) mod lines;
+mod lines;
 mod loader;
 mod progress;
 mod salvage;
 mod tuple_code;
-pub(crate) mod walk;
+mod walk;
 mod whole;
 
-pub use backup::{Backup, BackupError, Until};
+pub use backup::{Backup, Until};
 pub use examine::{Examination, Finding, Findings, examine_parts};
 pub use inspect::{InspectedFiles, Inspection, inspect};
-pub use lines::{Existing, Kept, LinesError, LoadOptions};
+pub use lines::{Existing, LoadOptions};
 pub use progress::{CopyProgress, CopyStep, CopySummary, Watch};
 pub use salvage::{Salvage, Salvaged, salvage};

@@ -12,15 +12,16 @@ use engines::{Engine, EngineError, EngineOptions, Resources, Setup};
 
 use crate::administration::examine::{Finding, Findings, gap_text};
 use crate::administration::tuple_code::{Tally, encode};
-use crate::administration::walk::{Gap, Key, Owned, Sink, Walk, compare, key_text, values};
+use crate::administration::walk::{Gap, Sink, Walk};
 use crate::administration::whole::{
     Tallies, check_free, check_free_for_files, create_whole, no_tuples,
 };
-use crate::any_engine::{AnyEngine, Engines, Which};
+use crate::any_engine::{AnyEngine, EngineSource, Engines};
 use crate::database::{Database, agreed_engine, describe, resources};
 use crate::declared;
 use crate::error::Error;
 use crate::host::{COPIES, EndsOf, look_at_files_of, pair, place_of};
+use crate::key::{Key, Owned, compare, key_text, values};
 use crate::media::Media;
 use crate::options::Options;
 use crate::table::Table;
@@ -39,7 +40,7 @@ const CUT: &str = "the transactions from there on";
 const UNDONE: &str =
     "what stood there before the last transaction; what that one has changed may be among the rest";
 /// The loss where a place cannot be read that may have anything.
-const PLACE: &str = "the tuples that it has, if it has any: they are told below";
+const PLACE: &str = "the tuples that it has, if it has any: they are listed below";
 /// The loss where nothing helps.
 const PARTITION: &str = "the whole partition";
 
@@ -168,7 +169,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
         }
         let mut tallies = no_tuples(description.partitions as usize, &description.schema);
         for partition in 0..description.partitions {
-            let told = done.findings.total();
+            let before = done.findings.total();
             let opened = open_partition(
                 &engine,
                 || resources(&media, &heap, partition),
@@ -181,7 +182,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
                     done.findings.of_partition(partition, error, PLACE);
                 }
                 // Damage that was passed over ends a partition elsewhere, too.
-                let whole = ends.as_ref().filter(|_| done.findings.total() == told);
+                let whole = ends.as_ref().filter(|_| done.findings.total() == before);
                 let ended = whole.map(|ends| ends.check(partition, engine.durable()));
                 if let Some(Err(Error::OtherFiles { files, whose, .. })) = ended {
                     let what = format!("of the files in {files} one does not belong here: {whose}");
@@ -210,7 +211,7 @@ fn open_partition(
     let mut passed_over = None;
     loop {
         match AnyEngine::open(
-            Which::Known(engine, Engines::native()),
+            EngineSource::Known(engine, Engines::native()),
             resources()?,
             catalog,
             &setup,

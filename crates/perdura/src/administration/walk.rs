@@ -10,63 +10,12 @@
 //! What is found comes in no particular order. Keys of a walk forward ascend, whatever the index
 //! says, so it comes to an end.
 
-use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-use engines::below::{
-    ColumnType, Direction, OwnedValue, Row, StoredColumns, TableLayout, Value, compare_floats,
-};
+use engines::below::{ColumnType, Direction, Row, StoredColumns, TableLayout};
 use engines::{Engine, EngineError, Scan};
 
-/// A value of a key or a tuple.
-pub(crate) type Owned = OwnedValue<'static>;
-
-/// The order of two values in keys.
-fn compare_values(one: &Owned, two: &Owned) -> Ordering {
-    match (one, two) {
-        (Owned::U64(one), Owned::U64(two)) => one.cmp(two),
-        (Owned::I64(one), Owned::I64(two)) => one.cmp(two),
-        (Owned::F64(one), Owned::F64(two)) => compare_floats(*one, *two),
-        (Owned::Text(one), Owned::Text(two)) => one.cmp(two),
-        (Owned::Bytes(one), Owned::Bytes(two)) => one.cmp(two),
-        (Owned::Bool(one), Owned::Bool(two)) => one.cmp(two),
-        (Owned::Null, Owned::Null) => Ordering::Equal,
-        (Owned::Null, _) => Ordering::Less,
-        (_, Owned::Null) => Ordering::Greater,
-        // Of one column: they have one type.
-        _ => Ordering::Equal,
-    }
-}
-
-/// The values of a key's columns.
-pub(crate) type Key = Vec<Owned>;
-
-pub(crate) fn values(key: &[Owned]) -> Vec<Value<'_>> {
-    key.iter().map(Owned::value).collect()
-}
-
-pub(crate) fn compare(one: &[Owned], two: &[Owned]) -> Ordering {
-    let orders = one.iter().zip(two).map(|(one, two)| compare_values(one, two));
-    orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-}
-
-/// A key as people are shown it.
-pub(crate) fn key_text(key: &[Owned]) -> String {
-    const LONGEST: usize = 40;
-    let shown = key.iter().map(|value| match value {
-        Owned::U64(number) => number.to_string(),
-        Owned::I64(number) => number.to_string(),
-        Owned::F64(number) => number.to_string(),
-        Owned::Bool(truth) => truth.to_string(),
-        Owned::Null => "NULL".into(),
-        Owned::Text(text) => format!("{:?}", text.chars().take(LONGEST).collect::<String>()),
-        Owned::Bytes(bytes) => {
-            let hex = bytes.iter().take(LONGEST / 2).map(|byte| format!("{byte:02x}"));
-            format!("0x{}", hex.collect::<String>())
-        }
-    });
-    format!("({})", shown.collect::<Vec<_>>().join(", "))
-}
+use crate::key::{Key, Owned, compare, values};
 
 /// A place that a walk could not read.
 #[derive(Clone, Debug)]
@@ -122,8 +71,8 @@ impl<'a> Walk<'a> {
         let (mut last, mut from) = (None::<Key>, Bound::Unbounded);
         for _ in 0..MOST_GAPS {
             let Err(error) = self.forward(&from, &mut last, sink) else { return };
-            let behind = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
-            if let Ok(Some(key)) = self.first(&behind)
+            let after = last.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            if let Ok(Some(key)) = self.first(&after)
                 && last.as_ref().is_none_or(|last| compare(last, &key).is_lt())
             {
                 sink.gap(Gap::Tuple(key.clone()), &error.to_string());
@@ -269,8 +218,8 @@ impl<'a> Walk<'a> {
         let _ =
             self.scan((&low, &Bound::Unbounded), Direction::Backward, None, &mut |row, sound| {
                 let key = self.key_of(row);
-                let behind = last.as_ref().is_none_or(|last| compare(last, &key).is_lt());
-                if behind && lowest.as_ref().is_none_or(|lowest| compare(&key, lowest).is_lt()) {
+                let is_after = last.as_ref().is_none_or(|last| compare(last, &key).is_lt());
+                if is_after && lowest.as_ref().is_none_or(|lowest| compare(&key, lowest).is_lt()) {
                     sink.tuple(row, sound);
                     lowest = Some(key);
                 } else {

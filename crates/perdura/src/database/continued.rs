@@ -24,7 +24,7 @@ impl<'a, E: Environment> Partition<'a, E> {
         if !self.database.is_shared() {
             return Err(unsupported());
         }
-        Ok(self.tx(Writing::Session(self.lend(tries, WriteOptions::new(), Some(name))?)))
+        Ok(self.tx(Writing::Session(self.session(tries, WriteOptions::new(), Some(name))?)))
     }
 
     /// Returns the transactions that wait to be continued: a crash cut them off, or they were
@@ -46,7 +46,7 @@ impl<'a, E: Environment> Partition<'a, E> {
     fn continued(&self, id: TxId, from: Continue) -> Result<Tx<'a, E>, Error> {
         let pool = self.database.sessions.get(self.number).ok_or_else(unsupported)?;
         let session = pool.resume(id, from, self.database.retry_for);
-        Ok(self.tx(Writing::Session(session.map_err(|error| self.not_lent(error))?)))
+        Ok(self.tx(Writing::Session(session.map_err(|error| self.no_session(error))?)))
     }
 
     /// Works as [`Database::write_named`], in this partition.

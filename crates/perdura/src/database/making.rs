@@ -8,7 +8,7 @@ use engines::below::{
 };
 use engines::{DurableIn, EngineKind, EngineOptions, Maker, RecoveryReport, Resources, Setup};
 
-use crate::any_engine::{AnyEngine, Which};
+use crate::any_engine::{AnyEngine, EngineSource};
 use crate::error::Error;
 use crate::host::EndsOf;
 use crate::media::Media;
@@ -27,7 +27,7 @@ impl<E: Environment> Database<E> {
         options.check()?;
         // A medium that is given as it is stands for persistent memory.
         let engine = options.engine_options(options.kind_on(Domain::Adr))?;
-        Self::create_as(Which::Known(&engine, media.engines), media, schema, options)
+        Self::create_as(EngineSource::Known(&engine, media.engines), media, schema, options)
     }
 
     /// [`Database::create_on`] with an engine that [`EngineKind`] does not have, for tests of the
@@ -42,22 +42,22 @@ impl<E: Environment> Database<E> {
         options: &Options,
         maker: &dyn Maker<E>,
     ) -> Result<Self, Error> {
-        Self::create_as(Which::Brought(maker), media, schema, options)
+        Self::create_as(EngineSource::OfTest(maker), media, schema, options)
     }
 
     pub(super) fn create_as(
-        which: Which<'_, E>,
+        source: EngineSource<'_, E>,
         media: Media<E>,
         schema: &Schema,
         options: &Options,
     ) -> Result<Self, Error> {
-        options.check_archive(which.traits())?;
-        options.check_isolation(which.traits())?;
-        let node_bytes = options.node_bytes(which);
+        options.check_archive(source.traits())?;
+        options.check_isolation(source.traits())?;
+        let node_bytes = options.node_bytes(source);
         let catalog = Arc::new(Catalog::new(schema)?);
         let partitions = options.partitions.unwrap_or(1);
         // Where the data lie in files the pool holds only its description.
-        let chunk_bytes = options.chunk_bytes.unwrap_or(match which.traits().durable_in {
+        let chunk_bytes = options.chunk_bytes.unwrap_or(match source.traits().durable_in {
             DurableIn::Files => 64 << 10,
             DurableIn::Pool | DurableIn::Both => 256 << 10,
         });
@@ -69,16 +69,16 @@ impl<E: Environment> Database<E> {
         let engines = (0..partitions)
             .map(|partition| {
                 let resources = resources(&media, &heap, partition)?;
-                Ok(AnyEngine::create(which, resources, &catalog, &setup)?)
+                Ok(AnyEngine::create(source, resources, &catalog, &setup)?)
             })
             .collect::<Result<Vec<_>, Error>>()?;
         let description =
-            Description { engine: which.name(), node_bytes, partitions, schema: schema.clone() };
+            Description { engine: source.name(), node_bytes, partitions, schema: schema.clone() };
         description.write(&mut heap.lane(partitions))?;
         // A sync that failed meanwhile has no other way to say so.
         heap.memory().healthy()?;
         let mut database =
-            Self::assemble(engines, catalog, heap, media.files, Identity::of(which), options);
+            Self::assemble(engines, catalog, heap, media.files, Identity::of(source), options);
         database.start_threads(options)?;
         Ok(database)
     }
@@ -132,11 +132,11 @@ impl<E: Environment> Database<E> {
         let mut watch = Stopwatch::start();
         let (heap, description) = describe(&media)?;
         let known;
-        let which = match maker {
-            Some(maker) if maker.name() == description.engine => Which::Brought(maker),
+        let source = match maker {
+            Some(maker) if maker.name() == description.engine => EngineSource::OfTest(maker),
             _ => {
                 known = agreed_engine(&description, options, &media.name)?;
-                Which::Known(&known, media.engines)
+                EngineSource::Known(&known, media.engines)
             }
         };
         if let Some(wanted) = options.partitions
@@ -144,11 +144,11 @@ impl<E: Environment> Database<E> {
         {
             return Err(Error::WrongPartitions { found: description.partitions, wanted });
         }
-        options.check_archive(which.traits())?;
-        options.check_isolation(which.traits())?;
+        options.check_archive(source.traits())?;
+        options.check_isolation(source.traits())?;
         let catalog = Arc::new(Catalog::new(&description.schema)?);
         let describe = watch.lap();
-        let identity = Identity::of(which);
+        let identity = Identity::of(source);
         let ends = begin(&mut media, &identity)?;
         let mark = watch.lap();
         let mut report = RecoveryReport::default();
@@ -158,7 +158,7 @@ impl<E: Environment> Database<E> {
         let setup = Setup { closed, ends: of_logs, ..setup };
         for partition in 0..description.partitions {
             let resources = resources(&media, &heap, partition)?;
-            let opened = AnyEngine::open(which, resources, &catalog, &setup);
+            let opened = AnyEngine::open(source, resources, &catalog, &setup);
             if let (Some(ends), Err(error)) = (&ends, &opened) {
                 ends.check_failure(partition, error)?;
             }

@@ -8,7 +8,7 @@ use engines::below::{
     PoolInfo, Schema, stamp_of,
 };
 
-use crate::any_engine::Which;
+use crate::any_engine::EngineSource;
 use crate::error::Error;
 use crate::host::{FILES, Host, Paired, belonging, files_of, mark_open, place_of, take_mark_back};
 use crate::media::Media;
@@ -89,8 +89,8 @@ impl Database<Native> {
             media.attach(own.clone(), options.volatile_bytes);
             files = Some(own);
         }
-        let which = Which::Known(&engine, media.engines);
-        let mut database = Self::create_as(which, media, schema, options)?;
+        let source = EngineSource::Known(&engine, media.engines);
+        let mut database = Self::create_as(source, media, schema, options)?;
         database.host = Some(Host { pool, files, pairing });
         Ok(database)
     }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::options::{WriteOptions, refuse_more};
 use crate::partition_lock::{PartitionLock, ReadGuard, WriteGuard};
 use crate::rerun::{Tries, Undone};
-use crate::sessions::{LendError, Lent, SessionPool, Still};
+use crate::sessions::{PooledSession, SessionError, SessionPool, Still};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{Call, ReadTx, Reading, Tx, Writing};
@@ -98,26 +98,26 @@ impl<'a, E: Environment> Partition<'a, E> {
 
     #[cold]
     fn begin_session(&self, tries: &mut Tries, how: WriteOptions) -> Result<Tx<'a, E>, Error> {
-        Ok(self.tx(Writing::Session(self.lend(tries, how, None)?)))
+        Ok(self.tx(Writing::Session(self.session(tries, how, None)?)))
     }
 
     /// A session with a transaction in it, which may change something.
-    pub(super) fn lend(
+    pub(super) fn session(
         &self,
         tries: &mut Tries,
         how: WriteOptions,
         name: Option<&[u8]>,
-    ) -> Result<Lent<'a, E>, Error> {
-        self.lend_for(false, tries, how, name)
+    ) -> Result<PooledSession<'a, E>, Error> {
+        self.session_for(false, tries, how, name)
     }
 
-    fn lend_for(
+    fn session_for(
         &self,
         reads_only: bool,
         tries: &mut Tries,
         how: WriteOptions,
         name: Option<&[u8]>,
-    ) -> Result<Lent<'a, E>, Error> {
+    ) -> Result<PooledSession<'a, E>, Error> {
         let pool = &self.database.sessions[self.number];
         let wait = how.wait.unwrap_or(self.database.retry_for);
         let begin = Begin {
@@ -127,13 +127,14 @@ impl<'a, E: Environment> Partition<'a, E> {
             wait: Some(tries.left().map_or(wait, |left| wait.min(left))),
             reads_only,
         };
-        pool.lend(&begin, name, wait).map_err(|error| self.not_lent(error))
+        pool.begin(&begin, name, wait).map_err(|error| self.no_session(error))
     }
 
-    pub(super) fn not_lent(&self, error: LendError) -> Error {
+    /// Returns the error of a partition in which no session can be had.
+    pub(super) fn no_session(&self, error: SessionError) -> Error {
         match error {
-            LendError::Taken(taken) => Error::taken(self.number, taken),
-            LendError::Engine(error) => error.into(),
+            SessionError::Taken(taken) => Error::taken(self.number, taken),
+            SessionError::Engine(error) => error.into(),
         }
     }
 
@@ -364,7 +365,7 @@ impl<'a, E: Environment> Partition<'a, E> {
 
     #[cold]
     fn read_session(&self, tries: &mut Tries) -> Result<Reading<'a, E>, Error> {
-        Ok(Reading::Session(self.lend_for(true, tries, WriteOptions::new(), None)?))
+        Ok(Reading::Session(self.session_for(true, tries, WriteOptions::new(), None)?))
     }
 }
 

@@ -5,4 +5,6 @@
 
 pub(crate) mod data;
 pub(crate) mod engine;
+pub(crate) mod engine_options;
+pub(crate) mod engine_stats;
 pub(crate) mod pool;

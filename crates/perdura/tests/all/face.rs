@@ -247,16 +247,16 @@ fn the_beginning_of_a_text_finds_all_that_start_with_it() {
     assert_eq!(store.ids(backward), [7, 4, 1, 9, 6, 3]);
     // After a key of such a text, of another one, and of only the first columns of a key.
     let ada = || Scan::starting_with([Value::from("Ada")]).by("by_owner");
-    let behind = |scan: Scan<'_>, owner, id| store.ids(scan.behind([Value::from(owner), id]));
-    assert_eq!(behind(ada(), "Ada", 6.into()), [9, 1, 4, 7]);
-    assert_eq!(behind(ada(), "Adam", 4.into()), [7]);
-    assert_eq!(behind(ada().backward(), "Adam", 4.into()), [1, 9, 6, 3]);
-    assert_eq!(behind(ada().backward(), "Ada", 6.into()), [3]);
-    assert_eq!(behind(ada().backward(), "Bob", 2.into()), [7, 4, 1, 9, 6, 3]);
-    assert_eq!(behind(ada(), "Ab", 2.into()).len(), 6);
-    assert!(behind(ada(), "Bob", 2.into()).is_empty());
-    assert_eq!(store.ids(ada().behind([Value::from("Ada")])), [1, 4, 7]);
-    assert_eq!(store.ids(ada().behind([Value::from("Adam")]).backward()), [9, 6, 3]);
+    let after = |scan: Scan<'_>, owner, id| store.ids(scan.after([Value::from(owner), id]));
+    assert_eq!(after(ada(), "Ada", 6.into()), [9, 1, 4, 7]);
+    assert_eq!(after(ada(), "Adam", 4.into()), [7]);
+    assert_eq!(after(ada().backward(), "Adam", 4.into()), [1, 9, 6, 3]);
+    assert_eq!(after(ada().backward(), "Ada", 6.into()), [3]);
+    assert_eq!(after(ada().backward(), "Bob", 2.into()), [7, 4, 1, 9, 6, 3]);
+    assert_eq!(after(ada(), "Ab", 2.into()).len(), 6);
+    assert!(after(ada(), "Bob", 2.into()).is_empty());
+    assert_eq!(store.ids(ada().after([Value::from("Ada")])), [1, 4, 7]);
+    assert_eq!(store.ids(ada().after([Value::from("Adam")]).backward()), [9, 6, 3]);
     let wrong =
         store.db.begin().unwrap().rows(&store.table, Scan::starting_with([1.into()])).next();
     let wrong = wrong.unwrap().unwrap_err().to_string();

@@ -45,9 +45,9 @@ pub(super) fn read<M: Memory>(memory: &M, place: u64, limit: u64, trusted: bool)
     Some(Found { read, bytes, range: Range::new(place, length as u64) })
 }
 
-/// A segment that a lane has taken.
-#[derive(Clone, Copy, Debug)]
-struct Lent {
+/// A segment, the bytes up to the end of its newest object, and that one's LSN.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
     segment: usize,
     used: u64,
     last: Lsn,
@@ -57,27 +57,21 @@ struct Lent {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) number: usize,
-    lent: Option<Lent>,
+    /// The segment that it has taken.
+    taken: Option<Used>,
     /// Bytes of objects that were placed since the log was opened.
     appended: u64,
     /// The object that is made: in DRAM first, and used again.
     pub(super) object: Vec<u8>,
 }
 
-/// A segment that was filled.
-#[derive(Clone, Copy, Debug, Default)]
-struct Filled {
-    segment: usize,
-    used: u64,
-    last: Lsn,
-}
-
+/// The segments that no lane has.
 #[derive(Debug, Default)]
-struct Unlent {
+struct Untaken {
     free: Vec<usize>,
     /// Segments that a restart has found half full: they are taken first.
-    begun: Vec<Lent>,
-    filled: Vec<Filled>,
+    begun: Vec<Used>,
+    filled: Vec<Used>,
 }
 
 /// All segments.
@@ -85,22 +79,22 @@ struct Unlent {
 pub(super) struct Segments {
     ranges: Vec<Range>,
     lanes: Vec<Mutex<Lane>>,
-    unlent: Mutex<Unlent>,
+    untaken: Mutex<Untaken>,
     /// The segments in which objects were found, by number.
-    found: Vec<Filled>,
+    found: Vec<Used>,
 }
 
 impl Segments {
     pub(super) fn new(ranges: &[Range], lanes: usize) -> Self {
         let mut ranges = ranges.to_vec();
         ranges.sort_by_key(|range| range.start);
-        let unlent = Unlent { free: (0..ranges.len()).collect(), ..Unlent::default() };
+        let untaken = Untaken { free: (0..ranges.len()).collect(), ..Untaken::default() };
         Self {
             lanes: (0..lanes)
                 .map(|number| Mutex::new(Lane { number, ..Lane::default() }))
                 .collect(),
-            unlent: Mutex::new(unlent),
-            found: vec![Filled::default(); ranges.len()],
+            untaken: Mutex::new(untaken),
+            found: vec![Used::default(); ranges.len()],
             ranges,
         }
     }
@@ -127,20 +121,20 @@ impl Segments {
     /// Parts the free segments from those with objects, and these by whether a record of the largest
     /// size still fits. Returns the bytes up to the newest object of each.
     pub(super) fn sort_out(&mut self, record_bytes: u64) -> u64 {
-        let mut unlent = Unlent::default();
+        let mut untaken = Untaken::default();
         let mut bytes = 0;
         for (segment, found) in self.found.iter().enumerate() {
-            let Filled { used, last, .. } = *found;
+            let Used { used, last, .. } = *found;
             bytes += used;
             if used == 0 {
-                unlent.free.push(segment);
+                untaken.free.push(segment);
             } else if used + record_bytes <= self.ranges[segment].len {
-                unlent.begun.push(Lent { segment, used, last });
+                untaken.begun.push(Used { segment, used, last });
             } else {
-                unlent.filled.push(Filled { segment, used, last });
+                untaken.filled.push(Used { segment, used, last });
             }
         }
-        self.unlent = Mutex::new(unlent);
+        self.untaken = Mutex::new(untaken);
         bytes
     }
 
@@ -160,35 +154,33 @@ impl Segments {
     /// The place of a new object. There is room: it was set aside.
     pub(super) fn place(&self, lane: &mut Lane, bytes: u64) -> u64 {
         lane.appended += bytes;
-        let full = lane.lent.is_none_or(|lent| self.ranges[lent.segment].len - lent.used < bytes);
+        let full =
+            lane.taken.is_none_or(|taken| self.ranges[taken.segment].len - taken.used < bytes);
         if full {
-            let mut unlent = self.unlent.lock();
-            if let Some(lent) = lane.lent.take() {
-                let Lent { segment, used, last } = lent;
-                unlent.filled.push(Filled { segment, used, last });
-            }
-            let begun = unlent.begun.pop();
-            lane.lent = Some(begun.unwrap_or_else(|| {
-                let segment = unlent.free.pop().expect("room was set aside");
-                Lent { segment, used: 0, last: Lsn::NONE }
+            let mut untaken = self.untaken.lock();
+            untaken.filled.extend(lane.taken.take());
+            let begun = untaken.begun.pop();
+            lane.taken = Some(begun.unwrap_or_else(|| {
+                let segment = untaken.free.pop().expect("room was set aside");
+                Used { segment, used: 0, last: Lsn::NONE }
             }));
         }
-        let lent = lane.lent.as_mut().expect("a segment was lent");
-        let place = self.ranges[lent.segment].start + lent.used;
-        lent.used += bytes;
+        let taken = lane.taken.as_mut().expect("the lane has a segment");
+        let place = self.ranges[taken.segment].start + taken.used;
+        taken.used += bytes;
         place
     }
 
     /// Notes the LSN of the newest object of a lane.
     pub(super) fn placed(&self, lane: &mut Lane, lsn: Lsn) {
-        let lent = lane.lent.as_mut().expect("a segment was lent");
-        lent.last = lent.last.max(lsn);
+        let taken = lane.taken.as_mut().expect("the lane has a segment");
+        taken.last = taken.last.max(lsn);
     }
 
     /// Frees the filled segments whose objects all lie before `keep`; returns the bytes of these.
     pub(super) fn free_before(&self, keep: Lsn) -> u64 {
-        let mut unlent = self.unlent.lock();
-        let Unlent { free, filled, .. } = &mut *unlent;
+        let mut untaken = self.untaken.lock();
+        let Untaken { free, filled, .. } = &mut *untaken;
         let mut bytes = 0;
         filled.retain(|one| {
             let passed = one.last < keep;

@@ -50,7 +50,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 continue;
             }
             let stirs = || stop.load(Ordering::Acquire) || self.next.load(Ordering::Acquire) != end;
-            self.wait(slots, waiter, stirs, || {
+            slots.wait(waiter, stirs, || {
                 self.threads.park(waiter, None);
             });
             idle = 0;

@@ -26,8 +26,8 @@ use std::sync::atomic::AtomicU64;
 use pm::Memory;
 
 use super::NvLog;
-use super::commit::Slots;
 use super::object::Found;
+use super::slots::Slots;
 use crate::ids::Lsn;
 use crate::threads::Threads;
 use crate::{PagedError, Result};

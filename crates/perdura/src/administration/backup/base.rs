@@ -19,7 +19,6 @@ use engines::below::{AroundPath, Environment, NewFile};
 use engines::{BasePart, BaseSource, LogUntil, Restoring, find_until};
 use zerocopy::IntoBytes;
 
-use super::error::BackupError;
 use super::layout::{BLOCK_BYTES, MAGIC, PAGES, PARTITION_END, PartitionEnd};
 use super::reader::{Block, Reader};
 use super::restore::Backup;
@@ -28,7 +27,7 @@ use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, WATCH
 use crate::administration::whole::{check_free, create_whole, tally};
 use crate::choice::EngineChoice;
 use crate::database::Database;
-use crate::error::Error;
+use crate::error::{BackupError, Error};
 use crate::options::Options;
 
 /// Bytes of a page's number, before its bytes.

@@ -6,8 +6,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use engines::below::Schema;
 
+use crate::error::BACKUP_VERSION;
+
 pub(super) const MAGIC: [u8; 8] = *b"PERDBAK\0";
-pub(super) const VERSION: u32 = 1;
 /// Bytes of tuples after which a block ends; a larger tuple has a block of its own.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
 
@@ -113,7 +114,7 @@ const _: () = assert!(std::mem::offset_of!(Trailer, checksum) == 16);
 
 impl Header {
     pub(super) fn new(uuid: [u8; 16]) -> Self {
-        let version = VERSION.into();
+        let version = BACKUP_VERSION.into();
         let mut header = Self { magic: MAGIC, version, checksum: 0.into(), uuid };
         header.checksum = header.sum().into();
         header

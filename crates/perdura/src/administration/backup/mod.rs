@@ -17,7 +17,6 @@
 //! `docs/decisions/0011-backups.md`.
 
 mod base;
-pub(crate) mod error;
 mod layout;
 mod reader;
 mod restore;
@@ -29,7 +28,6 @@ use std::path::Path;
 use engines::below::{AroundPath, Environment, Files, NewFile};
 
 pub use base::Until;
-pub use error::BackupError;
 pub use restore::Backup;
 
 use crate::administration::progress::{CopySummary, Watch};

@@ -5,13 +5,12 @@ use std::io::Read;
 use engines::below::{Catalog, Source, json_error};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::error::BackupError;
 use super::layout::{
     BlockHeader, DESCRIPTION, Description, Header, MAGIC, PAGES, PARTITION_END, PartitionEnd,
-    TABLE_END, TRAILER, TUPLES, TableEnd, Trailer, VERSION,
+    TABLE_END, TRAILER, TUPLES, TableEnd, Trailer,
 };
 use crate::administration::tuple_code::Tally;
-use crate::error::Error;
+use crate::error::{BACKUP_VERSION, BackupError, Error};
 
 /// Bytes that no block has.
 const BLOCK_LIMIT: u32 = 256 << 20;
@@ -62,7 +61,7 @@ impl Reader {
         if header.magic != MAGIC {
             return Err(BackupError::NotABackup { path: self.path.clone() }.into());
         }
-        if header.version.get() != VERSION {
+        if header.version.get() != BACKUP_VERSION {
             let found = header.version.get();
             return Err(BackupError::Version { path: self.path.clone(), found }.into());
         }

@@ -5,14 +5,13 @@ use std::path::Path;
 use engines::EngineKind;
 use engines::below::{Schema, Source, StorageError, Value};
 
-use super::error::BackupError;
 use super::layout::Description;
 use super::reader::{Block, Reader};
 use crate::administration::loader::Loader;
 use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, Watch};
 use crate::administration::tuple_code::{Tally, decode};
 use crate::administration::whole::{check_free, create_whole, no_tuples};
-use crate::error::Error;
+use crate::error::{BackupError, Error};
 use crate::options::Options;
 use crate::table::Table;
 

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use serde::de::DeserializeSeed;
 use serde_json::value::RawValue;
 
-use super::error::{Kept, LinesError};
 use super::text::TupleSeed;
 use super::{End, FORMAT, HEAD_BEGINS, Head};
 use crate::administration::loader::Loader;
@@ -20,7 +19,7 @@ use crate::administration::progress::{CopyProgress, CopyStep, CopySummary, Watch
 use crate::administration::tuple_code::encode;
 use crate::administration::whole::{Tallies, create_whole, no_tuples};
 use crate::database::Database;
-use crate::error::Error;
+use crate::error::{Error, Kept, LinesError};
 use crate::options::Options;
 use crate::table::Table;
 
@@ -328,7 +327,7 @@ impl<'a, E: Environment> Loading<'a, E> {
         let (mut tuples, mut ended) = (0, false);
         while input.read(self.limit, self.kept)? {
             if ended {
-                return Err(input.wrong("there is more behind the end of the dump", self.kept));
+                return Err(input.wrong("there is more after the end of the dump", self.kept));
             }
             let line: Line<'_> = serde_json::from_slice(&input.buffer)
                 .map_err(|error| input.wrong(explain(&error, 0), self.kept))?;

@@ -31,7 +31,6 @@
 //!   created for the lines holds all of them, or is not there.
 
 mod dump;
-mod error;
 mod load;
 mod text;
 
@@ -39,7 +38,6 @@ use serde::{Deserialize, Serialize};
 
 use engines::below::Schema;
 
-pub use error::{Kept, LinesError};
 pub use load::{Existing, LoadOptions};
 
 const FORMAT: u32 = 1;

@@ -216,7 +216,7 @@ fn random_scans(db: &Database, tables: &[(Table, Vec<Tuple>)], seed: u64, scans:
         };
         let behind_values = behind.as_ref().map(|behind| values(behind));
         if let Bound::Included(key) | Bound::Excluded(key) = &behind_values {
-            what = what.behind(key);
+            what = what.after(key);
             let key: Vec<Own> = key.iter().copied().map(Own::from).collect();
             let end = Bound::Excluded(key);
             let (low, high) =
@@ -294,7 +294,7 @@ fn pages(
         let last = last.as_ref().map(|last| values(last));
         let mut page = what.clone().limit(size);
         if let Some(last) = &last {
-            page = page.behind(last);
+            page = page.after(last);
         }
         let rows = |row: Result<perdura::Row, Error>| {
             row.map(|row| row.values().map(Own::from).collect::<Tuple>())
@@ -423,11 +423,11 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
         // A bound without columns is none.
         let both = Scan::range((Bound::Included(&zero[..0]), Bound::Included(&zero[..0])));
         assert_eq!(scan(db, &narrow, &both).len(), 2);
-        assert_eq!(scan(db, &narrow, &both.behind(zero)), scan(db, &narrow, &Scan::prefix(one)));
-        let no_key = Scan::prefix(one).behind(&zero[..0]);
+        assert_eq!(scan(db, &narrow, &both.after(zero)), scan(db, &narrow, &Scan::prefix(one)));
+        let no_key = Scan::prefix(one).after(&zero[..0]);
         assert_eq!(scan(db, &narrow, &no_key), scan(db, &narrow, &Scan::prefix(one)));
-        assert!(scan(db, &narrow, &Scan::prefix(zero).behind(one)).is_empty());
-        assert_eq!(scan(db, &narrow, &Scan::prefix(one).behind(zero)).len(), 1);
+        assert!(scan(db, &narrow, &Scan::prefix(zero).after(one)).is_empty());
+        assert_eq!(scan(db, &narrow, &Scan::prefix(one).after(zero)).len(), 1);
         let too_many = [Value::I64(1), Value::F64(1.0)];
         let long = [Value::Text("ten bytes!")];
         for (table, what) in [
@@ -436,9 +436,9 @@ fn empty_tables_empty_ranges_and_wrong_bounds() {
             (&wide, Scan::prefix(&[Value::U64(1)][..])),
             (&wide, Scan::prefix(&long[..])),
             (&wide, Scan::prefix(&[Value::Text("a")][..]).by("by_f")),
-            (&wide, Scan::all().behind([Value::U64(1)])),
-            (&narrow, Scan::all().behind(too_many)),
-            (&narrow, Scan::prefix(one).behind([Value::Bool(true)])),
+            (&wide, Scan::all().after([Value::U64(1)])),
+            (&narrow, Scan::all().after(too_many)),
+            (&narrow, Scan::prefix(one).after([Value::Bool(true)])),
             (&wide, Scan::all().columns(&[6])),
         ] {
             let error = try_scan(db, table, &what).unwrap_err();

@@ -1,4 +1,4 @@
-//! Databases in pool files under an engine that a test brings along.
+//! Databases in pool files under an engine of a test.
 
 use std::cell::Cell;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A session that remembers a conflict: from then on every call but the abort returns it again.
+//! A session whose conflict is sticky: from then on every call but the abort returns it again.
 //!
 //! So an engine that ends a transaction in a conflict need not keep count of that, and serial
 //! engines, which have none, do not pay for it.
@@ -14,7 +14,7 @@ use engines::{
 
 type Result<T> = std::result::Result<T, EngineError>;
 
-/// The reasons, at the places that [`Doomable::doom`] counts from 1.
+/// The reasons, at the places that [`StickyConflict::remembered`] counts from 1.
 const REASONS: [ConflictReason; 4] = [
     ConflictReason::Deadlock,
     ConflictReason::WriteWrite,
@@ -22,47 +22,49 @@ const REASONS: [ConflictReason; 4] = [
     ConflictReason::Timeout,
 ];
 
-/// See the module's comment.
-pub(crate) struct Doomable {
+/// A session that remembers its conflict until the next transaction begins.
+pub(crate) struct StickyConflict {
     engine: Box<dyn Engine>,
     /// 0, or a place in [`REASONS`] and 1. One thread has the session: an atomic only because
     /// reading takes it by shared reference.
-    doom: AtomicU8,
+    remembered: AtomicU8,
 }
 
-impl Doomable {
+impl StickyConflict {
     pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
-        Self { engine, doom: AtomicU8::new(0) }
+        Self { engine, remembered: AtomicU8::new(0) }
     }
 
-    fn alive(&self) -> Result<()> {
+    /// Returns the error of the conflict that is remembered, if there is one.
+    fn check_conflict(&self) -> Result<()> {
         match self.conflict() {
             None => Ok(()),
             Some(reason) => Err(EngineError::Conflict { reason }),
         }
     }
 
-    fn told<T>(&self, done: Result<T>) -> Result<T> {
+    /// Remembers the conflict if a call has failed with one.
+    fn remember<T>(&self, done: Result<T>) -> Result<T> {
         if let Err(EngineError::Conflict { reason }) = &done {
             let place = REASONS.iter().position(|known| known == reason).expect("all are there");
-            self.doom.store(place as u8 + 1, Ordering::Relaxed);
+            self.remembered.store(place as u8 + 1, Ordering::Relaxed);
         }
         done
     }
 
     fn change<T>(&mut self, change: impl FnOnce(&mut dyn Engine) -> Result<T>) -> Result<T> {
-        self.alive()?;
+        self.check_conflict()?;
         let done = change(&mut *self.engine);
-        self.told(done)
+        self.remember(done)
     }
 
     fn read<T>(&self, read: impl FnOnce(&dyn Engine) -> Result<T>) -> Result<T> {
-        self.alive()?;
-        self.told(read(&*self.engine))
+        self.check_conflict()?;
+        self.remember(read(&*self.engine))
     }
 }
 
-impl Read for Doomable {
+impl Read for StickyConflict {
     fn get(
         &self,
         table: u16,
@@ -94,7 +96,7 @@ impl Read for Doomable {
     }
 }
 
-impl Write for Doomable {
+impl Write for StickyConflict {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<()> {
         self.change(|engine| engine.insert(table, values))
     }
@@ -123,14 +125,14 @@ impl Write for Doomable {
     }
 }
 
-impl Engine for Doomable {
+impl Engine for StickyConflict {
     fn begin(&mut self, how: &Begin) -> Result<()> {
-        *self.doom.get_mut() = 0;
+        *self.remembered.get_mut() = 0;
         self.change(|engine| engine.begin(how))
     }
 
     fn begin_named(&mut self, how: &Begin, name: &[u8]) -> Result<()> {
-        *self.doom.get_mut() = 0;
+        *self.remembered.get_mut() = 0;
         self.change(|engine| engine.begin_named(how, name))
     }
 
@@ -164,7 +166,7 @@ impl Engine for Doomable {
     }
 
     fn conflict(&self) -> Option<ConflictReason> {
-        let place = usize::from(self.doom.load(Ordering::Relaxed));
+        let place = usize::from(self.remembered.load(Ordering::Relaxed));
         place.checked_sub(1).map(|place| REASONS[place])
     }
 

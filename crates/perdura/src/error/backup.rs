@@ -1,7 +1,9 @@
 //! The reasons why a backup is refused.
 
-use super::layout::VERSION;
 use engines::below::Escaped;
+
+/// The version of the backup format that this build writes and reads.
+pub(crate) const BACKUP_VERSION: u32 = 1;
 
 /// A backup cannot be restored. Nothing was created.
 ///
@@ -47,7 +49,7 @@ pub enum BackupError {
     },
     /// The backup is of another version of the format.
     #[error(
-        "{path}: has backup format version {found}; this build reads version {VERSION}: use a build that reads it", path = Escaped(.path))]
+        "{path}: has backup format version {found}; this build reads version {BACKUP_VERSION}: use a build that reads it", path = Escaped(.path))]
     Version {
         /// The file.
         path: String,
