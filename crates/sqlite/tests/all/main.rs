@@ -28,5 +28,6 @@ mod stacked;
 mod stock_crashes;
 mod store_kills;
 mod super_journal;
+mod table;
 mod truncation;
 mod two_databases;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use perdura_sqlite::database::{Failure, Level, MainFile as _, Mapped, OpenOptions};
+use rusqlite::Connection;
 
 use crate::attached::{litter, preparing};
 use crate::kernel_calls::{refusing, watching_syncs};
@@ -84,5 +85,31 @@ fn part_stays_undecided_while_the_removal_is_not_durable() {
         assert_eq!(rows(&open(&path).unwrap()).len(), 1, "{by:?}");
         assert_eq!(rows(&stock(&path)).len(), 1);
         assert!(!super_journal.exists(), "no journal names it any more");
+    }
+}
+
+/// A VFS above this one writes after the commit, and syncs: the part is prepared again, with all of it.
+#[test]
+fn part_written_to_again_is_prepared_again() {
+    for gone in [false, true] {
+        let folder = folder();
+        let super_journal = folder.path().join("one-mj012345678");
+        let (path, mut owner) = preparing(folder.path(), "one", &super_journal);
+        let copy = folder.path().join("copy");
+        let mut first = vec![0; owner.size().unwrap() as usize];
+        owner.read(0, &mut first).unwrap();
+        std::fs::write(&copy, first).unwrap();
+        Connection::open(&copy).unwrap().execute_batch("INSERT INTO t VALUES(3, 'z')").unwrap();
+        owner.write(0, &std::fs::read(&copy).unwrap()).unwrap();
+        owner.sync().unwrap();
+        std::fs::remove_file(&copy).unwrap();
+        if gone {
+            std::fs::remove_file(&super_journal).unwrap();
+        }
+        // It dies before it ends the transaction.
+        drop(owner);
+        assert_eq!(rows(&open(&path).unwrap()).len(), if gone { 3 } else { 1 });
+        assert_eq!(litter(folder.path()), Vec::<String>::new());
+        assert_eq!(rows(&stock(&path)).len(), if gone { 3 } else { 1 });
     }
 }

@@ -303,3 +303,27 @@ fn shared_commit_takes_seven_more_fences() {
     let after = ["fences", "commits"].map(|name| stats(&ours, name));
     assert_eq!([after[0] - before[0], after[1] - before[1]], [8 * 20, 20]);
 }
+
+/// It had set the marker, and relied on the side file until another connection cleared it.
+#[test]
+fn unshared_connection_notices_that_the_marker_is_cleared() {
+    for mode in MODES {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let uri = format!("file:{}?perdura_mode={mode}", path.display());
+        let (ours, alone) = (open_shared(&path, mode), open(Path::new(&uri)).unwrap());
+        ours.execute_batch("CREATE TABLE t(a, b)").unwrap();
+        alone.execute_batch("INSERT INTO t VALUES(1, 'alone')").unwrap();
+        ours.execute_batch("INSERT INTO t VALUES(2, 'ours')").unwrap();
+        // The file grows past the size in the side file.
+        let many = "WITH RECURSIVE n(a) AS (SELECT 3 UNION ALL SELECT a + 1 FROM n WHERE a < 300)
+            INSERT INTO t SELECT a, hex(zeroblob(90)) FROM n";
+        open_stock(&path).execute_batch(many).unwrap();
+        assert_eq!(rows(&alone).len(), 300, "{mode}");
+        check(&alone);
+        alone.execute_batch("INSERT INTO t VALUES(301, 'alone')").unwrap();
+        ours.execute_batch("INSERT INTO t VALUES(302, 'ours')").unwrap();
+        assert_eq!(rows(&open_stock(&path)).len(), 302, "{mode}");
+        check(&open_stock(&path));
+    }
+}
