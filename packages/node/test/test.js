@@ -1,6 +1,6 @@
 "use strict";
 
-// What the package promises, of one that is installed beside better-sqlite3: `scripts/node-package --check` runs it.
+// The package's promises, tested where it is installed next to better-sqlite3: `scripts/node-package --check` runs it.
 
 const assert = require("node:assert");
 const { spawn, spawnSync } = require("node:child_process");
@@ -18,7 +18,7 @@ function folder(t) {
     return made;
 }
 
-test("what was told is there after a kill", async (t) => {
+test("what was reported is there after a kill", async (t) => {
     const file = path.join(folder(t), "db");
     const program = `
         const db = require("perdura-sqlite").open(require("better-sqlite3"), process.argv[1]);
@@ -29,22 +29,22 @@ test("what was told is there after a kill", async (t) => {
             require("node:fs").writeSync(1, row + "\\n");
         }`;
     const writer = spawn(process.execPath, ["-e", program, file], { stdio: ["ignore", "pipe", "inherit"] });
-    let told = "";
+    let reported = "";
     writer.stdout.setEncoding("utf8");
     writer.stdout.on("data", (text) => {
-        told += text;
-        if (told.length > 2000) writer.kill("SIGKILL");
+        reported += text;
+        if (reported.length > 2000) writer.kill("SIGKILL");
     });
     const [, signal] = await new Promise((done) => writer.on("close", (...how) => done(how)));
     assert.strictEqual(signal, "SIGKILL");
-    const count = told.split("\n").length - 1;
+    const count = reported.split("\n").length - 1;
     const db = perdura.open(Database, file);
     t.after(() => db.close());
     assert.strictEqual(db.pragma("integrity_check", { simple: true }), "ok");
     assert.strictEqual(perdura.stats(db).recoveries, 1);
     const rows = db.prepare("SELECT a FROM t ORDER BY a").pluck().all();
-    // The last one may have been committed and not told.
-    assert.ok(rows.length === count || rows.length === count + 1, `${rows.length} rows, ${count} told`);
+    // The last one may have been committed and not reported.
+    assert.ok(rows.length === count || rows.length === count + 1, `${rows.length} rows, ${count} reported`);
     assert.deepStrictEqual(rows, [...rows.keys()]);
 });
 
@@ -63,7 +63,7 @@ test("what the VFS does not take is refused unless that is allowed", (t) => {
     assert.throws(() => perdura.stats(db), perdura.NotTaken);
 });
 
-test("wrong arguments are told", () => {
+test("wrong arguments are refused", () => {
     for (const name of [":memory:", "", undefined, 1]) {
         assert.throws(() => perdura.open(Database, name), { name: "TypeError", message: /without one/ });
     }

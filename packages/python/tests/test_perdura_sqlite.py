@@ -46,7 +46,7 @@ class Case(unittest.TestCase):
 
 
 class Durable(Case):
-    def test_what_was_told_is_there_after_a_kill(self):
+    def test_reported_rows_are_there_after_a_kill(self):
         writer = self.process(
             """
             import sys, perdura_sqlite
@@ -61,19 +61,19 @@ class Durable(Case):
             self.path,
         )
         with contextlib.closing(writer.stdout) as lines:
-            told = [next(lines) for _ in range(500)]
+            reported = [next(lines) for _ in range(500)]
             writer.send_signal(signal.SIGKILL)
-            told += lines.readlines()
+            reported += lines.readlines()
         self.assertEqual(writer.wait(), -signal.SIGKILL)
-        self.assertEqual([int(line) for line in told], list(range(len(told))))
+        self.assertEqual([int(line) for line in reported], list(range(len(reported))))
 
         with contextlib.closing(sqlite3.connect(self.path)) as stock:
             with self.assertRaisesRegex(sqlite3.DatabaseError, "not a database"):
                 stock.execute("SELECT * FROM t").fetchone()
         connection = self.opened(self.path)
         rows = [row for (row,) in connection.execute("SELECT a FROM t ORDER BY a")]
-        # The last one may have been committed and not told.
-        self.assertIn(len(rows) - len(told), (0, 1))
+        # The last one may have been committed and not reported.
+        self.assertIn(len(rows) - len(reported), (0, 1))
         self.assertEqual(rows, list(range(len(rows))))
         self.assertEqual(connection.execute("PRAGMA integrity_check").fetchone(), ("ok",))
         self.assertEqual(perdura_sqlite.stats(connection)["recoveries"], 1)
@@ -161,9 +161,9 @@ class Names(Case):
         with self.assertRaises(TypeError):
             perdura_sqlite.connect(self.path, time_out=1)
 
-    def test_what_contradicts_itself_is_told(self):
+    def test_contradictory_arguments_are_refused(self):
         uri = f"file:{self.path}"
-        for given, options, told in [
+        for given, options, error in [
             (":memory:", {}, "without a file"),
             ("", {}, "without a file"),
             ("file::memory:", {"uri": True}, "without a file"),
@@ -172,7 +172,7 @@ class Names(Case):
             (uri + "?perdura_mode=full", {"uri": True, "mode": "fash1"}, "perdura_mode=full"),
             (self.path + "\0", {}, "zero byte"),
         ]:
-            with self.assertRaisesRegex(ValueError, told):
+            with self.assertRaisesRegex(ValueError, error):
                 perdura_sqlite.connect(given, **options)
         with self.assertRaisesRegex(TypeError, "mode has to be a str, not int"):
             perdura_sqlite.connect(self.path, mode=1)

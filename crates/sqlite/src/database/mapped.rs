@@ -134,7 +134,7 @@ impl Mapped {
                 continue;
             }
             let alone = open_close.is_alone()?;
-            let mut store = Self::store(&data, &side, alone)?;
+            let mut store = Self::store(&data, &side, &side_path, alone)?;
             store.set_mode(mode);
             store.set_erases(options.secure_delete);
             let (own_lock, taken) = ConnectionLock::claim(&side, alone)?;
@@ -167,7 +167,12 @@ impl Mapped {
         }
     }
 
-    fn store(data: &Plain, side: &Plain, alone: bool) -> Result<Store<Plain>, Failure> {
+    fn store(
+        data: &Plain,
+        side: &Plain,
+        side_path: &Path,
+        alone: bool,
+    ) -> Result<Store<Plain>, Failure> {
         data.see()?;
         side.see()?;
         let media = Media {
@@ -186,6 +191,8 @@ impl Mapped {
         let tag = u64::from_le_bytes(random[..8].try_into().expect("eight of sixteen bytes"));
         let store = Store::open_and_decide(media, size, tag | 1, SLOT_BYTES, &decide_durably)?;
         side.sync()?;
+        // A database with the marker is refused without its side file, so the file's name becomes durable first.
+        side.sync_name(side_path)?;
         Ok(store)
     }
 
@@ -356,22 +363,6 @@ impl Mapped {
             // Without the marker, no one can tell later that a process died while a file grew.
             self.data.sync()?;
             self.side.sync()?;
-        }
-        Ok(())
-    }
-
-    /// Truncates what an interrupted first commit left in a new database.
-    pub(super) fn empty(&mut self) -> Result<(), Failure> {
-        // Stock SQLite may be writing.
-        let locked = self.stock_lock.lock(Level::Exclusive).is_ok();
-        let emptied = if locked { self.cut_if_empty() } else { Ok(()) };
-        self.stock_lock.unlock(Level::None)?;
-        emptied
-    }
-
-    fn cut_if_empty(&mut self) -> Result<(), Failure> {
-        if self.refresh_view()? && self.store.size() == 0 {
-            self.data.cut(0)?;
         }
         Ok(())
     }

@@ -63,9 +63,9 @@ fn placeholder_of(name: &[u8]) -> Vec<u8> {
 /// The name in a placeholder; `None` for any other file.
 fn name_of_placeholder(ends: &FileEnds) -> Option<&[u8]> {
     let name = name_at_end(&ends.last)?;
-    let is_stub =
+    let is_placeholder =
         ends.first == Some(0) && ends.bytes == (ZEROS + name.len() + TRAILER_BYTES) as u64;
-    is_stub.then_some(name)
+    is_placeholder.then_some(name)
 }
 
 /// Returns whether a file is a placeholder or the beginning of one. A journal of SQLite's of that length is

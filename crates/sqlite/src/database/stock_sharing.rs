@@ -106,6 +106,22 @@ impl Mapped {
         if self.store.size() == 0 && self.data.len() > 0 { self.empty() } else { Ok(()) }
     }
 
+    /// Truncates what an interrupted first commit left in a new database.
+    pub(super) fn empty(&mut self) -> Result<(), Failure> {
+        // Stock SQLite may be writing.
+        let locked = self.stock_lock.lock(Level::Exclusive).is_ok();
+        let emptied = if locked { self.cut_if_empty() } else { Ok(()) };
+        self.stock_lock.unlock(Level::None)?;
+        emptied
+    }
+
+    fn cut_if_empty(&mut self) -> Result<(), Failure> {
+        if self.refresh_view()? && self.store.size() == 0 {
+            self.data.cut(0)?;
+        }
+        Ok(())
+    }
+
     fn make_plain_and_go_on(&mut self) -> Result<(), Failure> {
         self.side.see()?;
         self.store.catch_up()?;

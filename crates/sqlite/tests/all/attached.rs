@@ -211,7 +211,7 @@ fn prepared(directory: &Path, name: &str, super_journal: &Path) -> PathBuf {
 }
 
 /// The same, still open.
-fn preparing(directory: &Path, name: &str, super_journal: &Path) -> (PathBuf, Mapped) {
+pub(crate) fn preparing(directory: &Path, name: &str, super_journal: &Path) -> (PathBuf, Mapped) {
     let path = directory.join(name);
     let connection = open(&path).unwrap();
     connection

@@ -1,10 +1,12 @@
 //! Damage to slots and to direct stores after a kill: a side file is refused unless it yields a correct state.
 
 use perdura_sqlite::store::connection::Store;
-use sim::{Event, Recording};
+use perdura_sqlite::store::error::StoreError;
+use perdura_sqlite::store::mode::Mode;
+use sim::{Event, Recording, Replay};
 
 use crate::explore::{DATA, Reader, SIDE, SLOT, media};
-use crate::store_kills::{commit, files_of_inserts, image, new, open, trace, whole};
+use crate::store_kills::{PAGE, commit, files_of_inserts, image, new, open, page, trace, whole};
 
 /// The first slot.
 const SLOTS: usize = 8192;
@@ -118,4 +120,91 @@ fn live_connection_does_not_commit_over_damage() {
     let refused = other.commit().unwrap_err().to_string();
     assert!(refused.contains("a commit that was in place"), "{refused}");
     assert!(image(&memory) == damaged, "nothing is changed");
+}
+
+/// The mark of an ordered commit becomes durable after all the rest, so what it logged is missing only by damage.
+#[test]
+fn marked_commit_without_its_log_is_refused() {
+    let files = files_of_inserts();
+    let memory = new();
+    let mut one = open(&memory, 1);
+    one.set_mode(Mode::Fash);
+    files[..40].iter().for_each(|file| commit(&mut one, file));
+    let trace = trace(&memory, || commit(&mut one, &files[40]));
+    let mut reader = Reader::new();
+    let mut rows = |image: &[u8]| recovered(image).map(|found| reader.read(found).unwrap().len());
+    let mut refused = 0;
+    trace.process_states(|events, killed| {
+        let right = rows(killed).unwrap();
+        for slot in [0, SLOT as usize] {
+            // After the mark and the number.
+            for at in [16, 21, 30].map(|at| SLOTS + slot + at) {
+                let mut damaged = killed.to_vec();
+                damaged[at] ^= 1;
+                match rows(&damaged) {
+                    Ok(found) => assert_eq!(found, right, "{at}, after event {events}"),
+                    Err(why) => refused += u32::from(why.contains("has lost what it logged")),
+                }
+            }
+        }
+    });
+    assert!(refused > 10, "{refused}");
+}
+
+/// That the newer commit is in its slot proves that the older one was durable, whether the newer one counts or not.
+#[test]
+fn older_commit_with_damaged_direct_bytes_never_counts() {
+    let files = files_of_inserts();
+    let memory = new();
+    let mut one = open(&memory, 1);
+    files[..40].iter().for_each(|file| commit(&mut one, file));
+    let direct = direct_bytes(&trace(&memory, || commit(&mut one, &files[40])).events);
+    assert!(!direct.is_empty());
+    let newer = trace(&memory, || commit(&mut one, &files[41]));
+    let mut reader = Reader::new();
+    let [without, with] = [39, 40].map(|number| reader.read(files[number].clone()).unwrap());
+    let mut refused = 0;
+    let explored = Replay::new(&newer).explore(40, 1, |image, _| {
+        // Otherwise the newer one counts, and may have stored over those bytes.
+        if reader.read(recovered(image)?)? != with {
+            return Ok(());
+        }
+        for at in direct.iter().step_by(5) {
+            let mut damaged = image.to_vec();
+            damaged[*at] ^= 1;
+            match recovered(&damaged) {
+                Err(_) => refused += 1,
+                Ok(found) if reader.read(found.clone()).as_ref() == Ok(&without) => {}
+                Ok(_) => return Err(format!("damage at {at} is taken")),
+            }
+        }
+        Ok(())
+    });
+    assert_eq!(explored.failed, None);
+    assert!(refused > 10, "{refused}");
+}
+
+/// Also if no commit in a slot or in the log of frames reaches as far.
+#[test]
+fn file_shorter_than_the_database_is_refused() {
+    for mode in Mode::ALL {
+        let memory = new();
+        let mut one = open(&memory, 1);
+        one.set_mode(mode);
+        one.set_frames_per_checkpoint(1);
+        commit(&mut one, &[page(1, 7), vec![8; 11 * PAGE]].concat());
+        one.set_frames_per_checkpoint(1_000);
+        one.checkpoint_slots().unwrap();
+        one.write(0, &page(2, 9)).unwrap();
+        one.commit().unwrap();
+        let mut cut = image(&memory);
+        cut.truncate(SIDE as usize + 9 * PAGE);
+        let memory = Recording::from_image(&cut, SIDE + DATA).unwrap();
+        let bytes = media(&memory).data.len();
+        let log = || media(&memory).side.load(112).unwrap();
+        let before = log();
+        let refused = Store::open(media(&memory), bytes, 2, SLOT).unwrap_err();
+        assert!(matches!(refused, StoreError::Cut { .. }), "{mode:?}: {refused}");
+        assert_eq!(log(), before, "{mode:?}: the log of frames stays");
+    }
 }

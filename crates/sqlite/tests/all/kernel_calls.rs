@@ -2,8 +2,9 @@
 //!
 //! The functions below override those of the C library in this program.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
 
 use crate::register::open;
 use crate::sql::folder;
@@ -13,7 +14,11 @@ thread_local! {
     static CALLS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     /// Calls of this thread that fail: truncation and sync.
     static REFUSED: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
+    /// Called with the path of each file that this thread syncs, before it is synced.
+    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
+
+type Watch = Box<dyn FnMut(&Path)>;
 
 /// # Safety
 /// As that of the C library.
@@ -56,6 +61,11 @@ unsafe extern "C" fn ftruncate64(file: c_int, to: libc::off64_t) -> c_int {
 /// As that of the C library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fsync(file: c_int) -> c_int {
+    // Taken out meanwhile: it may sync as well.
+    if let Some(mut watch) = WATCH.take() {
+        watch(&std::fs::read_link(format!("/proc/self/fd/{file}")).expect("the file is open"));
+        WATCH.set(Some(watch));
+    }
     // SAFETY: the caller's contract.
     call(1, || unsafe { libc::syscall(libc::SYS_fsync, file) as c_int })
 }
@@ -65,6 +75,14 @@ pub(crate) fn refusing<T>(cuts: bool, syncs: bool, work: impl FnOnce() -> T) -> 
     REFUSED.set([cuts, syncs]);
     let done = work();
     REFUSED.set([false; 2]);
+    done
+}
+
+/// Runs `work`, and `watch` with the path of each file that it syncs in this thread.
+pub(crate) fn watching_syncs<T>(watch: Watch, work: impl FnOnce() -> T) -> T {
+    WATCH.set(Some(watch));
+    let done = work();
+    WATCH.set(None);
     done
 }
 

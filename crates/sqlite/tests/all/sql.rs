@@ -427,3 +427,21 @@ fn mode_does_not_change_within_a_writing_transaction() {
     connection.execute_batch("INSERT INTO t VALUES(3, 4)").unwrap();
     assert_eq!(mode_of(&connection, "PRAGMA perdura_mode").as_deref(), Ok("fash"));
 }
+
+#[test]
+fn last_close_applies_frames_that_another_logged() {
+    for share in ["perdura", "stock"] {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let uri = format!("file:{}?perdura_mode=nvwal&perdura_share={share}", path.display());
+        let [one, other] = [0, 1].map(|_| open(Path::new(&uri)).unwrap());
+        one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+        assert_eq!(rows(&other).len(), 1);
+        one.execute_batch("INSERT INTO t VALUES(2, 'two'); INSERT INTO t VALUES(3, 'three')")
+            .unwrap();
+        one.close().unwrap();
+        // It has not read these commits.
+        other.close().unwrap();
+        assert_eq!(rows(&stock(&path)).len(), 3, "{share}");
+    }
+}

@@ -350,11 +350,11 @@ pub(crate) fn files_of(statements: impl Iterator<Item = String>) -> Vec<Vec<u8>>
     connection
         .execute_batch("PRAGMA page_size = 512; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
         .unwrap();
-    let file_behind = |sql: String| {
+    let file_after = |sql: String| {
         connection.execute_batch(&sql).unwrap();
         std::fs::read(&path).unwrap()
     };
-    statements.map(file_behind).collect()
+    statements.map(file_after).collect()
 }
 
 /// The files of inserts in random order.

@@ -106,7 +106,8 @@ fn named<T: std::fmt::Debug>(mut all: impl Iterator<Item = T>, variable: &str) -
     all.find(|one| format!("{one:?}") == name).unwrap()
 }
 
-fn ready() {
+/// Reports this thread, and waits for a line.
+pub(crate) fn ready() {
     let thread = std::fs::read_link("/proc/thread-self").unwrap();
     println!("=ready {}", thread.file_name().unwrap().to_str().unwrap());
     wait();
@@ -229,18 +230,26 @@ impl Process {
         (work, size, held_locks): (Work, Size, HeldLocks),
         key: i64,
     ) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "failing::child::committer", "--ignored", "--nocapture"])
-            .arg("--test-threads=1")
+        let mut command = Self::of_test("failing::child::committer");
+        command
             .env(URIS, uris.join("\n"))
             .env(WORK, format!("{work:?}"))
             .env(KEY, key.to_string())
             .env(SIZE, format!("{size:?}"))
-            .env(HELD_LOCKS, format!("{held_locks:?}"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .env(HELD_LOCKS, format!("{held_locks:?}"));
+        Self::spawn(&mut command)
+    }
+
+    /// The command that runs an ignored test in a process of its own.
+    pub(crate) fn of_test(name: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
+        command
+    }
+
+    /// Starts a process, up to where it is [`ready`].
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let output = output_until(&mut out, "=ready ");
         let thread = output.split("=ready ").nth(1).expect("it is ready").trim().parse().unwrap();

@@ -1,0 +1,46 @@
+//! The table of the pages' frames grows over the place of a commit that is too large for a slot.
+
+use perdura_sqlite::store::mode::Mode;
+use pm::Memory as _;
+use sim::{Recording, Replay};
+
+use crate::explore::{DATA, Reader, SIDE, media, recover};
+use crate::store_kills::{commit, files_of_inserts, new, open, trace};
+
+#[test]
+fn growing_table_overwrites_no_commit_that_counts() {
+    let files = files_of_inserts();
+    let mut reader = Reader::new();
+    let mut found = 0;
+    for rows in 100..200 {
+        let memory = new();
+        memory.grow(SIDE + DATA).unwrap();
+        // A stale side file is there, whose bytes are no entries.
+        media(&memory).side.copy(0, &[0xa5; SIDE as usize]);
+        let mut one = open(&memory, 1);
+        one.set_mode(Mode::Full);
+        commit(&mut one, &files[rows - 1]);
+        one.set_mode(Mode::Fash1);
+        let trace = trace(&memory, || {
+            commit(&mut one, &files[rows]);
+            memory.note(1);
+            media(&memory).side.store(SIDE - 8, 1);
+        });
+        // Only a page that moves gets an entry.
+        if one.stats().moved == 0 {
+            continue;
+        }
+        found += 1;
+        let explored = Replay::new(&trace).explore(20, 1, |image, noted| {
+            let plain = recover(&Recording::from_image(image, SIDE + DATA).unwrap())?;
+            let found = reader.read(plain)?.len();
+            let right = found == rows + 1 || noted == 0 && found == rows;
+            if right { Ok(()) } else { Err(format!("{found} rows of {rows}, noted {noted}")) }
+        });
+        assert_eq!(explored.failed, None);
+        if found == 3 {
+            return;
+        }
+    }
+    panic!("a page moves in {found} of 100 commits");
+}
