@@ -36,7 +36,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Returns it as people read it.
+    /// Returns the state with what it means.
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Plain => "plain: SQLite opens it without the extension",
