@@ -128,6 +128,57 @@ pub(super) trait Workload: Sync {
     }
 }
 
+/// The functions of [`Workload`] that pass on to those of the same names in a module of `workloads`.
+macro_rules! pass_on_to {
+    ($module:ident) => {
+        fn schema() -> Schema {
+            $module::schema()
+        }
+
+        fn form(&self) -> Form {
+            self.form
+        }
+
+        fn tuples(&self) -> u64 {
+            Self::tuples(self)
+        }
+
+        fn transactions(&self) -> u64 {
+            self.transactions
+        }
+
+        fn piece(
+            &self,
+            after: Option<&$module::Workload>,
+            transactions: u64,
+        ) -> Result<$module::Workload, Failure> {
+            Ok(match after {
+                Some(piece) => piece.after(transactions)?,
+                None => $module::Workload::generate(&Self { transactions, ..self.clone() })?,
+            })
+        }
+
+        fn load(
+            &self,
+            database: &Database,
+            workers: usize,
+            progress: &Progress,
+        ) -> Result<(), RunError> {
+            $module::load(database, self, workers, progress)
+        }
+
+        fn run(
+            database: &Database,
+            piece: &$module::Workload,
+            options: &RunOptions,
+            progress: &Progress,
+        ) -> Result<Measured, RunError> {
+            $module::run(database, piece, options, progress)
+        }
+    };
+}
+pub(super) use pass_on_to;
+
 /// A store in which the workload runs.
 enum Subject<W: Workload> {
     Engine(Box<Database>),
