@@ -26,6 +26,29 @@ pub(crate) struct Tries {
     pub(crate) conflicts: u64,
 }
 
+impl Tries {
+    /// Runs a transaction, which adds one to its argument with each run, again until it ends without a
+    /// conflict.
+    ///
+    /// # Errors
+    /// The transaction's, all but a conflict.
+    #[inline]
+    fn until_done<R>(
+        &mut self,
+        mut transaction: impl FnMut(&mut u64) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        loop {
+            let mut runs = 0;
+            let done = transaction(&mut runs);
+            self.retries += runs.saturating_sub(1);
+            match done {
+                Err(Error::Conflict { .. }) => self.conflicts += 1,
+                done => return done,
+            }
+        }
+    }
+}
+
 impl<'a, E: Environment> Seat<'a, E> {
     /// Takes a place at a partition; if it is `alone`, waits until the partition is free.
     ///
@@ -54,18 +77,12 @@ impl<'a, E: Environment> Seat<'a, E> {
     ) -> Result<R, Error> {
         match self {
             Self::Owned(partition) => partition.write(work),
-            Self::Shared { partition, tries } => loop {
-                let mut run = 0_u64;
-                let done = partition.write(|tx| {
-                    run += 1;
+            Self::Shared { partition, tries } => tries.until_done(|runs| {
+                partition.write(|tx| {
+                    *runs += 1;
                     work(tx)
-                });
-                tries.retries += run.saturating_sub(1);
-                match done {
-                    Err(Error::Conflict { .. }) => tries.conflicts += 1,
-                    done => return done,
-                }
-            },
+                })
+            }),
         }
     }
 
@@ -80,18 +97,12 @@ impl<'a, E: Environment> Seat<'a, E> {
     ) -> Result<R, Error> {
         match self {
             Self::Owned(partition) => partition.read(work),
-            Self::Shared { partition, tries } => loop {
-                let mut run = 0_u64;
-                let done = partition.read(|tx| {
-                    run += 1;
+            Self::Shared { partition, tries } => tries.until_done(|runs| {
+                partition.read(|tx| {
+                    *runs += 1;
                     work(tx)
-                });
-                tries.retries += run.saturating_sub(1);
-                match done {
-                    Err(Error::Conflict { .. }) => tries.conflicts += 1,
-                    done => return done,
-                }
-            },
+                })
+            }),
         }
     }
 
