@@ -10,7 +10,7 @@
 //! | `args` | what can be asked? |
 //! | `tour`, `bench`, `pool`, `sqlite` | the commands |
 //! | `laboratory` | the commands of `perdura-lab`, which it starts |
-//! | `plan`, `racer` | what is measured, and how do several take turns? |
+//! | `plan`, `bench_thread` | what is measured, and how do several take turns? |
 //! | `signals` | what happens to a copy that a signal cuts off? |
 //!
 //! What it shares with `perdura-lab` is in the crate `command`.
@@ -19,10 +19,10 @@
 
 mod args;
 mod bench;
+mod bench_thread;
 mod laboratory;
 mod plan;
 mod pool;
-mod racer;
 mod signals;
 mod sqlite;
 mod tour;

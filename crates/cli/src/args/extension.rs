@@ -17,7 +17,7 @@ pub(crate) enum SqliteCommand {
     Install(InstallArgs),
     /// Say whether a database is whole, who has it open, and what its next open will do.
     #[command(
-        after_help = "Nothing is changed: what a kill has left is copied, and recovered there. A database that is open is read beside whoever has it open.\n\nExit code 1: the database is not whole, or cannot be looked at.\n\nExample:\n  perdura sqlite check /dev/shm/my.db\n  perdura sqlite check /dev/shm/my.db --json -"
+        after_help = "Nothing is changed: what a kill has left is copied, and recovered there. A database that is open is read while others use it.\n\nExit code 1: the database is not whole, or cannot be looked at.\n\nExample:\n  perdura sqlite check /dev/shm/my.db\n  perdura sqlite check /dev/shm/my.db --json -"
     )]
     Check(FileArgs),
     /// Make a database that was not closed a plain file, which SQLite opens without the extension.

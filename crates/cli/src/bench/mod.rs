@@ -1,11 +1,11 @@
 //! The benchmarks, and what their reports share.
 
 mod bank;
-mod beside;
 mod fifths;
 mod growth;
 pub(crate) mod outage;
 mod page_run;
+mod readers_writers;
 pub(crate) mod recovery;
 pub(crate) mod slotted;
 pub(crate) mod sqlite;

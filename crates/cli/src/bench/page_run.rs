@@ -3,11 +3,11 @@
 
 use std::fmt::Display;
 
-use command::contestant::Promise;
 use command::failure::Failure;
 use command::figures::{LatencyUs, PerTxn, Spread};
 use command::footprint::FootprintBytes;
 use command::output::table;
+use command::system::Promise;
 use serde::Serialize;
 
 /// A run as programs read it; others rely on the keys to the letter.

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 
-use command::contestant::{Promise, pool_path};
 use command::failure::Failure;
 use command::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use command::footprint::FootprintBytes;
@@ -17,6 +16,7 @@ use command::host::Host;
 use command::output::{Report, check_target, report, table};
 use command::progress::Bar;
 use command::scratch::Scratch;
+use command::system::{Promise, pool_path};
 use command::units::grouped;
 use perdura::Footprint;
 use pm::{Counters, Pool, PoolOptions};
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &SlottedArgs) -> Result<(), Failure> {
         runs.extend(bench.cell(*mix, workload)?);
     }
     drop(bench.bar);
-    let text = host.line() + &people(args, &runs);
+    let text = host.line() + &human_text(args, &runs);
     report(&text, &Report::new(&host, &runs), args.measure.json.as_ref())
 }
 
@@ -119,7 +119,7 @@ struct Found {
 
 /// The observers of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum Observed {
     Time,
     Counts,
     Phases,
@@ -130,12 +130,12 @@ impl Bench<'_> {
     fn cell(&mut self, mix: MixName, workload: &Workload) -> Result<Vec<Run>, Failure> {
         let schemes = &self.args.engine.0;
         let repeat = self.args.measure.repeat;
-        let rounds = in_turns(schemes, repeat, |one| self.once(one, workload, Look::Time))?;
+        let rounds = in_turns(schemes, repeat, |one| self.once(one, workload, Observed::Time))?;
         let mut runs = Vec::new();
         for (scheme, rounds) in schemes.iter().zip(rounds) {
-            let counted = self.once(*scheme, workload, Look::Counts)?;
+            let counted = self.once(*scheme, workload, Observed::Counts)?;
             let phases = match self.args.steps {
-                true => self.once(*scheme, workload, Look::Phases)?.phases,
+                true => self.once(*scheme, workload, Observed::Phases)?.phases,
                 false => None,
             };
             runs.push(self.summary(*scheme, mix, workload, &rounds, &counted, phases));
@@ -149,7 +149,7 @@ impl Bench<'_> {
         &mut self,
         scheme: SchemeKind,
         workload: &Workload,
-        look: Look,
+        observed: Observed,
     ) -> Result<Found, Failure> {
         let spec = workload.spec();
         let directory = self.scratch.directory(&format!("{scheme}.{}", self.pools))?;
@@ -161,17 +161,17 @@ impl Bench<'_> {
         };
         let pool = Pool::create(&pool_path(&directory), &options)
             .map_err(|error| Failure::about(scheme, error))?;
-        let what = match look {
-            Look::Time => format!("{scheme}: {}, {} B", spec.mix.name(), spec.record_bytes),
-            Look::Counts => format!("{scheme}: counting"),
-            Look::Phases => format!("{scheme}: taking the time of its steps"),
+        let what = match observed {
+            Observed::Time => format!("{scheme}: {}, {} B", spec.mix.name(), spec.record_bytes),
+            Observed::Counts => format!("{scheme}: counting"),
+            Observed::Phases => format!("{scheme}: taking the time of its steps"),
         };
         self.bar.phase(what, spec.loaded + spec.transactions);
         let progress = Progress::new(1);
         let (mut counters, mut phases) = (Counters::default(), None);
         let work = || {
             peers::pin_to_core(0);
-            if look == Look::Phases {
+            if observed == Observed::Phases {
                 let memory = Timed::new(pool.clone());
                 let clock = memory.clone();
                 let cost_ns = clock.cost_ns();
@@ -181,7 +181,7 @@ impl Bench<'_> {
                 };
                 return workload::run(scheme, memory, workload, 0, &progress, &mut around);
             }
-            let counts = look == Look::Counts;
+            let counts = observed == Observed::Counts;
             let mut around = |moment| match moment {
                 Moment::Begins => {
                     pool.count(counts);
@@ -281,7 +281,7 @@ fn footprint(ran: &Ran, spec: &Spec, stored_bytes: u64) -> FootprintBytes {
 }
 
 /// The table, and what has to be known to read it.
-fn people(args: &SlottedArgs, runs: &[Run]) -> String {
+fn human_text(args: &SlottedArgs, runs: &[Run]) -> String {
     let first = &runs[0];
     let words = ["scheme", "mix", "domain"];
     let numbers = [

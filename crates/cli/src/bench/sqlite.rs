@@ -6,13 +6,13 @@
 //! 2. The VFS counts while it is timed: it does so at every commit of every program.
 //! 3. SQLite without the VFS checks what a run leaves, which has to be the same for all modes.
 
-use command::contestant::Promise;
 use command::failure::Failure;
 use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use command::host::Host;
 use command::output::{Report, check_target, report};
 use command::progress::Bar;
 use command::scratch::Scratch;
+use command::system::Promise;
 use command::units::grouped;
 use peers::extension::{Keys, Operation, Ran, Spec, SqliteMode, Workload, run as run_sqlite};
 use perdura::{Domain, Footprint};
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
         runs.extend(bench.cell(spec)?);
     }
     drop(bench.bar);
-    let text = host.line() + &people(args, &runs);
+    let text = host.line() + &human_text(args, &runs);
     report(&text, &Report::new(&host, &runs), args.measure.json.as_ref())
 }
 
@@ -213,7 +213,7 @@ impl Bench<'_> {
 }
 
 /// The table, and what has to be known to read it.
-fn people(args: &SqliteBenchArgs, runs: &[Run]) -> String {
+fn human_text(args: &SqliteBenchArgs, runs: &[Run]) -> String {
     let first = &runs[0];
     let words = ["mode", "operation", "keys", "domain"];
     let numbers = [

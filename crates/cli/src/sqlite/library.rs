@@ -1,4 +1,4 @@
-//! Where the extension is.
+//! The search for the extension's file.
 //!
 //! The command does not carry the extension: both come out of one build, `cargo build --release`, and lie side
 //! by side, so it is looked for there.
@@ -11,7 +11,7 @@ use command::failure::Failure;
 
 /// The name of the extension's file.
 pub(super) const LIBRARY: &str = "libperdura_sqlite.so";
-/// Where the extension is looked for from the command's directory: where a build puts it, where a package does, and where
+/// Places of the extension, from the command's directory: where a build puts it, where a package does, and where
 /// a build of the tests does.
 const PLACES: [&str; 3] = ["", "../lib", "deps"];
 /// Names that are in the extension and in no other library.

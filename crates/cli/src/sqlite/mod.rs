@@ -1,9 +1,9 @@
 //! `perdura sqlite`: where the extension is, SQLite's shell with it, and the state of databases under it.
 
 mod check;
+mod database_files;
 mod install;
 mod library;
-mod look;
 mod plain;
 mod recipes;
 mod shell;

@@ -1,4 +1,4 @@
-//! How each language loads the extension. Each recipe is a file that runs as it is, once the two names in it are
+//! Recipes by which languages load the extension. Each is a file that runs as it is, once the two names in it are
 //! replaced.
 
 use std::path::Path;

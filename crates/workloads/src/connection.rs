@@ -2,8 +2,8 @@
 
 use perdura::{Concurrency, Database, Environment, Error, Exclusive, Partition, ReadTx, Tx};
 
-/// A worker's place at a partition.
-pub(crate) enum Seat<'a, E: Environment> {
+/// A worker's connection to a partition.
+pub(crate) enum Connection<'a, E: Environment> {
     /// The partition belongs to this worker while it lives, as a partition does to a worker of P1's
     /// testbed (P1 3): it pays for no lock.
     Owned(Exclusive<'a, E>),
@@ -49,12 +49,12 @@ impl Tries {
     }
 }
 
-impl<'a, E: Environment> Seat<'a, E> {
-    /// Takes a place at a partition; if it is `alone`, waits until the partition is free.
+impl<'a, E: Environment> Connection<'a, E> {
+    /// Opens a connection to a partition; if the worker is `alone`, waits until the partition is free.
     ///
     /// # Errors
     /// As [`Partition::exclusive`].
-    pub(crate) fn take(
+    pub(crate) fn open(
         database: &'a Database<E>,
         partition: usize,
         alone: bool,
@@ -86,10 +86,10 @@ impl<'a, E: Environment> Seat<'a, E> {
         }
     }
 
-    /// Runs a transaction that only reads, as [`Seat::write`] does.
+    /// Runs a transaction that only reads, as [`Connection::write`] does.
     ///
     /// # Errors
-    /// As [`Seat::write`].
+    /// As [`Connection::write`].
     #[inline]
     pub(crate) fn read<R>(
         &mut self,
