@@ -10,7 +10,6 @@ mod outage;
 mod peer;
 mod pool;
 mod slotted;
-mod sql;
 mod sqlite;
 mod tour;
 
@@ -25,7 +24,7 @@ use perdura::EngineKind;
 use workloads::Form;
 use workloads::ycsb::{Mix, Skew};
 
-pub(crate) use self::extension::{FileArgs, InstallArgs, SqliteCommand};
+pub(crate) use self::extension::{FileArgs, InstallArgs, Language, ShellArgs, SqliteCommand};
 pub(crate) use self::forms::{BackgroundForm, CommitForm};
 pub(crate) use self::measure::MeasureArgs;
 pub(crate) use self::outage::OutageArgs;
@@ -35,7 +34,6 @@ pub(crate) use self::pool::{
     PoolCommand, RestoreArgs,
 };
 pub(crate) use self::slotted::{MixName, SlottedArgs};
-pub(crate) use self::sql::SqlArgs;
 pub(crate) use self::sqlite::SqliteBenchArgs;
 pub(crate) use self::tour::TourArgs;
 use command::args::Laboratory;
@@ -84,9 +82,6 @@ pub(crate) enum Command {
         #[command(subcommand)]
         pool: PoolCommand,
     },
-    /// Run SQL: a shell for SQLite with Perdura's extension in it.
-    #[command(after_help = sql::HELP)]
-    Sql(SqlArgs),
     /// Use SQLite with Perdura's extension, and look after databases under it.
     #[command(
         arg_required_else_help = true,

@@ -8,9 +8,9 @@
 //! | module | its question |
 //! |---|---|
 //! | `args` | what can be asked? |
-//! | `tour`, `bench`, `pool`, `sql`, `sqlite` | the commands |
+//! | `tour`, `bench`, `pool`, `sqlite` | the commands |
 //! | `laboratory` | the commands of `perdura-lab`, which it starts |
-//! | `plan`, `racer` | what is measured, and how do several take turns? |
+//! | `plan`, `bench_thread` | what is measured, and how do several take turns? |
 //! | `signals` | what happens to a copy that a signal cuts off? |
 //!
 //! What it shares with `perdura-lab` is in the crate `command`.
@@ -19,12 +19,11 @@
 
 mod args;
 mod bench;
+mod bench_thread;
 mod laboratory;
 mod plan;
 mod pool;
-mod racer;
 mod signals;
-mod sql;
 mod sqlite;
 mod tour;
 
@@ -36,11 +35,17 @@ use command::process::dispatch;
 
 use crate::args::{Bench, Cli, Command};
 
+/// The answer to a command of earlier versions.
+const SQL: &str = "there is no command `sql` any more: `perdura sqlite shell FILE` starts the installed sqlite3 with the extension";
+
 fn main() -> ExitCode {
     // Before clap: child processes are no part of the command's surface.
     let own = [(pool::WAKER, pool::wake as _)];
     if let Some(code) = dispatch(&[&command::CHILDREN[..], &own].concat()) {
         return code;
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == "sql") {
+        return Failure::Usage(SQL.into()).report();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -63,7 +68,6 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Sqlite(args) } => bench::sqlite::run(args),
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
-        Command::Sql(args) => sql::run(args),
         Command::Sqlite { sqlite } => sqlite::run(sqlite),
         Command::Laboratory(_) => laboratory::start(),
         Command::Completions { shell } => {

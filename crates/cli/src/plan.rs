@@ -1,9 +1,9 @@
 //! The options of a benchmark, checked against each other.
 
-use command::contestant::Contestant;
 use command::failure::Failure;
 use command::host::cores;
 use command::settings::run_options;
+use command::system::System;
 use peers::PeerKind;
 use perdura::{Background, Domain, EngineKind};
 use workloads::ycsb::{Mix, Skew};
@@ -18,7 +18,7 @@ const DEFAULT_GROUP: u32 = 100;
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// Engines, then peers, in the order in which they were named.
-    pub(crate) contestants: Vec<Contestant>,
+    pub(crate) systems: Vec<System>,
     /// The domain of the engines; `None` is the medium's own.
     pub(crate) domain: Option<Domain>,
     /// The options with which the driver runs.
@@ -43,10 +43,10 @@ impl Plan {
     /// # Errors
     /// Which of them contradict each other, or what this build cannot run.
     pub(crate) fn new(args: &CommonArgs, peers: &[PeerKind]) -> Result<Self, Failure> {
-        let engines = args.engine.0.iter().map(|&kind| Contestant::Engine(kind));
-        let named = peers.iter().map(|&kind| Contestant::Peer(kind));
-        let contestants: Vec<_> = engines.chain(named).collect();
-        if contestants.is_empty() {
+        let engines = args.engine.0.iter().map(|&kind| System::Engine(kind));
+        let named = peers.iter().map(|&kind| System::Peer(kind));
+        let systems: Vec<_> = engines.chain(named).collect();
+        if systems.is_empty() {
             let why = "there is nothing to run: name an engine with --engine or a peer with --peer";
             return Err(Failure::Usage(why.into()));
         }
@@ -63,7 +63,7 @@ impl Plan {
         let partitions = args.partitions as usize;
         let workers = args.workers.map_or_else(|| partitions.min(cores()), |n| n as usize);
         Ok(Self {
-            contestants,
+            systems,
             domain: args.domain.0,
             run: run_options(workers, commit),
             background: args.background.into(),
@@ -81,7 +81,7 @@ impl Plan {
     /// # Errors
     /// No engine of the run has such a choice.
     pub(crate) fn with_placement(self, placement: Option<u32>) -> Result<Self, Failure> {
-        let mut engines = self.contestants.iter().filter_map(|one| one.kind());
+        let mut engines = self.systems.iter().filter_map(|one| one.kind());
         if placement.is_some() && !engines.any(|kind| kind == EngineKind::Sofort) {
             let why = "--placement is an option of sofort: leave it out, or name --engine sofort";
             return Err(Failure::Usage(why.into()));
@@ -146,7 +146,7 @@ impl Plan {
 
     /// Refuses peers in more partitions than one, and with other commits than durable ones.
     fn peers_have_one_partition(&self, workload: &str) -> Result<(), Failure> {
-        match self.contestants.iter().find_map(|one| one.peer()) {
+        match self.systems.iter().find_map(|one| one.peer()) {
             Some(peer) if self.partitions != 1 || self.run.commit != Commit::Durable => {
                 let why = format!("peers run {workload} in one partition, with durable commits");
                 let why = format!("--peer {peer}: {why}: leave out --partitions and --commit");
@@ -178,7 +178,7 @@ impl Plan {
     /// # Errors
     /// There are some.
     pub(crate) fn refuse_peers(&self, workload: &str) -> Result<(), Failure> {
-        let Some(peer) = self.contestants.iter().find_map(|one| one.peer()) else { return Ok(()) };
+        let Some(peer) = self.systems.iter().find_map(|one| one.peer()) else { return Ok(()) };
         let why = format!("--peer {peer}: {workload} runs on engines; peers have YCSB only");
         Err(Failure::Usage(why))
     }

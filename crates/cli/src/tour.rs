@@ -15,7 +15,6 @@
 
 use std::sync::Arc;
 
-use command::contestant::{Contestant, Promise};
 use command::failure::{Failure, say};
 use command::figures::{PerTxn, fine, whole};
 use command::host::Host;
@@ -25,6 +24,7 @@ use command::output::{print, table};
 use command::progress::Bar;
 use command::scratch::Scratch;
 use command::settings::run_options;
+use command::system::{Promise, System};
 use command::units::grouped;
 use peers::PeerKind;
 use perdura::{Domain, EngineKind, Medium};
@@ -33,7 +33,7 @@ use workloads::{Commit, Measurement};
 
 use crate::args::TourArgs;
 use crate::bench::ycsb::throughput;
-use crate::racer::{Racer, Setup};
+use crate::bench_thread::{BenchThread, Setup};
 
 /// Timed runs of each pool.
 const ROUNDS: usize = 3;
@@ -116,7 +116,7 @@ const TRANSACTION_BYTES: u64 = 250;
 
 /// The results of a store.
 struct Row {
-    contestant: Contestant,
+    system: System,
     /// Transactions a second, by what a commit survives.
     throughput: Vec<(Promise, f64)>,
     per_txn: PerTxn,
@@ -162,11 +162,11 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
     let measured = measure(plan, &spec, &scratch, &mut bar)?;
     let job = Job::Ycsb(spec.clone());
     let mut rows = Vec::new();
-    for Measured { contestant, throughput, per_txn } in measured {
-        let directory = scratch.directory(&format!("{contestant}.killed"))?;
+    for Measured { system, throughput, per_txn } in measured {
+        let directory = scratch.directory(&format!("{system}.killed"))?;
         let kill = Kill {
-            contestant,
-            domain: contestant.engine().map(|_| plan.killed()),
+            system,
+            domain: system.engine().map(|_| plan.killed()),
             run: run_options(1, Commit::Durable),
             tree_node_bytes: None,
             placement: None,
@@ -174,15 +174,15 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
             job: &job,
             directory: &directory,
         };
-        rows.push(Row { contestant, throughput, per_txn, kill: kill.run(&mut bar)? });
+        rows.push(Row { system, throughput, per_txn, kill: kill.run(&mut bar)? });
         scratch.discard(&directory);
     }
     drop(bar);
-    Failure::or_verdict(print(&people(plan, &host, &spec, &rows)), || {
+    Failure::or_verdict(print(&human_text(plan, &host, &spec, &rows)), || {
         for row in rows.iter().filter(|row| row.is_broken()) {
             say(format_args!(
                 "perdura: {} did not hold what it had acknowledged; please report it",
-                row.contestant
+                row.system
             ));
         }
         if rows.iter().any(Row::is_broken) { Err(Failure::Found) } else { Ok(()) }
@@ -191,7 +191,7 @@ pub(crate) fn run(args: &TourArgs) -> Result<(), Failure> {
 
 /// The figures of a store before the kill.
 struct Measured {
-    contestant: Contestant,
+    system: System,
     throughput: Vec<(Promise, f64)>,
     per_txn: PerTxn,
 }
@@ -205,14 +205,14 @@ fn measure(
 ) -> Result<Vec<Measured>, Failure> {
     let workload = Arc::new(Workload::generate(spec)?);
     let engines = plan.engines.iter().flat_map(|&kind| {
-        plan.domains.iter().map(move |&domain| (Contestant::Engine(kind), Some(domain)))
+        plan.domains.iter().map(move |&domain| (System::Engine(kind), Some(domain)))
     });
-    let peers = PEERS.map(|kind| (Contestant::Peer(kind), None));
-    let mut racers = Vec::new();
-    for (number, (contestant, domain)) in engines.chain(peers).enumerate() {
+    let peers = PEERS.map(|kind| (System::Peer(kind), None));
+    let mut threads = Vec::new();
+    for (number, (system, domain)) in engines.chain(peers).enumerate() {
         let setup = Setup {
-            contestant,
-            directory: scratch.directory(&format!("{contestant}.{number}"))?,
+            system,
+            directory: scratch.directory(&format!("{system}.{number}"))?,
             medium: scratch.medium().clone(),
             domain,
             background: perdura::Background::Inline,
@@ -221,23 +221,23 @@ fn measure(
             run: run_options(1, Commit::Durable),
             workload: workload.clone(),
         };
-        racers.push(Racer::start(setup, bar)?);
+        threads.push(BenchThread::start(setup, bar)?);
     }
-    let mut rounds: Vec<Vec<Measurement>> = racers.iter().map(|_| Vec::new()).collect();
+    let mut rounds: Vec<Vec<Measurement>> = threads.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
-        for (racer, rounds) in racers.iter().zip(&mut rounds) {
-            rounds.push(racer.run(&workload, bar)?);
+        for (thread, rounds) in threads.iter().zip(&mut rounds) {
+            rounds.push(thread.run(&workload, bar)?);
         }
     }
     let mut measured: Vec<Measured> = Vec::new();
-    for (racer, rounds) in racers.iter().zip(&rounds) {
-        let (contestant, found) = (racer.contestant(), (racer.promise(), throughput(rounds).0));
+    for (thread, rounds) in threads.iter().zip(&rounds) {
+        let (system, found) = (thread.system(), (thread.promise(), throughput(rounds).0));
         match measured.last_mut() {
-            Some(last) if last.contestant == contestant => last.throughput.push(found),
+            Some(last) if last.system == system => last.throughput.push(found),
             _ => {
-                let counted = racer.count(&workload, bar)?;
+                let counted = thread.count(&workload, bar)?;
                 let per_txn = PerTxn::new(counted.as_ref(), spec.transactions);
-                measured.push(Measured { contestant, throughput: vec![found], per_txn });
+                measured.push(Measured { system, throughput: vec![found], per_txn });
             }
         }
     }
@@ -255,7 +255,7 @@ fn promises(rows: &[Row]) -> Vec<Promise> {
     promises
 }
 
-fn people(plan: &Plan, host: &Host, spec: &Spec, rows: &[Row]) -> String {
+fn human_text(plan: &Plan, host: &Host, spec: &Spec, rows: &[Row]) -> String {
     let promises = promises(rows);
     let (counted, others) = promises.split_first().expect("every engine has a promise");
     let rate = |promise: &Promise| format!("txn/s {}", promise.text());
@@ -269,7 +269,7 @@ fn people(plan: &Plan, host: &Host, spec: &Spec, rows: &[Row]) -> String {
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let mut cells = vec![row.contestant.to_string(), rate(row, counted)];
+            let mut cells = vec![row.system.to_string(), rate(row, counted)];
             cells.extend(plan.counts.map(|(_, count)| fine(count(&row.per_txn))));
             cells.extend(others.iter().map(|promise| rate(row, promise)));
             cells.push(format!("{:.3}", row.kill.found.first_commit_ms));
@@ -298,9 +298,9 @@ fn people(plan: &Plan, host: &Host, spec: &Spec, rows: &[Row]) -> String {
 /// Returns how much the default engine does of what each peer does that promises as much; nothing if
 /// none does.
 fn comparison(plan: &Plan, rows: &[Row]) -> String {
-    let ours = rows.iter().find(|row| row.contestant == Contestant::Engine(plan.compared));
+    let ours = rows.iter().find(|row| row.system == System::Engine(plan.compared));
     let times = |row: &Row| {
-        let name = row.contestant.peer()?;
+        let name = row.system.peer()?;
         let (promise, theirs) = row.throughput.first()?;
         let ours = ours?.with(*promise)?;
         Some(format!("{:.1} times as many as {name}", ours / theirs.max(1e-9)))

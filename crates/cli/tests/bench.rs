@@ -157,7 +157,7 @@ fn ycsb_writes_exactly_the_documented_keys() {
 
 /// Each rate is what threads have done; how much that is says nothing here.
 #[test]
-fn readers_and_writers_of_one_partition_write_exactly_the_documented_keys() {
+fn readers_and_writers_report_the_documented_keys() {
     const KEYS: [&str; 19] = [
         "engine",
         "workload",
@@ -197,7 +197,7 @@ fn readers_and_writers_of_one_partition_write_exactly_the_documented_keys() {
 }
 
 #[test]
-fn a_long_run_is_told_by_fifths() {
+fn long_run_is_reported_by_fifths() {
     let arguments = ["bench", "ycsb", "--peer", "lmdb", "--tuples", "100", "--txns", "203"];
     let more = ["--partitions", "2", "--fifths"];
     let arguments = [&arguments[..], &more].concat();
@@ -223,7 +223,7 @@ fn a_long_run_is_told_by_fifths() {
 }
 
 #[test]
-fn growth_is_measured_size_by_size_and_what_does_not_fit_is_named() {
+fn growth_is_measured_by_size_and_names_what_does_not_fit() {
     let arguments = ["bench", "ycsb", "--engine", "inp,nvm-inp", "--peer", "lmdb,sqlite"];
     let arguments = [&arguments[..], &["--mix", "balanced,read-only", "--txns", "500"]].concat();
     let ran = run_in_empty(&[&arguments[..], &["--tuples", "100,1k", "--json", "-"]].concat());
@@ -358,7 +358,7 @@ fn ycsb_runs_peers_alone_in_groups_and_in_partitions() {
 }
 
 #[test]
-fn the_table_has_a_ratio_for_each_peer_and_the_file_the_same_runs() {
+fn table_has_a_ratio_for_each_peer_and_the_file_its_runs() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("out.json");
     let ran = run(&[
@@ -552,7 +552,7 @@ fn a_kill_while_a_thread_works_in_the_background_loses_nothing() {
 }
 
 #[test]
-fn the_tour_shows_every_engine_beside_peers_and_what_was_not_shown() {
+fn tour_shows_every_engine_and_peer_and_what_was_omitted() {
     let ran = run(&["tour", "--tuples", "300", "--txns", "1k"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let head = ran.out.lines().find(|line| line.starts_with("store ")).expect("a table");
@@ -633,7 +633,7 @@ fn a_program_that_is_replaced_goes_on() {
 }
 
 #[test]
-fn nothing_is_left_behind_however_the_command_ends() {
+fn every_end_of_the_command_leaves_no_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut child = perdura()
         .args(["bench", "ycsb", "--tuples", "1k", "--txns", "100M", "--engine", "nvm-inp"])

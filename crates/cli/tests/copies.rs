@@ -184,8 +184,10 @@ fn a_dump_goes_through_a_pipe_and_comes_back() {
     let names = place.names();
     assert!(!names.iter().any(|name| name.contains(".perdura-")), "{names:?}");
     place.fails(&["dump", "@db", "--out", "@lines"], &["lines", "exists already"]);
-    place
-        .fails(&["dump", "@db", "--table", "nobody"], &["no table `nobody`", "`account`, `empty`"]);
+    place.fails(
+        &["dump", "@db", "--table", "missing"],
+        &["no table `missing`", "`account`, `empty`"],
+    );
     let said = place.done(&["load", "@copy-inp", "@lines", "--existing", "skip"]);
     assert!(said.contains("0 tuples") && said.contains("300 tuples were there already"), "{said}");
     let said = place.done(&["load", "@copy-inp", "@lines", "--existing", "replace", "--json", "-"]);

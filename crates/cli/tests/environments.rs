@@ -68,15 +68,15 @@ fn mounted(mount: &[&str], arguments: &[&str]) -> Option<Ran> {
 /// /proc without sys, as in some sandboxes. Where no namespace can be had, there is the pool's own
 /// test.
 #[test]
-fn without_a_boot_a_disk_database_works_and_every_one_can_be_looked_at() {
+fn disk_database_works_without_a_boot_id() {
     let without = |arguments: &[&str]| mounted(&["-t tmpfs none /proc/sys"], arguments);
     let place = Place::new();
     let (disk, process, backup) = (place.text("disk"), place.text("process"), place.text("backup"));
     left_open(&place.at("disk"), &small(EngineKind::NvmInp));
     left_open(&place.at("process"), &small(EngineKind::NvmInp).domain(Domain::Process));
     for path in [&disk, &process] {
-        let Some(told) = without(&["pool", "info", path]) else { return };
-        assert_eq!(told.code, Some(0), "{told:?}");
+        let Some(info) = without(&["pool", "info", path]) else { return };
+        assert_eq!(info.code, Some(0), "{info:?}");
     }
     let refused = without(&["pool", "check", &process]).expect("as before");
     assert!(refused.err.contains("boot id"), "{refused:?}");
@@ -129,9 +129,9 @@ fn a_copy_on_a_weaker_medium_says_how_it_is_taken_over() {
             let (from, to) = (place.at("db.files"), format!("{copy}.files"));
             assert!(Command::new("cp").arg("-r").arg(from).arg(to).status().unwrap().success());
         }
-        let told = run(&["pool", "info", &copy]);
-        assert_eq!(told.code, Some(0), "{told:?}");
-        if !told.out.contains("domain      disk\n") || !told.out.contains("tmpfs") {
+        let info = run(&["pool", "info", &copy]);
+        assert_eq!(info.code, Some(0), "{info:?}");
+        if !info.out.contains("domain      disk\n") || !info.out.contains("tmpfs") {
             return;
         }
         let (backup, saved, near) =
@@ -154,15 +154,15 @@ fn a_copy_on_a_weaker_medium_says_how_it_is_taken_over() {
 
 /// Shows nothing where no namespace can be had.
 #[test]
-fn a_database_that_nobody_may_write_to_is_taken_over() {
+fn read_only_database_is_taken_over() {
     for engine in ENGINES {
         let (place, other) = (Place::new(), Place::new());
         left_open(&place.at("db"), &small(engine));
         let (db, saved, root) = (place.text("db"), other.text("saved"), place.text(""));
         let bind = "--bind \"$PLACE\" \"$PLACE\" && mount -o remount,bind,ro \"$PLACE\"";
         let read_only = |arguments: &[&str]| mounted(&[bind, &root], arguments);
-        let Some(told) = read_only(&["pool", "info", &db]) else { return };
-        assert_eq!(told.code, Some(0), "{told:?}");
+        let Some(info) = read_only(&["pool", "info", &db]) else { return };
+        assert_eq!(info.code, Some(0), "{info:?}");
         let refused = read_only(&["pool", "check", &db]).expect("as before");
         assert!(refused.err.contains("Read-only"), "{refused:?}");
         let taken = read_only(&["pool", "check", &db, "--repair-into", &saved]);

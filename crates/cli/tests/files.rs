@@ -95,9 +95,9 @@ fn files_of_another_database_are_refused_and_saved_as_such() {
             let ran = run(&command.iter().map(String::as_str).collect::<Vec<_>>());
             assert_eq!(ran.code, Some(1), "{command:?}: {ran:?}");
             let saves = command.iter().any(|word| word == "--repair-into");
-            let told = if saves { &ran.out } else { &ran.err };
-            assert!(told.contains(said), "{command:?}: {ran:?}");
-            assert!(!saves || told.contains("what is taken over is theirs"), "{ran:?}");
+            let text = if saves { &ran.out } else { &ran.err };
+            assert!(text.contains(said), "{command:?}: {ran:?}");
+            assert!(!saves || text.contains("what is taken over is theirs"), "{ran:?}");
         }
         assert!(fs::read(place.at("db")).expect("a pool") == before, "the pool is as it was");
         let info = run(&["pool", "info", &place.text("db")]);
@@ -111,7 +111,7 @@ fn files_of_another_database_are_refused_and_saved_as_such() {
 }
 
 #[test]
-fn files_that_were_left_behind_are_named_with_their_place() {
+fn files_that_remain_are_named_with_their_place() {
     for engine in ENGINES {
         let place = Place::new(engine);
         let info = run(&["pool", "info", &place.text("db")]);

@@ -85,7 +85,7 @@ fn a_check_does_not_send_to_a_check() {
 }
 
 #[test]
-fn a_key_that_is_there_is_told_with_what_to_do() {
+fn existing_key_is_refused_with_what_to_do() {
     let place = Place::new(EngineKind::NvmCow);
     place.write("again", b"{\"table\":\"t\",\"tuple\":{\"id\":2,\"name\":\"Ada\"}}\n");
     let said = place.said(&["load", "@db", "@again"]);
@@ -94,7 +94,7 @@ fn a_key_that_is_there_is_told_with_what_to_do() {
 }
 
 #[test]
-fn what_is_no_json_lines_is_told_by_its_kind() {
+fn other_input_than_json_lines_is_named_by_its_kind() {
     let place = Place::new(EngineKind::Log);
     assert_eq!(place.pool(&["backup", "@db", "@backup"]).code, Some(0));
     place.write("packed", b"\x1f\x8b\x08\0\0\0\0\0");
@@ -179,7 +179,7 @@ fn the_help_of_a_batch_has_both_its_limits() {
 
 /// The error for a default that its column cannot hold says how such a value is written.
 #[test]
-fn a_wrong_default_is_told_with_what_to_do() {
+fn wrong_default_is_refused_with_what_to_do() {
     let place = Place::new(EngineKind::NvmInp);
     for (kind, default, said) in [
         (r#""u8""#, "256", "column `c` holds u8 from 0 to 255, not 256"),

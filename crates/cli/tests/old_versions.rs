@@ -42,7 +42,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_database_of_version_3_is_refused_everywhere_and_left_as_it_is() {
+fn version_3_is_refused_everywhere_and_left_as_it_is() {
     for engine in ["nvm-inp", "inp"] {
         let directory = tempfile::tempdir().expect("a directory");
         let pool = old(directory.path(), engine);

@@ -48,7 +48,7 @@ fn the_schema_in_the_help_is_the_one_that_works() {
 }
 
 #[test]
-fn the_info_of_an_engine_with_a_buffer_pool_has_its_pages_and_its_log() {
+fn info_of_a_paged_engine_has_its_pages_and_log() {
     let (_directory, schema, pool) = directory();
     let more = ["--engine", "nv-disk", "--domain", "process", "--partitions", "2"];
     assert_eq!(create(&pool, &schema, &more).code, Some(0));
@@ -66,7 +66,7 @@ fn the_info_of_an_engine_with_a_buffer_pool_has_its_pages_and_its_log() {
 }
 
 #[test]
-fn the_info_of_an_engine_with_its_log_in_the_pool_has_the_entries_of_the_log() {
+fn info_of_a_log_in_the_pool_has_its_entries() {
     for engine in ["nv-logging-foi", "nv-logging-foc"] {
         let (_directory, schema, pool) = directory();
         let more = ["--engine", engine, "--domain", "process", "--option", "log_bytes=1MiB"];
@@ -119,7 +119,7 @@ fn a_pool_says_what_it_was_created_as() {
 }
 
 #[test]
-fn what_was_created_is_told_to_programs() {
+fn created_database_is_reported_to_programs() {
     let (_directory, schema, pool) = directory();
     let ran = create(&pool, &schema, &["--engine", "cow", "--partitions", "3", "--json", "-"]);
     let json: Value = serde_json::from_str(&ran.out).expect("JSON");
@@ -130,7 +130,7 @@ fn what_was_created_is_told_to_programs() {
 }
 
 #[test]
-fn paged_is_the_engine_that_fits_the_medium_and_the_pool_says_which() {
+fn paged_is_the_engine_that_fits_the_medium() {
     let places = [std::env::temp_dir(), "/dev/shm".into(), env!("CARGO_TARGET_TMPDIR").into()];
     for place in places.iter().filter_map(|place| tempfile::tempdir_in(place).ok()) {
         let (_directory, schema, _) = directory();
@@ -219,7 +219,7 @@ fn a_report_goes_into_a_named_pipe() {
 }
 
 #[test]
-fn what_cannot_be_created_leaves_nothing_behind() {
+fn failed_creation_leaves_no_files() {
     let (directory, schema, pool) = directory();
     assert_eq!(create(&pool, &schema, &[]).code, Some(0));
     let again = create(&pool, &schema, &[]);
@@ -268,7 +268,7 @@ fn what_is_no_pool_is_named_and_refused() {
 }
 
 #[test]
-fn damage_is_found_and_told() {
+fn damage_is_found_and_reported() {
     let (_directory, schema, pool) = directory();
     assert_eq!(create(&pool, &schema, &[]).code, Some(0));
     let mut contents = fs::read(&pool).expect("readable");
@@ -303,7 +303,7 @@ fn a_pool_in_use_is_refused_with_the_reason() {
 /// A pool whose primary index is broken at a leaf: the check says where and what is lost and goes
 /// on; what can be read goes into a new database, and the old one stays as it is.
 #[test]
-fn a_damaged_pool_is_told_and_repaired_into_a_new_one() {
+fn damaged_pool_is_reported_and_repaired_into_a_new_one() {
     let (directory, schema, pool) = directory();
     assert_eq!(create(&pool, &schema, &["--engine", "nvm-inp"]).code, Some(0));
     let db = perdura::Database::open(&pool, &perdura::Options::new()).expect("a pool");

@@ -38,16 +38,16 @@ fn live(path: &Path) -> Connection {
     connection
 }
 
-/// Makes the same database in the state after a kill. With `behind`, the stores that put the last
+/// Makes the same database in the state after a kill. With `last_lost`, the stores that put the last
 /// transaction in its place are lost.
-fn killed(directory: &Path, name: &str, behind: bool) -> PathBuf {
+fn killed(directory: &Path, name: &str, last_lost: bool) -> PathBuf {
     let from = directory.join(format!("{name}-live"));
     let connection = live(&from);
     let before = fs::read(&from).expect("there");
     connection.execute_batch("INSERT INTO t VALUES(3, 'three')").expect("inserted");
     let after = fs::read(&from).expect("there");
     let path = directory.join(name);
-    fs::write(&path, if behind { before } else { after }).expect("written");
+    fs::write(&path, if last_lost { before } else { after }).expect("written");
     fs::copy(side_of(&from), side_of(&path)).expect("copied");
     drop(connection);
     path
@@ -81,7 +81,7 @@ fn rows(path: &Path) -> Vec<i64> {
 }
 
 #[test]
-fn a_check_tells_plain_live_and_killed_databases_apart() {
+fn check_distinguishes_plain_live_and_killed_databases() {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = live(&path);
@@ -99,7 +99,7 @@ fn a_check_tells_plain_live_and_killed_databases_apart() {
     let found = checked(&path, 0);
     assert_eq!(of(&found), ["killed".into(), true.into(), Value::from("perdura")]);
     assert!(found["replay"].is_null(), "{found}");
-    let path = killed(directory.path(), "behind", true);
+    let path = killed(directory.path(), "unfinished", true);
     let found = checked(&path, 0);
     assert_eq!(found["state"], "killed");
     assert!(found["replay"]["bytes"].as_u64().expect("a number") > 5, "{found}");
@@ -115,7 +115,7 @@ fn a_check_tells_plain_live_and_killed_databases_apart() {
 }
 
 #[test]
-fn what_is_not_whole_is_told_with_exit_code_1() {
+fn damaged_database_has_exit_code_1() {
     let directory = folder();
     let path = killed(directory.path(), "lonely", false);
     fs::remove_file(side_of(&path)).expect("removed");
@@ -148,10 +148,10 @@ fn what_is_not_whole_is_told_with_exit_code_1() {
 }
 
 #[test]
-fn a_killed_database_becomes_a_plain_one_with_all_that_was_committed() {
+fn killed_database_becomes_plain_with_all_that_committed() {
     let directory = folder();
-    for behind in [false, true] {
-        let path = killed(directory.path(), &format!("db-{behind}"), behind);
+    for last_lost in [false, true] {
+        let path = killed(directory.path(), &format!("db-{last_lost}"), last_lost);
         let stock = open_stock(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("opens lazily");
         stock.execute_batch("SELECT * FROM t").expect_err("only the extension reads it");
         drop(stock);
@@ -179,7 +179,7 @@ fn prepared(directory: &Path, super_journal: &Path) -> PathBuf {
     let mut part =
         Mapped::open(&path, &OpenOptions::default()).expect("opens").expect("it is ours");
     for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
-        part.lock(level).expect("nobody else has it");
+        part.lock(level).expect("no other connection has it");
     }
     part.write(0, &fs::read(copy).expect("there")).expect("written");
     part.commit(Some(super_journal.as_os_str().as_encoded_bytes())).expect("prepared");
@@ -187,7 +187,7 @@ fn prepared(directory: &Path, super_journal: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_part_of_a_transaction_with_other_databases_is_told_and_decided() {
+fn part_of_a_multi_database_transaction_is_decided() {
     for committed in [false, true] {
         let directory = folder();
         let super_journal = directory.path().join("other-mj012345678");

@@ -260,7 +260,7 @@ fn rounds_of_one_moment(path: &Path) -> [u64; PARTITIONS as usize] {
 }
 
 #[test]
-fn a_database_that_is_being_written_is_backed_up_as_it_is_at_one_moment() {
+fn busy_database_is_backed_up_as_it_is_at_one_moment() {
     for engine in EngineKind::ALL {
         let place = directory();
         let path = place.path().join("db");
@@ -338,7 +338,7 @@ fn a_process_goes_on_when_the_backup_of_its_database_is_killed() {
 }
 
 #[test]
-fn a_process_that_dies_while_it_is_copied_is_backed_up_as_it_died() {
+fn process_that_dies_while_copied_is_backed_up_as_it_died() {
     let place = directory();
     let path = place.path().join("db");
     create(&path, EngineKind::NvmInp, LARGE);

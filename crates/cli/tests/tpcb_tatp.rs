@@ -71,7 +71,7 @@ const BALANCES: [&str; 5] =
     ["branches_tellers", "branches_history", "tellers_history", "accounts_history", "population"];
 
 #[test]
-fn tpcb_reports_the_documented_keys_and_all_engines_agree_with_many_workers() {
+fn tpcb_reports_the_documented_keys_and_engines_agree() {
     let scale = ["--branches", "2", "--accounts", "50", "--txns", "300", "--workers", "3"];
     let more = ["--check", "--domain", "adr", "--repeat", "3", "--json", "-"];
     let found = runs(&bench("tpcb", &[&scale[..], &more].concat()));
@@ -182,7 +182,7 @@ fn tatp_reports_rates_of_success_and_all_engines_agree() {
 }
 
 #[test]
-fn people_see_what_was_checked() {
+fn checks_are_named_in_the_text() {
     let ran = bench("tpcb", &["--accounts", "50", "--txns", "200", "--check", "--workers", "2"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     for text in ["TPC-B: accounts: 50, branches: 1", "workers: 2", "Workers share", "cow (acc"] {
@@ -275,7 +275,7 @@ fn outage(engines: &str, more: &[&str]) -> Ran {
 /// The processes that were killed in the middle have lost nothing, and the next ones went on; each
 /// sample is in the series.
 #[test]
-fn tatp_goes_on_behind_a_kill_and_its_series_has_every_sample() {
+fn tatp_goes_on_after_a_kill_with_every_sample() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("series.csv");
     let series = file.to_str().expect("text");
@@ -331,14 +331,14 @@ fn tatp_goes_on_behind_a_kill_and_its_series_has_every_sample() {
 }
 
 #[test]
-fn indexes_are_built_before_the_first_transaction_if_it_is_asked_for() {
+fn indexes_can_be_built_before_the_first_transaction() {
     let found = runs(&outage("sofort", &["--rebuild", "first", "--json", "-"]));
     assert_eq!((&found[0]["rebuild"], &found[0]["lost"]), (&"first".into(), &0.into()));
     assert_eq!(found[0]["background"], "thread");
-    let people = outage("sofort", &[]);
-    assert_eq!(people.code, Some(0), "{people:?}");
+    let ran = outage("sofort", &[]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
     for text in ["across a kill", "users: 3", "delta s", "success_rates): hold"] {
-        assert!(people.out.contains(text), "{text}: {}", people.out);
+        assert!(ran.out.contains(text), "{text}: {}", ran.out);
     }
 }
 
@@ -372,7 +372,7 @@ fn a_kill_that_cannot_be_run_is_refused_before_anything_is_made() {
     refused(&["--kill-at", "0"], "0.3 to 86400");
     refused(&["--kill-at", "1", "--txns", "5"], "--txns");
     refused(&["--users", "2", "--workers", "2"], "--workers");
-    refused(&["--kill-at", "1", "--until", "1"], "not behind --kill-at 1");
+    refused(&["--kill-at", "1", "--until", "1"], "not after --kill-at 1");
     refused(&["--kill-at", "1", "--commit", "grouped"], "--commit durable");
     refused(&["--kill-at", "1", "--repeat", "2"], "--repeat");
     let other = ["--engine", "inp,sofort", "--kill-at", "1", "--rebuild", "first"];

@@ -112,7 +112,7 @@ fn the_report_has_the_documented_keys_and_engines_agree() {
 }
 
 #[test]
-fn people_see_what_was_checked() {
+fn checks_are_named_in_the_text() {
     let ran = tpcc(&["--txns", "300", "--check", "--warehouses", "2", "--remote"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     for text in ["new orders/min", "stock_level", "1 to 12, nvm-inp: hold", "Contents are alike"] {

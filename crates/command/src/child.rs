@@ -19,12 +19,12 @@ use perdura::{Background, Domain, EngineKind, Options, RecoveryReport};
 use serde::{Deserialize, Serialize};
 use workloads::Commit;
 
-use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::output::print;
 use crate::process::{about_task as wrong, end_with_standard_input, run_task};
 use crate::settings::{database_options, placed};
+use crate::system::System;
 
 pub use self::opening::{Opening, Reads};
 
@@ -59,9 +59,9 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task for a contestant in a directory of its own.
+    /// A task for a system in a directory of its own.
     pub fn new(
-        contestant: Contestant,
+        system: System,
         domain: Option<Domain>,
         directory: &Path,
         acknowledged: &Path,
@@ -69,8 +69,8 @@ impl Task {
         run: &workloads::RunOptions,
     ) -> Self {
         Self {
-            engine: contestant.engine().map(Into::into),
-            peer: contestant.peer().map(Into::into),
+            engine: system.engine().map(Into::into),
+            peer: system.peer().map(Into::into),
             domain: domain.map(|domain| domain.name().into()),
             directory: directory.to_owned(),
             acknowledged: acknowledged.to_owned(),
@@ -98,10 +98,10 @@ impl Task {
         Self { tree_node_bytes, ..self }
     }
 
-    fn contestant(&self) -> Result<Contestant, Failure> {
+    fn system(&self) -> Result<System, Failure> {
         match (&self.engine, &self.peer) {
-            (Some(name), None) => name.parse().map(Contestant::Engine).map_err(wrong),
-            (None, Some(name)) => name.parse().map(Contestant::Peer).map_err(wrong),
+            (Some(name), None) => name.parse().map(System::Engine).map_err(wrong),
+            (None, Some(name)) => name.parse().map(System::Peer).map_err(wrong),
             _ => Err(wrong("an engine or a peer")),
         }
     }
@@ -118,8 +118,8 @@ impl Task {
         let background = if self.thread { Background::Thread } else { Background::Inline };
         let options = database_options(self.commit(), background);
         let options = placed(options, self.placement);
-        let options = match self.contestant() {
-            Ok(Contestant::Engine(EngineKind::Inp)) => {
+        let options = match self.system() {
+            Ok(System::Engine(EngineKind::Inp)) => {
                 options.set("checkpoint_bytes", NO_CHECKPOINT_BYTES)
             }
             _ => options,
@@ -244,15 +244,15 @@ mod tests {
         let bank = workloads::tpcb::Spec { form: workloads::Form::ShoreKits, ..Default::default() };
         for job in [Job::Ycsb(spec), Job::Tpcc(shop), Job::Tpcb(bank)] {
             let run = run_options(3, Commit::Grouped(7));
-            let contestant = Contestant::Peer(PeerKind::Lmdb);
+            let system = System::Peer(PeerKind::Lmdb);
             let (here, there) = (Path::new("/a b"), Path::new("/\"c\""));
-            let task = Task::new(contestant, Some(Domain::Adr), here, there, &job, &run)
+            let task = Task::new(system, Some(Domain::Adr), here, there, &job, &run)
                 .with_background(Background::Thread)
                 .with_tree_node_bytes(Some(4096))
                 .with_placement(Some(40));
             let encoded = serde_json::to_string(&task).expect("encodes");
             let decoded: Task = serde_json::from_str(&encoded).expect("decodes");
-            assert_eq!(decoded.contestant().expect("named"), contestant);
+            assert_eq!(decoded.system().expect("named"), system);
             assert_eq!(decoded.domain().expect("named"), Some(Domain::Adr));
             assert_eq!(decoded.commit(), Commit::Grouped(7));
             assert!(decoded.thread);
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn contestants_have_the_names_of_the_command_line() {
         for kind in EngineKind::ALL {
-            assert_eq!(Contestant::Engine(kind).to_string().parse::<EngineKind>().ok(), Some(kind));
+            assert_eq!(System::Engine(kind).to_string().parse::<EngineKind>().ok(), Some(kind));
         }
     }
 }

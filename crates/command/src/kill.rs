@@ -20,11 +20,11 @@ use perdura::{Background, Domain};
 use workloads::RunOptions;
 
 use crate::child::{Found, Task, VICTIM, WITNESS};
-use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::process::ChildProcess;
 use crate::progress::Bar;
+use crate::system::System;
 
 /// The time between two looks whether it is time to kill.
 const AIM_EVERY: Duration = Duration::from_micros(500);
@@ -32,8 +32,8 @@ const AIM_EVERY: Duration = Duration::from_micros(500);
 /// A kill to be made.
 #[derive(Debug, Clone)]
 pub struct Kill<'a> {
-    /// The contestant.
-    pub contestant: Contestant,
+    /// The system.
+    pub system: System,
     /// The domain of an engine.
     pub domain: Option<Domain>,
     /// The options with which the victim runs.
@@ -71,17 +71,17 @@ impl Kill<'_> {
         std::fs::create_dir(&store).map_err(|error| Failure::about(store.display(), error))?;
         let file = self.directory.join("acknowledged");
         let acknowledged = AcknowledgedFile::create(&file, job.counters(self.run.workers))?;
-        let task = Task::new(self.contestant, self.domain, &store, &file, &job, &self.run)
+        let task = Task::new(self.system, self.domain, &store, &file, &job, &self.run)
             .with_background(self.background)
             .with_tree_node_bytes(self.tree_node_bytes)
             .with_placement(self.placement);
 
-        bar.phase(format!("{}: to be killed", self.contestant), wanted);
+        bar.phase(format!("{}: to be killed", self.system), wanted);
         let total = || acknowledged.counts().iter().sum::<u64>();
         let mut victim = ChildProcess::start(VICTIM, &task)?;
         while total() < wanted {
             if victim.has_ended()? {
-                return Err(victim.failure(self.contestant));
+                return Err(victim.failure(self.system));
             }
             thread::sleep(AIM_EVERY);
             bar.at(total());
@@ -90,10 +90,10 @@ impl Kill<'_> {
         let acknowledged = total();
         if acknowledged >= job.transactions() {
             let why = "it had finished before it could be killed; ask for more --txns";
-            return Err(Failure::about(self.contestant, why));
+            return Err(Failure::about(self.system, why));
         }
 
-        bar.phase(format!("{}: reopening and verifying", self.contestant), 1);
+        bar.phase(format!("{}: reopening and verifying", self.system), 1);
         let found = self.look(&task, bar)?;
         Ok(Outcome { acknowledged, found })
     }
@@ -101,6 +101,6 @@ impl Kill<'_> {
     fn look(&self, task: &Task, bar: &mut Bar) -> Result<Found, Failure> {
         let mut witness = ChildProcess::start(WITNESS, task)?;
         let text = witness.last_words(|| bar.at(0))?;
-        serde_json::from_str(&text).map_err(|_| witness.failure(self.contestant))
+        serde_json::from_str(&text).map_err(|_| witness.failure(self.system))
     }
 }

@@ -1,4 +1,4 @@
-//! What the programs `perdura` and `perdura-lab` share.
+//! The parts that the programs `perdura` and `perdura-lab` share.
 //!
 //! Invariants:
 //! - Exit code 0: done. 1: it failed, or a check found something. 2: wrong usage.
@@ -10,17 +10,16 @@
 //! | [`args`] | what can be asked of the laboratory, and how are lists written? |
 //! | [`output`], [`progress`], [`units`], [`figures`], [`failure`] | what is printed, to whom, in which form? |
 //! | [`host`], [`scratch`] | on which machine, and where on it? |
-//! | [`contestant`], [`settings`], [`footprint`] | which database is opened, how, and what does it take? |
-//! | [`process`], [`attendant`] | which processes does a command start? |
+//! | [`system`], [`settings`], [`footprint`] | which database is opened, how, and what does it take? |
+//! | [`process`], [`cleanup_process`] | which processes does a command start? |
 //! | [`job`], [`kill`], [`child`] | what runs, who is killed, and who looks at what is left? |
 //! | [`outage`] | TATP across a kill: what users count, and what recovery costs |
 
 #![forbid(unsafe_code)]
 
 pub mod args;
-pub mod attendant;
 pub mod child;
-pub mod contestant;
+pub mod cleanup_process;
 pub mod failure;
 pub mod figures;
 pub mod footprint;
@@ -33,6 +32,7 @@ pub mod process;
 pub mod progress;
 pub mod scratch;
 pub mod settings;
+pub mod system;
 pub mod units;
 
 use process::Main;

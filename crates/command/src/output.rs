@@ -107,7 +107,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(_) => None,
     };
     // A link stays one: what it leads to is replaced.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| behind_link(path));
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| resolve_link(path));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
@@ -179,7 +179,7 @@ impl Place {
         if let Ok(meta) = fs::metadata(path) {
             return Self::File(meta.dev(), meta.ino());
         }
-        let path = behind_link(path);
+        let path = resolve_link(path);
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         let parent = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
@@ -188,7 +188,7 @@ impl Place {
 }
 
 /// Returns where a link leads; else the path itself.
-fn behind_link(path: &Path) -> PathBuf {
+fn resolve_link(path: &Path) -> PathBuf {
     fs::read_link(path).map_or_else(|_| path.to_owned(), |to| path.with_file_name(to))
 }
 
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(fs::read(&file).expect("there"), b"another");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink(), "a link stays one");
         let mode = fs::metadata(&file).expect("there").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "whoever could not read it still cannot");
+        assert_eq!(mode & 0o777, 0o600, "its readers are no more than before");
         assert_eq!(fs::read_dir(directory.path()).expect("read").count(), 2, "nothing else");
 
         let nowhere = directory.path().join("nowhere").join("file");

@@ -16,9 +16,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use signal_hook::consts::SIGKILL;
 
-use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::progress::LOOK_EVERY;
+use crate::system::System;
 
 /// The main function of a child process, which is given the arguments after its word.
 pub type Main = fn(&[OsString]) -> ExitCode;
@@ -154,14 +154,14 @@ impl ChildProcess {
     }
 
     /// Returns what a child that has ended said of its failure.
-    pub fn failure(&mut self, contestant: Contestant) -> Failure {
+    pub fn failure(&mut self, system: System) -> Failure {
         let mut text = String::new();
         if let Some(pipe) = &mut self.0.stderr {
             let _ = pipe.read_to_string(&mut text);
         }
         let text = text.trim().strip_prefix("perdura: ").unwrap_or(text.trim());
         let text = if text.is_empty() { "a child process ended without a word" } else { text };
-        Failure::about(contestant, text)
+        Failure::about(system, text)
     }
 }
 

@@ -7,7 +7,7 @@
 //! - Only a directory that [`Scratch::new`] made itself is ever removed.
 //!
 //! How:
-//! 1. A second process of this binary, the janitor, is an [attendant](crate::attendant) of the
+//! 1. A second process of this binary, the janitor, is a [cleanup process](crate::cleanup_process) of the
 //!    command: when that ends, however, it removes the directory.
 //! 2. An orderly end removes the directory itself and then waits for the janitor.
 
@@ -23,7 +23,7 @@ use pm::Escaped;
 use perdura::{Domain, Medium, free_bytes, medium_of};
 use workloads::Room;
 
-use crate::attendant::{Attendant, attend};
+use crate::cleanup_process::{CleanupProcess, wait_for_end};
 use crate::failure::{Failure, say};
 use crate::host::Memory;
 use crate::units;
@@ -40,7 +40,7 @@ pub struct Scratch {
     path: PathBuf,
     medium: Medium,
     /// `None` if the directory is to be kept.
-    janitor: Option<Attendant>,
+    janitor: Option<CleanupProcess>,
 }
 
 impl Scratch {
@@ -54,9 +54,9 @@ impl Scratch {
         let name = format!("{PREFIX}{}-{}", std::process::id(), time.as_nanos());
         let path = parent.join(name);
         // Before there is something to remove.
-        let janitor = if keep { None } else { Some(hire(&path)?) };
+        let janitor = if keep { None } else { Some(start_janitor(&path)?) };
         if let Err(error) = fs::create_dir(&path) {
-            janitor.into_iter().for_each(Attendant::dismiss);
+            janitor.into_iter().for_each(CleanupProcess::dismiss);
             let hint = "choose another directory with --path";
             let why = format!("cannot make a directory: {error}; {hint}");
             return Err(Failure::about(parent.display(), why));
@@ -208,8 +208,8 @@ fn probe(directory: &Path) -> io::Result<Medium> {
 }
 
 /// Starts the janitor.
-fn hire(path: &Path) -> Result<Attendant, Failure> {
-    Attendant::hire(JANITOR, path.as_ref())
+fn start_janitor(path: &Path) -> Result<CleanupProcess, Failure> {
+    CleanupProcess::start(JANITOR, path.as_ref())
         .map_err(|error| Failure::about("the process that cleans up", error))
 }
 
@@ -221,7 +221,7 @@ pub fn janitor(arguments: &[OsString]) -> ExitCode {
         return ExitCode::from(2);
     }
     // Whose command is gone before it is ready has as much to do.
-    if matches!(attend(Duration::MAX, || {}), Ok(false)) {
+    if matches!(wait_for_end(Duration::MAX, || {}), Ok(false)) {
         return ExitCode::SUCCESS;
     }
     // A child of the command may still be writing for a moment: it ends when its own pipe closes.

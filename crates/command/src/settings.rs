@@ -1,4 +1,5 @@
-//! How databases are opened and driven: the form of commits, who does the work that engines put off.
+//! The settings with which databases are opened and driven: the form of commits, the threads that do
+//! the work that engines put off.
 
 use perdura::{Background, Options};
 use workloads::{Commit, RunOptions};

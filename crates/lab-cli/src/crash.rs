@@ -62,7 +62,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), Failure> {
         runs.push(bar.watch(|| done.load(Ordering::Relaxed), || examine(settings, &done)));
     }
     drop(bar);
-    let text = people(&runs, &all);
+    let text = human_text(&runs, &all);
     let medium = Medium::of_no_file("recording media");
     let host = Host::new(&medium);
     let printed = report(&text, &output::Report::new(&host, &runs), args.json.as_ref());
@@ -146,7 +146,7 @@ fn list(args: &CrashArgs) -> Result<(), Failure> {
     report(&table(&head, &rows, 3), &Listed { faults }, args.json.as_ref())
 }
 
-fn people(runs: &[Report], all: &[Settings]) -> String {
+fn human_text(runs: &[Report], all: &[Settings]) -> String {
     let head = [
         "engine",
         "inject",

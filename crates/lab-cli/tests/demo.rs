@@ -153,7 +153,7 @@ fn count(value: &Value) -> u64 {
 }
 
 #[test]
-fn kills_lose_nothing_and_a_long_transaction_goes_on_at_its_statement() {
+fn kills_lose_nothing_and_long_transactions_continue() {
     let demo = Demo::start(&["--statements", "10000", "--pace", "5", "--users", "1"]);
     let mut processes = BTreeSet::from([count(&demo.lane(0)["pid"])]);
     for _ in 0..3 {

@@ -60,7 +60,7 @@ fn a_change_of_what_is_built_makes_another_version() {
     let added = version(root);
     assert_ne!(added, edited);
     write("crates/a/src/deep/added.rs", "// two\n");
-    assert_ne!(version(root), added, "nobody has added it to the index yet");
+    assert_ne!(version(root), added, "it is not in the index yet");
 
     write("crates/a/src/lib.rs", "// one\n");
     fs::remove_file(root.join("crates/a/src/deep/added.rs")).unwrap();

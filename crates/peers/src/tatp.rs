@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, Params, ToSql, params};
 use workloads::tatp::{
-    Desk, Digits, Input, Inspection, Kind, Population, Register, Spec, TableOf, Value,
+    Digits, Input, Inspection, Kind, Population, Register, RegisterConnection, Spec, TableOf, Value,
 };
 use workloads::{Observer, Outcome, StoreError, allocated_bytes};
 
@@ -178,13 +178,13 @@ fn insert_forwarding(connection: &Connection, input: &Input) -> Result<Outcome, 
 }
 
 impl Register for SqliteRegister {
-    type Desk<'a> = &'a Self;
+    type Connection<'a> = &'a Self;
 
     fn name(&self) -> &str {
         NAME
     }
 
-    fn desk(&self) -> Result<&Self, StoreError> {
+    fn connect(&self) -> Result<&Self, StoreError> {
         Ok(self)
     }
 
@@ -279,7 +279,7 @@ static SUBSCRIBER: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
     format!("INSERT INTO subscriber VALUES ({})", places.join(", "))
 });
 
-impl Desk for &SqliteRegister {
+impl RegisterConnection for &SqliteRegister {
     fn submit(&mut self, input: &Input) -> Result<Outcome, StoreError> {
         let connection = &*self.connection.lock();
         let (subscriber, of) = (input.subscriber(), u32::from(input.of()));

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod checks;
+mod connection;
 mod contents;
 mod crew;
 mod form;
@@ -26,7 +27,6 @@ mod perdura_store;
 mod random;
 mod reads;
 mod room;
-mod seat;
 pub mod slotted;
 mod store;
 pub mod tatp;

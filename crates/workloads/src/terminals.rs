@@ -8,10 +8,10 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use perdura::{Database, Environment, Error};
 
+use crate::connection::{Connection, Tries};
 use crate::crew::crew;
 use crate::lanes::{Lane, Lanes};
 use crate::measure::{Observer, RunError, RunOptions, latency_histogram};
-use crate::seat::{Seat, Tries};
 use crate::store::{Commit, StoreError};
 
 /// Transactions of one lane before its worker turns to the next.
@@ -88,14 +88,14 @@ pub(crate) trait Script<E: Environment>: Sync {
     /// The kind of a transaction, and whether it changes nothing.
     fn kind(&self, partition: usize, number: usize) -> (usize, bool);
 
-    /// A terminal at a seat of a partition.
+    /// A terminal with a connection to a partition.
     ///
     /// # Errors
     /// The database does not have the workload's tables.
     fn terminal<'a>(
         &'a self,
         database: &Database<E>,
-        seat: Seat<'a, E>,
+        connection: Connection<'a, E>,
         partition: usize,
     ) -> Result<Self::Terminal<'a>, Error>;
 }
@@ -119,7 +119,7 @@ pub(crate) trait Perform {
 }
 
 /// A store with a workload, as the driver sees both: it asks for a terminal for each lane.
-pub(crate) trait Hall: Sync {
+pub(crate) trait Backend: Sync {
     /// The place at which the transactions of a lane are entered.
     type Terminal<'a>: Perform
     where
@@ -145,12 +145,12 @@ pub(crate) trait Hall: Sync {
 }
 
 /// A database of ours with a script.
-struct Ours<'a, E: Environment, S> {
+struct DatabaseBackend<'a, E: Environment, S> {
     database: &'a Database<E>,
     script: &'a S,
 }
 
-impl<E: Environment, S: Script<E>> Hall for Ours<'_, E, S> {
+impl<E: Environment, S: Script<E>> Backend for DatabaseBackend<'_, E, S> {
     type Terminal<'a>
         = S::Terminal<'a>
     where
@@ -172,8 +172,8 @@ impl<E: Environment, S: Script<E>> Hall for Ours<'_, E, S> {
     }
 
     fn terminal(&self, lane: Lane) -> Result<S::Terminal<'_>, StoreError> {
-        Seat::take(self.database, lane.partition, lane.step == 1)
-            .and_then(|seat| self.script.terminal(self.database, seat, lane.partition))
+        Connection::open(self.database, lane.partition, lane.step == 1)
+            .and_then(|connection| self.script.terminal(self.database, connection, lane.partition))
             .map_err(StoreError::engine)
     }
 }
@@ -234,15 +234,15 @@ pub(crate) fn run<E: Environment, S: Script<E>, O: Observer>(
     observer: &O,
 ) -> Result<Measured, RunError> {
     let partitions = check_partitions(database, partitions, options.workers)?;
-    drive(&Ours { database, script }, partitions, options, observer)
+    drive(&DatabaseBackend { database, script }, partitions, options, observer)
 }
 
 /// Acts as [`run`], for any store that is populated.
 ///
 /// # Errors
 /// The first error of any worker.
-pub(crate) fn drive<H: Hall, O: Observer>(
-    hall: &H,
+pub(crate) fn drive<H: Backend, O: Observer>(
+    backend: &H,
     partitions: usize,
     options: &RunOptions,
     observer: &O,
@@ -251,7 +251,7 @@ pub(crate) fn drive<H: Hall, O: Observer>(
         return Err(RunError::NoWorkers);
     }
     let lanes = Lanes::new(options.workers, partitions);
-    let shared = Shared { hall, options, observer, lanes };
+    let shared = Shared { backend, options, observer, lanes };
     let workers = options.workers.min(lanes.count());
     let outcomes = crew(workers, |number, barrier| shared.work(number, barrier))?;
     let started = outcomes.iter().map(|outcome| outcome.started).min();
@@ -271,7 +271,7 @@ pub(crate) fn drive<H: Hall, O: Observer>(
 
 /// The state that all workers share.
 struct Shared<'a, H, O> {
-    hall: &'a H,
+    backend: &'a H,
     options: &'a RunOptions,
     observer: &'a O,
     lanes: Lanes,
@@ -313,7 +313,7 @@ impl Sums {
     }
 }
 
-impl<H: Hall, O: Observer> Shared<'_, H, O> {
+impl<H: Backend, O: Observer> Shared<'_, H, O> {
     fn work(&self, worker: usize, barrier: &Barrier) -> Result<WorkerOutcome, RunError> {
         if let Some(pin) = self.options.pin {
             pin(worker);
@@ -325,7 +325,7 @@ impl<H: Hall, O: Observer> Shared<'_, H, O> {
         barrier.wait();
         let mut lanes = lanes?;
         let started = Instant::now();
-        let kind = |partition, number| self.hall.kind(partition, number);
+        let kind = |partition, number| self.backend.kind(partition, number);
         let mut running = lanes.len();
         while running > 0 {
             for lane in lanes.iter_mut().filter(|lane| !lane.finished) {
@@ -345,18 +345,18 @@ impl<H: Hall, O: Observer> Shared<'_, H, O> {
 
     #[cold]
     fn failed(&self, partition: usize, transaction: u64, source: StoreError) -> RunError {
-        RunError::Store { store: self.hall.name().to_owned(), partition, transaction, source }
+        RunError::Store { store: self.backend.name().to_owned(), partition, transaction, source }
     }
 
     fn lane(&self, number: usize) -> Result<Running<H::Terminal<'_>>, RunError> {
         let lane = self.lanes.lane(number);
         let terminal =
-            self.hall.terminal(lane).map_err(|source| self.failed(lane.partition, 0, source))?;
+            self.backend.terminal(lane).map_err(|source| self.failed(lane.partition, 0, source))?;
         let group = match self.options.commit {
             Commit::Durable => None,
             Commit::Grouped(updates) => Some(updates as usize),
         };
-        let end = self.hall.transactions(lane.partition);
+        let end = self.backend.transactions(lane.partition);
         Ok(Running {
             terminal,
             number,

@@ -50,7 +50,7 @@ pub(crate) enum PoolCommand {
     /// Make a database of a backup, of the same engine or another.
     #[command(after_help = RESTORE_HELP)]
     Restore(RestoreArgs),
-    /// Bring the archive of a database's log up to date, as behind a kill.
+    /// Bring the archive of a database's log up to date, as after a kill.
     #[command(after_help = ARCHIVE_HELP)]
     Archive(ArchiveArgs),
     /// Write a database as JSON lines, for people and other programs.
@@ -205,7 +205,7 @@ impl OptionValue {
     /// Reads the value of `--option`.
     ///
     /// # Errors
-    /// There is no `=`, no engine has such an option, or behind it is no number.
+    /// There is no `=`, no engine has such an option, or after it is no number.
     fn parse(text: &str) -> Result<Self, String> {
         let (name, value) = text.split_once('=').ok_or_else(|| {
             format!("`{text}` is no option with a value, such as `page_bytes=8KiB`")

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use command::contestant::Contestant;
 use command::failure::Failure;
+use command::system::System;
 use peers::{LmdbBank, PeerKind, PostgresBank, SqliteBank, SqliteRegister};
 use workloads::tatp::{self, Inspection, Register};
 use workloads::tpcb::{Bank, Books, Spec, Workload};
@@ -64,7 +64,7 @@ pub(super) fn of_tpcb(
         }
         _ => {
             let all = PeerKind::TPCB.map(PeerKind::name).join(", ");
-            Err(Failure::about(Contestant::Peer(kind), format!("of the peers, {all} run TPC-B")))
+            Err(Failure::about(System::Peer(kind), format!("of the peers, {all} run TPC-B")))
         }
     }
 }

@@ -12,16 +12,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use command::contestant::pool_path;
 use command::failure::Failure;
 use command::figures::{fine, whole};
 use command::output::table;
 use command::progress::Bar;
+use command::system::pool_path;
 use serde::Serialize;
 use workloads::Measurement;
 use workloads::ycsb::{Pieces, Spec};
 
-use crate::racer::Racer;
+use crate::bench_thread::BenchThread;
 
 /// Transactions that are held in memory at once.
 const PIECE: u64 = 1 << 20;
@@ -43,7 +43,7 @@ pub(crate) struct Fifth {
 /// # Errors
 /// The store's, or its files cannot be looked at.
 pub(crate) fn run(
-    racer: &Racer,
+    thread: &BenchThread,
     spec: &Spec,
     directory: &Path,
     bar: &mut Bar,
@@ -57,10 +57,10 @@ pub(crate) fn run(
         while pieces.left() > until {
             let done = spec.transactions - pieces.left();
             let piece = Arc::new(pieces.take(PIECE.min(pieces.left() - until)));
-            fifth.add(&racer.run_part(&piece, done, spec.transactions, bar)?);
+            fifth.add(&thread.run_part(&piece, done, spec.transactions, bar)?);
         }
         measured.add(&fifth);
-        let pool = racer.contestant().engine().map(|_| pool_path(directory));
+        let pool = thread.system().engine().map(|_| pool_path(directory));
         fifths.push(Fifth {
             throughput_txn_s: fifth.throughput_txn_s(),
             resident_bytes: resident_bytes(),
@@ -124,7 +124,7 @@ fn rows(name: [&str; 3], fifths: &[Fifth]) -> Vec<Vec<String>> {
 }
 
 /// The table of all stores, each with its mix and skew.
-pub(crate) fn people<'a>(all: impl Iterator<Item = ([&'a str; 3], &'a [Fifth])>) -> String {
+pub(crate) fn human_text<'a>(all: impl Iterator<Item = ([&'a str; 3], &'a [Fifth])>) -> String {
     let head = ["store", "mix", "skew", "in fifth", "1", "2", "3", "4", "5", "5th / 2nd"];
     let rows: Vec<Vec<String>> = all.flat_map(|(name, fifths)| rows(name, fifths)).collect();
     let mut text = table(&head.map(str::to_owned), &rows, 4);

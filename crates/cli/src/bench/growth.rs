@@ -11,11 +11,11 @@
 
 use std::path::Path;
 
-use command::contestant::Contestant;
 use command::failure::Failure;
 use command::figures::fine;
 use command::output::table;
 use command::scratch::Scratch;
+use command::system::System;
 use command::units::{bytes, grouped};
 use serde::Serialize;
 use workloads::Room;
@@ -46,7 +46,7 @@ pub(crate) struct LeftOut {
 
 /// The bytes that a store takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Took {
+struct SpaceTaken {
     tuples: u64,
     /// Blocks of its files.
     stored_bytes: u64,
@@ -54,14 +54,14 @@ struct Took {
     resident_bytes: u64,
 }
 
-impl Took {
+impl SpaceTaken {
     /// The least that so many tuples can take: once what the user put in, where the store keeps it.
     /// InP keeps it in memory, and compressed besides, of which nothing is certain.
-    fn at_least(contestant: Contestant, tuples: u64) -> Self {
+    fn at_least(system: System, tuples: u64) -> Self {
         let user_bytes = tuples.saturating_mul(TUPLE_USER_BYTES);
-        let in_memory = match contestant {
-            Contestant::Engine(kind) => !kind.traits().larger_than_memory,
-            Contestant::Peer(kind) => !kind.is_durable(),
+        let in_memory = match system {
+            System::Engine(kind) => !kind.traits().larger_than_memory,
+            System::Peer(kind) => !kind.is_durable(),
         };
         match in_memory {
             true => Self { tuples, stored_bytes: 0, resident_bytes: user_bytes },
@@ -70,7 +70,7 @@ impl Took {
     }
 
     /// Both at once.
-    fn beside(self, other: Self) -> Self {
+    fn plus(self, other: Self) -> Self {
         Self {
             tuples: self.tuples,
             stored_bytes: self.stored_bytes.saturating_add(other.stored_bytes),
@@ -84,16 +84,12 @@ impl Took {
 ///
 /// # Errors
 /// They do not fit; or the medium cannot be looked at.
-pub(crate) fn require(
-    contestants: &[Contestant],
-    tuples: u64,
-    scratch: &Scratch,
-) -> Result<(), Failure> {
-    let each = contestants.iter().map(|&one| Took::at_least(one, tuples));
-    let least = each.fold(Took { tuples, ..Took::default() }, Took::beside);
+pub(crate) fn require(systems: &[System], tuples: u64, scratch: &Scratch) -> Result<(), Failure> {
+    let each = systems.iter().map(|&one| SpaceTaken::at_least(one, tuples));
+    let least = each.fold(SpaceTaken { tuples, ..SpaceTaken::default() }, SpaceTaken::plus);
     let Some((needed, free)) = missing(least, scratch.room()?) else { return Ok(()) };
     let (needed, free) = (bytes(needed), bytes(free));
-    let alone = match contestants.len() {
+    let alone = match systems.len() {
         0 | 1 => "",
         _ => {
             ", fewer stores at once, or several sizes, at each of which every store is alone (--tuples A,B)"
@@ -109,16 +105,16 @@ pub(crate) fn require(
 /// The growth of one store.
 #[derive(Debug)]
 pub(crate) struct Growth {
-    contestant: Contestant,
+    system: System,
     /// The memory of this process before its first size.
     resident_before: u64,
-    took: Vec<Took>,
+    took: Vec<SpaceTaken>,
 }
 
 impl Growth {
     /// Nothing has been measured yet.
-    pub(crate) fn new(contestant: Contestant) -> Self {
-        Self { contestant, resident_before: resident_bytes().unwrap_or(0), took: Vec::new() }
+    pub(crate) fn new(system: System) -> Self {
+        Self { system, resident_before: resident_bytes().unwrap_or(0), took: Vec::new() }
     }
 
     /// Looks whether so many tuples fit; if not, what is missing.
@@ -129,8 +125,8 @@ impl Growth {
         let room = scratch.room()?;
         let need = self.expected(tuples);
         Ok(missing(need, room).map(|(needed_bytes, free_bytes)| LeftOut {
-            engine: self.contestant.engine(),
-            peer: self.contestant.peer(),
+            engine: self.system.engine(),
+            peer: self.system.peer(),
             tuples,
             needed_bytes,
             free_bytes,
@@ -144,25 +140,25 @@ impl Growth {
     pub(crate) fn measured(&mut self, tuples: u64, directory: &Path) -> Result<(), Failure> {
         let resident = resident_bytes().unwrap_or(0).saturating_sub(self.resident_before);
         let stored_bytes = blocks(directory)?;
-        self.took.push(Took { tuples, stored_bytes, resident_bytes: resident });
+        self.took.push(SpaceTaken { tuples, stored_bytes, resident_bytes: resident });
         Ok(())
     }
 
     /// Returns what so many tuples will take, with a quarter more for what comes and goes
     /// meanwhile.
-    fn expected(&self, tuples: u64) -> Took {
+    fn expected(&self, tuples: u64) -> SpaceTaken {
         let user_bytes = tuples.saturating_mul(TUPLE_USER_BYTES);
         let expected = match self.took.as_slice() {
-            [] => Took { tuples, stored_bytes: user_bytes * FIRST_GUESS, resident_bytes: 0 },
-            [one] => along(Took::default(), *one, tuples),
+            [] => SpaceTaken { tuples, stored_bytes: user_bytes * FIRST_GUESS, resident_bytes: 0 },
+            [one] => along(SpaceTaken::default(), *one, tuples),
             [.., one, two] => along(*one, *two, tuples),
         };
         let more = |bytes: u64| bytes.saturating_add(bytes / 4);
-        let most = match self.contestant {
-            Contestant::Peer(kind) => kind.cache_bytes().map(|bytes| bytes + BESIDES_CACHE_BYTES),
-            Contestant::Engine(_) => None,
+        let most = match self.system {
+            System::Peer(kind) => kind.cache_bytes().map(|bytes| bytes + BESIDES_CACHE_BYTES),
+            System::Engine(_) => None,
         };
-        Took {
+        SpaceTaken {
             tuples,
             stored_bytes: more(expected.stored_bytes),
             resident_bytes: more(expected.resident_bytes).min(most.unwrap_or(u64::MAX)),
@@ -171,15 +167,15 @@ impl Growth {
 }
 
 /// A line through two measurements; never less than the larger of them says.
-fn along(one: Took, two: Took, tuples: u64) -> Took {
-    let at = |of: fn(&Took) -> u64| {
+fn along(one: SpaceTaken, two: SpaceTaken, tuples: u64) -> SpaceTaken {
+    let at = |of: fn(&SpaceTaken) -> u64| {
         let (low, high) = (of(&one), of(&two));
         let (from, to) = (one.tuples.min(two.tuples), one.tuples.max(two.tuples));
         let beyond = u128::from(high.abs_diff(low)) * u128::from(tuples.saturating_sub(to));
         let beyond = beyond / u128::from((to - from).max(1));
         low.max(high).saturating_add(u64::try_from(beyond).unwrap_or(u64::MAX))
     };
-    Took {
+    SpaceTaken {
         tuples,
         stored_bytes: at(|took| took.stored_bytes),
         resident_bytes: at(|took| took.resident_bytes),
@@ -187,7 +183,7 @@ fn along(one: Took, two: Took, tuples: u64) -> Took {
 }
 
 /// Returns what is needed and what is free, if that is not enough.
-fn missing(need: Took, room: Room) -> Option<(u64, u64)> {
+fn missing(need: SpaceTaken, room: Room) -> Option<(u64, u64)> {
     let in_memory = match room.medium_is_memory {
         true => need.stored_bytes.saturating_add(need.resident_bytes),
         false => need.resident_bytes,
@@ -202,7 +198,7 @@ fn missing(need: Took, room: Room) -> Option<(u64, u64)> {
 }
 
 /// A table with a column for each size, and what did not fit.
-pub(crate) fn people(sizes: &[u64], runs: &[Run], left_out: &[LeftOut]) -> String {
+pub(crate) fn human_text(sizes: &[u64], runs: &[Run], left_out: &[LeftOut]) -> String {
     type Of = fn(&Run) -> Option<f64>;
     let whats: [(&str, Of); 6] = [
         ("us/txn", |run| Some(1e6 / run.throughput_txn_s.max(1e-9))),
@@ -268,13 +264,13 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn took(tuples: u64, stored_bytes: u64, resident_bytes: u64) -> Took {
-        Took { tuples, stored_bytes, resident_bytes }
+    fn took(tuples: u64, stored_bytes: u64, resident_bytes: u64) -> SpaceTaken {
+        SpaceTaken { tuples, stored_bytes, resident_bytes }
     }
 
     #[test]
     fn what_is_needed_follows_from_the_last_two_sizes() {
-        let mut growth = Growth::new(Contestant::Engine(EngineKind::NvmInp));
+        let mut growth = Growth::new(System::Engine(EngineKind::NvmInp));
         let guess = growth.expected(1000).stored_bytes;
         assert_eq!(guess, 1000 * TUPLE_USER_BYTES * 5);
         growth.took.push(took(1000, 4_000_000, 400_000));
@@ -288,21 +284,21 @@ mod tests {
 
     #[test]
     fn stores_side_by_side_take_the_users_bytes_each() {
-        let inp = Contestant::Engine(EngineKind::Inp);
+        let inp = System::Engine(EngineKind::Inp);
         let others = [
-            Contestant::Engine(EngineKind::NvmInp),
-            Contestant::Peer(PeerKind::Lmdb),
-            Contestant::Peer(PeerKind::HashMap),
+            System::Engine(EngineKind::NvmInp),
+            System::Peer(PeerKind::Lmdb),
+            System::Peer(PeerKind::HashMap),
         ];
-        let all = others.map(|one| Took::at_least(one, 1000));
-        let all = all.into_iter().fold(Took::at_least(inp, 1000), Took::beside);
+        let all = others.map(|one| SpaceTaken::at_least(one, 1000));
+        let all = all.into_iter().fold(SpaceTaken::at_least(inp, 1000), SpaceTaken::plus);
         assert_eq!(all, took(1000, 2 * 1000 * TUPLE_USER_BYTES, 2 * 1000 * TUPLE_USER_BYTES));
-        assert_eq!(Took::at_least(inp, u64::MAX).resident_bytes, u64::MAX);
+        assert_eq!(SpaceTaken::at_least(inp, u64::MAX).resident_bytes, u64::MAX);
     }
 
     #[test]
     fn a_cache_is_a_bound_of_memory() {
-        let mut growth = Growth::new(Contestant::Peer(PeerKind::Sqlite));
+        let mut growth = Growth::new(System::Peer(PeerKind::Sqlite));
         growth.took.push(took(1_000_000, 2 * GIB, GIB));
         let expected = growth.expected(10_000_000);
         assert_eq!((expected.stored_bytes, expected.resident_bytes), (25 * GIB, GIB * 3 / 2));

@@ -1,15 +1,14 @@
 //! The benchmarks, and what their reports share.
 
 mod bank;
-mod beside;
 mod fifths;
 mod growth;
 pub(crate) mod outage;
+mod page_run;
+mod readers_writers;
 pub(crate) mod recovery;
 pub(crate) mod slotted;
-mod slotted_run;
 pub(crate) mod sqlite;
-mod sqlite_run;
 pub(crate) mod tatp;
 pub(crate) mod terminals;
 mod terminals_run;

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &TatpArgs, spec: &tatp::Spec, plan: &Plan) -> Result<(),
     scratch.require(terminals::needed_bytes(plan, spec), Some(tatp::Spec::SMALLER))?;
     let mut bar = Bar::new();
     let (mut runs, mut text) = (Vec::new(), CSV_HEAD.to_owned());
-    for kind in plan.contestants.iter().filter_map(|one| one.kind()) {
+    for kind in plan.systems.iter().filter_map(|one| one.kind()) {
         let directory = scratch.directory(kind.name())?;
         let rebuild = args.kill.rebuild.unwrap_or(Rebuild::Background);
         let outage = Outage {
@@ -130,7 +130,7 @@ pub(crate) fn run(args: &TatpArgs, spec: &tatp::Spec, plan: &Plan) -> Result<(),
         write_whole(path, text.as_bytes())
             .map_err(|error| Failure::about(path.display(), error))?;
     }
-    let text = host.line() + &people(&runs);
+    let text = host.line() + &human_text(&runs);
     let printed = report(&text, &Report::new(&host, &runs), args.common.json.as_ref());
     Failure::or_verdict(printed, || judge(&runs))
 }
@@ -144,8 +144,7 @@ fn samples(args: &TatpArgs) -> Result<(u32, u32), Failure> {
     let (before, all) = (count(at), count(until));
     if all <= before {
         let (at, until) = (at.as_secs_f64(), until.as_secs_f64());
-        let why =
-            format!("--until {until} is not behind --kill-at {at}; both count from the start");
+        let why = format!("--until {until} is not after --kill-at {at}; both count from the start");
         return Err(Failure::Usage(why));
     }
     Ok((before, all - before))
@@ -163,7 +162,7 @@ fn refuse(args: &TatpArgs, plan: &Plan) -> Result<(), Failure> {
     if args.kill.rebuild.is_none() {
         return Ok(());
     }
-    match plan.contestants.iter().filter_map(|one| one.kind()).find(|kind| !rebuilds(*kind)) {
+    match plan.systems.iter().filter_map(|one| one.kind()).find(|kind| !rebuilds(*kind)) {
         None => Ok(()),
         Some(kind) => usage(format!(
             "--rebuild is an option of sofort, whose indexes come back beside transactions; {kind} is as soon as it is open what it was before: leave the option out, or name --engine sofort"
@@ -257,7 +256,7 @@ fn judge(runs: &[Run]) -> Result<(), Failure> {
     if runs.iter().any(broken) { Err(Failure::Found) } else { Ok(()) }
 }
 
-fn people(runs: &[Run]) -> String {
+fn human_text(runs: &[Run]) -> String {
     let first = &runs[0];
     let subscribers =
         first.sizes.values().map(|&size| grouped(size)).collect::<Vec<_>>().join(", ");
@@ -297,7 +296,7 @@ fn people(runs: &[Run]) -> String {
 }
 
 fn row(run: &Run) -> Vec<String> {
-    let told = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
+    let text = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     let Recovery { delta_s, area_txns, response_mean_us, response_peak_us, built_s, .. } =
         &run.recovery;
     vec![
@@ -306,11 +305,11 @@ fn row(run: &Run) -> Vec<String> {
         whole(run.throughput_txn_s),
         run.throughput_spread.text(),
         fine(Some(run.latency_us.p50)),
-        told(*delta_s),
+        text(*delta_s),
         whole(*area_txns),
         fine(*response_mean_us),
         fine(*response_peak_us),
-        told(*built_s),
+        text(*built_s),
         format!("{:.3}", run.open_ms),
         fine(run.first_answer_ms),
         grouped(run.lost),

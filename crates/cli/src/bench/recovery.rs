@@ -1,6 +1,6 @@
 //! `perdura bench recovery`.
 //!
-//! For every number of tuples and of transactions the rounds go around the contestants; each round
+//! For every number of tuples and of transactions the rounds go around the systems; each round
 //! is a whole kill (see [`command::kill`]), because opening changes what a crash left. InP takes a
 //! checkpoint after loading and none later, so that its log holds what ran since.
 //!
@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 
 use command::child::{Opening, Reads};
-use command::contestant::{Contestant, Promise};
 use command::failure::{Failure, say};
 use command::figures::median_index;
 use command::host::Host;
@@ -20,6 +19,7 @@ use command::output::{Report, check_target, report, table};
 use command::progress::Bar;
 use command::scratch::Scratch;
 use command::settings::{background_name, commit_group, commit_name, commit_text};
+use command::system::{Promise, System};
 use command::units::grouped;
 use serde::Serialize;
 use workloads::tpcb;
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &RecoveryArgs) -> Result<(), Failure> {
         runs.extend(cell(&plan, job, number, &scratch, &mut bar)?);
     }
     drop(bar);
-    let text = host.line() + &people(&plan, &runs);
+    let text = host.line() + &human_text(&plan, &runs);
     let printed = report(&text, &Report::new(&host, &runs), args.common.json.as_ref());
     Failure::or_verdict(printed, || judge(&runs))
 }
@@ -214,17 +214,17 @@ fn cell(
     scratch: &Scratch,
     bar: &mut Bar,
 ) -> Result<Vec<Run>, Failure> {
-    let mut outcomes: Vec<Vec<Outcome>> = plan.contestants.iter().map(|_| Vec::new()).collect();
+    let mut outcomes: Vec<Vec<Outcome>> = plan.systems.iter().map(|_| Vec::new()).collect();
     for round in 0..plan.repeat {
-        for (&contestant, outcomes) in plan.contestants.iter().zip(&mut outcomes) {
-            let directory = scratch.directory(&format!("{contestant}.{number}.{round}"))?;
+        for (&system, outcomes) in plan.systems.iter().zip(&mut outcomes) {
+            let directory = scratch.directory(&format!("{system}.{number}.{round}"))?;
             let (domain, run, background) = (plan.domain, plan.run.clone(), plan.background);
             let kill = Kill {
-                contestant,
+                system,
                 domain,
                 run,
                 tree_node_bytes: None,
-                placement: plan.placement.filter(|_| is_sofort(contestant)),
+                placement: plan.placement.filter(|_| is_sofort(system)),
                 background,
                 job,
                 directory: &directory,
@@ -233,26 +233,20 @@ fn cell(
             scratch.discard(&directory);
         }
     }
-    let both = plan.contestants.iter().zip(&outcomes);
-    let summary = |(&contestant, outcomes): (&Contestant, &Vec<Outcome>)| {
-        let promise = Promise::of(contestant, plan.domain, scratch.medium());
-        summary(plan, contestant, promise, job, outcomes)
+    let both = plan.systems.iter().zip(&outcomes);
+    let summary = |(&system, outcomes): (&System, &Vec<Outcome>)| {
+        let promise = Promise::of(system, plan.domain, scratch.medium());
+        summary(plan, system, promise, job, outcomes)
     };
     Ok(both.map(summary).collect())
 }
 
-/// Returns whether the placement of a contestant's indexes can be chosen.
-fn is_sofort(contestant: Contestant) -> bool {
-    contestant.kind() == Some(perdura::EngineKind::Sofort)
+/// Returns whether the placement of a system's indexes can be chosen.
+fn is_sofort(system: System) -> bool {
+    system.kind() == Some(perdura::EngineKind::Sofort)
 }
 
-fn summary(
-    plan: &Plan,
-    contestant: Contestant,
-    promise: Promise,
-    job: &Job,
-    outcomes: &[Outcome],
-) -> Run {
+fn summary(plan: &Plan, system: System, promise: Promise, job: &Job, outcomes: &[Outcome]) -> Run {
     let times: Vec<f64> = outcomes.iter().map(|outcome| outcome.found.first_commit_ms).collect();
     let found = &outcomes[median_index(&times)].found;
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum();
@@ -273,8 +267,8 @@ fn summary(
         Job::Tpcb(spec) => (None, Some(spec.branches)),
     };
     Run {
-        engine: contestant.engine(),
-        peer: contestant.peer(),
+        engine: system.engine(),
+        peer: system.peer(),
         workload,
         mix,
         skew,
@@ -285,7 +279,7 @@ fn summary(
         group: commit_group(plan.run.commit),
         seed,
         background: background_name(plan.background),
-        placement: plan.placement.filter(|_| is_sofort(contestant)),
+        placement: plan.placement.filter(|_| is_sofort(system)),
         warehouses,
         branches,
         tuples,
@@ -324,7 +318,7 @@ fn consistency(outcomes: &[Outcome]) -> Option<BTreeMap<String, bool>> {
     }))
 }
 
-fn people(plan: &Plan, runs: &[Run]) -> String {
+fn human_text(plan: &Plan, runs: &[Run]) -> String {
     let head = [
         "store",
         "domain",
@@ -429,7 +423,7 @@ fn parts(runs: &[Run]) -> String {
 
 fn row(run: &Run) -> Vec<String> {
     let ms = |value: f64| format!("{value:.3}");
-    let told = |value: Option<u64>| value.map_or("-".into(), grouped);
+    let text = |value: Option<u64>| value.map_or("-".into(), grouped);
     let (min, max) = run.spread_ms;
     vec![
         run.engine.or(run.peer).unwrap_or_default().to_owned(),
@@ -440,9 +434,9 @@ fn row(run: &Run) -> Vec<String> {
         ms(run.first_read_ms),
         ms(run.first_commit_ms),
         format!("{} - {}", ms(min), ms(max)),
-        told(run.undone),
-        told(run.redone),
-        told(run.reclaimed),
+        text(run.undone),
+        text(run.redone),
+        text(run.reclaimed),
         grouped(run.acknowledged),
         grouped(run.in_flight),
         grouped(run.lost),

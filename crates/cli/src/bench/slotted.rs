@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 
-use command::contestant::{Promise, pool_path};
 use command::failure::Failure;
 use command::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use command::footprint::FootprintBytes;
@@ -17,15 +16,33 @@ use command::host::Host;
 use command::output::{Report, check_target, report, table};
 use command::progress::Bar;
 use command::scratch::Scratch;
+use command::system::{Promise, pool_path};
 use command::units::grouped;
 use perdura::Footprint;
 use pm::{Counters, Pool, PoolOptions};
+use serde::Serialize;
 use sim::Timed;
 use workloads::Progress;
 use workloads::slotted::{self as workload, Moment, OUTSIDE, Ran, SchemeKind, Spec, Workload};
 
-use super::slotted_run::Run;
+use super::page_run::{self, baseline, compare, in_turns, runs_table};
 use crate::args::{MixName, SlottedArgs};
+
+/// A run on slotted pages.
+type Run = page_run::Run<SlottedFigures>;
+
+/// The figures that a run on slotted pages has alone.
+#[derive(Debug, Clone, Serialize)]
+struct SlottedFigures {
+    /// Percent of reads, with mixed.
+    reads_percent: Option<u8>,
+    /// Percent of the transactions with changes that committed in place.
+    in_place_percent: f64,
+    splits: u64,
+    defragmentations: u64,
+    /// Microseconds of a transaction, by phase; `None` without `--steps`.
+    phases_us: Option<BTreeMap<&'static str, f64>>,
+}
 
 /// One in so many transactions has its latency taken.
 const SAMPLE_EVERY: u64 = 16;
@@ -40,15 +57,7 @@ const POOL_BYTES: u64 = 16 << 20;
 /// Options that contradict each other, a store that failed, or schemes that end with different contents.
 pub(crate) fn run(args: &SlottedArgs) -> Result<(), Failure> {
     let schemes = &args.engine.0;
-    let baseline = match args.baseline {
-        Some(named) if !schemes.contains(&named) => {
-            let why = format!("--baseline {named}: it does not run; name it with --engine, too");
-            return Err(Failure::Usage(why));
-        }
-        Some(named) => named,
-        None if schemes.contains(&SchemeKind::Nvwal) => SchemeKind::Nvwal,
-        None => schemes[0],
-    };
+    let baseline = baseline(args.baseline, schemes, SchemeKind::Nvwal, "--engine")?;
     check_target(args.measure.json.as_ref(), &[])?;
     let mut cells = Vec::new();
     for &mix in &args.mix.0 {
@@ -79,7 +88,7 @@ pub(crate) fn run(args: &SlottedArgs) -> Result<(), Failure> {
         runs.extend(bench.cell(*mix, workload)?);
     }
     drop(bench.bar);
-    let text = host.line() + &people(args, &runs);
+    let text = host.line() + &human_text(args, &runs);
     report(&text, &Report::new(&host, &runs), args.measure.json.as_ref())
 }
 
@@ -110,7 +119,7 @@ struct Found {
 
 /// The observers of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum Observed {
     Time,
     Counts,
     Phases,
@@ -120,31 +129,18 @@ impl Bench<'_> {
     /// Runs all schemes on one workload.
     fn cell(&mut self, mix: MixName, workload: &Workload) -> Result<Vec<Run>, Failure> {
         let schemes = &self.args.engine.0;
-        let mut rounds: Vec<Vec<Found>> = schemes.iter().map(|_| Vec::new()).collect();
-        for _ in 0..self.args.measure.repeat {
-            for (scheme, rounds) in schemes.iter().zip(&mut rounds) {
-                rounds.push(self.once(*scheme, workload, Look::Time)?);
-            }
-        }
+        let repeat = self.args.measure.repeat;
+        let rounds = in_turns(schemes, repeat, |one| self.once(one, workload, Observed::Time))?;
         let mut runs = Vec::new();
         for (scheme, rounds) in schemes.iter().zip(rounds) {
-            let counted = self.once(*scheme, workload, Look::Counts)?;
+            let counted = self.once(*scheme, workload, Observed::Counts)?;
             let phases = match self.args.steps {
-                true => self.once(*scheme, workload, Look::Phases)?.phases,
+                true => self.once(*scheme, workload, Observed::Phases)?.phases,
                 false => None,
             };
             runs.push(self.summary(*scheme, mix, workload, &rounds, &counted, phases));
         }
-        let of = runs.iter().find(|run| run.engine == self.baseline.name());
-        let rate = of.map_or(1.0, |run| run.throughput_txn_s.max(1e-9));
-        runs.iter_mut().for_each(|run| run.throughput_over_baseline = run.throughput_txn_s / rate);
-        if let Some(other) = runs.iter().find(|run| run.digest != runs[0].digest) {
-            let why = format!(
-                "{} and {} end with different contents: a bug of Perdura, please report it",
-                runs[0].engine, other.engine
-            );
-            return Err(Failure::Failed(why));
-        }
+        compare(&mut runs, "contents")?;
         Ok(runs)
     }
 
@@ -153,7 +149,7 @@ impl Bench<'_> {
         &mut self,
         scheme: SchemeKind,
         workload: &Workload,
-        look: Look,
+        observed: Observed,
     ) -> Result<Found, Failure> {
         let spec = workload.spec();
         let directory = self.scratch.directory(&format!("{scheme}.{}", self.pools))?;
@@ -165,17 +161,17 @@ impl Bench<'_> {
         };
         let pool = Pool::create(&pool_path(&directory), &options)
             .map_err(|error| Failure::about(scheme, error))?;
-        let what = match look {
-            Look::Time => format!("{scheme}: {}, {} B", spec.mix.name(), spec.record_bytes),
-            Look::Counts => format!("{scheme}: counting"),
-            Look::Phases => format!("{scheme}: taking the time of its steps"),
+        let what = match observed {
+            Observed::Time => format!("{scheme}: {}, {} B", spec.mix.name(), spec.record_bytes),
+            Observed::Counts => format!("{scheme}: counting"),
+            Observed::Phases => format!("{scheme}: taking the time of its steps"),
         };
         self.bar.phase(what, spec.loaded + spec.transactions);
         let progress = Progress::new(1);
         let (mut counters, mut phases) = (Counters::default(), None);
         let work = || {
             peers::pin_to_core(0);
-            if look == Look::Phases {
+            if observed == Observed::Phases {
                 let memory = Timed::new(pool.clone());
                 let clock = memory.clone();
                 let cost_ns = clock.cost_ns();
@@ -185,7 +181,7 @@ impl Bench<'_> {
                 };
                 return workload::run(scheme, memory, workload, 0, &progress, &mut around);
             }
-            let counts = look == Look::Counts;
+            let counts = observed == Observed::Counts;
             let mut around = |moment| match moment {
                 Moment::Begins => {
                     pool.count(counts);
@@ -223,11 +219,17 @@ impl Bench<'_> {
         let Found { ran, promise, .. } = &rounds[median];
         let counts = Counted::new(counted.counters, counted.ran.commits.logged_bytes);
         let writers = workload.writers().max(1) as f64;
+        let own = SlottedFigures {
+            reads_percent: (mix == MixName::Mixed).then_some(self.args.reads),
+            in_place_percent: 100.0 * ran.commits.in_place as f64 / writers,
+            splits: ran.moves.splits,
+            defragmentations: ran.moves.defragmentations,
+            phases_us,
+        };
         Run {
             engine: scheme.name(),
             workload: "slotted",
             mix: mix.name(),
-            reads_percent: (mix == MixName::Mixed).then_some(self.args.reads),
             skew: "uniform",
             keys: spec.keys.name(),
             record_bytes: spec.record_bytes,
@@ -250,12 +252,9 @@ impl Bench<'_> {
             footprint_bytes: footprint(&counted.ran, spec, counted.stored_bytes),
             user_bytes: ran.user_bytes,
             aborted: 0,
-            in_place_percent: 100.0 * ran.commits.in_place as f64 / writers,
-            splits: ran.moves.splits,
-            defragmentations: ran.moves.defragmentations,
+            own,
             baseline: self.baseline.name(),
             throughput_over_baseline: 1.0,
-            phases_us,
             digest: format!("{:016x}", ran.digest),
             promise: *promise,
         }
@@ -282,7 +281,7 @@ fn footprint(ran: &Ran, spec: &Spec, stored_bytes: u64) -> FootprintBytes {
 }
 
 /// The table, and what has to be known to read it.
-fn people(args: &SlottedArgs, runs: &[Run]) -> String {
+fn human_text(args: &SlottedArgs, runs: &[Run]) -> String {
     let first = &runs[0];
     let words = ["scheme", "mix", "domain"];
     let numbers = [
@@ -296,9 +295,6 @@ fn people(args: &SlottedArgs, runs: &[Run]) -> String {
         "fences/txn",
         "in place",
     ];
-    let over = format!("x {}", first.baseline);
-    let head = words.iter().chain(&numbers).map(ToString::to_string).chain([over]);
-    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
     let mut text = format!(
         "Slotted pages of {} bytes: {} records, {} transactions, {} keys, commits durable, median of {}\n\n",
         first.page_bytes,
@@ -307,11 +303,7 @@ fn people(args: &SlottedArgs, runs: &[Run]) -> String {
         first.keys,
         args.measure.repeat,
     );
-    text += &table(&head.collect::<Vec<_>>(), &rows, words.len());
-    text.push('\n');
-    if first.promise.modelled {
-        text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
-    }
+    text += &runs_table(runs, &words, &numbers, row);
     text += &format!(
         "x {}: throughput divided by that scheme's in the same cell of this run. All schemes end with the same contents.\n",
         first.baseline
@@ -323,7 +315,7 @@ fn people(args: &SlottedArgs, runs: &[Run]) -> String {
 }
 
 fn row(run: &Run) -> Vec<String> {
-    let mix = match run.reads_percent {
+    let mix = match run.own.reads_percent {
         Some(reads) => format!("{} ({reads}% reads)", run.mix),
         None => run.mix.to_owned(),
     };
@@ -339,7 +331,7 @@ fn row(run: &Run) -> Vec<String> {
         format!("{:.2}", run.latency_us.p99),
         fine(run.per_txn.flushed_lines),
         fine(run.per_txn.fences),
-        format!("{:.1}%", run.in_place_percent),
+        format!("{:.1}%", run.own.in_place_percent),
         fine(Some(run.throughput_over_baseline)),
     ]
 }
@@ -351,7 +343,7 @@ fn phases(runs: &[Run]) -> String {
     let head: Vec<String> = head.map(str::to_owned).collect();
     let row = |run: &Run| {
         let none = BTreeMap::new();
-        let of = run.phases_us.as_ref().unwrap_or(&none);
+        let of = run.own.phases_us.as_ref().unwrap_or(&none);
         let mut cells = vec![
             run.engine.to_owned(),
             run.mix.to_owned(),

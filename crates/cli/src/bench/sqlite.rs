@@ -6,20 +6,35 @@
 //! 2. The VFS counts while it is timed: it does so at every commit of every program.
 //! 3. SQLite without the VFS checks what a run leaves, which has to be the same for all modes.
 
-use command::contestant::Promise;
 use command::failure::Failure;
 use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use command::host::Host;
-use command::output::{Report, check_target, report, table};
+use command::output::{Report, check_target, report};
 use command::progress::Bar;
 use command::scratch::Scratch;
+use command::system::Promise;
 use command::units::grouped;
 use peers::extension::{Keys, Operation, Ran, Spec, SqliteMode, Workload, run as run_sqlite};
 use perdura::{Domain, Footprint};
+use serde::Serialize;
 use workloads::Progress;
 
-use super::sqlite_run::Run;
+use super::page_run::{self, baseline, compare, in_turns, runs_table};
 use crate::args::SqliteBenchArgs;
+
+/// A run of SQLite.
+type Run = page_run::Run<SqliteFigures>;
+
+/// The figures that a run of SQLite has alone.
+#[derive(Debug, Clone, Serialize)]
+struct SqliteFigures {
+    /// The version of SQLite, the same in all modes.
+    sqlite: &'static str,
+    prepared: bool,
+    exclusive: bool,
+    /// Commits that the VFS has counted; `None` without it.
+    vfs_commits: Option<u64>,
+}
 
 /// Bytes on the medium for a byte of rows: pages half full, those of a log, and the database again in it.
 const SPACE: u64 = 6;
@@ -32,15 +47,7 @@ const DATABASE_BYTES: u64 = 16 << 20;
 /// Options that contradict each other, a mode that failed, or modes that end with different contents.
 pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
     let modes = &args.mode.0;
-    let baseline = match args.baseline {
-        Some(named) if !modes.contains(&named) => {
-            let why = format!("--baseline {named}: it does not run; name it with --mode, too");
-            return Err(Failure::Usage(why));
-        }
-        Some(named) => named,
-        None if modes.contains(&SqliteMode::StockWal) => SqliteMode::StockWal,
-        None => modes[0],
-    };
+    let baseline = baseline(args.baseline, modes, SqliteMode::StockWal, "--mode")?;
     check_target(args.measure.json.as_ref(), &[])?;
     let specs = specs(args);
     // All are looked at before the first one runs; the keys of all at once might be too many.
@@ -57,7 +64,7 @@ pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
         runs.extend(bench.cell(spec)?);
     }
     drop(bench.bar);
-    let text = host.line() + &people(args, &runs);
+    let text = host.line() + &human_text(args, &runs);
     report(&text, &Report::new(&host, &runs), args.measure.json.as_ref())
 }
 
@@ -113,28 +120,14 @@ impl Bench<'_> {
     fn cell(&mut self, spec: &Spec) -> Result<Vec<Run>, Failure> {
         let workload = Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
         let modes = &self.args.mode.0;
-        let mut rounds: Vec<Vec<Ran>> = modes.iter().map(|_| Vec::new()).collect();
-        for _ in 0..self.args.measure.repeat {
-            for (mode, rounds) in modes.iter().zip(&mut rounds) {
-                rounds.push(self.once(*mode, &workload)?);
-            }
-        }
+        let repeat = self.args.measure.repeat;
+        let rounds = in_turns(modes, repeat, |mode| self.once(mode, &workload))?;
         let mut runs = Vec::new();
         for (mode, rounds) in modes.iter().zip(rounds) {
             runs.push(self.summary(*mode, spec, &rounds)?);
         }
-        let of = runs.iter().find(|run| run.engine == self.baseline.name());
-        let rate = of.map_or(1.0, |run| run.throughput_txn_s.max(1e-9));
-        for run in &mut runs {
-            run.throughput_over_baseline = run.throughput_txn_s / rate;
-        }
-        match runs.iter().find(|run| run.digest != runs[0].digest) {
-            None => Ok(runs),
-            Some(other) => Err(Failure::Failed(format!(
-                "{} and {} end with different rows: a bug of Perdura, please report it",
-                runs[0].engine, other.engine
-            ))),
-        }
+        compare(&mut runs, "rows")?;
+        Ok(runs)
     }
 
     /// Runs a mode once in a database of its own.
@@ -190,10 +183,12 @@ impl Bench<'_> {
             footprint_bytes: footprint.into(),
             user_bytes: ran.contents.user_bytes,
             aborted: ran.measured.aborted,
-            sqlite: rusqlite::version(),
-            prepared: spec.prepared,
-            exclusive: spec.exclusive,
-            vfs_commits: ran.stats.filter(|_| mode.is_ours()).map(|stats| stats.commits),
+            own: SqliteFigures {
+                sqlite: rusqlite::version(),
+                prepared: spec.prepared,
+                exclusive: spec.exclusive,
+                vfs_commits: ran.stats.filter(|_| mode.is_ours()).map(|stats| stats.commits),
+            },
             baseline: self.baseline.name(),
             throughput_over_baseline: 1.0,
             digest: format!("{:016x}", ran.contents.digest),
@@ -218,7 +213,7 @@ impl Bench<'_> {
 }
 
 /// The table, and what has to be known to read it.
-fn people(args: &SqliteBenchArgs, runs: &[Run]) -> String {
+fn human_text(args: &SqliteBenchArgs, runs: &[Run]) -> String {
     let first = &runs[0];
     let words = ["mode", "operation", "keys", "domain"];
     let numbers = [
@@ -233,25 +228,18 @@ fn people(args: &SqliteBenchArgs, runs: &[Run]) -> String {
         "fences/txn",
         "logged B/txn",
     ];
-    let over = format!("x {}", first.baseline);
-    let head = words.iter().chain(&numbers).map(ToString::to_string).chain([over]);
-    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
     let mut text = format!(
         "SQLite {}, pages of {} bytes: {} rows, {} transactions, {}, commits durable, median of {}\n\n",
-        first.sqlite,
+        first.own.sqlite,
         first.page_bytes,
         grouped(first.tuples),
         grouped(first.txns),
-        if first.prepared { "prepared statements" } else { "each a text that is parsed" },
+        if first.own.prepared { "prepared statements" } else { "each a text that is parsed" },
         args.measure.repeat,
     );
-    text += &table(&head.collect::<Vec<_>>(), &rows, words.len());
-    text.push('\n');
-    if runs.iter().any(|run| run.promise.modelled) {
-        text += "(modelled): flushes and fences are really executed, but this medium does not keep what they promise.\n";
-    }
+    text += &runs_table(runs, &words, &numbers, row);
     text += &format!(
-        "x {}: throughput divided by that mode's in the same cell of this run. Lines and fences are the VFS's, and those of the syncs of stock-wal-lines; of the others nobody counts. All modes end with the same rows, which SQLite without the VFS has checked.\n",
+        "x {}: throughput divided by that mode's in the same cell of this run. Lines and fences are the VFS's, and those of the syncs of stock-wal-lines; those of the others are not counted. All modes end with the same rows, which SQLite without the VFS has checked.\n",
         first.baseline
     );
     text

@@ -11,7 +11,7 @@ use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 
 use super::bank::{self, Populated};
 use super::outage;
-use super::terminals::{self, Workload};
+use super::terminals::{self, Workload, pass_on_to};
 use super::terminals_run::{Success, said};
 use crate::args::TatpArgs;
 use crate::plan::Plan;
@@ -66,53 +66,10 @@ impl Workload for Spec {
     const TUPLE_BYTES: u64 = 600;
     const TRANSACTION_BYTES: u64 = 1000;
 
-    fn schema() -> Schema {
-        tatp::schema()
-    }
+    pass_on_to!(tatp);
 
     fn sizes(&self) -> BTreeMap<&'static str, u64> {
         BTreeMap::from([("subscribers", u64::from(self.subscribers))])
-    }
-
-    fn form(&self) -> Form {
-        self.form
-    }
-
-    fn tuples(&self) -> u64 {
-        Self::tuples(self)
-    }
-
-    fn transactions(&self) -> u64 {
-        self.transactions
-    }
-
-    fn piece(
-        &self,
-        after: Option<&tatp::Workload>,
-        transactions: u64,
-    ) -> Result<tatp::Workload, Failure> {
-        Ok(match after {
-            Some(piece) => piece.after(transactions)?,
-            None => tatp::Workload::generate(&Self { transactions, ..self.clone() })?,
-        })
-    }
-
-    fn load(
-        &self,
-        database: &Database,
-        workers: usize,
-        progress: &Progress,
-    ) -> Result<(), RunError> {
-        tatp::load(database, self, workers, progress)
-    }
-
-    fn run(
-        database: &Database,
-        piece: &tatp::Workload,
-        options: &RunOptions,
-        progress: &Progress,
-    ) -> Result<Measured, RunError> {
-        tatp::run(database, piece, options, progress)
     }
 
     fn peer(

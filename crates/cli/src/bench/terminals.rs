@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use command::contestant::{Contestant, Promise, create, pool_path};
 use command::failure::{Failure, say};
 use command::figures::{Counted, LatencyUs, PerTxn, Spread};
 use command::footprint::FootprintBytes;
@@ -24,6 +23,7 @@ use command::scratch::Scratch;
 use command::settings::{
     background_name, commit_group, commit_name, commit_text, database_options, placed,
 };
+use command::system::{Promise, System, create, pool_path};
 use command::units::grouped;
 use peers::PeerKind;
 use perdura::{Database, EngineKind, Medium, Schema};
@@ -128,6 +128,57 @@ pub(super) trait Workload: Sync {
     }
 }
 
+/// The functions of [`Workload`] that pass on to those of the same names in a module of `workloads`.
+macro_rules! pass_on_to {
+    ($module:ident) => {
+        fn schema() -> Schema {
+            $module::schema()
+        }
+
+        fn form(&self) -> Form {
+            self.form
+        }
+
+        fn tuples(&self) -> u64 {
+            Self::tuples(self)
+        }
+
+        fn transactions(&self) -> u64 {
+            self.transactions
+        }
+
+        fn piece(
+            &self,
+            after: Option<&$module::Workload>,
+            transactions: u64,
+        ) -> Result<$module::Workload, Failure> {
+            Ok(match after {
+                Some(piece) => piece.after(transactions)?,
+                None => $module::Workload::generate(&Self { transactions, ..self.clone() })?,
+            })
+        }
+
+        fn load(
+            &self,
+            database: &Database,
+            workers: usize,
+            progress: &Progress,
+        ) -> Result<(), RunError> {
+            $module::load(database, self, workers, progress)
+        }
+
+        fn run(
+            database: &Database,
+            piece: &$module::Workload,
+            options: &RunOptions,
+            progress: &Progress,
+        ) -> Result<Measured, RunError> {
+            $module::run(database, piece, options, progress)
+        }
+    };
+}
+pub(super) use pass_on_to;
+
 /// A store in which the workload runs.
 enum Subject<W: Workload> {
     Engine(Box<Database>),
@@ -147,7 +198,7 @@ struct Found {
 
 /// An open, populated store and what was measured on it.
 struct Loaded<'a, W: Workload> {
-    contestant: Contestant,
+    system: System,
     subject: Subject<W>,
     rounds: Vec<(&'a W::Piece, Measured)>,
     /// `None` of a peer: nothing of it can be counted.
@@ -177,7 +228,7 @@ pub(super) fn run<W: Workload>(
     check_target(common.json.as_ref(), &[])?;
     let scratch = Scratch::new(common.path.as_deref(), common.keep)?;
     let host = Host::new(scratch.medium());
-    let kept = if common.keep { plan.contestants.len() as u64 } else { 1 };
+    let kept = if common.keep { plan.systems.len() as u64 } else { 1 };
     let needed = kept.saturating_mul(needed_bytes(plan, workload));
     scratch.require(needed, Some(W::SMALLER))?;
     let lanes = Lanes::new(plan.run.workers, plan.partitions());
@@ -185,16 +236,16 @@ pub(super) fn run<W: Workload>(
     let mut bar = Bar::new();
     let pieces = bench.pieces()?;
     let mut runs = Vec::new();
-    for &contestant in &plan.contestants {
-        let directory = scratch.directory(contestant.name())?;
-        let mut loaded = bench.open(contestant, &directory, &mut bar)?;
+    for &system in &plan.systems {
+        let directory = scratch.directory(system.name())?;
+        let mut loaded = bench.open(system, &directory, &mut bar)?;
         bench.measure(&mut loaded, &pieces, &mut bar)?;
         runs.push(bench.summary(&loaded, &mut bar)?);
         drop(loaded);
         scratch.discard(&directory);
     }
     drop(bar);
-    let text = host.line() + &bench.people(&runs);
+    let text = host.line() + &bench.human_text(&runs);
     let printed = report(&text, &Report::new(&host, &runs), common.json.as_ref());
     Failure::or_verdict(printed, || bench.judge(&runs))
 }
@@ -222,25 +273,25 @@ impl<'a, W: Workload> Bench<'a, W> {
     /// Creates and populates a database.
     fn open(
         &self,
-        contestant: Contestant,
+        system: System,
         directory: &Path,
         bar: &mut Bar,
     ) -> Result<Loaded<'a, W>, Failure> {
         let plan = self.plan;
         let partitions = plan.partitions();
-        if let Contestant::Peer(kind) = contestant {
-            bar.phase(format!("{contestant}: loading"), self.workload.tuples());
+        if let System::Peer(kind) = system {
+            bar.phase(format!("{system}: loading"), self.workload.tuples());
             let progress = Progress::new(partitions);
             let peer = || self.workload.peer(kind, directory, plan, &progress);
             let subject = Subject::Peer(kind, bar.watch(|| progress.total(), peer)?);
-            return Ok(Loaded { contestant, subject, rounds: Vec::new(), counted: None });
+            return Ok(Loaded { system, subject, rounds: Vec::new(), counted: None });
         }
         let options = database_options(plan.run.commit, plan.background);
         let options = placed(options, plan.placement);
         let path = pool_path(directory);
         let schema = W::schema();
-        let database = create(contestant, &path, &schema, partitions, &options, plan.domain)?;
-        bar.phase(format!("{contestant}: loading"), self.workload.tuples());
+        let database = create(system, &path, &schema, partitions, &options, plan.domain)?;
+        bar.phase(format!("{system}: loading"), self.workload.tuples());
         let progress = Progress::new(partitions);
         let load = || self.workload.load(&database, plan.run.workers, &progress);
         bar.watch(|| progress.total(), load)?;
@@ -248,7 +299,7 @@ impl<'a, W: Workload> Bench<'a, W> {
         // clock.
         database.checkpoint()?;
         let subject = Subject::Engine(Box::new(database));
-        Ok(Loaded { contestant, subject, rounds: Vec::new(), counted: None })
+        Ok(Loaded { system, subject, rounds: Vec::new(), counted: None })
     }
 
     /// Runs all rounds, and counts in the last one.
@@ -264,7 +315,7 @@ impl<'a, W: Workload> Bench<'a, W> {
                 true => ("counting", self.workload.transactions().min(COUNTED_TXNS)),
                 false => ("running", self.workload.transactions()),
             };
-            bar.phase(format!("{}: {what}", loaded.contestant), transactions);
+            bar.phase(format!("{}: {what}", loaded.system), transactions);
             let progress = Progress::new(self.lanes.count());
             let options = &self.plan.run;
             let measured = match &loaded.subject {
@@ -288,8 +339,8 @@ impl<'a, W: Workload> Bench<'a, W> {
 
     /// Looks at all that a store holds.
     fn find(&self, loaded: &Loaded<'_, W>, bar: &mut Bar) -> Result<Found, Failure> {
-        let Loaded { contestant, subject, rounds, .. } = loaded;
-        bar.phase(format!("{contestant}: reading it all"), 1);
+        let Loaded { system, subject, rounds, .. } = loaded;
+        bar.phase(format!("{system}: reading it all"), 1);
         let runs: Vec<_> = rounds.iter().map(|(piece, measured)| (*piece, measured)).collect();
         let database = match subject {
             Subject::Engine(database) => database,
@@ -314,7 +365,7 @@ impl<'a, W: Workload> Bench<'a, W> {
         let held = bar.watch(|| 0, || contents(database))?;
         let checks = match self.check {
             true => {
-                bar.phase(format!("{contestant}: checking"), 1);
+                bar.phase(format!("{system}: checking"), 1);
                 let mut checks = bar.watch(|| 0, || self.workload.check(database, &runs))?;
                 checks.extend(W::judge(&runs));
                 Some(checks)
@@ -333,7 +384,7 @@ impl<'a, W: Workload> Bench<'a, W> {
 
     fn summary(&self, loaded: &Loaded<'_, W>, bar: &mut Bar) -> Result<Run, Failure> {
         let found = self.find(loaded, bar)?;
-        let Loaded { contestant, rounds, counted, .. } = loaded;
+        let Loaded { system, rounds, counted, .. } = loaded;
         let plan = self.plan;
         let runs: Vec<_> = rounds.iter().map(|(piece, measured)| (*piece, measured)).collect();
         // All but the counted one.
@@ -345,9 +396,9 @@ impl<'a, W: Workload> Bench<'a, W> {
         let Found { checks, promise, .. } = found;
         let kinds = W::KINDS.iter().enumerate().filter(|_| W::KINDS.len() > 1);
         Ok(Run {
-            engine: contestant.engine(),
-            peer: contestant.peer(),
-            name: contestant.name(),
+            engine: system.engine(),
+            peer: system.peer(),
+            name: system.name(),
             workload: W::NAME,
             mix: None,
             skew: None,
@@ -360,7 +411,7 @@ impl<'a, W: Workload> Bench<'a, W> {
             modelled: promise.modelled,
             commit: commit_name(plan.run.commit),
             background: background_name(plan.background),
-            placement: plan.placement.filter(|_| contestant.kind() == Some(EngineKind::Sofort)),
+            placement: plan.placement.filter(|_| system.kind() == Some(EngineKind::Sofort)),
             group: commit_group(plan.run.commit),
             seed: plan.seed(),
             emulated: None,
@@ -413,7 +464,7 @@ impl<'a, W: Workload> Bench<'a, W> {
     }
 
     /// The tables, and what has to be known to read them.
-    fn people(&self, runs: &[Run]) -> String {
+    fn human_text(&self, runs: &[Run]) -> String {
         let first = &runs[0];
         let sizes = first.sizes.iter().map(|(name, size)| format!("{name}: {}", grouped(*size)));
         let mut text = format!(

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use command::contestant::Promise;
 use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use command::footprint::FootprintBytes;
+use command::system::Promise;
 use command::units::grouped;
 use serde::Serialize;
 use workloads::Check;

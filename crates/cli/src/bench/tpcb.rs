@@ -10,7 +10,7 @@ use workloads::tpcb::{self, Spec};
 use workloads::{Check, Form, Measured, Progress, RunError, RunOptions};
 
 use super::bank::{self, Populated};
-use super::terminals::{self, Workload};
+use super::terminals::{self, Workload, pass_on_to};
 use crate::args::TpcbArgs;
 use crate::plan::Plan;
 
@@ -37,56 +37,13 @@ impl Workload for Spec {
     const TUPLE_BYTES: u64 = 600;
     const TRANSACTION_BYTES: u64 = 1500;
 
-    fn schema() -> Schema {
-        tpcb::schema()
-    }
+    pass_on_to!(tpcb);
 
     fn sizes(&self) -> BTreeMap<&'static str, u64> {
         BTreeMap::from([
             ("branches", u64::from(self.branches)),
             ("accounts", u64::from(self.accounts)),
         ])
-    }
-
-    fn form(&self) -> Form {
-        self.form
-    }
-
-    fn tuples(&self) -> u64 {
-        Self::tuples(self)
-    }
-
-    fn transactions(&self) -> u64 {
-        self.transactions
-    }
-
-    fn piece(
-        &self,
-        after: Option<&tpcb::Workload>,
-        transactions: u64,
-    ) -> Result<tpcb::Workload, Failure> {
-        Ok(match after {
-            Some(piece) => piece.after(transactions)?,
-            None => tpcb::Workload::generate(&Self { transactions, ..self.clone() })?,
-        })
-    }
-
-    fn load(
-        &self,
-        database: &Database,
-        workers: usize,
-        progress: &Progress,
-    ) -> Result<(), RunError> {
-        tpcb::load(database, self, workers, progress)
-    }
-
-    fn run(
-        database: &Database,
-        piece: &tpcb::Workload,
-        options: &RunOptions,
-        progress: &Progress,
-    ) -> Result<Measured, RunError> {
-        tpcb::run(database, piece, options, progress)
     }
 
     fn peer(

@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use command::contestant::{Contestant, Promise, create, pool_path};
 use command::failure::{Failure, say};
 use command::figures::{Counted, LatencyUs, PerTxn, Spread, fine, whole};
 use command::footprint::FootprintBytes;
@@ -24,6 +23,7 @@ use command::scratch::Scratch;
 use command::settings::{
     background_name, commit_group, commit_name, commit_text, database_options,
 };
+use command::system::{Promise, System, create, pool_path};
 use command::units::grouped;
 use perdura::Database;
 use serde::Serialize;
@@ -86,8 +86,8 @@ const TUPLE_BYTES: u64 = 600;
 const TRANSACTION_BYTES: u64 = 2500;
 
 /// An open, populated database and what was measured on it.
-struct Shop {
-    contestant: Contestant,
+struct Loaded {
+    system: System,
     database: Database,
     rounds: Vec<Measured>,
     counted: Counted,
@@ -125,21 +125,21 @@ pub(crate) fn run(args: &TpccArgs) -> Result<(), Failure> {
     check_target(args.common.json.as_ref(), &[])?;
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
-    let kept = if args.common.keep { plan.contestants.len() as u64 } else { 1 };
+    let kept = if args.common.keep { plan.systems.len() as u64 } else { 1 };
     scratch.require(kept * needed_bytes(&plan, &spec), Some("fewer --warehouses or --txns"))?;
     let mut bar = Bar::new();
     let pieces = Pieces::new(&plan, &spec)?;
     let mut runs = Vec::new();
-    for &contestant in &plan.contestants {
-        let directory = scratch.directory(contestant.name())?;
-        let mut shop = open(&plan, &spec, contestant, &directory, &mut bar)?;
-        measure(&plan, &mut shop, &pieces, &mut bar)?;
-        runs.push(summary(&plan, &spec, &shop, args.check, &mut bar)?);
-        drop(shop);
+    for &system in &plan.systems {
+        let directory = scratch.directory(system.name())?;
+        let mut loaded = open(&plan, &spec, system, &directory, &mut bar)?;
+        measure(&plan, &mut loaded, &pieces, &mut bar)?;
+        runs.push(summary(&plan, &spec, &loaded, args.check, &mut bar)?);
+        drop(loaded);
         scratch.discard(&directory);
     }
     drop(bar);
-    let text = host.line() + &people(&plan, &runs);
+    let text = host.line() + &human_text(&plan, &runs);
     let printed = report(&text, &Report::new(&host, &runs), args.common.json.as_ref());
     Failure::or_verdict(printed, || judge(&plan, &runs))
 }
@@ -160,69 +160,74 @@ fn needed_bytes(plan: &Plan, spec: &Spec) -> u64 {
 fn open(
     plan: &Plan,
     spec: &Spec,
-    contestant: Contestant,
+    system: System,
     directory: &Path,
     bar: &mut Bar,
-) -> Result<Shop, Failure> {
+) -> Result<Loaded, Failure> {
     let options = database_options(plan.run.commit, plan.background);
     let database = create(
-        contestant,
+        system,
         &pool_path(directory),
         &tpcc::schema(),
         spec.partitions,
         &options,
         plan.domain,
     )?;
-    bar.phase(format!("{contestant}: loading"), spec.tuples());
+    bar.phase(format!("{system}: loading"), spec.tuples());
     let progress = Progress::new(spec.partitions);
     let load = || tpcc::load(&database, spec, plan.run.workers, &progress);
     bar.watch(|| progress.total(), load)?;
     // What an engine logged meanwhile must not bring a checkpoint into the first run on the clock.
     database.checkpoint()?;
-    Ok(Shop { contestant, database, rounds: Vec::new(), counted: Counted::default() })
+    Ok(Loaded { system, database, rounds: Vec::new(), counted: Counted::default() })
 }
 
 /// Runs all rounds, and counts.
-fn measure(plan: &Plan, shop: &mut Shop, pieces: &Pieces, bar: &mut Bar) -> Result<(), Failure> {
+fn measure(
+    plan: &Plan,
+    loaded: &mut Loaded,
+    pieces: &Pieces,
+    bar: &mut Bar,
+) -> Result<(), Failure> {
     for piece in &pieces.rounds {
-        let measured = run_once(plan, shop, piece, "running", bar)?;
-        shop.rounds.push(measured);
+        let measured = run_once(plan, loaded, piece, "running", bar)?;
+        loaded.rounds.push(measured);
     }
-    shop.database.count(true);
-    let before = Counted::of(&shop.database);
-    run_once(plan, shop, &pieces.counted, "counting", bar)?;
-    shop.counted = Counted::of(&shop.database).since(&before);
-    shop.database.count(false);
+    loaded.database.count(true);
+    let before = Counted::of(&loaded.database);
+    run_once(plan, loaded, &pieces.counted, "counting", bar)?;
+    loaded.counted = Counted::of(&loaded.database).since(&before);
+    loaded.database.count(false);
     Ok(())
 }
 
 fn run_once(
     plan: &Plan,
-    shop: &Shop,
+    loaded: &Loaded,
     workload: &Workload,
     what: &str,
     bar: &mut Bar,
 ) -> Result<Measured, Failure> {
-    bar.phase(format!("{}: {what}", shop.contestant), workload.spec().transactions);
+    bar.phase(format!("{}: {what}", loaded.system), workload.spec().transactions);
     let progress = Progress::new(lanes(plan).count());
-    let work = || tpcc::run(&shop.database, workload, &plan.run, &progress);
+    let work = || tpcc::run(&loaded.database, workload, &plan.run, &progress);
     Ok(bar.watch(|| progress.total(), work)?)
 }
 
 fn summary(
     plan: &Plan,
     spec: &Spec,
-    shop: &Shop,
+    loaded: &Loaded,
     check: bool,
     bar: &mut Bar,
 ) -> Result<Run, Failure> {
-    let Shop { contestant, database, rounds, counted } = shop;
+    let Loaded { system, database, rounds, counted } = loaded;
     let footprint_bytes = FootprintBytes::of_database(database)?;
-    bar.phase(format!("{contestant}: reading it all"), 1);
+    bar.phase(format!("{system}: reading it all"), 1);
     let held: Contents = bar.watch(|| 0, || contents(database))?;
     let conditions = match check {
         true => {
-            bar.phase(format!("{contestant}: checking"), 1);
+            bar.phase(format!("{system}: checking"), 1);
             Some(bar.watch(|| 0, || tpcc::check(database, spec))?)
         }
         false => None,
@@ -232,7 +237,7 @@ fn summary(
     let of = |kind: Kind| rounds.iter().map(move |round| &round.latency_ns[kind as usize]);
     let promise = Promise::of_database(database);
     Ok(Run {
-        engine: contestant.name(),
+        engine: system.name(),
         workload: "tpcc",
         mix: None,
         skew: None,
@@ -293,7 +298,7 @@ fn judge(plan: &Plan, runs: &[Run]) -> Result<(), Failure> {
 }
 
 /// The tables, and what has to be known to read them.
-fn people(plan: &Plan, runs: &[Run]) -> String {
+fn human_text(plan: &Plan, runs: &[Run]) -> String {
     let first = &runs[0];
     let mut text = format!(
         "TPC-C: warehouses: {}, {} items, {} transactions{}, partitions: {}, workers: {}, commits {}, median of {}\n\n",

@@ -1,20 +1,19 @@
 //! `perdura bench ycsb`.
 //!
-//! 1. Every contestant gets a directory of its own, is created and loaded once. Loading depends on
+//! 1. Every system gets a directory of its own, is created and loaded once. Loading depends on
 //!    tuples, partitions and seed alone, so the same loaded store serves every mix and skew, one
 //!    after the other: reloading for each would take longer than measuring. What this means: a
 //!    later cell finds a store that earlier cells have updated, as after any uptime. InP takes a
 //!    checkpoint after loading; later ones fall where they fall and are part of what is measured.
-//! 2. For every mix and skew the rounds go around the contestants, so that a drift of the machine
+//! 2. For every mix and skew the rounds go around the systems, so that a drift of the machine
 //!    hits all of them alike, and a ratio compares neighbours in time.
-//!    With `--fifths` a run is long, and with several sizes stores may be large: each contestant is
+//!    With `--fifths` a run is long, and with several sizes stores may be large: each system is
 //!    alone, and its store gone before the next one is created (see [`super::fifths`] and
 //!    [`super::growth`]).
 //! 3. After the timed rounds of a cell the engines run it once more, off the clock, and count.
 
 use std::sync::Arc;
 
-use command::contestant::Contestant;
 use command::failure::Failure;
 use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
 use command::footprint::FootprintBytes;
@@ -23,6 +22,7 @@ use command::output::{Report, check_target, report, table};
 use command::progress::Bar;
 use command::scratch::Scratch;
 use command::settings::{background_name, commit_group, commit_name, commit_text};
+use command::system::System;
 use command::units::grouped;
 use serde::Serialize;
 use workloads::Measurement;
@@ -32,8 +32,8 @@ use super::fifths::{self, Fifth};
 use super::growth::{self, Growth, LeftOut};
 use super::ycsb_run::Run;
 use crate::args::YcsbArgs;
+use crate::bench_thread::{BenchThread, Setup};
 use crate::plan::Plan;
-use crate::racer::{Racer, Setup};
 
 /// Transactions of a counted pass at most: counts of a transaction settle long before.
 const COUNTED_TXNS: u64 = 200_000;
@@ -56,7 +56,7 @@ struct Found<'a> {
 /// Options that contradict each other, or a store that failed.
 pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     if args.is_shared() {
-        return super::beside::run(args);
+        return super::readers_writers::run(args);
     }
     let mut plan = Plan::new(&args.common, &args.peers.peer.0)?;
     (plan.statements, plan.inline) = (args.statements, args.inline);
@@ -86,11 +86,11 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     let mut left_out = Vec::new();
     let runs = match cells.as_slice() {
         [cells] if !args.fifths => {
-            growth::require(&plan.contestants, sizes[0], &scratch)?;
-            let racers = start(&plan, &plan.contestants, &scratch, "", &cells[0], &mut bar)?;
+            growth::require(&plan.systems, sizes[0], &scratch)?;
+            let threads = start(&plan, &plan.systems, &scratch, "", &cells[0], &mut bar)?;
             let mut runs = Vec::new();
             for spec in cells {
-                runs.extend(cell(&plan, spec, &racers, false, &mut bar)?);
+                runs.extend(cell(&plan, spec, &threads, false, &mut bar)?);
             }
             runs
         }
@@ -101,9 +101,9 @@ pub(crate) fn run(args: &YcsbArgs) -> Result<(), Failure> {
         let all = growth::left_out_text(&left_out);
         return Err(Failure::Failed(format!("nothing fits; begin with fewer --tuples\n{all}")));
     }
-    let mut text = host.line() + &people(&plan, &runs);
+    let mut text = host.line() + &human_text(&plan, &runs);
     if sizes.len() > 1 {
-        text += &growth::people(&sizes, &runs, &left_out);
+        text += &growth::human_text(&sizes, &runs, &left_out);
     }
     let found = Found { report: Report::new(&host, &runs), left_out: &left_out };
     report(&text, &found, args.common.json.as_ref())
@@ -120,7 +120,7 @@ fn specs(plan: &Plan, args: &YcsbArgs, tuples: u64) -> Result<Vec<Spec>, Failure
     Ok(specs)
 }
 
-/// Measures each contestant alone, at each size; its store is gone before the next one is created.
+/// Measures each system alone, at each size; its store is gone before the next one is created.
 /// The runs come out in the order of sizes, then of mixes and skews.
 fn one_by_one(
     plan: &Plan,
@@ -132,47 +132,48 @@ fn one_by_one(
 ) -> Result<Vec<Run>, Failure> {
     let mut runs: Vec<Vec<Vec<Run>>> =
         sizes.iter().map(|specs| vec![Vec::new(); specs.len()]).collect();
-    for contestant in &plan.contestants {
-        let mut growth = Growth::new(*contestant);
+    for system in &plan.systems {
+        let mut growth = Growth::new(*system);
         for (number, (specs, runs)) in sizes.iter().zip(&mut runs).enumerate() {
             let tuples = specs[0].tuples;
             if sizes.len() == 1 {
-                growth::require(std::slice::from_ref(contestant), tuples, scratch)?;
+                growth::require(std::slice::from_ref(system), tuples, scratch)?;
             } else if let Some(out) = growth.fits(tuples, scratch)? {
                 left_out.push(out);
                 continue;
             }
             let suffix = if sizes.len() > 1 { format!(".{number}") } else { String::new() };
-            let racers =
-                start(plan, std::slice::from_ref(contestant), scratch, &suffix, &specs[0], bar)?;
+            let threads =
+                start(plan, std::slice::from_ref(system), scratch, &suffix, &specs[0], bar)?;
             for (spec, runs) in specs.iter().zip(runs) {
-                runs.extend(cell(plan, spec, &racers, in_fifths, bar)?);
+                runs.extend(cell(plan, spec, &threads, in_fifths, bar)?);
             }
-            let directories: Vec<_> = racers.iter().map(|one| one.directory().to_owned()).collect();
+            let directories: Vec<_> =
+                threads.iter().map(|one| one.directory().to_owned()).collect();
             for directory in &directories {
                 growth.measured(tuples, directory)?;
             }
-            drop(racers);
+            drop(threads);
             directories.iter().for_each(|directory| scratch.discard(directory));
         }
     }
     Ok(runs.into_iter().flatten().flatten().collect())
 }
 
-/// Creates and loads some contestants, in directories of their names and a suffix.
+/// Creates and loads some systems, in directories of their names and a suffix.
 fn start(
     plan: &Plan,
-    contestants: &[Contestant],
+    systems: &[System],
     scratch: &Scratch,
     suffix: &str,
     spec: &Spec,
     bar: &mut Bar,
-) -> Result<Vec<Racer>, Failure> {
+) -> Result<Vec<BenchThread>, Failure> {
     let workload = Arc::new(Workload::generate(&Spec { transactions: 0, ..spec.clone() })?);
-    let start = |&contestant: &Contestant| {
+    let start = |&system: &System| {
         let setup = Setup {
-            contestant,
-            directory: scratch.directory(&format!("{contestant}{suffix}"))?,
+            system,
+            directory: scratch.directory(&format!("{system}{suffix}"))?,
             medium: scratch.medium().clone(),
             domain: plan.domain,
             run: plan.run.clone(),
@@ -181,16 +182,16 @@ fn start(
             inline: plan.inline,
             workload: workload.clone(),
         };
-        Racer::start(setup, bar)
+        BenchThread::start(setup, bar)
     };
-    contestants.iter().map(start).collect()
+    systems.iter().map(start).collect()
 }
 
-/// Measures some contestants on one mix and skew.
+/// Measures some systems on one mix and skew.
 fn cell(
     plan: &Plan,
     spec: &Spec,
-    racers: &[Racer],
+    threads: &[BenchThread],
     in_fifths: bool,
     bar: &mut Bar,
 ) -> Result<Vec<Run>, Failure> {
@@ -198,13 +199,13 @@ fn cell(
         true => None,
         false => Some(Arc::new(Workload::generate(spec)?)),
     };
-    let mut rounds: Vec<Vec<Round>> = racers.iter().map(|_| Vec::new()).collect();
+    let mut rounds: Vec<Vec<Round>> = threads.iter().map(|_| Vec::new()).collect();
     for _ in 0..plan.repeat {
-        for (racer, rounds) in racers.iter().zip(&mut rounds) {
+        for (thread, rounds) in threads.iter().zip(&mut rounds) {
             rounds.push(match &workload {
-                Some(workload) => (racer.run(workload, bar)?, None),
+                Some(workload) => (thread.run(workload, bar)?, None),
                 None => {
-                    let (measured, fifths) = fifths::run(racer, spec, racer.directory(), bar)?;
+                    let (measured, fifths) = fifths::run(thread, spec, thread.directory(), bar)?;
                     (measured, Some(fifths))
                 }
             });
@@ -214,29 +215,29 @@ fn cell(
     let counted_txns = spec.transactions.min(COUNTED_TXNS);
     let counted =
         Arc::new(Workload::generate(&Spec { transactions: counted_txns, ..spec.clone() })?);
-    let finish = |(racer, rounds): (&Racer, Vec<Round>)| {
-        let counters = racer.count(&counted, bar)?;
+    let finish = |(thread, rounds): (&BenchThread, Vec<Round>)| {
+        let counters = thread.count(&counted, bar)?;
         let per_txn = PerTxn::new(counters.as_ref(), counted_txns);
-        let footprint = racer.footprint(bar)?;
-        Ok(summary(plan, spec, racer, rounds, per_txn, footprint))
+        let footprint = thread.footprint(bar)?;
+        Ok(summary(plan, spec, thread, rounds, per_txn, footprint))
     };
-    racers.iter().zip(rounds).map(finish).collect()
+    threads.iter().zip(rounds).map(finish).collect()
 }
 
 fn summary(
     plan: &Plan,
     spec: &Spec,
-    racer: &Racer,
+    thread: &BenchThread,
     rounds: Vec<Round>,
     per_txn: PerTxn,
     footprint_bytes: FootprintBytes,
 ) -> Run {
     let (rounds, mut fifths): (Vec<Measurement>, Vec<_>) = rounds.into_iter().unzip();
     let (throughput_txn_s, throughput_spread, median) = throughput(&rounds);
-    let promise = racer.promise();
+    let promise = thread.promise();
     Run {
-        engine: racer.contestant().engine(),
-        peer: racer.contestant().peer(),
+        engine: thread.system().engine(),
+        peer: thread.system().peer(),
         workload: "ycsb",
         mix: spec.mix.name(),
         skew: spec.skew.name(),
@@ -247,8 +248,8 @@ fn summary(
         modelled: promise.modelled,
         commit: commit_name(plan.run.commit),
         background: background_name(plan.background),
-        statements: plan.statements && racer.contestant().engine().is_some(),
-        inline: plan.inline && racer.contestant().engine().is_some(),
+        statements: plan.statements && thread.system().engine().is_some(),
+        inline: plan.inline && thread.system().engine().is_some(),
         group: commit_group(plan.run.commit),
         seed: spec.seed,
         emulated: None,
@@ -272,8 +273,8 @@ pub(crate) fn throughput(rounds: &[Measurement]) -> (f64, Spread, usize) {
 }
 
 /// The table, and what has to be known to read it.
-fn people(plan: &Plan, runs: &[Run]) -> String {
-    let peers: Vec<&str> = plan.contestants.iter().filter_map(|one| one.peer()).collect();
+fn human_text(plan: &Plan, runs: &[Run]) -> String {
+    let peers: Vec<&str> = plan.systems.iter().filter_map(|one| one.peer()).collect();
     let sizes = runs.iter().any(|run| run.tuples != runs[0].tuples);
     let words = ["store", "mix", "skew", "domain"];
     let size = sizes.then_some("tuples");
@@ -304,7 +305,7 @@ fn people(plan: &Plan, runs: &[Run]) -> String {
     }
     if runs.iter().any(|run| run.fifths.is_some()) {
         let named = runs.iter().filter_map(|run| Some((run.name(), run.fifths.as_deref()?)));
-        text += &format!("\n{}", fifths::people(named));
+        text += &format!("\n{}", fifths::human_text(named));
     }
     if !peers.is_empty() {
         text += "x PEER: throughput divided by that peer's on the same mix and skew in this run. Databases are at their durable setting; maps and floors are no databases.\n";

@@ -1,8 +1,8 @@
 //! The figures of one run of YCSB, as reports have them.
 
-use command::contestant::Promise;
 use command::figures::{LatencyUs, PerTxn, Spread};
 use command::footprint::FootprintBytes;
+use command::system::Promise;
 use serde::Serialize;
 
 use super::fifths::Fifth;

@@ -21,10 +21,10 @@ pub(super) fn run(args: &BackupArgs) -> Result<(), Failure> {
         .backup_watched(&args.to, &mut |at| shown.see(at))
         .map_err(|error| Failure::about(args.to.display(), error))?;
     drop(shown);
-    let stood = source.close().map_err(|error| Failure::about(args.file.display(), error))?;
+    let pause = source.close().map_err(|error| Failure::about(args.file.display(), error))?;
     let (from, to) = (args.file.display().to_string(), args.to.display().to_string());
     let done = format!("{to}: backup of {from}");
-    report_copy(&done, (&from, &to), &summary, stood, args.json.as_ref())
+    report_copy(&done, (&from, &to), &summary, pause, args.json.as_ref())
 }
 
 /// Makes a base backup of a database that is not open in any process.

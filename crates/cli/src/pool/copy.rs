@@ -13,7 +13,7 @@ use pm::Escaped;
 use serde::Serialize;
 
 use super::not_open;
-use super::still::{self, Taken};
+use super::still::{self, ConsistentCopy};
 
 /// The bar of a copy.
 pub(super) struct Shown {
@@ -56,12 +56,12 @@ impl Shown {
 pub(super) struct Source {
     pub(super) database: Database,
     /// The treatment of a process that has it open.
-    taken: Option<Taken>,
+    taken: Option<ConsistentCopy>,
 }
 
 /// The process that stood still for a copy, and for how long.
 #[derive(Clone, Copy)]
-pub(super) struct Stood {
+pub(super) struct Pause {
     process: i32,
     stopped: Option<Duration>,
 }
@@ -106,14 +106,14 @@ impl Source {
     ///
     /// # Errors
     /// The database does not close.
-    pub(super) fn close(self) -> Result<Option<Stood>, Error> {
+    pub(super) fn close(self) -> Result<Option<Pause>, Error> {
         let Self { database, taken } = self;
         database.close()?;
-        Ok(taken.map(|taken| Stood { process: taken.process, stopped: taken.stopped }))
+        Ok(taken.map(|taken| Pause { process: taken.process, stopped: taken.stopped }))
     }
 }
 
-impl Stood {
+impl Pause {
     /// A line about it.
     pub(super) fn text(self) -> String {
         let who = format!("process {}, which has it open,", self.process);
@@ -138,7 +138,7 @@ struct Counted<'a> {
 
 /// The JSON of a copy.
 #[derive(Debug, Serialize)]
-struct Copied<'a> {
+struct CopyReport<'a> {
     perdura: &'static str,
     from: String,
     to: String,
@@ -163,7 +163,7 @@ pub(super) fn report_base(
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
     let text = format!("{}, {}\n", Escaped(done), bytes(summary.bytes));
-    let value = Based {
+    let value = BaseBackupReport {
         perdura: env!("CARGO_PKG_VERSION"),
         from: from.into(),
         to: to.into(),
@@ -174,7 +174,7 @@ pub(super) fn report_base(
 
 /// The JSON of a base backup.
 #[derive(Debug, Serialize)]
-struct Based {
+struct BaseBackupReport {
     perdura: &'static str,
     from: String,
     to: String,
@@ -189,7 +189,7 @@ pub(super) fn report_copy(
     done: &str,
     (from, to): (&str, &str),
     summary: &CopySummary,
-    stood: Option<Stood>,
+    pause: Option<Pause>,
     json: Option<&JsonTarget>,
 ) -> Result<(), Failure> {
     let mut text = format!(
@@ -202,11 +202,11 @@ pub(super) fn report_copy(
     if summary.skipped > 0 {
         text += &format!("{} tuples were there already and stayed\n", grouped(summary.skipped));
     }
-    if let Some(stood) = stood {
-        text += &stood.text();
+    if let Some(pause) = pause {
+        text += &pause.text();
     }
     let tables = summary.tables.iter().map(|(name, tuples)| Counted { name, tuples: *tuples });
-    let value = Copied {
+    let value = CopyReport {
         perdura: env!("CARGO_PKG_VERSION"),
         from: from.into(),
         to: to.into(),
@@ -214,7 +214,7 @@ pub(super) fn report_copy(
         skipped: summary.skipped,
         bytes: summary.bytes,
         tables: tables.collect(),
-        stopped_ms: stood.map(|stood| stood.stopped.map_or(0.0, milliseconds)),
+        stopped_ms: pause.map(|pause| pause.stopped.map_or(0.0, milliseconds)),
     };
     report(&text, &value, json)
 }

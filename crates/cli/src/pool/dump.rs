@@ -28,9 +28,9 @@ pub(super) fn run(args: &DumpArgs) -> Result<(), Failure> {
         _ => to_standard_output(database, &tables, &mut shown)?,
     }
     drop(shown);
-    if let Some(stood) = source.close().map_err(about)? {
+    if let Some(pause) = source.close().map_err(about)? {
         // Standard output may be the dump.
-        say(stood.text().trim_end());
+        say(pause.text().trim_end());
     }
     Ok(())
 }

@@ -187,7 +187,7 @@ impl<'a> Info<'a> {
         }
         if self.tail_bytes > 0 {
             let tail = bytes(self.tail_bytes);
-            text += &format!("tail        {tail} behind the end of the pool belong to nothing\n");
+            text += &format!("tail        {tail} after the end of the pool belong to nothing\n");
         }
         if let Some(missing) = self.files_missing {
             text += &format!("MISSING     {}\n", Escaped(missing));

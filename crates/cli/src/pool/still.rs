@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use command::attendant::Attendant;
+use command::cleanup_process::CleanupProcess;
 use command::failure::Failure;
 use command::scratch::Scratch;
 use pm::{has_open, lock_holders};
@@ -44,7 +44,7 @@ const AGAIN: u32 = 100;
 const ATTEMPTS: u32 = 10;
 
 /// A copy of a database as it was at one moment.
-pub(super) struct Taken {
+pub(super) struct ConsistentCopy {
     /// The pool. Its other files lie in the same directory.
     pub(super) pool: PathBuf,
     /// The process that has the database.
@@ -60,7 +60,10 @@ pub(super) struct Taken {
 ///
 /// # Errors
 /// The process may not be stopped, does not stop, or is let go on again and again; there is no room.
-pub(super) fn take(file: &Path, directory: Option<&Path>) -> Result<Option<Taken>, Failure> {
+pub(super) fn take(
+    file: &Path,
+    directory: Option<&Path>,
+) -> Result<Option<ConsistentCopy>, Failure> {
     let about = |error: io::Error| Failure::about(file.display(), error);
     let file = &fs::canonicalize(file).map_err(about)?;
     let own = file.parent().unwrap_or(Path::new("/"));
@@ -84,10 +87,10 @@ pub(super) fn take(file: &Path, directory: Option<&Path>) -> Result<Option<Taken
         // One that went on may have removed a file, too.
         if stood_still {
             copied.map_err(about)?;
-            return Ok(Some(Taken { pool, process, stopped, _scratch: scratch }));
+            return Ok(Some(ConsistentCopy { pool, process, stopped, _scratch: scratch }));
         }
     }
-    let why = "somebody lets the process that has it open go on while it is copied, each time";
+    let why = "another process lets the one that has it open go on while it is copied, each time";
     Err(Failure::about(file.display(), why))
 }
 
@@ -163,7 +166,7 @@ impl Holder {
     }
 
     /// Stops it, with all of its threads; `None` if it has ended.
-    fn stop(self, file: &Path) -> Result<Option<Still>, Failure> {
+    fn stop(self, file: &Path) -> Result<Option<StoppedProcess>, Failure> {
         let about = |why: String| Failure::about(file.display(), why);
         let number = self.number;
         let unknown = |error| about(format!("cannot look at process {number}: {error}"));
@@ -171,16 +174,16 @@ impl Holder {
         let since = Instant::now();
         let threads = look()?;
         if threads.all_stopped() {
-            return Ok(Some(Still { holder: self, since, threads, waker: None }));
+            return Ok(Some(StoppedProcess { holder: self, since, threads, waker: None }));
         }
-        let waker = match Attendant::hire(WAKER, number.to_string().as_ref()) {
+        let waker = match CleanupProcess::start(WAKER, number.to_string().as_ref()) {
             Ok(waker) => waker,
             Err(_) if look()?.have_ended() => return Ok(None),
             Err(error) => {
                 return Err(Failure::about("the process that lets the other one go on", error));
             }
         };
-        let mut still = Still { holder: self, since, threads, waker: Some(waker) };
+        let mut still = StoppedProcess { holder: self, since, threads, waker: Some(waker) };
         for glance in 0.. {
             let before = std::mem::replace(&mut still.threads, look()?);
             if still.threads.have_ended() {
@@ -218,16 +221,16 @@ impl Holder {
 }
 
 /// A process that stands still; it goes on when this is dropped.
-struct Still {
+struct StoppedProcess {
     holder: Holder,
     since: Instant,
     /// The threads as they are while it does.
     threads: Threads,
     /// `None` if the process was stopped before this command: then it stays stopped.
-    waker: Option<Attendant>,
+    waker: Option<CleanupProcess>,
 }
 
-impl Still {
+impl StoppedProcess {
     fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.holder.process, signal)?)
     }
@@ -246,7 +249,7 @@ impl Still {
     }
 }
 
-impl Drop for Still {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         let Some(waker) = self.waker.take() else { return };
         // If this fails, it is gone, or the waker tries.
@@ -261,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_has_a_file_without_a_lock() {
+    fn file_without_a_lock_has_no_holder() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         assert!(Holder::of(file.path()).expect("readable").is_none());
         let held = file.reopen().expect("open");

@@ -41,7 +41,7 @@ impl Threads {
                 status => status?,
             };
             let thread = Thread::read(&status).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "/proc tells no state of a thread")
+                io::Error::new(io::ErrorKind::InvalidData, "/proc has no state of a thread")
             })?;
             threads.insert(entry.file_name().to_string_lossy().into_owned(), thread);
         }

@@ -3,7 +3,7 @@
 //! Invariant: whatever becomes of the command (its end, SIGKILL, Ctrl-C, Ctrl-Z), the process that
 //! it stopped goes on. Only who kills both of them with SIGKILL has to do it himself.
 //!
-//! How: it is an [attendant](command::attendant) of the command, and looks now and then whether the
+//! How: it is a [cleanup process](command::cleanup_process) of the command, and looks now and then whether the
 //! command has been stopped itself.
 
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use command::attendant::attend;
+use command::cleanup_process::wait_for_end;
 use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 
 use super::threads::Threads;
@@ -38,7 +38,7 @@ fn attend_to(process: Pid) -> io::Result<()> {
     let go_on = || pidfd_send_signal(&process, Signal::CONT);
     let command = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let mut was_stopped = false;
-    let is_needed = attend(GLANCE, || {
+    let is_needed = wait_for_end(GLANCE, || {
         let is_stopped = Threads::of(command).is_ok_and(|threads| threads.all_stopped());
         if is_stopped && !was_stopped {
             // The command sees afterwards that it copied no single moment. If this fails, the

@@ -22,7 +22,7 @@ use pm::Beside;
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
 
-use super::look::{Look, STOCK_SUFFIXES, State, reason, with_suffix};
+use super::database_files::{DatabaseFiles, STOCK_SUFFIXES, State, reason, with_suffix};
 use crate::args::FileArgs;
 
 /// Problems of one database that are reported, at most.
@@ -79,21 +79,21 @@ struct Replay {
 /// # Errors
 /// It cannot be looked at; [`Failure::Found`] if it is not whole.
 pub(super) fn run(args: &FileArgs) -> Result<(), Failure> {
-    let look = Look::at(&args.file)?;
-    check_target(args.json.as_ref(), &[&look.path, &look.side])?;
-    let checked = Checked::of(&look)?;
-    let printed = report(&checked.people(), &checked, args.json.as_ref());
+    let files = DatabaseFiles::inspect(&args.file)?;
+    check_target(args.json.as_ref(), &[&files.path, &files.side])?;
+    let checked = Checked::of(&files)?;
+    let printed = report(&checked.human_text(), &checked, args.json.as_ref());
     Failure::or_verdict(printed, || if checked.whole { Ok(()) } else { Err(Failure::Found) })
 }
 
 impl Checked {
-    fn new(look: &Look) -> Self {
-        let wal = look.header.get(18..20) == Some(&[2, 2][..]);
-        let ours = look.is_marked() || look.is_open;
+    fn new(files: &DatabaseFiles) -> Self {
+        let wal = files.header.get(18..20) == Some(&[2, 2][..]);
+        let ours = files.is_marked() || files.is_open;
         Self {
             perdura: env!("CARGO_PKG_VERSION"),
-            file: look.path.display().to_string(),
-            state: look.state(),
+            file: files.path.display().to_string(),
+            state: files.state(),
             whole: false,
             problems: Vec::new(),
             journal: if ours {
@@ -106,29 +106,29 @@ impl Checked {
             domain: None,
             page_bytes: None,
             pages: None,
-            side_file_bytes: look.side_bytes,
-            stock_journal: look.has_stock_journal(),
+            side_file_bytes: files.side_bytes,
+            stock_journal: files.has_stock_journal(),
             part: None,
             replay: None,
         }
     }
 
-    fn of(look: &Look) -> Result<Self, Failure> {
-        let mut checked = Self::new(look);
-        if !look.is_database() {
+    fn of(files: &DatabaseFiles) -> Result<Self, Failure> {
+        let mut checked = Self::new(files);
+        if !files.is_database() {
             checked.problems.push("it begins like no database of SQLite's".into());
         } else if checked.state == State::Live {
-            checked.read(open(&look.path, Parameters::default(), READ));
+            checked.read(open(&files.path, Parameters::default(), READ));
         } else if checked.state == State::Killed || checked.stock_journal {
-            checked.recover(look)?;
+            checked.recover(files)?;
         } else {
-            checked.read(open_stock(&look.path, READ));
+            checked.read(open_stock(&files.path, READ));
         }
         checked.whole = checked.problems.is_empty();
         Ok(checked)
     }
 
-    /// Lets SQLite look at all of it.
+    /// Lets SQLite read all of it.
     fn read(&mut self, opened: rusqlite::Result<Connection>) {
         let found = timed("checking", || opened.and_then(|connection| Found::of(&connection)));
         match found {
@@ -142,16 +142,16 @@ impl Checked {
     }
 
     /// Recovers a copy.
-    fn recover(&mut self, look: &Look) -> Result<(), Failure> {
-        let scratch = Scratch::with_room(None, |_| look.bytes + look.side_bytes.unwrap_or(0))?;
-        let copy = timed("copying", || copy(look, scratch.path()))?;
+    fn recover(&mut self, files: &DatabaseFiles) -> Result<(), Failure> {
+        let scratch = Scratch::with_room(None, |_| files.bytes + files.side_bytes.unwrap_or(0))?;
+        let copy = timed("copying", || copy(files, scratch.path()))?;
         // A process that opened it meanwhile may have changed it during the copy.
-        if Look::at(&look.path)?.is_open {
+        if DatabaseFiles::inspect(&files.path)?.is_open {
             self.state = State::Live;
-            self.read(open(&look.path, Parameters::default(), READ));
+            self.read(open(&files.path, Parameters::default(), READ));
             return Ok(());
         }
-        if !look.is_marked() {
+        if !files.is_marked() {
             self.read(open_stock(&copy, OpenFlags::SQLITE_OPEN_READ_WRITE));
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl Checked {
             // Without closing it: the copy stays as recovery leaves it.
             Ok(Some(mapped)) => drop(mapped),
         }
-        self.part = look.super_journal().map(|file| Part {
+        self.part = files.super_journal().map(|file| Part {
             committed: Beside::new(&file, false).is_there().is_ok_and(|there| !there),
             super_journal: file.display().to_string(),
         });
@@ -179,7 +179,7 @@ impl Checked {
         Ok(())
     }
 
-    fn people(&self) -> String {
+    fn human_text(&self) -> String {
         let verdict = if self.whole { "whole" } else { "not whole" };
         let mut text = format!("{}: {verdict}\n", Escaped(&self.file));
         let mut line = |name: &str, what: &str| text += &format!("  {name:<9} {}\n", Escaped(what));
@@ -254,12 +254,13 @@ impl Found {
 }
 
 /// Copies a database and its side files into a directory.
-fn copy(look: &Look, directory: &Path) -> Result<PathBuf, Failure> {
+fn copy(files: &DatabaseFiles, directory: &Path) -> Result<PathBuf, Failure> {
     let to = directory.join("database");
-    let side = look.side_bytes.map(|_| (look.side.clone(), perdura_sqlite::database::SIDE_SUFFIX));
-    let stock = STOCK_SUFFIXES.map(|suffix| (with_suffix(&look.path, suffix), suffix));
+    let side =
+        files.side_bytes.map(|_| (files.side.clone(), perdura_sqlite::database::SIDE_SUFFIX));
+    let stock = STOCK_SUFFIXES.map(|suffix| (with_suffix(&files.path, suffix), suffix));
     let beside = side.into_iter().chain(stock.into_iter().filter(|(path, _)| path.exists()));
-    for (from, suffix) in [(look.path.clone(), "")].into_iter().chain(beside) {
+    for (from, suffix) in [(files.path.clone(), "")].into_iter().chain(beside) {
         fs::copy(&from, with_suffix(&to, suffix))
             .map_err(|error| Failure::about(from.display(), error))?;
     }

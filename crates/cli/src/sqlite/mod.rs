@@ -1,12 +1,13 @@
-//! `perdura sqlite`: where the extension is, and what has become of a database under it.
+//! `perdura sqlite`: where the extension is, SQLite's shell with it, and the state of databases under it.
 
 mod check;
+mod database_files;
 mod install;
-mod look;
+mod library;
 mod plain;
 mod recipes;
+mod shell;
 
-pub(crate) use self::recipes::Language;
 use command::failure::Failure;
 
 use crate::args::SqliteCommand;
@@ -20,5 +21,6 @@ pub(crate) fn run(command: &SqliteCommand) -> Result<(), Failure> {
         SqliteCommand::Install(args) => install::run(args),
         SqliteCommand::Check(args) => check::run(args),
         SqliteCommand::Plain(args) => plain::run(args),
+        SqliteCommand::Shell(args) => shell::run(args),
     }
 }

@@ -1,51 +1,17 @@
-//! How each language loads the extension. Each recipe is a file that runs as it is, once the two names in it are
+//! Recipes by which languages load the extension. Each is a file that runs as it is, once the two names in it are
 //! replaced.
 
-use pm::Escaped;
 use std::path::Path;
 
-use clap::ValueEnum;
-use serde::Serialize;
+use pm::Escaped;
 
-/// A language, a library of one, or another way to load the extension.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Language {
-    /// The sqlite3 shell.
-    Shell,
-    /// Python's sqlite3.
-    Python,
-    /// Python: SQLAlchemy.
-    Sqlalchemy,
-    /// Python: Django.
-    Django,
-    /// Node: better-sqlite3.
-    Node,
-    /// Rust: rusqlite.
-    Rust,
-    /// C.
-    C,
-    /// An unchanged program, with a library preloaded.
-    Preload,
-}
+use crate::args::Language;
 
 /// The database in recipes.
 pub(super) const DATABASE: &str = "/dev/shm/my.db";
 
 impl Language {
-    /// All.
-    pub(super) const ALL: [Self; 8] = [
-        Self::Shell,
-        Self::Python,
-        Self::Sqlalchemy,
-        Self::Django,
-        Self::Node,
-        Self::Rust,
-        Self::C,
-        Self::Preload,
-    ];
-
-    /// Its name, for people.
+    /// The language's name as a heading.
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Shell => "The sqlite3 shell",
@@ -72,7 +38,7 @@ impl Language {
         }
     }
 
-    /// The recipe with the extension at `library`, and the library to preload at `preload`.
+    /// Returns the recipe with the extension at `library`, and the library to preload at `preload`.
     pub(super) fn recipe(self, library: &Path, preload: &Path) -> String {
         let [library, preload] = [library, preload].map(|path| Escaped(path.display()).to_string());
         let text = self.text().replace("@LIBRARY@", &library).replace("@PRELOAD@", &preload);

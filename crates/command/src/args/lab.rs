@@ -182,7 +182,7 @@ pub struct CompareArgs {
 fn share(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share = number.trim().parse::<f64>().ok().map(|share| share / scale);
-    // `5` would be 500%, which nobody means.
+    // `5` would be 500%, which is a slip.
     let most = if scale == 1.0 { 1.0 } else { f64::MAX };
     let share = share.filter(|share| (0.0..=most).contains(share));
     share.ok_or_else(|| format!("`{text}` is no share; write 5% or 0.05"))

@@ -8,10 +8,10 @@ use workloads::contents;
 use workloads::tpcb::{self, Spec, Verification, Workload};
 
 use super::{Found, Opening, Task, elapsed_ms};
-use crate::contestant::create;
-use crate::contestant::pool_path;
 use crate::failure::Failure;
 use crate::settings::run_options;
+use crate::system::create;
+use crate::system::pool_path;
 
 /// Populates, runs and counts.
 pub(super) fn victim(task: &Task, spec: &Spec) -> Result<(), Failure> {
@@ -19,8 +19,7 @@ pub(super) fn victim(task: &Task, spec: &Spec) -> Result<(), Failure> {
     let path = pool_path(&task.directory);
     let (schema, options) = (tpcb::schema(), task.options());
     let partitions = spec.partitions;
-    let database =
-        create(task.contestant()?, &path, &schema, partitions, &options, task.domain()?)?;
+    let database = create(task.system()?, &path, &schema, partitions, &options, task.domain()?)?;
     tpcb::load(&database, spec, task.workers, &())?;
     database.checkpoint()?;
     let acknowledged = AcknowledgedFile::open(&task.acknowledged, task.job.counters(task.workers))?;

@@ -9,15 +9,15 @@ use workloads::contents;
 use workloads::tpcc::{self, Condition, Spec, Verification, Workload};
 
 use super::{Found, Opening, Task, elapsed_ms};
-use crate::contestant::{Contestant, create, pool_path};
 use crate::failure::Failure;
 use crate::settings::run_options;
+use crate::system::{System, create, pool_path};
 
 /// Populates, runs and counts.
 pub(super) fn victim(task: &Task, spec: &Spec) -> Result<(), Failure> {
     let workload = Workload::generate(spec)?;
     let path = pool_path(&task.directory);
-    let database = create_for(spec, task.contestant()?, &path, &task.options(), task.domain()?)?;
+    let database = create_for(spec, task.system()?, &path, &task.options(), task.domain()?)?;
     tpcc::load(&database, spec, task.workers, &())?;
     database.checkpoint()?;
     let acknowledged = AcknowledgedFile::open(&task.acknowledged, spec.partitions)?;
@@ -73,20 +73,20 @@ pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found,
 
 /// An empty database of another engine, that survives nothing but is fast.
 fn reference(task: &Task, spec: &Spec) -> Result<Database, Failure> {
-    let is_nvm_inp = task.contestant()? == Contestant::Engine(EngineKind::NvmInp);
+    let is_nvm_inp = task.system()? == System::Engine(EngineKind::NvmInp);
     let engine = if is_nvm_inp { EngineKind::Inp } else { EngineKind::NvmInp };
     let path = task.directory.join("reference");
     let options = Options::new().commit(Commit::grouped(1000));
-    create_for(spec, Contestant::Engine(engine), &path, &options, Some(Domain::Process))
+    create_for(spec, System::Engine(engine), &path, &options, Some(Domain::Process))
 }
 
 /// Creates a database with the tables of TPC-C.
 fn create_for(
     spec: &Spec,
-    contestant: Contestant,
+    system: System,
     path: &Path,
     options: &Options,
     domain: Option<Domain>,
 ) -> Result<Database, Failure> {
-    create(contestant, path, &tpcc::schema(), spec.partitions, options, domain)
+    create(system, path, &tpcc::schema(), spec.partitions, options, domain)
 }

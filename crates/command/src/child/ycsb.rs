@@ -8,21 +8,21 @@ use workloads::ycsb::{self, Spec, Verification, Workload};
 use workloads::{Commit, PerduraStore, Random, RowBuffer, Session, Store};
 
 use super::{Found, Opening, Reads, Task, elapsed_ms};
-use crate::contestant::{Contestant, create_store, pool_path};
 use crate::failure::Failure;
 use crate::settings::run_options;
+use crate::system::{System, create_store, pool_path};
 
 /// Loads, runs and counts.
 pub(super) fn victim(task: &Task, spec: &Spec) -> Result<(), Failure> {
     let workload = Workload::generate(spec)?;
-    match task.contestant()? {
-        Contestant::Engine(kind) => {
+    match task.system()? {
+        System::Engine(kind) => {
             let (partitions, options) = (spec.partitions, task.options());
             let store =
                 create_store(kind, &task.directory, partitions, &options, task.domain()?, false)?;
             run(&store, task, &workload, Some(store.database()))
         }
-        Contestant::Peer(kind) => {
+        System::Peer(kind) => {
             let visit = Victim { task, workload: &workload };
             with_store(kind, &task.directory, spec, task.commit(), Access::Create, visit)?
         }
@@ -61,9 +61,9 @@ fn run<S: Store>(
 /// restarts does no such work first, and this work fills more cache the more tuples there are.
 pub(super) fn witness(task: &Task, spec: &Spec, counts: &[u64]) -> Result<Found, Failure> {
     let look = Witness { task, spec, counts, started: Instant::now() };
-    match task.contestant()? {
-        Contestant::Engine(kind) => look.at_engine(kind),
-        Contestant::Peer(kind) => look.at_peer(kind),
+    match task.system()? {
+        System::Engine(kind) => look.at_engine(kind),
+        System::Peer(kind) => look.at_peer(kind),
     }
 }
 

@@ -124,7 +124,7 @@ impl Curve {
 
     /// The series as text: a line for each sample.
     pub fn csv(&self, name: &str) -> String {
-        let told = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
+        let text = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
         let line = |sample: &Sample| {
             let Sample { end_s, commits, responses, built_percent, is_after, .. } = sample;
             format!(
@@ -132,10 +132,10 @@ impl Curve {
                 u8::from(*is_after),
                 responses.len(),
                 sample.throughput_txn_s(),
-                told(*built_percent),
-                told(responses.mean_us()),
-                told(responses.quantile_us(0.5)),
-                told(responses.quantile_us(0.99)),
+                text(*built_percent),
+                text(responses.mean_us()),
+                text(responses.quantile_us(0.5)),
+                text(responses.quantile_us(0.99)),
             )
         };
         self.samples.iter().map(line).collect()
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_back_at_once_has_neither_and_who_never_is_has_no_delta() {
+    fn delta_is_absent_without_a_return_to_the_old_rate() {
         let unhurt = curve(&[10; 12], 6).recovery();
         near(unhurt.delta_s, 0.0);
         near(Some(unhurt.area_txns), 0.0);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_series_has_a_line_for_each_sample_and_nothing_where_nothing_is_known() {
+    fn series_has_a_line_for_each_sample() {
         let csv = curve(&[10, 10, 0], 2).csv("sofort");
         assert_eq!(csv.lines().last(), Some("sofort,0.300,1,0,0,0,50.00,,,"));
         assert_eq!(csv.lines().count(), 3);

@@ -30,12 +30,12 @@ use workloads::tatp::{self, Rate, Stream};
 
 pub use self::curve::{CSV_HEAD, Curve, Recovery, Sample};
 use self::page::{Counts, Page, Word};
-use self::process::{Found, Made, STOP, Task, USERS, partition_of};
+use self::process::{CountedChanges, Found, STOP, Task, USERS, partition_of};
 pub use self::rebuild::Rebuild;
-use crate::contestant::Contestant;
 use crate::failure::Failure;
 use crate::process::ChildProcess;
 use crate::progress::Bar;
+use crate::system::System;
 
 /// The time between two samples.
 pub const SAMPLE: Duration = Duration::from_millis(100);
@@ -116,7 +116,7 @@ impl Outage<'_> {
         let store = self.directory.join("store");
         std::fs::create_dir(&store).map_err(|error| Failure::about(store.display(), error))?;
         bar.endless_phase(format!("{}: loading", self.kind));
-        let mut first = self.start(&store, 0, Made::default())?;
+        let mut first = self.start(&store, 0, CountedChanges::default())?;
         while !first.page.counts().at_work {
             self.alive(&mut first)?;
             thread::sleep(SAMPLE / 10);
@@ -132,11 +132,11 @@ impl Outage<'_> {
         let killed = Instant::now();
         if first.child.was_killed()? != Some(true) {
             // It had failed before.
-            return Err(first.child.failure(Contestant::Engine(self.kind)));
+            return Err(first.child.failure(System::Engine(self.kind)));
         }
         sampler.curve.killed_s = (killed - sampler.started).as_secs_f64();
         let left = first.page.counts();
-        let mut second = self.start(&store, 1, Made::of(&left, true))?;
+        let mut second = self.start(&store, 1, CountedChanges::of(&left, true))?;
         for _ in 0..self.after {
             self.alive(&mut second)?;
             sampler.watch(&mut second, killed);
@@ -147,7 +147,12 @@ impl Outage<'_> {
         self.ended(curve, answered, [&left, &counts], found)
     }
 
-    fn start(&self, store: &Path, sitting: u64, before: Made) -> Result<Running, Failure> {
+    fn start(
+        &self,
+        store: &Path,
+        sitting: u64,
+        before: CountedChanges,
+    ) -> Result<Running, Failure> {
         let path = self.directory.join(format!("page{sitting}"));
         let page = Page::create(&path, self.users)?;
         let task = Task {
@@ -171,7 +176,7 @@ impl Outage<'_> {
     fn alive(&self, running: &mut Running) -> Result<(), Failure> {
         match running.child.was_killed()? {
             None => Ok(()),
-            Some(_) => Err(running.child.failure(Contestant::Engine(self.kind))),
+            Some(_) => Err(running.child.failure(System::Engine(self.kind))),
         }
     }
 
@@ -180,8 +185,7 @@ impl Outage<'_> {
         bar.phase(format!("{}: reading it all", self.kind), 1);
         running.child.tell(STOP);
         let text = running.child.last_words(|| bar.at(0))?;
-        serde_json::from_str(&text)
-            .map_err(|_| running.child.failure(Contestant::Engine(self.kind)))
+        serde_json::from_str(&text).map_err(|_| running.child.failure(System::Engine(self.kind)))
     }
 
     fn ended(
@@ -205,13 +209,13 @@ impl Outage<'_> {
         let failed = |rate: &Rate| rate.tries.saturating_sub(rate.succeeded);
         let aborted = rates.iter().filter(|rate| !rate.kind.is_read_only()).map(failed).sum();
         let ms = |ns: u64| ns as f64 / 1e6;
-        let told = |ns: u64| (ns > 0).then(|| ms(ns));
+        let elapsed_ms = |ns: u64| (ns > 0).then(|| ms(ns));
         Ok(Ended {
             curve,
             answered_ms: answered.map(|time| time.as_secs_f64() * 1e3),
             open_ms: ms(counts.open_ns),
-            first_answer_ms: told(counts.first_answer_ns),
-            first_commit_ms: told(counts.first_commit_ns),
+            first_answer_ms: elapsed_ms(counts.first_answer_ns),
+            first_commit_ms: elapsed_ms(counts.first_commit_ns),
             acknowledged: left.done() + counts.done(),
             aborted,
             rates,

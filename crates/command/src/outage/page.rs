@@ -113,7 +113,7 @@ impl Page {
 }
 
 /// The counters of a user, who alone stores them.
-pub(super) struct Clerk<'a> {
+pub(super) struct UserCounters<'a> {
     page: &'a Page,
     first: usize,
     done: u64,
@@ -122,7 +122,7 @@ pub(super) struct Clerk<'a> {
     buckets: [u64; BUCKETS],
 }
 
-impl<'a> Clerk<'a> {
+impl<'a> UserCounters<'a> {
     /// The counters of a user of whom nothing is counted yet.
     pub(super) fn new(page: &'a Page, user: usize) -> Self {
         let first = WORDS + user * OF_USER;
@@ -292,13 +292,13 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("page");
         let page = Page::create(&path, 2).expect("created");
-        let mut clerk = Clerk::new(&page, 1);
+        let mut counters = UserCounters::new(&page, 1);
         let other = Page::open(&path, 2).expect("there");
         assert_eq!(other.counts().under_way, [None, None]);
-        clerk.begins(Kind::GetAccessData);
-        clerk.ended(Kind::GetAccessData, false, 1000);
-        clerk.begins(Kind::UpdateLocation);
-        clerk.ended(Kind::UpdateLocation, true, 3000);
+        counters.begins(Kind::GetAccessData);
+        counters.ended(Kind::GetAccessData, false, 1000);
+        counters.begins(Kind::UpdateLocation);
+        counters.ended(Kind::UpdateLocation, true, 3000);
         page.set(Word::Built, 30);
         page.set(Word::Unbuilt, 10);
         let counts = other.counts();
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(counts.responses.mean_us(), Some(2.0));
         let median = counts.responses.quantile_us(0.5).expect("two");
         assert!((1.0..1.2).contains(&median), "{median}");
-        clerk.ended(Kind::UpdateLocation, true, 5000);
+        counters.ended(Kind::UpdateLocation, true, 5000);
         let since = other.counts().responses_since(&counts);
         assert_eq!((since.len(), since.mean_us()), (1, Some(5.0)));
         assert_eq!(Responses::default().quantile_us(0.5), None);

@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use workloads::tatp::{self, Changes, Kind, Stream, Terminal};
 use workloads::{Commit, Outcome, contents};
 
-use super::page::{Clerk, Counts, Page, Word};
+use super::page::{Counts, Page, UserCounters, Word};
 use super::rebuild::Rebuild;
-use crate::contestant::create;
-use crate::contestant::{Contestant, Promise, pool_path};
 use crate::failure::{Failure, or_end};
 use crate::footprint::FootprintBytes;
 use crate::output::print;
 use crate::process::run_task;
 use crate::settings::{database_options, placed};
+use crate::system::create;
+use crate::system::{Promise, System, pool_path};
 
 /// First argument of this process.
 pub const USERS: &str = "__users";
@@ -57,19 +57,19 @@ pub(super) struct Task {
     /// A thread does the work that the engine puts off.
     pub(super) thread: bool,
     /// The changes of the processes before.
-    pub(super) before: Made,
+    pub(super) before: CountedChanges,
 }
 
 /// Changes that were counted, in the form in which they are passed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Made {
+pub(super) struct CountedChanges {
     inserted: u64,
     deleted: u64,
     maybe_inserted: u64,
     maybe_deleted: u64,
 }
 
-impl Made {
+impl CountedChanges {
     /// The changes of a process that has been killed, or has ended by itself.
     pub(super) fn of(counts: &Counts, was_killed: bool) -> Self {
         let made = |kind: Kind| counts.succeeded[kind as usize];
@@ -203,9 +203,9 @@ impl Task {
 fn load(path: &Path, task: &Task) -> Result<Database, Failure> {
     let domain = task.domain.as_deref().map(str::parse::<Domain>).transpose();
     let domain = domain.map_err(|error| Failure::about("a domain", error))?;
-    let contestant = Contestant::Engine(task.kind()?);
+    let system = System::Engine(task.kind()?);
     let (schema, partitions) = (tatp::schema(), task.spec.partitions);
-    let database = create(contestant, path, &schema, partitions, &task.options(), domain)?;
+    let database = create(system, path, &schema, partitions, &task.options(), domain)?;
     tatp::load(&database, &task.spec, task.users.min(partitions), &())?;
     // What an engine logged meanwhile is no part of what the users do.
     database.checkpoint()?;
@@ -252,13 +252,13 @@ impl Shared {
         let partition = partition_of(user, spec);
         let stream = Stream::new(spec, partition, user as u64, *sitting)?;
         let mut terminal = Terminal::of_user(&self.database, partition, *users <= spec.partitions)?;
-        let mut clerk = Clerk::new(&self.page, user);
+        let mut counters = UserCounters::new(&self.page, user);
         for (number, input) in stream.enumerate() {
             let kind = input.kind();
-            clerk.begins(kind);
+            counters.begins(kind);
             let started = Instant::now();
             let succeeded = terminal.submit(input)? == Outcome::Committed;
-            clerk.ended(kind, succeeded, ns_since(started));
+            counters.ended(kind, succeeded, ns_since(started));
             self.first(&self.answered, Word::FirstAnswer);
             if number == 0 && self.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.page.set(Word::AtWork, 1);
@@ -282,14 +282,14 @@ impl Shared {
 
     fn find(&self, retries_and_conflicts: (u64, u64)) -> Result<Found, Failure> {
         let database = &self.database;
-        let changes = self.task.before.and(Made::of(&self.page.counts(), false));
+        let changes = self.task.before.and(CountedChanges::of(&self.page.counts(), false));
         let (checks, lost, surplus) = tatp::check_changes(database, &self.task.spec, &changes)?;
         let held = contents(database)?;
         let promise = Promise::of_database(database);
-        let told =
+        let outcome =
             |check: workloads::Check| (check.name.into(), check.what.into(), check.violation);
         Ok(Found {
-            checks: checks.into_iter().map(told).collect(),
+            checks: checks.into_iter().map(outcome).collect(),
             lost,
             surplus,
             tuples: held.tuples(),

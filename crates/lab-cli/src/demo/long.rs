@@ -10,29 +10,29 @@ use std::time::Duration;
 use command::failure::Failure;
 use perdura::{Error, InFlight, Partition, Table, Tx, Value};
 
-use super::shop::{self, ROWS, Shop, name_of, row_of};
+use super::state::{self, DemoState, ROWS, name_of, row_of};
 use super::task::{Counter, Position};
 
 /// Runs a long transaction again and again until the process ends, at first from where it was.
 ///
 /// # Errors
 /// The database's.
-pub(super) fn work(shop: &Shop, number: usize) -> Result<(), Failure> {
-    let partition = shop.database.partition(shop::partition(&shop.database, number));
+pub(super) fn work(state: &DemoState, number: usize) -> Result<(), Failure> {
+    let partition = state.database.partition(state::partition(&state.database, number));
     let name = name_of(number);
     let mut found = partition.in_flight().into_iter().find(|one| one.name == name.as_bytes());
     let key = [Value::from(number as u64)];
-    let mut runs = partition.get(&shop.tables.run, &key)?.map_or(0, |row| row.u64(1));
+    let mut runs = partition.get(&state.tables.run, &key)?.map_or(0, |row| row.u64(1));
     loop {
-        run(shop, number, &partition, runs, found.take())?;
+        run(state, number, &partition, runs, found.take())?;
         runs += 1;
-        note(shop, number, Position { runs, statements: 0 });
+        note(state, number, Position { runs, statements: 0 });
     }
 }
 
 /// Runs it once, or goes on with the one that was found.
 fn run(
-    shop: &Shop,
+    state: &DemoState,
     number: usize,
     partition: &Partition<'_>,
     runs: u64,
@@ -41,19 +41,19 @@ fn run(
     let done = found.as_ref().map_or(0, |found| found.statements);
     let mut tx = match found {
         Some(found) => partition.resume(found.id)?,
-        None if shop.continues() => partition.begin_named(name_of(number).as_bytes())?,
+        None if state.continues() => partition.begin_named(name_of(number).as_bytes())?,
         None => partition.begin()?,
     };
-    let statements = u64::from(shop.task.statements);
-    note(shop, number, Position { runs, statements: done });
+    let statements = u64::from(state.task.statements);
+    note(state, number, Position { runs, statements: done });
     for statement in done..statements {
-        thread::sleep(Duration::from_millis(shop.task.pace_ms.into()));
+        thread::sleep(Duration::from_millis(state.task.pace_ms.into()));
         if statement + 1 < statements {
-            add_one(&mut tx, &shop.tables.work, row_of(number, statement % ROWS))?;
+            add_one(&mut tx, &state.tables.work, row_of(number, statement % ROWS))?;
         } else {
-            add_one(&mut tx, &shop.tables.run, number as u64)?;
+            add_one(&mut tx, &state.tables.run, number as u64)?;
         }
-        note(shop, number, Position { runs, statements: statement + 1 });
+        note(state, number, Position { runs, statements: statement + 1 });
     }
     // Commits are durable here: there is nothing to wait for.
     let _ticket = tx.commit()?;
@@ -64,6 +64,6 @@ fn add_one(tx: &mut Tx<'_>, table: &Table, id: u64) -> Result<(), Error> {
     tx.modify(table, &[Value::from(id)], |row| vec![(1_u16, Value::from(row.u64(1) + 1))])
 }
 
-fn note(shop: &Shop, number: usize, position: Position) {
-    shop.acknowledge(Counter::Long(number), position.packed());
+fn note(state: &DemoState, number: usize, position: Position) {
+    state.acknowledge(Counter::Long(number), position.packed());
 }

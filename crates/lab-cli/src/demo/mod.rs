@@ -7,15 +7,15 @@
 //! | module | its question |
 //! |---|---|
 //! | `server` | what can the page ask? |
-//! | `lane` | who starts, kills and counts an engine's process? |
+//! | `side` | who starts, kills and counts an engine's process? |
 //! | `view` | what does the page show, and is anything lost? |
 //! | `task` | what do the two processes say to each other? |
-//! | `worker`, `shop`, `users`, `long` | the engine's process |
+//! | `worker`, `state`, `users`, `long` | the engine's process |
 
-mod lane;
 mod long;
 mod server;
-mod shop;
+mod side;
+mod state;
 mod task;
 mod users;
 mod view;
@@ -33,8 +33,8 @@ use command::output::print;
 use command::scratch::Scratch;
 use tiny_http::Server;
 
-use self::lane::{Lane, Sizes};
-use self::task::Told;
+use self::side::{Side, Sizes};
+use self::task::Settings;
 
 /// Serves the page until it is ended.
 ///
@@ -52,17 +52,17 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let server =
         Server::from_listener(listener, None).map_err(|error| Failure::about("the page", error))?;
     let scratch = Scratch::new(args.path.as_deref(), false)?;
-    let told = Told { users: args.users, latency_ns: args.latency };
+    let settings = Settings { users: args.users, latency_ns: args.latency };
     let sizes =
         Sizes { subscribers: args.subscribers, statements: args.statements, pace_ms: args.pace };
     let clock = Instant::now();
-    let start = |(name, kind)| -> Result<Lane, Failure> {
-        Lane::start(kind, &sizes, told, scratch.directory(name)?, clock)
+    let start = |(name, kind)| -> Result<Side, Failure> {
+        Side::start(kind, &sizes, settings, scratch.directory(name)?, clock)
     };
-    let lanes = [("left", args.engine), ("right", args.beside)]
+    let sides = [("left", args.engine), ("right", args.beside)]
         .into_iter()
         .map(start)
         .collect::<Result<Vec<_>, _>>()?;
     print(&format!("http://127.0.0.1:{port}/\n"))?;
-    server::serve(&server, port, &lanes)
+    server::serve(&server, port, &sides)
 }

@@ -19,8 +19,8 @@ use perdura::EngineKind;
 use serde::Serialize;
 use tiny_http::{Header, Method, Request, Response, Server};
 
-use super::lane::{Lane, TICK};
-use super::task::Told;
+use super::side::{Side, TICK};
+use super::task::Settings;
 use super::view::{Point, View};
 
 type Answer = Response<Cursor<Vec<u8>>>;
@@ -39,11 +39,12 @@ struct State<'a> {
     most_users: u32,
     most_latency_ns: u64,
     engines: Vec<&'static str>,
-    lanes: Vec<LaneState<'a>>,
+    #[serde(rename = "lanes")]
+    sides: Vec<SideState<'a>>,
 }
 
 #[derive(Serialize)]
-struct LaneState<'a> {
+struct SideState<'a> {
     #[serde(flatten)]
     view: &'a View,
     points: Vec<Point>,
@@ -53,16 +54,16 @@ struct LaneState<'a> {
 ///
 /// # Errors
 /// The system takes no more connections.
-pub(super) fn serve(server: &Server, port: u16, lanes: &[Lane]) -> Result<(), Failure> {
+pub(super) fn serve(server: &Server, port: u16, sides: &[Side]) -> Result<(), Failure> {
     loop {
         let request = server.recv().map_err(|error| Failure::about("the page", error))?;
-        let answer = answer(&request, port, lanes);
+        let answer = answer(&request, port, sides);
         // Who has gone wants no answer.
         let _ = request.respond(answer);
     }
 }
 
-fn answer(request: &Request, port: u16, lanes: &[Lane]) -> Answer {
+fn answer(request: &Request, port: u16, sides: &[Side]) -> Answer {
     if !is_ours(request, port) {
         return refused(403, "this page is for this machine alone");
     }
@@ -72,10 +73,10 @@ fn answer(request: &Request, port: u16, lanes: &[Lane]) -> Answer {
         (Method::Get, "/demo.css") => return file(STYLE, "text/css"),
         (Method::Get, "/demo.js") => return file(SCRIPT, "text/javascript"),
         (Method::Get, "/chart.js") => return file(CHART, "text/javascript"),
-        (Method::Get, "/state") => state(query, lanes),
-        (Method::Post, "/crash") => crash(query, lanes),
-        (Method::Post, "/set") => set(query, lanes),
-        (Method::Post, "/engine") => engine(query, lanes),
+        (Method::Get, "/state") => state(query, sides),
+        (Method::Post, "/crash") => crash(query, sides),
+        (Method::Post, "/set") => set(query, sides),
+        (Method::Post, "/engine") => engine(query, sides),
         _ => return refused(404, "there is no such page"),
     };
     match done {
@@ -97,56 +98,56 @@ fn is_ours(request: &Request, port: u16) -> bool {
     host && origin
 }
 
-fn state(query: &str, lanes: &[Lane]) -> Result<String, String> {
+fn state(query: &str, sides: &[Side]) -> Result<String, String> {
     let since = field(query, "since").map_or(Ok(0), number)?;
-    let views: Vec<_> = lanes.iter().map(Lane::view).collect();
-    let lanes = views.iter().map(|view| {
+    let views: Vec<_> = sides.iter().map(Side::view).collect();
+    let sides = views.iter().map(|view| {
         let points = view.points_since(since);
-        LaneState { view, points }
+        SideState { view, points }
     });
     let state = State {
         tick_ms: TICK.as_millis() as u64,
         most_users: MOST_USERS,
         most_latency_ns: MOST_LATENCY_NS,
         engines: EngineKind::ALL.map(EngineKind::name).to_vec(),
-        lanes: lanes.collect(),
+        sides: sides.collect(),
     };
     serde_json::to_string(&state).map_err(|error| error.to_string())
 }
 
-fn crash(query: &str, lanes: &[Lane]) -> Result<String, String> {
-    Ok(format!("{{\"killed\": {}}}", lane(query, lanes)?.crash()?))
+fn crash(query: &str, sides: &[Side]) -> Result<String, String> {
+    Ok(format!("{{\"killed\": {}}}", side(query, sides)?.crash()?))
 }
 
-fn set(query: &str, lanes: &[Lane]) -> Result<String, String> {
-    let lane = lane(query, lanes)?;
-    let mut told = lane.view().told;
+fn set(query: &str, sides: &[Side]) -> Result<String, String> {
+    let side = side(query, sides)?;
+    let mut settings = side.view().settings;
     if let Some(users) = field(query, "users") {
-        told.users = within(users, 1, MOST_USERS.into())? as u32;
+        settings.users = within(users, 1, MOST_USERS.into())? as u32;
     }
     if let Some(latency) = field(query, "latency") {
-        told.latency_ns = within(latency, 0, MOST_LATENCY_NS)?;
+        settings.latency_ns = within(latency, 0, MOST_LATENCY_NS)?;
     }
-    lane.tell(told);
-    told_json(told)
+    side.tell(settings);
+    settings_json(settings)
 }
 
-fn told_json(told: Told) -> Result<String, String> {
-    serde_json::to_string(&told).map_err(|error| error.to_string())
+fn settings_json(settings: Settings) -> Result<String, String> {
+    serde_json::to_string(&settings).map_err(|error| error.to_string())
 }
 
-fn engine(query: &str, lanes: &[Lane]) -> Result<String, String> {
-    let lane = lane(query, lanes)?;
+fn engine(query: &str, sides: &[Side]) -> Result<String, String> {
+    let side = side(query, sides)?;
     let name = field(query, "name").ok_or("name the engine")?;
     let kind: EngineKind =
         name.parse().map_err(|error: perdura::ParseEngineError| error.to_string())?;
-    lane.change(kind);
+    side.change(kind);
     Ok("{}".into())
 }
 
-fn lane<'a>(query: &str, lanes: &'a [Lane]) -> Result<&'a Lane, String> {
+fn side<'a>(query: &str, sides: &'a [Side]) -> Result<&'a Side, String> {
     let number = number(field(query, "lane").ok_or("name the lane")?)?;
-    lanes.get(number as usize).ok_or_else(|| format!("there is no lane {number}"))
+    sides.get(number as usize).ok_or_else(|| format!("there is no lane {number}"))
 }
 
 fn field<'a>(query: &'a str, name: &str) -> Option<&'a str> {

@@ -3,8 +3,8 @@
 //! 1. The task is on the command line, in JSON.
 //! 2. Counts are in a mapped file that outlives the engine's process: [`Counter`]. They are stored
 //!    when what they count has been acknowledged, so that a kill takes none of them back.
-//! 3. Events are lines of JSON on standard output: [`Said`].
-//! 4. Changes of users and latency are lines on standard input: [`Told`].
+//! 3. Events are lines of JSON on standard output: [`Event`].
+//! 4. Changes of users and latency are lines on standard input: [`Settings`].
 
 use std::path::PathBuf;
 
@@ -32,12 +32,12 @@ pub(super) struct Task {
     /// Milliseconds between two of them.
     pub(super) pace_ms: u32,
     /// Users and latency when it starts.
-    pub(super) told: Told,
+    pub(super) settings: Settings,
 }
 
 /// The settings that change while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct Settings {
     /// Users at work.
     pub(super) users: u32,
     /// Emulated: nanoseconds that each fence takes longer.
@@ -121,7 +121,7 @@ pub(super) struct HeldLong {
 /// An event of an engine's process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum Event {
     /// The database is new, and has its subscribers.
     Loaded,
     /// The database was there, and is open.

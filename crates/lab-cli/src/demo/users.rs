@@ -17,8 +17,8 @@ use perdura::Value;
 use workloads::Outcome;
 use workloads::tatp::{Terminal, Workload};
 
-use super::shop::{Shop, idle, say, spec};
-use super::task::{Counter, Said};
+use super::state::{DemoState, idle, say, spec};
+use super::task::{Counter, Event};
 
 /// Transactions of which one is a receipt.
 const RECEIPT_EVERY: u64 = 16;
@@ -31,36 +31,36 @@ const LONGEST_SPIN: Duration = Duration::from_micros(200);
 ///
 /// # Errors
 /// The database's.
-pub(super) fn work(shop: &Shop, user: usize) -> Result<(), Failure> {
-    let mut ns = shop.count(Counter::Nanoseconds(user));
-    let mut done = shop.count(Counter::Transactions(user));
+pub(super) fn work(state: &DemoState, user: usize) -> Result<(), Failure> {
+    let mut ns = state.count(Counter::Nanoseconds(user));
+    let mut done = state.count(Counter::Transactions(user));
     let receive = |done: &mut u64| -> Result<(), Failure> {
         let key = [Value::from(user as u64)];
-        let table = &shop.tables.receipt;
+        let table = &state.tables.receipt;
         // The row may have one more than was acknowledged: a kill came in between.
         let mut receipts = 0;
-        shop.database.partition(0).modify(table, &key, |row| {
+        state.database.partition(0).modify(table, &key, |row| {
             receipts = row.u64(1) + 1;
             vec![(1_u16, Value::from(receipts))]
         })?;
-        shop.acknowledge(Counter::Receipts(user), receipts);
+        state.acknowledge(Counter::Receipts(user), receipts);
         *done += 1;
         Ok(())
     };
-    while user >= shop.users.load(Ordering::Relaxed) as usize {
+    while user >= state.users.load(Ordering::Relaxed) as usize {
         idle();
     }
     // The first one comes before there are inputs: the curve is to show the engine.
     receive(&mut done)?;
-    say(&Said::Committed)?;
-    shop.acknowledge(Counter::Transactions(user), done);
+    say(&Event::Committed)?;
+    state.acknowledge(Counter::Transactions(user), done);
 
-    let partitions = shop.database.partition_count();
+    let partitions = state.database.partition_count();
     let inputs = INPUTS * partitions as u64;
-    let workload = Workload::generate(&spec(&shop.task, partitions, inputs, 2 + user as u64))?;
-    let mut terminal = Terminal::beside_others(&shop.database, &workload, 0)?;
+    let workload = Workload::generate(&spec(&state.task, partitions, inputs, 2 + user as u64))?;
+    let mut terminal = Terminal::beside_others(&state.database, &workload, 0)?;
     for number in (0..INPUTS).cycle() {
-        while user >= shop.users.load(Ordering::Relaxed) as usize {
+        while user >= state.users.load(Ordering::Relaxed) as usize {
             idle();
         }
         let started = Instant::now();
@@ -69,29 +69,29 @@ pub(super) fn work(shop: &Shop, user: usize) -> Result<(), Failure> {
         } else if terminal.run(number as usize)? == Outcome::Committed {
             done += 1;
         }
-        pay(shop);
+        pay(state);
         ns += started.elapsed().as_nanos() as u64;
-        shop.acknowledge(Counter::Nanoseconds(user), ns);
-        shop.acknowledge(Counter::Transactions(user), done);
+        state.acknowledge(Counter::Nanoseconds(user), ns);
+        state.acknowledge(Counter::Transactions(user), done);
     }
     Ok(())
 }
 
 /// Waits for the fences that no user has waited for.
-fn pay(shop: &Shop) {
-    let latency = shop.latency_ns.load(Ordering::Relaxed);
+fn pay(state: &DemoState) {
+    let latency = state.latency_ns.load(Ordering::Relaxed);
     if latency == 0 {
         return;
     }
-    let counters = shop.database.counters();
+    let counters = state.database.counters();
     let fences = counters.fences + counters.syncs;
-    let owed = {
-        let mut paid = shop.paid.lock().unwrap_or_else(PoisonError::into_inner);
-        let owed = fences.saturating_sub(*paid);
+    let unpaid = {
+        let mut paid = state.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let unpaid = fences.saturating_sub(*paid);
         *paid = fences.max(*paid);
-        owed
+        unpaid
     };
-    let wait = Duration::from_nanos(owed * latency);
+    let wait = Duration::from_nanos(unpaid * latency);
     if wait > LONGEST_SPIN {
         return thread::sleep(wait);
     }

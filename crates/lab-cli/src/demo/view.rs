@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use command::args::demo::MOST_USERS;
 use serde::Serialize;
 
-use super::task::{Counter, Held, LONG, Position, Said, Told};
+use super::task::{Counter, Event, Held, LONG, Position, Settings};
 
 /// Points that are kept: a minute.
 const POINTS: usize = 600;
@@ -127,7 +127,8 @@ pub(super) struct View {
     pub(super) status: Status,
     pub(super) failure: Option<String>,
     pub(super) pid: u32,
-    pub(super) told: Told,
+    #[serde(rename = "told")]
+    pub(super) settings: Settings,
     /// Statements of a long transaction.
     pub(super) statements: u64,
     transactions: u64,
@@ -143,7 +144,12 @@ pub(super) struct View {
 
 impl View {
     /// An engine that has done nothing yet.
-    pub(super) fn new(engine: &'static str, continues: bool, statements: u32, told: Told) -> Self {
+    pub(super) fn new(
+        engine: &'static str,
+        continues: bool,
+        statements: u32,
+        settings: Settings,
+    ) -> Self {
         let long = |number| Long { name: format!("long {}", number + 1), ..Long::default() };
         Self {
             engine,
@@ -151,7 +157,7 @@ impl View {
             status: Status::Loading,
             failure: None,
             pid: 0,
-            told,
+            settings,
             statements: statements.into(),
             transactions: 0,
             checks: Checks::default(),
@@ -205,10 +211,10 @@ impl View {
     }
 
     /// Hears what the process says, so many milliseconds after its start.
-    pub(super) fn hear(&mut self, said: &Said, ms: f64) {
+    pub(super) fn hear(&mut self, said: &Event, ms: f64) {
         match said {
-            Said::Loaded => self.status = Status::Running,
-            Said::Opened { open_ms, held } => {
+            Event::Loaded => self.status = Status::Running,
+            Event::Opened { open_ms, held } => {
                 let lost = self.check(held);
                 let before = self.crashes.last().map_or(self.pid, |crash| crash.pid_before);
                 for (long, found) in self.long.iter_mut().zip(&held.long) {
@@ -221,7 +227,7 @@ impl View {
                 }
                 self.status = Status::Running;
             }
-            Said::Committed => {
+            Event::Committed => {
                 let last = self.crashes.last_mut();
                 if let Some(crash) = last.filter(|crash| crash.pid_after == Some(self.pid)) {
                     crash.first_commit_ms.get_or_insert(ms);
@@ -263,7 +269,7 @@ mod tests {
     use super::super::task::{COUNTERS, HeldLong};
     use super::*;
 
-    const TOLD: Told = Told { users: 1, latency_ns: 0 };
+    const SETTINGS: Settings = Settings { users: 1, latency_ns: 0 };
     const STATEMENTS: u64 = 10;
 
     fn position(runs: u64, statements: u64) -> Position {
@@ -273,7 +279,7 @@ mod tests {
     /// A view whose process was killed when a user had so many receipts, and each long transaction had
     /// come to a position.
     fn killed(continues: bool, receipts: u64, at: Position) -> View {
-        let mut view = View::new("an engine", continues, STATEMENTS as u32, TOLD);
+        let mut view = View::new("an engine", continues, STATEMENTS as u32, SETTINGS);
         (view.pid, view.status) = (7, Status::Running);
         let mut counts = vec![0; COUNTERS];
         counts[Counter::Receipts(0).place()] = receipts;
@@ -292,7 +298,7 @@ mod tests {
             long: vec![HeldLong { position: at, shown }; LONG],
         };
         held.receipts[0] = receipts;
-        view.hear(&Said::Opened { open_ms: 1.0, held }, 2.0);
+        view.hear(&Event::Opened { open_ms: 1.0, held }, 2.0);
         [view.checks.lost, view.checks.surplus, view.checks.torn]
     }
 
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_of_a_continued_transaction_counts_and_one_of_an_undone_does_not() {
+    fn continued_statements_count_and_undone_ones_do_not() {
         for (found, lost, surplus) in [
             (position(2, 3), 0, 0),
             (position(2, 4), 0, 0),

@@ -15,10 +15,10 @@ use std::thread;
 use std::time::Instant;
 
 use command::args::demo::MOST_USERS;
-use command::contestant::{create_database, pool_path};
 use command::failure::{Failure, or_end};
 use command::process::run_task;
 use command::settings::database_options;
+use command::system::{create_database, pool_path};
 use peers::AcknowledgedFile;
 use perdura::{
     Background, ColumnType, Concurrency, Database, Domain, EngineKind, Error, Row, Schema,
@@ -26,8 +26,8 @@ use perdura::{
 };
 use workloads::{Commit, tatp};
 
-use super::shop::{ROWS, Shop, Tables, name_of, partition, row_of, say, spec};
-use super::task::{COUNTERS, Counter, Held, HeldLong, LONG, Position, Said, Task, Told};
+use super::state::{DemoState, ROWS, Tables, name_of, partition, row_of, say, spec};
+use super::task::{COUNTERS, Counter, Event, Held, HeldLong, LONG, Position, Settings, Task};
 use super::{long, users};
 
 /// First argument of this process.
@@ -43,8 +43,8 @@ fn work(task: Task) -> Result<(), Failure> {
     let kind: EngineKind = task.engine.parse().map_err(|error| Failure::about("engine", error))?;
     let path = pool_path(&task.directory);
     let (database, said) = if path.exists() { open(&path)? } else { create(kind, &path, &task)? };
-    let Told { users, latency_ns } = task.told;
-    let shop = Shop {
+    let Settings { users, latency_ns } = task.settings;
+    let state = DemoState {
         tables: Tables::of(&database)?,
         database,
         users: AtomicU32::new(users),
@@ -53,34 +53,34 @@ fn work(task: Task) -> Result<(), Failure> {
         counters,
         task,
     };
-    shop.hear(shop.task.told);
-    if let Said::Opened { held, .. } = &said {
+    state.hear(state.task.settings);
+    if let Event::Opened { held, .. } = &said {
         // What was undone has not been done.
         for (number, long) in held.long.iter().enumerate() {
-            shop.acknowledge(Counter::Long(number), long.position.packed());
+            state.acknowledge(Counter::Long(number), long.position.packed());
         }
     }
     say(&said)?;
     thread::scope(|threads| {
-        threads.spawn(|| listen(&shop));
+        threads.spawn(|| listen(&state));
         for user in 0..MOST_USERS as usize {
-            let shop = &shop;
-            threads.spawn(move || or_end(users::work(shop, user)));
+            let state = &state;
+            threads.spawn(move || or_end(users::work(state, user)));
         }
         for number in 0..LONG {
-            let shop = &shop;
-            threads.spawn(move || or_end(long::work(shop, number)));
+            let state = &state;
+            threads.spawn(move || or_end(long::work(state, number)));
         }
     });
     Ok(())
 }
 
 /// Reads new settings. Ends the process if the process that sends them is gone.
-fn listen(shop: &Shop) {
+fn listen(state: &DemoState) {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
-            Ok(told) => shop.hear(told),
+            Ok(settings) => state.hear(settings),
             Err(error) => or_end(Err(Failure::about("a setting", error))),
         }
     }
@@ -96,7 +96,7 @@ fn schema() -> Schema {
     schema.into_iter().fold(tatp::schema(), Schema::table)
 }
 
-fn create(kind: EngineKind, path: &Path, task: &Task) -> Result<(Database, Said), Failure> {
+fn create(kind: EngineKind, path: &Path, task: &Task) -> Result<(Database, Event), Failure> {
     let shared = kind.traits().concurrency == Concurrency::Shared;
     let partitions = if shared { 1 } else { 1 + LONG };
     let options = database_options(Commit::Durable, Background::Thread)
@@ -115,16 +115,16 @@ fn create(kind: EngineKind, path: &Path, task: &Task) -> Result<(Database, Said)
             (0..ROWS).try_for_each(|row| tx.insert(&tables.work, &zero(row_of(number, row))))
         })?;
     }
-    Ok((database, Said::Loaded))
+    Ok((database, Event::Loaded))
 }
 
-fn open(path: &Path) -> Result<(Database, Said), Failure> {
+fn open(path: &Path) -> Result<(Database, Event), Failure> {
     let options = database_options(Commit::Durable, Background::Thread);
     let started = Instant::now();
     let database = Database::open(path, &options)?;
     let open_ms = started.elapsed().as_secs_f64() * 1000.0;
     let held = held(&database, &Tables::of(&database)?)?;
-    Ok((database, Said::Opened { open_ms, held }))
+    Ok((database, Event::Opened { open_ms, held }))
 }
 
 /// Reads all that was acknowledged or could have been.

@@ -54,10 +54,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         );
         return Err(Failure::Failed(why + "; `perdura lab status` says what there is"));
     }
-    let told = |selection: &Selection| {
+    let line = |selection: &Selection| {
         format!("{} on {} ({})", selection.commit, selection.host, selection.scale)
     };
-    let mut text = format!("A: {}\nB: {}\n\n", told(first), told(second));
+    let mut text = format!("A: {}\nB: {}\n\n", line(first), line(second));
     let changed = |one: &&Compared| matches!(one.change, Change::Worse | Change::Better);
     let rows: Vec<Vec<String>> =
         found.compared.iter().filter(changed).take(SHOWN).map(row).collect();
@@ -76,15 +76,15 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         found.only_a,
         found.only_b,
     );
-    let told = Told {
+    let comparison = Comparison {
         frame: Frame::new(&one.host, found.compared.as_slice()),
-        a: ToldSide::of(&one),
-        b: ToldSide::of(&other),
+        a: ComparedSide::of(&one),
+        b: ComparedSide::of(&other),
         only_one_side: found.only_a + found.only_b,
         only_a: found.only_a,
         only_b: found.only_b,
     };
-    let printed = report(&text, &told, args.json.as_ref());
+    let printed = report(&text, &comparison, args.json.as_ref());
     Failure::or_verdict(printed, || {
         let Some(share) = args.fail_over else { return Ok(()) };
         judge(share, found.only_a, found.worse_than(share).len())
@@ -170,11 +170,11 @@ impl Side {
 /// A comparison as programs read it: the runs are the numbers that both sides have, and the machine
 /// is that of A.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Comparison<'a> {
     #[serde(flatten)]
     frame: Frame<'a, &'a [Compared]>,
-    a: ToldSide<'a>,
-    b: ToldSide<'a>,
+    a: ComparedSide<'a>,
+    b: ComparedSide<'a>,
     only_one_side: usize,
     only_a: usize,
     only_b: usize,
@@ -182,14 +182,14 @@ struct Told<'a> {
 
 /// The origin of a side's numbers.
 #[derive(Serialize)]
-struct ToldSide<'a> {
+struct ComparedSide<'a> {
     commit: &'a str,
     host: &'a Host,
     scale: &'a str,
     seed: u64,
 }
 
-impl<'a> ToldSide<'a> {
+impl<'a> ComparedSide<'a> {
     fn of(side: &'a Side) -> Self {
         let Selection { commit, scale, seed, .. } = &side.selection;
         Self { commit, host: &side.host, scale, seed: *seed }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use command::contestant;
 use command::failure::Failure;
 use command::job::Job;
 use command::kill::Kill;
 use command::outage::{Outage, Rebuild, Sample};
 use command::progress::Bar;
 use command::settings::run_options;
+use command::system::System;
 use lab::bench::{Contestant, Crossed, Crossing, Killed, Launcher, Reopened};
 use lab::setting::Setting;
 use perdura::{Background, Domain, EngineKind};
@@ -29,18 +29,16 @@ impl Launcher for Kills {
             Contestant::Engine(kind, _) => (setting.commit(kind), setting.tree_node_bytes(kind)),
             Contestant::Peer(_) => (Commit::Durable, None),
         };
-        let (contestant, domain) = match contestant {
-            Contestant::Engine(kind, domain) => {
-                (contestant::Contestant::Engine(kind), Some(domain))
-            }
-            Contestant::Peer(kind) => (contestant::Contestant::Peer(kind), None),
+        let (system, domain) = match contestant {
+            Contestant::Engine(kind, domain) => (System::Engine(kind), Some(domain)),
+            Contestant::Peer(kind) => (System::Peer(kind), None),
         };
         let job = match job {
             Killed::Ycsb(spec) => Job::Ycsb(spec.clone()),
             Killed::Tpcc(spec) => Job::Tpcc(spec.clone()),
         };
         let kill = Kill {
-            contestant,
+            system,
             domain,
             run: run_options(1, commit),
             tree_node_bytes,

@@ -55,7 +55,7 @@ impl Audience for LabProgress {
     fn far(&self, far: Far) {
         match self {
             Self::Bar(bar) => {
-                bar.set_prefix(told(far));
+                bar.set_prefix(text_of(far));
                 bar.set_position((far.share * STEPS) as u64);
             }
             Self::Lines(lines) => lines.far.set(Some(far)),
@@ -73,28 +73,28 @@ impl Drop for LabProgress {
 
 /// The lines on standard error, and the last report.
 pub(super) struct Lines {
-    told: Cell<Instant>,
+    last: Cell<Instant>,
     far: Cell<Option<Far>>,
 }
 
 impl Lines {
     fn new(begun: Instant) -> Self {
-        Self { told: Cell::new(begun), far: Cell::new(None) }
+        Self { last: Cell::new(begun), far: Cell::new(None) }
     }
 
     /// Returns the line to be said where `what` begins; nothing until it was silent for long
     /// enough.
     fn line(&self, now: Instant, what: &str) -> Option<String> {
-        if now.saturating_duration_since(self.told.get()) < SILENCE {
+        if now.saturating_duration_since(self.last.get()) < SILENCE {
             return None;
         }
-        self.told.set(now);
-        let far = self.far.get().map_or(String::new(), |far| told(far) + ": ");
+        self.last.set(now);
+        let far = self.far.get().map_or(String::new(), |far| text_of(far) + ": ");
         Some(far + what)
     }
 }
 
-fn told(far: Far) -> String {
+fn text_of(far: Far) -> String {
     let left = far.left.map_or(String::new(), |left| format!(", {} left", duration(left)));
     format!("{}/{}{left}", far.done, far.all)
 }
@@ -113,17 +113,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_as_people_say_them() {
-        let told = |seconds| duration(Duration::from_secs(seconds));
-        assert_eq!([told(5), told(600), told(9000)], ["5 s", "10 min", "2.5 h"]);
+    fn times_are_short() {
+        let text = |seconds| duration(Duration::from_secs(seconds));
+        assert_eq!([text(5), text(600), text(9000)], ["5 s", "10 min", "2.5 h"]);
     }
 
     #[test]
-    fn how_far_it_is_is_told_with_what_is_left() {
+    fn progress_has_the_time_that_is_left() {
         let far = Far { done: 3, all: 10, share: 0.3, left: None };
-        assert_eq!(told(far), "3/10");
+        assert_eq!(text_of(far), "3/10");
         let left = Some(Duration::from_secs(120));
-        assert_eq!(told(Far { left, ..far }), "3/10, 2 min left");
+        assert_eq!(text_of(Far { left, ..far }), "3/10, 2 min left");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::failed::failure;
 use super::frame::Points;
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct FullReport<'a> {
     #[serde(flatten)]
     points: Points<'a>,
     measurements: Vec<Cell<'a>>,
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     if let Some(path) = &args.markdown {
         write(path, &made.markdown())?;
     }
-    let whole = Whole {
+    let whole = FullReport {
         points: Points::new(&made.host, &made.selection, &made.configured),
         measurements: made.measurements.iter().map(Cell::from).collect(),
         calibrations: &made.calibrations,
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         follows: &made.follows,
         targets: &made.targets,
     };
-    let mut text = people(&made);
+    let mut text = human_text(&made);
     for Unequal { text: unequal, .. } in &made.unequal {
         text += &format!("\nA bug of Perdura: {unequal}; it should be the same.\n");
     }
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     report(&text, &whole, args.json.as_ref())
 }
 
-fn people(made: &Report) -> String {
+fn human_text(made: &Report) -> String {
     let head =
         ["claim", "paper", "here", "verdict", "in its setting", "verdict"].map(str::to_owned);
     let row = |Pair { ours, papers }: Pair<'_>| {

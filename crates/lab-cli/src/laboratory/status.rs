@@ -81,7 +81,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let frame = Frame::new(&host, runs.as_slice());
     let seed = args.seed;
     let status = Status { frame, commit: COMMIT, host_key: &key, scale: &scale, seed, studies };
-    report(&people(&status, &runs), &status, args.json.as_ref())
+    report(&human_text(&status, &runs), &status, args.json.as_ref())
 }
 
 fn runs(results: &Results) -> Result<Vec<Run>, Failure> {
@@ -107,7 +107,7 @@ fn runs(results: &Results) -> Result<Vec<Run>, Failure> {
     Ok(runs)
 }
 
-fn people(status: &Status<'_>, runs: &[Run]) -> String {
+fn human_text(status: &Status<'_>, runs: &[Run]) -> String {
     let head = ["measured by", "for", "done", "of", "left"].map(str::to_owned);
     let rows: Vec<Vec<String>> = status
         .studies

@@ -33,12 +33,12 @@ fn a_run_and_a_report_have_points_in_their_frame() {
     let page = directory.path().join("report.html");
     let page = page.to_str().expect("text");
     let reported = json(&lab(&["report", "--out", page, "--json", "-"], &results));
-    for told in [&measured, &reported] {
-        let points = framed(told);
+    for json in [&measured, &reported] {
+        let points = framed(json);
         assert!(points.len() > 50, "{}", points.len());
         points.iter().for_each(|point| has(point, &POINT));
-        assert_eq!(told["lab"], told["runs"]);
-        has(told, &["commit", "scale", "seed"]);
+        assert_eq!(json["lab"], json["runs"]);
+        has(json, &["commit", "scale", "seed"]);
     }
     assert_eq!((&measured["host"], &measured["runs"]), (&reported["host"], &reported["runs"]));
     let claims = reported["claims"].as_array().expect("claims");
@@ -66,16 +66,16 @@ fn a_comparison_has_both_sides_in_its_frame() {
     let a = results(directory.path(), "aaaa", 100.0, 3.0);
     let b = results(directory.path(), "bbbb", 80.0, 3.0);
     let (a, b) = (a.to_str().expect("text"), b.to_str().expect("text"));
-    let told = json(&run(&["lab", "compare", a, b, "--json", "-"]));
-    let runs = framed(&told);
-    assert_eq!((runs.len(), &told["only_one_side"]), (2, &0.into()), "{told}");
+    let compared = json(&run(&["lab", "compare", a, b, "--json", "-"]));
+    let runs = framed(&compared);
+    assert_eq!((runs.len(), &compared["only_one_side"]), (2, &0.into()), "{compared}");
     has(&runs[0], &["experiment", "series", "x", "metric", "unit", "a", "b", "worse_by", "change"]);
     assert_eq!(
         (&runs[0]["metric"], &runs[0]["change"]),
         (&"native throughput".into(), &"worse".into())
     );
     for (side, commit) in [("a", "aaaa"), ("b", "bbbb")] {
-        let side = &told[side];
+        let side = &compared[side];
         has(&side["host"], &MACHINE);
         assert_eq!(side["host"]["cpu"], host().cpu.as_str());
         assert_eq!(

@@ -27,7 +27,7 @@ fn what_the_medium_has_no_room_for_is_refused_before_it_begins() {
     let binary = perdura();
     let binary = binary.get_program().to_str().expect("text");
     let Some(ran) = mounting(script, &[at, binary]) else {
-        eprintln!("this system lets nobody mount: not tested");
+        eprintln!("this user may not mount file systems: not tested");
         return;
     };
     assert_eq!(ran.code, Some(1), "{ran:?}");

@@ -13,7 +13,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_comparison_fails_where_something_is_worse_beyond_the_share_and_noise() {
+fn comparison_fails_beyond_the_share_and_noise() {
     let directory = tempfile::tempdir().expect("a directory");
     let files = [
         ("old", 1000.0, 10.0),
@@ -53,9 +53,9 @@ fn a_comparison_fails_where_something_is_worse_beyond_the_share_and_noise() {
     let little = compared("slower", "0.07%");
     assert!(little.err.ends_with("worse by more than 0.07%\n"), "{little:?}");
     // Without the option it is reported, and is no failure.
-    let told = run(&["lab", "compare", text(&file("old")), text(&file("slower"))]);
-    assert_eq!(told.code, Some(0), "{told:?}");
-    assert!(told.out.contains("10.0% worse"), "{told:?}");
+    let ran = run(&["lab", "compare", text(&file("old")), text(&file("slower"))]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("10.0% worse"), "{ran:?}");
 }
 
 /// A figure that is not there any more, or was measured with another configuration, is not passed
@@ -100,7 +100,7 @@ fn add(path: &Path, host: &lab::Host, commit: &str, experiment: &str) {
 /// The same seed has to give the same counts: where a round has another one, no report passes for
 /// right, and the run says so.
 #[test]
-fn counts_that_differ_between_rounds_are_told_as_a_bug() {
+fn counts_that_differ_between_rounds_are_a_bug() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("results.db");
     let first = lab(&["run", "P1-T3", "--tiny"], &path);
@@ -127,7 +127,7 @@ fn counts_that_differ_between_rounds_are_told_as_a_bug() {
     assert!(again.err.contains(what), "{again:?}");
     assert!(
         again.out.contains("0 of 12 measurements were missing"),
-        "told all the same: {again:?}"
+        "said all the same: {again:?}"
     );
     // Of what was not asked for nothing is said here, and everything in the report.
     let other = lab(&["run", "P1-F1", "--tiny"], &path);
@@ -166,9 +166,9 @@ fn compare_takes_one_machine_for_two_commits() {
     add(&path, &here, "aaaa", "P1-F10");
     let ran = compared();
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let told: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let compared: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
     assert_eq!(
-        (&told["a"]["host"]["name"], &told["b"]["host"]["name"]),
+        (&compared["a"]["host"]["name"], &compared["b"]["host"]["name"]),
         (&"there".into(), &"there".into())
     );
     // Two machines can be compared, if they are named.
@@ -221,7 +221,7 @@ fn a_report_for_which_there_is_no_room_leaves_no_half_of_it() {
 }
 
 #[test]
-fn a_full_disk_is_told_with_what_to_do() {
+fn full_disk_is_reported_with_what_to_do() {
     if !Path::new("/dev/full").exists() {
         eprintln!("there is no /dev/full: not tested");
         return;

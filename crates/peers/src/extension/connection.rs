@@ -51,8 +51,10 @@ impl Stats {
     }
 }
 
-/// A path as a URI of SQLite's: bytes that have a meaning in one are written as numbers.
-fn uri(path: &Path, parameters: Parameters<'_>) -> String {
+/// Returns a path as a URI of SQLite's, which names no VFS. Bytes that have a meaning in a URI are written
+/// as numbers.
+#[must_use]
+pub fn uri(path: &Path, parameters: Parameters<'_>) -> String {
     let mut uri = "file:".to_owned();
     // A name that begins with two slashes would be that of a host.
     if path.as_os_str().as_bytes().starts_with(b"//") {

@@ -1,6 +1,6 @@
 //! Functions of SQLite's that have no safe form elsewhere.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use perdura_sqlite::database::Opener;
@@ -79,57 +79,4 @@ pub fn register_with(name: &'static CStr, opener: Box<dyn Opener>) -> rusqlite::
     // SAFETY: the same function.
     unsafe { ffi::sqlite3_cancel_auto_extension(Some(begin_waiting)) };
     opened.map(drop)
-}
-
-/// Returns whether a text ends where a statement of SQL does: at a semicolon that is in no string, comment or
-/// trigger.
-#[must_use]
-pub fn ends_a_statement(sql: &str) -> bool {
-    // SQLite ends the statement at a zero byte.
-    let Ok(sql) = CString::new(sql) else { return true };
-    // SAFETY: it is a C string.
-    unsafe { ffi::sqlite3_complete(sql.as_ptr()) != 0 }
-}
-
-/// The keywords of SQLite's SQL, in capitals.
-pub fn keywords() -> impl Iterator<Item = String> {
-    // SAFETY: it only returns a number.
-    let count = unsafe { ffi::sqlite3_keyword_count() };
-    (0..count).filter_map(|number| {
-        let (mut text, mut bytes) = (std::ptr::null(), 0);
-        // SAFETY: there are places for the name, which stays as long as the process, and for its length.
-        unsafe {
-            if ffi::sqlite3_keyword_name(number, &raw mut text, &raw mut bytes) != ffi::SQLITE_OK {
-                return None;
-            }
-            let name = std::slice::from_raw_parts(text.cast::<u8>(), usize::try_from(bytes).ok()?);
-            Some(String::from_utf8_lossy(name).into_owned())
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keywords_are_those_of_sql() {
-        let all: Vec<String> = keywords().collect();
-        assert!(all.len() > 100 && all.contains(&"SELECT".to_owned()), "{all:?}");
-    }
-
-    #[test]
-    fn a_statement_ends_at_a_semicolon_of_its_own() {
-        for ended in [
-            "SELECT 1;",
-            "SELECT ';';",
-            "SELECT 1; -- and so on\n",
-            "CREATE TRIGGER a BEGIN SELECT 1; END;",
-        ] {
-            assert!(ends_a_statement(ended), "{ended}");
-        }
-        for open in ["SELECT 1", "SELECT ';", "SELECT 1 /* ;", "CREATE TRIGGER a BEGIN SELECT 1;"] {
-            assert!(!ends_a_statement(open), "{open}");
-        }
-    }
 }

@@ -11,8 +11,8 @@ mod library;
 mod lines;
 mod mobibench;
 
-pub use connection::{Parameters, Stats, VFS, answer, open, open_stock, stats};
+pub use connection::{Parameters, Stats, VFS, answer, open, open_stock, stats, uri};
 pub use contents::Contents;
 pub use inputs::{Keys, Operation, ParseNameError, Spec, SpecError, Workload};
-pub use library::{ends_a_statement, keywords, register, register_with};
+pub use library::{register, register_with};
 pub use mobibench::{ParseModeError, Ran, SqliteMode, run, run_through};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use heed::types::Bytes;
 use heed::{Database, Env, IntegerComparator, RwTxn};
-use workloads::tpcb::{Bank, Books, Entry, Pages, Spec, Till};
+use workloads::tpcb::{Bank, BankConnection, Books, Entry, Pages, Spec};
 use workloads::{Observer, StoreError, allocated_bytes};
 
 use crate::lmdb::open_env;
@@ -118,13 +118,13 @@ fn add<const N: usize>(
 }
 
 impl Bank for LmdbBank {
-    type Till<'a> = &'a Self;
+    type Connection<'a> = &'a Self;
 
     fn name(&self) -> &str {
         NAME
     }
 
-    fn till(&self) -> Result<&Self, StoreError> {
+    fn connect(&self) -> Result<&Self, StoreError> {
         Ok(self)
     }
 
@@ -180,7 +180,7 @@ impl Bank for LmdbBank {
     }
 }
 
-impl Till for &LmdbBank {
+impl BankConnection for &LmdbBank {
     fn book(&mut self, entry: &Entry) -> Result<i64, StoreError> {
         let Entry { id, account, teller, branch, delta } = *entry;
         let tables = self.tables;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, Row, params};
-use workloads::tpcb::{Bank, Books, Entry, Pages, Spec, Till};
+use workloads::tpcb::{Bank, BankConnection, Books, Entry, Pages, Spec};
 use workloads::{Observer, StoreError, allocated_bytes};
 
 use crate::shared::{LOAD_BATCH, create_directory};
@@ -84,13 +84,13 @@ fn book(connection: &Connection, entry: &Entry) -> Result<i64, StoreError> {
 }
 
 impl Bank for SqliteBank {
-    type Till<'a> = &'a Self;
+    type Connection<'a> = &'a Self;
 
     fn name(&self) -> &str {
         NAME
     }
 
-    fn till(&self) -> Result<&Self, StoreError> {
+    fn connect(&self) -> Result<&Self, StoreError> {
         Ok(self)
     }
 
@@ -157,7 +157,7 @@ impl Bank for SqliteBank {
     }
 }
 
-impl Till for &SqliteBank {
+impl BankConnection for &SqliteBank {
     fn book(&mut self, entry: &Entry) -> Result<i64, StoreError> {
         let connection = &*self.connection.lock();
         let mut transaction = Batch::begin(connection)?;

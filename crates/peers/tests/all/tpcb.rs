@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use peers::{LmdbBank, PostgresBank, SqliteBank};
-use workloads::tpcb::{Bank, Books, Spec, Till, Workload};
+use workloads::tpcb::{Bank, BankConnection, Books, Spec, Workload};
 use workloads::{Check, RunOptions};
 
 fn spec() -> Spec {
@@ -59,9 +59,9 @@ fn a_transaction_that_fails_leaves_nothing() {
         let spec = spec();
         bank.load(&spec, &()).expect("loads");
         let before = bank.books().expect("reads");
-        let mut till = bank.till().expect("a place");
+        let mut connection = bank.connect().expect("a place");
         let entry = workloads::tpcb::Entry { id: 0, account: 1, teller: 31, branch: 1, delta: 5 };
-        let error = till.book(&entry).expect_err("there is no such teller");
+        let error = connection.book(&entry).expect_err("there is no such teller");
         assert!(error.to_string().contains("key 31"), "{error}");
         assert_eq!(bank.books().expect("reads"), before);
     }

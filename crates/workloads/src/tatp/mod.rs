@@ -41,7 +41,7 @@ pub use drive::run;
 pub use inputs::{Input, Kind, Stream, Workload};
 pub use load::load;
 pub use rates::{Rate, rates, rates_of_users};
-pub use register::{Desk, Population, Register, Value};
+pub use register::{Population, Register, RegisterConnection, Value};
 pub use schema::{Digits, TableOf, schema};
 pub use spec::{SUBSCRIBERS_OF_SCALE, Spec, SpecError};
 pub use terminal::Terminal;

@@ -11,16 +11,16 @@ use super::inputs::{Input, Workload};
 use super::population::rows_of;
 use super::schema::TableOf;
 use super::spec::Spec;
+use crate::connection::Tries;
 use crate::lanes::Lane;
 use crate::measure::{Observer, RunError, RunOptions};
-use crate::seat::Tries;
 use crate::store::StoreError;
-use crate::terminals::{self, Hall, Measured, Outcome, Perform};
+use crate::terminals::{self, Backend, Measured, Outcome, Perform};
 
 /// A database with the four tables, to which many workers may come.
 pub trait Register: Sync {
     /// The place at which one worker enters transactions.
-    type Desk<'a>: Desk
+    type Connection<'a>: RegisterConnection
     where
         Self: 'a;
 
@@ -31,7 +31,7 @@ pub trait Register: Sync {
     ///
     /// # Errors
     /// The database's.
-    fn desk(&self) -> Result<Self::Desk<'_>, StoreError>;
+    fn connect(&self) -> Result<Self::Connection<'_>, StoreError>;
 
     /// Populates it; durable when it returns. [`Population`] has the rows.
     ///
@@ -60,12 +60,12 @@ pub trait Register: Sync {
     {
         let partitions = workload.spec().partitions;
         terminals::check_peer(self.name(), "TATP", partitions, options)?;
-        terminals::drive(&Office { register: self, workload }, 1, options, progress)
+        terminals::drive(&RegisterBackend { register: self, workload }, 1, options, progress)
     }
 }
 
 /// A place at which transactions are entered.
-pub trait Desk {
+pub trait RegisterConnection {
     /// Runs a transaction, durably.
     ///
     /// # Errors
@@ -73,14 +73,14 @@ pub trait Desk {
     fn submit(&mut self, input: &Input) -> Result<Outcome, StoreError>;
 }
 
-struct Office<'a, R> {
+struct RegisterBackend<'a, R> {
     register: &'a R,
     workload: &'a Workload,
 }
 
-impl<R: Register> Hall for Office<'_, R> {
+impl<R: Register> Backend for RegisterBackend<'_, R> {
     type Terminal<'a>
-        = AtDesk<'a, R>
+        = RegisterTerminal<'a, R>
     where
         Self: 'a;
 
@@ -100,19 +100,22 @@ impl<R: Register> Hall for Office<'_, R> {
         (kind as usize, kind.is_read_only())
     }
 
-    fn terminal(&self, _: Lane) -> Result<AtDesk<'_, R>, StoreError> {
-        Ok(AtDesk { desk: self.register.desk()?, inputs: self.workload.inputs(0) })
+    fn terminal(&self, _: Lane) -> Result<RegisterTerminal<'_, R>, StoreError> {
+        Ok(RegisterTerminal {
+            connection: self.register.connect()?,
+            inputs: self.workload.inputs(0),
+        })
     }
 }
 
-struct AtDesk<'a, R: Register + 'a> {
-    desk: R::Desk<'a>,
+struct RegisterTerminal<'a, R: Register + 'a> {
+    connection: R::Connection<'a>,
     inputs: &'a [Input],
 }
 
-impl<R: Register> Perform for AtDesk<'_, R> {
+impl<R: Register> Perform for RegisterTerminal<'_, R> {
     fn perform(&mut self, number: usize) -> Result<Outcome, StoreError> {
-        self.desk.submit(&self.inputs[number])
+        self.connection.submit(&self.inputs[number])
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {

@@ -11,8 +11,8 @@ use super::schema::{
     AI_DATA, BIT_1, BY_NUMBER, CF_END, CF_NUMBER, CF_START, DATA_A, Digits, IS_ACTIVE, S_ID,
     SF_TYPE, Tables, VLR_LOCATION,
 };
+use crate::connection::{Connection, Tries};
 use crate::reads::{Reads, missing};
-use crate::seat::{Seat, Tries};
 use crate::store::StoreError;
 use crate::terminals::{Outcome, Perform};
 
@@ -23,7 +23,7 @@ struct NoFacility;
 
 /// Runs the transactions of a partition.
 pub struct Terminal<'a, E: Environment> {
-    seat: Seat<'a, E>,
+    connection: Connection<'a, E>,
     inputs: &'a [Input],
     tables: Tables,
     row: Row,
@@ -42,7 +42,7 @@ impl<'a, E: Environment> Terminal<'a, E> {
         workload: &'a Workload,
         partition: usize,
     ) -> Result<Self, Error> {
-        Self::at(database, Seat::take(database, partition, true)?, workload, partition)
+        Self::at(database, Connection::open(database, partition, true)?, workload, partition)
     }
 
     /// Takes a place at a partition that others use, too.
@@ -57,7 +57,7 @@ impl<'a, E: Environment> Terminal<'a, E> {
         workload: &'a Workload,
         partition: usize,
     ) -> Result<Self, Error> {
-        Self::at(database, Seat::take(database, partition, false)?, workload, partition)
+        Self::at(database, Connection::open(database, partition, false)?, workload, partition)
     }
 
     /// Takes a place at a partition for transactions that are not known before: see
@@ -73,19 +73,20 @@ impl<'a, E: Environment> Terminal<'a, E> {
         partition: usize,
         alone: bool,
     ) -> Result<Self, Error> {
-        let (seat, tables) = (Seat::take(database, partition, alone)?, Tables::of(database)?);
-        Ok(Self { seat, inputs: &[], tables, row: Row::new() })
+        let (connection, tables) =
+            (Connection::open(database, partition, alone)?, Tables::of(database)?);
+        Ok(Self { connection, inputs: &[], tables, row: Row::new() })
     }
 
-    /// A terminal at this seat.
+    /// A terminal with this connection.
     pub(super) fn at(
         database: &Database<E>,
-        seat: Seat<'a, E>,
+        connection: Connection<'a, E>,
         workload: &'a Workload,
         partition: usize,
     ) -> Result<Self, Error> {
         let (inputs, tables) = (workload.inputs(partition), Tables::of(database)?);
-        Ok(Self { seat, inputs, tables, row: Row::new() })
+        Ok(Self { connection, inputs, tables, row: Row::new() })
     }
 
     /// Runs transaction `number` of the partition.
@@ -103,7 +104,7 @@ impl<'a, E: Environment> Terminal<'a, E> {
     /// that were entered again.
     #[must_use]
     pub fn retries_and_conflicts(&self) -> (u64, u64) {
-        let Tries { retries, conflicts } = self.seat.tries();
+        let Tries { retries, conflicts } = self.connection.tries();
         (retries, conflicts)
     }
 
@@ -112,36 +113,37 @@ impl<'a, E: Environment> Terminal<'a, E> {
     /// # Errors
     /// The database's; nothing of the transaction is left then.
     pub fn submit(&mut self, input: Input) -> Result<Outcome, Error> {
-        let Self { seat, tables, row, .. } = self;
+        let Self { connection, tables, row, .. } = self;
         match input.kind {
             Kind::GetSubscriberData => {
                 let key = [U64(input.subscriber.into())];
-                let found = seat.read(|tx| tx.get_into(&tables.subscriber, &key, row))?;
+                let found = connection.read(|tx| tx.get_into(&tables.subscriber, &key, row))?;
                 Ok(outcome(black_box(found)))
             }
             Kind::GetAccessData => {
                 let key = [U64(input.subscriber.into()), U64(input.of.into())];
-                let found = seat.read(|tx| tx.find(&tables.access_info, &key, &AI_DATA, row))?;
+                let found =
+                    connection.read(|tx| tx.find(&tables.access_info, &key, &AI_DATA, row))?;
                 Ok(outcome(black_box(found)))
             }
             Kind::GetNewDestination => {
-                let found = seat.read(|tx| destination(tx, tables, &input, row))?;
+                let found = connection.read(|tx| destination(tx, tables, &input, row))?;
                 Ok(outcome(black_box(found)))
             }
             Kind::UpdateLocation => {
-                seat.write(|tx| update_location(tx, tables, &input))?;
+                connection.write(|tx| update_location(tx, tables, &input))?;
                 Ok(Outcome::Committed)
             }
             Kind::UpdateSubscriberData => {
-                let done = seat.write(|tx| update_subscriber(tx, tables, &input));
+                let done = connection.write(|tx| update_subscriber(tx, tables, &input));
                 foreseen(done, &tables.special_facility)
             }
             Kind::InsertCallForwarding => {
-                let done = seat.write(|tx| insert_forwarding(tx, tables, &input));
+                let done = connection.write(|tx| insert_forwarding(tx, tables, &input));
                 foreseen(done, &tables.call_forwarding)
             }
             Kind::DeleteCallForwarding => {
-                let done = seat.write(|tx| delete_forwarding(tx, tables, &input));
+                let done = connection.write(|tx| delete_forwarding(tx, tables, &input));
                 foreseen(done, &tables.call_forwarding)
             }
         }
@@ -259,10 +261,10 @@ impl<E: Environment> Perform for Terminal<'_, E> {
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.seat.sync().map_err(StoreError::engine)
+        self.connection.sync().map_err(StoreError::engine)
     }
 
     fn tries(&self) -> Tries {
-        self.seat.tries()
+        self.connection.tries()
     }
 }

@@ -5,7 +5,7 @@ use perdura::{Database, Domain, EngineKind, Options, Row, Value};
 
 use super::population::Shape;
 use super::*;
-use crate::seat::Seat;
+use crate::connection::Connection;
 use crate::terminals::Outcome::{self, Committed, Failed};
 
 const SUBSCRIBERS: u32 = 40;
@@ -29,8 +29,8 @@ impl Register {
     fn does(&self, input: Input) -> Outcome {
         let spec = Spec { subscribers: SUBSCRIBERS, transactions: 1, ..Spec::default() };
         let workload = Workload::of_one(&spec, input);
-        let seat = Seat::take(&self.database, 0, true).unwrap();
-        Terminal::at(&self.database, seat, &workload, 0).unwrap().run(0).unwrap()
+        let connection = Connection::open(&self.database, 0, true).unwrap();
+        Terminal::at(&self.database, connection, &workload, 0).unwrap().run(0).unwrap()
     }
 
     fn row(&self, table: &str, key: &[u64]) -> Option<Row> {

@@ -9,11 +9,11 @@ use super::inputs::Workload;
 use super::schema::{ACCOUNT_FILLER, BRANCH_FILLER, HISTORY_FILLER, TELLER_FILLER, fill};
 use super::spec::{Spec, TELLERS};
 use crate::checks::Check;
+use crate::connection::Tries;
 use crate::lanes::Lane;
 use crate::measure::{Observer, RunError, RunOptions};
-use crate::seat::Tries;
 use crate::store::StoreError;
-use crate::terminals::{self, Hall, Measured, Outcome, Perform};
+use crate::terminals::{self, Backend, Measured, Outcome, Perform};
 
 /// A transaction as it is entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Entry {
 /// A database with the four tables, to which many workers may come.
 pub trait Bank: Sync {
     /// The place at which one worker enters transactions.
-    type Till<'a>: Till
+    type Connection<'a>: BankConnection
     where
         Self: 'a;
 
@@ -52,7 +52,7 @@ pub trait Bank: Sync {
     ///
     /// # Errors
     /// The database's.
-    fn till(&self) -> Result<Self::Till<'_>, StoreError>;
+    fn connect(&self) -> Result<Self::Connection<'_>, StoreError>;
 
     /// Populates it; durable when it returns. [`Pages`] has the rows.
     ///
@@ -80,12 +80,12 @@ pub trait Bank: Sync {
         Self: Sized,
     {
         terminals::check_peer(self.name(), "TPC-B", workload.spec().partitions, options)?;
-        terminals::drive(&Counter { bank: self, workload }, 1, options, progress)
+        terminals::drive(&BankBackend { bank: self, workload }, 1, options, progress)
     }
 }
 
 /// A place at which transactions are entered.
-pub trait Till {
+pub trait BankConnection {
     /// Books a transaction, durably, and returns the account's balance after it.
     ///
     /// # Errors
@@ -93,14 +93,14 @@ pub trait Till {
     fn book(&mut self, entry: &Entry) -> Result<i64, StoreError>;
 }
 
-struct Counter<'a, B> {
+struct BankBackend<'a, B> {
     bank: &'a B,
     workload: &'a Workload,
 }
 
-impl<B: Bank> Hall for Counter<'_, B> {
+impl<B: Bank> Backend for BankBackend<'_, B> {
     type Terminal<'a>
-        = AtTill<'a, B>
+        = BankTerminal<'a, B>
     where
         Self: 'a;
 
@@ -118,17 +118,17 @@ impl<B: Bank> Hall for Counter<'_, B> {
         (0, false)
     }
 
-    fn terminal(&self, _: Lane) -> Result<AtTill<'_, B>, StoreError> {
-        Ok(AtTill { till: self.bank.till()?, workload: self.workload })
+    fn terminal(&self, _: Lane) -> Result<BankTerminal<'_, B>, StoreError> {
+        Ok(BankTerminal { connection: self.bank.connect()?, workload: self.workload })
     }
 }
 
-struct AtTill<'a, B: Bank + 'a> {
-    till: B::Till<'a>,
+struct BankTerminal<'a, B: Bank + 'a> {
+    connection: B::Connection<'a>,
     workload: &'a Workload,
 }
 
-impl<B: Bank> Perform for AtTill<'_, B> {
+impl<B: Bank> Perform for BankTerminal<'_, B> {
     fn perform(&mut self, number: usize) -> Result<Outcome, StoreError> {
         let input = self.workload.inputs(0)[number];
         let entry = Entry {
@@ -138,7 +138,7 @@ impl<B: Bank> Perform for AtTill<'_, B> {
             branch: input.branch(),
             delta: i64::from(input.delta),
         };
-        std::hint::black_box(self.till.book(&entry)?);
+        std::hint::black_box(self.connection.book(&entry)?);
         Ok(Outcome::Committed)
     }
 
@@ -241,7 +241,7 @@ impl Books {
             let (accounts, rows) = (self.accounts.len(), self.entries);
             format!(
                 "{branches} branches, {tellers} tellers, {accounts} accounts, {rows} rows of \
-                 history behind {entries} transactions"
+                 history after {entries} transactions"
             )
         })
     }

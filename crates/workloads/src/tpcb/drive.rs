@@ -4,8 +4,8 @@ use perdura::{Database, Environment, Error};
 
 use super::inputs::Workload;
 use super::terminal::Terminal;
+use crate::connection::Connection;
 use crate::measure::{Observer, RunError, RunOptions};
-use crate::seat::Seat;
 use crate::terminals::{self, Measured, Script};
 
 /// Runs the whole workload on a populated database. The observer counts the transactions of each lane
@@ -42,9 +42,9 @@ impl<E: Environment> Script<E> for Workload {
     fn terminal<'a>(
         &'a self,
         database: &Database<E>,
-        seat: Seat<'a, E>,
+        connection: Connection<'a, E>,
         partition: usize,
     ) -> Result<Terminal<'a, E>, Error> {
-        Terminal::at(database, seat, self, partition)
+        Terminal::at(database, connection, self, partition)
     }
 }

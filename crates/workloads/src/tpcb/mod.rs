@@ -30,7 +30,7 @@ mod spec;
 mod terminal;
 mod verify;
 
-pub use bank::{Bank, Books, Entry, Pages, Till};
+pub use bank::{Bank, BankConnection, Books, Entry, Pages};
 pub use check::check;
 pub use drive::run;
 pub use inputs::{Input, Workload};

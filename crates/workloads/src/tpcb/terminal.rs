@@ -5,14 +5,14 @@ use perdura::{Database, Environment, Error, Row, Table, Tx};
 
 use super::inputs::{Input, Workload};
 use super::schema::{A_BALANCE, B_BALANCE, HISTORY_FILLER, T_BALANCE, Tables, fill};
+use crate::connection::{Connection, Tries};
 use crate::reads::missing;
-use crate::seat::{Seat, Tries};
 use crate::store::StoreError;
 use crate::terminals::{Outcome, Perform};
 
 /// Runs the transactions of a partition.
 pub struct Terminal<'a, E: Environment> {
-    seat: Seat<'a, E>,
+    connection: Connection<'a, E>,
     workload: &'a Workload,
     partition: usize,
     tables: Tables,
@@ -32,18 +32,18 @@ impl<'a, E: Environment> Terminal<'a, E> {
         workload: &'a Workload,
         partition: usize,
     ) -> Result<Self, Error> {
-        Self::at(database, Seat::take(database, partition, true)?, workload, partition)
+        Self::at(database, Connection::open(database, partition, true)?, workload, partition)
     }
 
-    /// A terminal at this seat.
+    /// A terminal with this connection.
     pub(super) fn at(
         database: &Database<E>,
-        seat: Seat<'a, E>,
+        connection: Connection<'a, E>,
         workload: &'a Workload,
         partition: usize,
     ) -> Result<Self, Error> {
         let tables = Tables::of(database)?;
-        Ok(Self { seat, workload, partition, tables, row: Row::new() })
+        Ok(Self { connection, workload, partition, tables, row: Row::new() })
     }
 
     /// Runs transaction `number` of the partition; returns the account's balance after it.
@@ -56,8 +56,8 @@ impl<'a, E: Environment> Terminal<'a, E> {
     pub fn run(&mut self, number: usize) -> Result<i64, Error> {
         let input = self.workload.inputs(self.partition)[number];
         let id = self.workload.id(self.partition, number);
-        let Self { seat, tables, row, .. } = self;
-        seat.write(|tx| enter(tx, tables, &input, id, row))
+        let Self { connection, tables, row, .. } = self;
+        connection.write(|tx| enter(tx, tables, &input, id, row))
     }
 }
 
@@ -106,10 +106,10 @@ impl<E: Environment> Perform for Terminal<'_, E> {
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.seat.sync().map_err(StoreError::engine)
+        self.connection.sync().map_err(StoreError::engine)
     }
 
     fn tries(&self) -> Tries {
-        self.seat.tries()
+        self.connection.tries()
     }
 }

@@ -4,7 +4,7 @@ use perdura::Value::{Text, U64};
 use perdura::{Error, Scan};
 
 use super::draw::LastName;
-use super::inputs::Who;
+use super::inputs::CustomerSelector;
 use super::schema::{BY_NAME, C_ID, Tables};
 use crate::reads::{Reads, missing};
 
@@ -15,12 +15,12 @@ pub(super) fn number(
     tables: &Tables,
     warehouse: u64,
     district: u64,
-    who: Who,
+    who: CustomerSelector,
     found: &mut Vec<u64>,
 ) -> Result<u64, Error> {
     let name = match who {
-        Who::Number(number) => return Ok(u64::from(number)),
-        Who::LastName(name) => LastName::new(u64::from(name)),
+        CustomerSelector::Number(number) => return Ok(u64::from(number)),
+        CustomerSelector::LastName(name) => LastName::new(u64::from(name)),
     };
     found.clear();
     let prefix = [U64(warehouse), U64(district), Text(name.as_str())];

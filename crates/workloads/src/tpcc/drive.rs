@@ -5,8 +5,8 @@ use perdura::{Database, Environment, Error};
 
 use super::inputs::{Kind, Workload};
 use super::terminal::{Outcome, Terminal};
+use crate::connection::{Connection, Tries};
 use crate::measure::{Observer, RunError, RunOptions};
-use crate::seat::{Seat, Tries};
 use crate::store::StoreError;
 use crate::terminals::{self, Perform, Script};
 
@@ -79,7 +79,7 @@ pub fn run<E: Environment, O: Observer>(
 
 impl<E: Environment> Script<E> for Workload {
     type Terminal<'a>
-        = At<'a, E>
+        = InputTerminal<'a, E>
     where
         E: 'a;
 
@@ -98,21 +98,21 @@ impl<E: Environment> Script<E> for Workload {
     fn terminal<'a>(
         &'a self,
         database: &Database<E>,
-        seat: Seat<'a, E>,
+        connection: Connection<'a, E>,
         partition: usize,
-    ) -> Result<At<'a, E>, Error> {
-        let terminal = Terminal::at(database, seat, self.spec())?;
-        Ok(At { terminal, inputs: self.inputs(partition) })
+    ) -> Result<InputTerminal<'a, E>, Error> {
+        let terminal = Terminal::at(database, connection, self.spec())?;
+        Ok(InputTerminal { terminal, inputs: self.inputs(partition) })
     }
 }
 
 /// A terminal with what is entered there.
-pub(crate) struct At<'a, E: Environment> {
+pub(crate) struct InputTerminal<'a, E: Environment> {
     terminal: Terminal<'a, E>,
     inputs: &'a super::Inputs,
 }
 
-impl<E: Environment> Perform for At<'_, E> {
+impl<E: Environment> Perform for InputTerminal<'_, E> {
     #[inline]
     fn perform(&mut self, number: usize) -> Result<terminals::Outcome, StoreError> {
         let outcome = self.terminal.run(self.inputs, number).map_err(StoreError::engine)?;

@@ -56,7 +56,7 @@ impl Kind {
 
 /// A customer's number or name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum CustomerSelector {
     Number(u32),
     /// The number of a last name.
     LastName(u32),
@@ -82,13 +82,13 @@ pub(crate) enum Request {
         rolled_back: bool,
     },
     Payment {
-        who: Who,
+        who: CustomerSelector,
         customer_warehouse: u16,
         customer_district: u8,
         amount_cents: u32,
     },
     OrderStatus {
-        who: Who,
+        who: CustomerSelector,
     },
     Delivery {
         carrier: u8,
@@ -314,11 +314,11 @@ impl Draw<'_> {
         if other < home { other } else { other + 1 }
     }
 
-    fn who(&self, random: &mut Random) -> Who {
+    fn who(&self, random: &mut Random) -> CustomerSelector {
         if percent(random, 60) {
-            Who::LastName(self.constants.last_name(random, self.spec.customers) as u32)
+            CustomerSelector::LastName(self.constants.last_name(random, self.spec.customers) as u32)
         } else {
-            Who::Number(self.constants.customer(random, self.spec.customers) as u32)
+            CustomerSelector::Number(self.constants.customer(random, self.spec.customers) as u32)
         }
     }
 }
@@ -358,7 +358,7 @@ mod tests {
         assert!(rolled_back.abs_diff(orders / 100) < 70, "{rolled_back} of {orders}");
         let payments = count(&workload, |input| input.kind() == Kind::Payment);
         let by_name = count(&workload, |input| {
-            matches!(input.request, Request::Payment { who: Who::LastName(_), .. })
+            matches!(input.request, Request::Payment { who: CustomerSelector::LastName(_), .. })
         });
         assert!((by_name * 100).abs_diff(payments * 60) < payments, "{by_name} of {payments}");
     }

@@ -7,7 +7,7 @@ use perdura::{Error, Scan};
 
 use super::buffers::Buffers;
 use super::customer;
-use super::inputs::Who;
+use super::inputs::CustomerSelector;
 use super::schema::{
     BY_CUSTOMER, C_BALANCE, C_FIRST, C_LAST, C_MIDDLE, O_CARRIER_ID, O_ENTRY_D, O_ID, OL_AMOUNT,
     OL_DELIVERY_D, OL_I_ID, OL_QUANTITY, OL_SUPPLY_W_ID, Tables,
@@ -33,7 +33,7 @@ pub(super) fn look_up(
     tx: &impl Reads,
     tables: &Tables,
     (warehouse, district): (u64, u64),
-    who: Who,
+    who: CustomerSelector,
     buffers: &mut Buffers,
 ) -> Result<Status, Error> {
     let Buffers { row, numbers, .. } = buffers;

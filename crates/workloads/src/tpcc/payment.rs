@@ -7,7 +7,7 @@ use perdura::{Environment, Error, Tx};
 
 use super::buffers::Buffers;
 use super::customer;
-use super::inputs::Who;
+use super::inputs::CustomerSelector;
 use super::schema::{
     C_BALANCE, C_CITY, C_CREDIT, C_CREDIT_LIM, C_DATA, C_DISCOUNT, C_FIRST, C_LAST, C_MIDDLE,
     C_PAYMENT_CNT, C_PHONE, C_SINCE, C_STATE, C_STREET_1, C_STREET_2, C_YTD_PAYMENT, C_ZIP, D_CITY,
@@ -47,7 +47,7 @@ pub(super) struct Payment {
     pub(super) district: u64,
     pub(super) customer_warehouse: u64,
     pub(super) customer_district: u64,
-    pub(super) who: Who,
+    pub(super) who: CustomerSelector,
     pub(super) amount: i64,
     pub(super) date: u64,
     /// Customers of a district: history rows of the loading, one each, precede those of the run.
@@ -131,7 +131,7 @@ mod tests {
             district: 2,
             customer_warehouse: 3,
             customer_district: 4,
-            who: Who::Number(5),
+            who: CustomerSelector::Number(5),
             amount: 678_09,
             date: 0,
             customers: 0,

@@ -11,7 +11,7 @@ use super::payment::{self, Payment};
 use super::schema::Tables;
 use super::spec::Spec;
 use super::{delivery, order_status, stock_level};
-use crate::seat::{Seat, Tries};
+use crate::connection::{Connection, Tries};
 
 /// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Outcome {
 
 /// Runs the transactions of a partition.
 pub struct Terminal<'a, E: Environment> {
-    partition: Seat<'a, E>,
+    partition: Connection<'a, E>,
     tables: Tables,
     customers: u64,
     buffers: Buffers,
@@ -40,18 +40,18 @@ impl<'a, E: Environment> Terminal<'a, E> {
     /// # Panics
     /// There is no such partition.
     pub fn new(database: &'a Database<E>, spec: &Spec, partition: usize) -> Result<Self, Error> {
-        Self::at(database, Seat::take(database, partition, true)?, spec)
+        Self::at(database, Connection::open(database, partition, true)?, spec)
     }
 
-    /// A terminal at this seat.
+    /// A terminal with this connection.
     pub(crate) fn at(
         database: &Database<E>,
-        seat: Seat<'a, E>,
+        connection: Connection<'a, E>,
         spec: &Spec,
     ) -> Result<Self, Error> {
         Ok(Self {
             tables: Tables::of(database)?,
-            partition: seat,
+            partition: connection,
             customers: u64::from(spec.customers),
             buffers: Buffers::default(),
         })

@@ -98,26 +98,32 @@ pub(super) fn line_sum<T: Reads>(books: &Books<'_, T>) -> Found {
 
 /// An order, with what has been found out about it.
 #[derive(Debug, Default, Clone, Copy)]
-struct Sheet {
+struct OrderSummary {
     lines: u64,
     carrier: u64,
     found: u64,
 }
 
-fn sheets<T: Reads>(books: &Books<'_, T>, warehouse: u64) -> Result<HashMap<Order, Sheet>, Error> {
-    let mut sheets = HashMap::new();
+fn summaries<T: Reads>(
+    books: &Books<'_, T>,
+    warehouse: u64,
+) -> Result<HashMap<Order, OrderSummary>, Error> {
+    let mut summaries = HashMap::new();
     let columns = [O_D_ID, O_ID, O_OL_CNT, O_CARRIER_ID];
     books.each(&books.tables.orders, warehouse, &columns, |row| {
-        let sheet = Sheet { lines: row.u64(2), carrier: row.u64(3), found: 0 };
-        sheets.insert((row.u64(0), row.u64(1)), sheet);
+        let summary = OrderSummary { lines: row.u64(2), carrier: row.u64(3), found: 0 };
+        summaries.insert((row.u64(0), row.u64(1)), summary);
     })?;
-    Ok(sheets)
+    Ok(summaries)
 }
 
 /// The lowest of the orders for which something is wrong.
-fn first(sheets: &HashMap<Order, Sheet>, wrong: impl Fn(&Sheet) -> bool) -> Option<(Order, Sheet)> {
-    let wrong = sheets.iter().filter(|(_, sheet)| wrong(sheet));
-    wrong.map(|(order, sheet)| (*order, *sheet)).min_by_key(|(order, _)| *order)
+fn first(
+    summaries: &HashMap<Order, OrderSummary>,
+    wrong: impl Fn(&OrderSummary) -> bool,
+) -> Option<(Order, OrderSummary)> {
+    let wrong = summaries.iter().filter(|(_, summary)| wrong(summary));
+    wrong.map(|(order, summary)| (*order, *summary)).min_by_key(|(order, _)| *order)
 }
 
 fn without_order((district, order): Order, what: &str) -> String {
@@ -127,22 +133,22 @@ fn without_order((district, order): Order, what: &str) -> String {
 /// 5: O_CARRIER_ID is null if and only if the order has a row in NEW-ORDER.
 pub(super) fn carriers<T: Reads>(books: &Books<'_, T>) -> Found {
     books.any(|w| {
-        let mut sheets = sheets(books, w)?;
+        let mut summaries = summaries(books, w)?;
         let mut strange = None;
         books.each(&books.tables.new_order, w, &[NO_D_ID, NO_O_ID], |row| {
             let order = (row.u64(0), row.u64(1));
-            match sheets.get_mut(&order) {
-                Some(sheet) => sheet.found += 1,
+            match summaries.get_mut(&order) {
+                Some(summary) => summary.found += 1,
                 None => strange = strange.or(Some(order)),
             }
         })?;
         if let Some(order) = strange {
             return Ok(Some(without_order(order, "NEW-ORDER has")));
         }
-        let wrong = first(&sheets, |sheet| (sheet.carrier == NULL) != (sheet.found == 1));
-        Ok(wrong.map(|((district, order), sheet)| {
-            let has = if sheet.found == 1 { "has" } else { "has not" };
-            let carrier = sheet.carrier;
+        let wrong = first(&summaries, |summary| (summary.carrier == NULL) != (summary.found == 1));
+        Ok(wrong.map(|((district, order), summary)| {
+            let has = if summary.found == 1 { "has" } else { "has not" };
+            let carrier = summary.carrier;
             format!("district {district}: NEW-ORDER {has} order {order}, whose carrier is {carrier} (0 is null)")
         }))
     })
@@ -151,20 +157,20 @@ pub(super) fn carriers<T: Reads>(books: &Books<'_, T>) -> Found {
 /// 6: O_OL_CNT is the number of the order's lines.
 pub(super) fn line_counts<T: Reads>(books: &Books<'_, T>) -> Found {
     books.any(|w| {
-        let mut sheets = sheets(books, w)?;
+        let mut summaries = summaries(books, w)?;
         let mut strange = None;
         books.each(&books.tables.order_line, w, &[OL_D_ID, OL_O_ID], |row| {
             let order = (row.u64(0), row.u64(1));
-            match sheets.get_mut(&order) {
-                Some(sheet) => sheet.found += 1,
+            match summaries.get_mut(&order) {
+                Some(summary) => summary.found += 1,
                 None => strange = strange.or(Some(order)),
             }
         })?;
         if let Some(order) = strange {
             return Ok(Some(without_order(order, "ORDER-LINE has")));
         }
-        let wrong = first(&sheets, |sheet| sheet.lines != sheet.found);
-        Ok(wrong.map(|((district, order), Sheet { lines, found, .. })| {
+        let wrong = first(&summaries, |summary| summary.lines != summary.found);
+        Ok(wrong.map(|((district, order), OrderSummary { lines, found, .. })| {
             format!("district {district}: order {order} has {found} lines, its O_OL_CNT is {lines}")
         }))
     })
@@ -173,12 +179,12 @@ pub(super) fn line_counts<T: Reads>(books: &Books<'_, T>) -> Found {
 /// 7: OL_DELIVERY_D is null if and only if the order's O_CARRIER_ID is.
 pub(super) fn delivery_dates<T: Reads>(books: &Books<'_, T>) -> Found {
     books.any(|w| {
-        let sheets = sheets(books, w)?;
+        let summaries = summaries(books, w)?;
         let mut wrong = None;
         let columns = [OL_D_ID, OL_O_ID, OL_NUMBER, OL_DELIVERY_D];
         books.each(&books.tables.order_line, w, &columns, |row| {
             let (district, order, number, date) = (row.u64(0), row.u64(1), row.u64(2), row.u64(3));
-            let carrier = sheets.get(&(district, order)).map(|sheet| sheet.carrier);
+            let carrier = summaries.get(&(district, order)).map(|summary| summary.carrier);
             if carrier.is_none_or(|carrier| (carrier == NULL) != (date == NULL)) {
                 wrong = wrong.or(Some((district, order, number, date, carrier)));
             }

@@ -1,6 +1,6 @@
 //! The process that does what is left to do when a command has ended, however it ended.
 //!
-//! Invariant: whatever ends the command (its end, an error, Ctrl-C, SIGKILL), the attendant hears of
+//! Invariant: whatever ends the command (its end, an error, Ctrl-C, SIGKILL), the cleanup process hears of
 //! it and is still there: in a process group of its own, deaf to what ends a session or a service,
 //! both before the command goes on.
 //!
@@ -20,18 +20,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 use crate::process::this_program;
 
-/// The word that the attendant says when it is ready, and hears when it is not needed any more.
+/// The word that the cleanup process says when it is ready, and hears when it is not needed any more.
 const WORD: &[u8] = b".\n";
 
-/// The attendant, as the command has it.
-pub struct Attendant(Child);
+/// The cleanup process, as the command has it.
+pub struct CleanupProcess(Child);
 
-impl Attendant {
-    /// Starts this binary as an attendant of a kind (its first argument), and waits until it is ready.
+impl CleanupProcess {
+    /// Starts this binary as a cleanup process of a kind (its first argument), and waits until it is ready.
     ///
     /// # Errors
     /// It does not start, or ends at once.
-    pub fn hire(kind: &str, argument: &OsStr) -> io::Result<Self> {
+    pub fn start(kind: &str, argument: &OsStr) -> io::Result<Self> {
         let child = Command::new(this_program()?)
             .arg(kind)
             .arg(argument)
@@ -41,15 +41,15 @@ impl Attendant {
             // What a terminal sends does not reach it.
             .process_group(0)
             .spawn()?;
-        let mut attendant = Self(child);
+        let mut started = Self(child);
         let mut said = Vec::new();
-        if let Some(out) = attendant.0.stdout.take() {
+        if let Some(out) = started.0.stdout.take() {
             BufReader::new(out).read_until(b'\n', &mut said)?;
         }
-        if said == WORD { Ok(attendant) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+        if said == WORD { Ok(started) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Dismisses the attendant, as there is nothing left to do.
+    /// Dismisses the cleanup process, as there is nothing left to do.
     pub fn dismiss(mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
             // One that is gone needs no word.
@@ -65,12 +65,12 @@ impl Attendant {
     }
 }
 
-/// The attendant's part: says that it is ready, waits until the command has ended, and returns
+/// The cleanup process's part: says that it is ready, waits until the command has ended, and returns
 /// whether there is something to do. Calls `look` every so often until then.
 ///
 /// # Errors
 /// The system takes no handler of signals, or the command is gone before.
-pub fn attend(every: Duration, mut look: impl FnMut()) -> io::Result<bool> {
+pub fn wait_for_end(every: Duration, mut look: impl FnMut()) -> io::Result<bool> {
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP] {
         // The handler sets a flag that is never read.
         signal_hook::flag::register(signal, Arc::default())?;

@@ -19,7 +19,6 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use command::contestant::create_store;
 use command::failure::Failure;
 use command::figures::{fine, whole};
 use command::host::Host;
@@ -27,6 +26,7 @@ use command::output::{Report, check_target, report, table};
 use command::progress::Bar;
 use command::scratch::Scratch;
 use command::settings::{background_name, commit_name, database_options};
+use command::system::create_store;
 use command::units::grouped;
 use perdura::{Database, EngineKind, Error, Table, Value};
 use serde::Serialize;
@@ -98,7 +98,7 @@ pub(super) fn run(args: &YcsbArgs) -> Result<(), Failure> {
     check_target(args.common.json.as_ref(), &[])?;
     let scratch = Scratch::new(args.common.path.as_deref(), args.common.keep)?;
     let host = Host::new(scratch.medium());
-    growth::require(&plan.contestants, tuples, &scratch)?;
+    growth::require(&plan.systems, tuples, &scratch)?;
     let bar = Bar::new();
     let mut runs = Vec::new();
     for &engine in &engines {
@@ -111,7 +111,7 @@ pub(super) fn run(args: &YcsbArgs) -> Result<(), Failure> {
         }
     }
     drop(bar);
-    let text = host.line() + &people(args, &runs);
+    let text = host.line() + &human_text(args, &runs);
     report(&text, &Report::new(&host, &runs), args.common.json.as_ref())
 }
 
@@ -257,7 +257,7 @@ impl Phase<'_> {
     }
 }
 
-fn people(args: &YcsbArgs, runs: &[Run]) -> String {
+fn human_text(args: &YcsbArgs, runs: &[Run]) -> String {
     let head = [
         "engine",
         "skew",

@@ -36,7 +36,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Returns it as people read it.
+    /// Returns the state with what it means.
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Plain => "plain: SQLite opens it without the extension",
@@ -48,7 +48,7 @@ impl State {
 
 /// The files of a database.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct DatabaseFiles {
     /// The database.
     pub(super) path: PathBuf,
     /// The side file's path, whether it is there or not.
@@ -63,12 +63,12 @@ pub(super) struct Look {
     pub(super) is_open: bool,
 }
 
-impl Look {
+impl DatabaseFiles {
     /// Looks at a database.
     ///
     /// # Errors
     /// It is not there, no file, or cannot be read.
-    pub(super) fn at(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn inspect(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::about(path.display(), error);
         // As SQLite does: the side files are in the directory that a link leads to.
         let path = fs::canonicalize(path).map_err(failed)?;

@@ -2,8 +2,8 @@
 
 use perdura::{Concurrency, Database, Environment, Error, Exclusive, Partition, ReadTx, Tx};
 
-/// A worker's place at a partition.
-pub(crate) enum Seat<'a, E: Environment> {
+/// A worker's connection to a partition.
+pub(crate) enum Connection<'a, E: Environment> {
     /// The partition belongs to this worker while it lives, as a partition does to a worker of P1's
     /// testbed (P1 3): it pays for no lock.
     Owned(Exclusive<'a, E>),
@@ -26,12 +26,35 @@ pub(crate) struct Tries {
     pub(crate) conflicts: u64,
 }
 
-impl<'a, E: Environment> Seat<'a, E> {
-    /// Takes a place at a partition; if it is `alone`, waits until the partition is free.
+impl Tries {
+    /// Runs a transaction, which adds one to its argument with each run, again until it ends without a
+    /// conflict.
+    ///
+    /// # Errors
+    /// The transaction's, all but a conflict.
+    #[inline]
+    fn until_done<R>(
+        &mut self,
+        mut transaction: impl FnMut(&mut u64) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        loop {
+            let mut runs = 0;
+            let done = transaction(&mut runs);
+            self.retries += runs.saturating_sub(1);
+            match done {
+                Err(Error::Conflict { .. }) => self.conflicts += 1,
+                done => return done,
+            }
+        }
+    }
+}
+
+impl<'a, E: Environment> Connection<'a, E> {
+    /// Opens a connection to a partition; if the worker is `alone`, waits until the partition is free.
     ///
     /// # Errors
     /// As [`Partition::exclusive`].
-    pub(crate) fn take(
+    pub(crate) fn open(
         database: &'a Database<E>,
         partition: usize,
         alone: bool,
@@ -54,25 +77,19 @@ impl<'a, E: Environment> Seat<'a, E> {
     ) -> Result<R, Error> {
         match self {
             Self::Owned(partition) => partition.write(work),
-            Self::Shared { partition, tries } => loop {
-                let mut run = 0_u64;
-                let done = partition.write(|tx| {
-                    run += 1;
+            Self::Shared { partition, tries } => tries.until_done(|runs| {
+                partition.write(|tx| {
+                    *runs += 1;
                     work(tx)
-                });
-                tries.retries += run.saturating_sub(1);
-                match done {
-                    Err(Error::Conflict { .. }) => tries.conflicts += 1,
-                    done => return done,
-                }
-            },
+                })
+            }),
         }
     }
 
-    /// Runs a transaction that only reads, as [`Seat::write`] does.
+    /// Runs a transaction that only reads, as [`Connection::write`] does.
     ///
     /// # Errors
-    /// As [`Seat::write`].
+    /// As [`Connection::write`].
     #[inline]
     pub(crate) fn read<R>(
         &mut self,
@@ -80,18 +97,12 @@ impl<'a, E: Environment> Seat<'a, E> {
     ) -> Result<R, Error> {
         match self {
             Self::Owned(partition) => partition.read(work),
-            Self::Shared { partition, tries } => loop {
-                let mut run = 0_u64;
-                let done = partition.read(|tx| {
-                    run += 1;
+            Self::Shared { partition, tries } => tries.until_done(|runs| {
+                partition.read(|tx| {
+                    *runs += 1;
                     work(tx)
-                });
-                tries.retries += run.saturating_sub(1);
-                match done {
-                    Err(Error::Conflict { .. }) => tries.conflicts += 1,
-                    done => return done,
-                }
-            },
+                })
+            }),
         }
     }
 

@@ -1,12 +1,12 @@
 //! A store in a thread of its own, so that several can be open at once and take turns.
 //!
 //! Invariants:
-//! - At most one racer works at a time: the caller that gives an order waits for the answer.
-//! - A racer's store is closed when the racer is gone.
+//! - At most one thread works at a time: the caller that gives an order waits for the answer.
+//! - A thread's store is closed when the thread is gone.
 //!
 //! Why threads: a peer is borrowed by a visitor for as long as the visitor runs. Rounds are
 //! interleaved over the stores, so that a drift of the machine affects all alike. This needs all
-//! stores open. A racer without an order sleeps.
+//! stores open. A thread without an order sleeps.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use command::contestant::{Contestant, Promise, create_store};
 use command::failure::Failure;
 use command::figures::Counted;
 use command::footprint::FootprintBytes;
 use command::progress::{Bar, LOOK_EVERY};
 use command::settings::database_options;
+use command::system::{Promise, System, create_store};
 use peers::{Access, Visitor, with_store};
 use perdura::{Background, Database, Domain, Medium};
 use workloads::ycsb::{self, Workload};
 use workloads::{Measurement, Progress, RunOptions, Store};
 
-/// The parts that a racer is made from.
+/// The parts that a thread is made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    /// The contestant that races.
-    pub(crate) contestant: Contestant,
+    /// The system that races.
+    pub(crate) system: System,
     /// An empty directory of its own.
     pub(crate) directory: PathBuf,
     /// The medium of that directory.
@@ -48,7 +48,7 @@ pub(crate) struct Setup {
     pub(crate) workload: Arc<Workload>,
 }
 
-/// An order to a racer.
+/// An order to a thread.
 enum Order {
     Load,
     Run(Arc<Workload>),
@@ -68,8 +68,8 @@ enum Answer {
 type Answers = Sender<Result<Answer, Failure>>;
 
 /// A loaded store that waits for its turn.
-pub(crate) struct Racer {
-    contestant: Contestant,
+pub(crate) struct BenchThread {
+    system: System,
     directory: PathBuf,
     promise: Promise,
     /// `None` only while it is dropped.
@@ -80,21 +80,21 @@ pub(crate) struct Racer {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Racer {
+impl BenchThread {
     /// Creates the store and loads it.
     ///
     /// # Errors
     /// The store's.
     pub(crate) fn start(setup: Setup, bar: &mut Bar) -> Result<Self, Failure> {
-        let (contestant, spec) = (setup.contestant, setup.workload.spec().clone());
+        let (system, spec) = (setup.system, setup.workload.spec().clone());
         let progress = Arc::new(Progress::new(spec.partitions));
         let directory = setup.directory.clone();
         let (orders, orders_in) = channel();
         let (answers, answers_in) = channel();
         let counters = progress.clone();
-        let thread = thread::spawn(move || race(&setup, &counters, &orders_in, &answers));
-        let mut racer = Self {
-            contestant,
+        let thread = thread::spawn(move || serve(&setup, &counters, &orders_in, &answers));
+        let mut started = Self {
+            system,
             directory,
             promise: Promise { domain: None, modelled: false },
             orders: Some(orders),
@@ -103,18 +103,18 @@ impl Racer {
             partitions: spec.partitions,
             thread: Some(thread),
         };
-        bar.phase(format!("{contestant}: creating"), 1);
-        if let Answer::Opened(promise) = racer.wait(bar)? {
-            racer.promise = promise;
+        bar.phase(format!("{system}: creating"), 1);
+        if let Answer::Opened(promise) = started.wait(bar)? {
+            started.promise = promise;
         }
-        bar.phase(format!("{contestant}: loading"), spec.tuples);
-        racer.order(Order::Load, bar)?;
-        Ok(racer)
+        bar.phase(format!("{system}: loading"), spec.tuples);
+        started.order(Order::Load, bar)?;
+        Ok(started)
     }
 
-    /// Returns the contestant.
-    pub(crate) fn contestant(&self) -> Contestant {
-        self.contestant
+    /// Returns the system.
+    pub(crate) fn system(&self) -> System {
+        self.system
     }
 
     /// Returns the directory of its store.
@@ -151,7 +151,7 @@ impl Racer {
         bar: &mut Bar,
     ) -> Result<Measurement, Failure> {
         let spec = workload.spec();
-        bar.phase(format!("{}: {} {}", self.contestant, spec.mix, spec.skew), all);
+        bar.phase(format!("{}: {} {}", self.system, spec.mix, spec.skew), all);
         bar.begin_at(done);
         match self.order(Order::Run(workload.clone()), bar)? {
             Answer::Ran(measurement) => Ok(measurement),
@@ -168,7 +168,7 @@ impl Racer {
         workload: &Arc<Workload>,
         bar: &mut Bar,
     ) -> Result<Option<Counted>, Failure> {
-        bar.phase(format!("{}: counting", self.contestant), workload.spec().transactions);
+        bar.phase(format!("{}: counting", self.system), workload.spec().transactions);
         match self.order(Order::Count(workload.clone()), bar)? {
             Answer::Counted(counters) => Ok(counters),
             _ => Err(self.confused()),
@@ -207,14 +207,14 @@ impl Racer {
         }
     }
 
-    /// A bug of ours, most likely a panic in the racer's thread, which has been printed.
+    /// A bug of ours, most likely a panic in the thread, which has been printed.
     fn confused(&self) -> Failure {
         let what = "its thread stopped unexpectedly; this is a bug of Perdura, please report it";
-        Failure::about(self.contestant, what)
+        Failure::about(self.system, what)
     }
 }
 
-impl Drop for Racer {
+impl Drop for BenchThread {
     fn drop(&mut self) {
         drop(self.orders.take());
         // A panic over there has been answered for by `confused`.
@@ -222,10 +222,10 @@ impl Drop for Racer {
     }
 }
 
-/// The racer's thread.
-fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &Answers) {
-    let raced = match setup.contestant {
-        Contestant::Engine(kind) => {
+/// The thread.
+fn serve(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &Answers) {
+    let served = match setup.system {
+        System::Engine(kind) => {
             let (partitions, options) = (
                 setup.workload.spec().partitions,
                 database_options(setup.run.commit, setup.background),
@@ -240,7 +240,7 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
                 serve.all(&store, orders, answers);
             })
         }
-        Contestant::Peer(kind) => {
+        System::Peer(kind) => {
             let promise = Promise::of_peer(kind, &setup.medium);
             let serve = Serve { setup, ran: Ran::default(), database: None, progress, promise };
             let visit = Visit { serve, orders, answers };
@@ -248,9 +248,9 @@ fn race(setup: &Setup, progress: &Progress, orders: &Receiver<Order>, answers: &
             with_store(kind, directory, spec, setup.run.commit, Access::Create, visit)
         }
     };
-    if let Err(error) = raced {
+    if let Err(error) = served {
         // The receiver is gone if the command has failed in the meantime.
-        let _ = answers.send(Err(Failure::about(setup.contestant, error)));
+        let _ = answers.send(Err(Failure::about(setup.system, error)));
     }
 }
 
@@ -268,7 +268,7 @@ impl Ran {
     }
 }
 
-/// The means by which the orders of one racer are carried out.
+/// The means by which the orders of one thread are carried out.
 struct Serve<'a> {
     setup: &'a Setup,
     ran: Ran,

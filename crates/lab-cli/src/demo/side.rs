@@ -18,13 +18,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use command::args::demo::MOST_USERS;
-use command::contestant::Contestant;
 use command::failure::Failure;
 use command::process::ChildProcess;
+use command::system::System;
 use peers::AcknowledgedFile;
 use perdura::{EngineKind, Unfinished};
 
-use super::task::{COUNTERS, Counter, Said, Task, Told};
+use super::task::{COUNTERS, Counter, Event, Settings, Task};
 use super::view::{Point, Status, View};
 use super::worker::WORKER;
 
@@ -47,18 +47,18 @@ enum Order {
     /// Kill the process and start the next one; the answer is the number of the one that was killed.
     Crash(Sender<Result<u32, String>>),
     /// Other settings.
-    Tell(Told),
+    Tell(Settings),
     /// Another engine, with a new database.
     Engine(EngineKind),
 }
 
 /// An engine, as the server has it.
-pub(super) struct Lane {
+pub(super) struct Side {
     view: Arc<Mutex<View>>,
     orders: Sender<Order>,
 }
 
-impl Lane {
+impl Side {
     /// Starts an engine in a directory of its own.
     ///
     /// # Errors
@@ -66,11 +66,11 @@ impl Lane {
     pub(super) fn start(
         kind: EngineKind,
         sizes: &Sizes,
-        told: Told,
+        settings: Settings,
         directory: PathBuf,
         clock: Instant,
     ) -> Result<Self, Failure> {
-        let view = Arc::new(Mutex::new(new_view(kind, sizes, told)));
+        let view = Arc::new(Mutex::new(new_view(kind, sizes, settings)));
         let (orders, receiver) = channel();
         let counters = new_counters(&directory)?;
         let owner = Owner {
@@ -85,7 +85,7 @@ impl Lane {
         };
         let failed = |error| Failure::about("a thread", error);
         let work = move || owner.work(&receiver);
-        thread::Builder::new().name(format!("lane {kind}")).spawn(work).map_err(failed)?;
+        thread::Builder::new().name(format!("side {kind}")).spawn(work).map_err(failed)?;
         Ok(Self { view, orders })
     }
 
@@ -106,9 +106,9 @@ impl Lane {
     }
 
     /// Sends it other settings.
-    pub(super) fn tell(&self, told: Told) {
+    pub(super) fn tell(&self, settings: Settings) {
         // Its thread lives as long as this does.
-        let _ = self.orders.send(Order::Tell(told));
+        let _ = self.orders.send(Order::Tell(settings));
     }
 
     /// Begins anew with another engine.
@@ -121,9 +121,9 @@ fn look(view: &Mutex<View>) -> MutexGuard<'_, View> {
     view.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn new_view(kind: EngineKind, sizes: &Sizes, told: Told) -> View {
+fn new_view(kind: EngineKind, sizes: &Sizes, settings: Settings) -> View {
     let continues = kind.traits().unfinished == Unfinished::Continued;
-    View::new(kind.name(), continues, sizes.statements, told)
+    View::new(kind.name(), continues, sizes.statements, settings)
 }
 
 /// Makes an empty directory for the database, and next to it a file of counters at zero.
@@ -165,7 +165,7 @@ impl Owner {
                 Ok(Order::Crash(answer)) => {
                     let _ = answer.send(self.crash());
                 }
-                Ok(Order::Tell(told)) => self.tell(told),
+                Ok(Order::Tell(settings)) => self.tell(settings),
                 Ok(Order::Engine(kind)) => self.change(kind),
                 Err(RecvTimeoutError::Timeout) => {
                     next = self.clock.elapsed() + TICK;
@@ -195,7 +195,7 @@ impl Owner {
             subscribers: self.sizes.subscribers,
             statements: self.sizes.statements,
             pace_ms: self.sizes.pace_ms,
-            told: look(&self.view).told,
+            settings: look(&self.view).settings,
         };
         let started = Instant::now();
         let mut child = ChildProcess::start(WORKER, &task)?;
@@ -254,10 +254,10 @@ impl Owner {
         }
     }
 
-    fn tell(&mut self, told: Told) {
-        look(&self.view).told = told;
+    fn tell(&mut self, settings: Settings) {
+        look(&self.view).settings = settings;
         if let Some(running) = &mut self.running
-            && let Ok(line) = serde_json::to_string(&told)
+            && let Ok(line) = serde_json::to_string(&settings)
         {
             running.child.tell(&line);
         }
@@ -270,8 +270,8 @@ impl Owner {
             let _ = listener.join();
         }
         self.kind = kind;
-        let told = look(&self.view).told;
-        *look(&self.view) = new_view(kind, &self.sizes, told);
+        let settings = look(&self.view).settings;
+        *look(&self.view) = new_view(kind, &self.sizes, settings);
         self.before = (self.clock.elapsed(), 0, 0);
         self.start();
     }
@@ -288,7 +288,7 @@ impl Owner {
             Ok(None) => {}
             Ok(Some(true)) => self.killed(),
             Ok(Some(false)) => {
-                let failure = running.child.failure(Contestant::Engine(self.kind));
+                let failure = running.child.failure(System::Engine(self.kind));
                 if let Some(Running { listener, .. }) = self.running.take() {
                     let _ = listener.join();
                 }
@@ -325,7 +325,8 @@ impl Owner {
 fn listen(output: ChildStdout, view: &Mutex<View>, started: Instant) {
     for line in BufReader::new(output).lines() {
         // A kill may cut off a line.
-        let Some(said) = line.ok().and_then(|line| serde_json::from_str::<Said>(&line).ok()) else {
+        let Some(said) = line.ok().and_then(|line| serde_json::from_str::<Event>(&line).ok())
+        else {
             return;
         };
         look(view).hear(&said, started.elapsed().as_secs_f64() * 1000.0);

@@ -11,13 +11,13 @@ use peers::AcknowledgedFile;
 use perdura::{Concurrency, Database, Error, Table, Unfinished};
 use workloads::{Form, Observer, tatp};
 
-use super::task::{Counter, Said, Task, Told};
+use super::task::{Counter, Event, Settings, Task};
 
 /// Rows over which the statements of a long transaction go.
 pub(super) const ROWS: u64 = 16;
 
 /// The database, the settings, the counts.
-pub(super) struct Shop {
+pub(super) struct DemoState {
     pub(super) task: Task,
     pub(super) database: Database,
     pub(super) tables: Tables,
@@ -52,7 +52,7 @@ impl Tables {
     }
 }
 
-impl Shop {
+impl DemoState {
     /// Returns true if transactions go on after a crash.
     pub(super) fn continues(&self) -> bool {
         self.database.traits().unfinished == Unfinished::Continued
@@ -69,11 +69,11 @@ impl Shop {
     }
 
     /// Takes other settings.
-    pub(super) fn hear(&self, told: Told) {
+    pub(super) fn hear(&self, settings: Settings) {
         // Counting takes time: it is for those who want to see latency.
-        self.database.count(told.latency_ns > 0);
-        self.latency_ns.store(told.latency_ns, Ordering::Relaxed);
-        self.users.store(told.users, Ordering::Relaxed);
+        self.database.count(settings.latency_ns > 0);
+        self.latency_ns.store(settings.latency_ns, Ordering::Relaxed);
+        self.users.store(settings.users, Ordering::Relaxed);
     }
 }
 
@@ -81,7 +81,7 @@ impl Shop {
 ///
 /// # Errors
 /// The reader is gone.
-pub(super) fn say(said: &Said) -> Result<(), Failure> {
+pub(super) fn say(said: &Event) -> Result<(), Failure> {
     let encoded = serde_json::to_string(said).map_err(|error| Failure::about("an event", error))?;
     print(&(encoded + "\n"))
 }

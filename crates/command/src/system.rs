@@ -1,4 +1,4 @@
-//! The contestants: the engines of Perdura, and the peers.
+//! The systems: the engines of Perdura, and the peers.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::failure::Failure;
 
 /// An engine or a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contestant {
+pub enum System {
     /// An engine of Perdura.
     Engine(EngineKind),
     /// A database or bound that a user would pick instead.
     Peer(PeerKind),
 }
 
-impl Contestant {
+impl System {
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,13 +52,13 @@ impl Contestant {
     }
 }
 
-impl fmt::Display for Contestant {
+impl fmt::Display for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-/// The promise of a contestant's commit: what it survives.
+/// The promise of a system's commit: what it survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
     /// `None` for a map, which survives nothing.
@@ -74,15 +74,15 @@ impl Promise {
         Self { domain: Some(header.domain), modelled: header.modelled }
     }
 
-    /// Returns what a contestant promises on a medium, an engine in this domain or else in the
+    /// Returns what a system promises on a medium, an engine in this domain or else in the
     /// medium's own.
-    pub fn of(contestant: Contestant, domain: Option<Domain>, medium: &Medium) -> Self {
-        match contestant {
-            Contestant::Engine(_) => {
+    pub fn of(system: System, domain: Option<Domain>, medium: &Medium) -> Self {
+        match system {
+            System::Engine(_) => {
                 let domain = domain.unwrap_or(medium.natural);
                 Self { domain: Some(domain), modelled: !domain.is_given_by(medium.natural) }
             }
-            Contestant::Peer(kind) => Self::of_peer(kind, medium),
+            System::Peer(kind) => Self::of_peer(kind, medium),
         }
     }
 
@@ -109,7 +109,7 @@ impl Promise {
     }
 }
 
-/// Returns the place of a contestant's pool in its directory.
+/// Returns the place of a system's pool in its directory.
 pub fn pool_path(directory: &Path) -> PathBuf {
     directory.join("pool")
 }
@@ -136,15 +136,15 @@ pub fn create_database(
 /// # Errors
 /// As [`create_database`]; peers are no databases of Perdura.
 pub fn create(
-    contestant: Contestant,
+    system: System,
     path: &Path,
     schema: &Schema,
     partitions: usize,
     options: &Options,
     domain: Option<Domain>,
 ) -> Result<Database, Failure> {
-    let Contestant::Engine(kind) = contestant else {
-        return Err(Failure::about(contestant, "peers do not run this"));
+    let System::Engine(kind) = system else {
+        return Err(Failure::about(system, "peers do not run this"));
     };
     let options = options.clone().engine(kind).partitions(partitions as u32);
     Ok(create_database(path, schema, &options, domain)?)
