@@ -8,7 +8,7 @@ use sim::{BothImage, BothReplay, BothTrace, Recorded, Recording, RecordingFiles}
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::files::hash_files;
-use crate::medium::{InPool, Medium, Part, State, Walked};
+use crate::medium::{CrashPoints, InPool, Medium, State};
 use crate::mutation::Mutation;
 
 /// The most that the pool may grow to.
@@ -34,6 +34,7 @@ impl Medium for BothMedium {
     type Image = BothImage;
     type Trace = BothTrace;
     type Handle = BothHandle;
+    type Replay<'a> = BothReplay<'a>;
     const WHOLE: bool = true;
 
     fn open(
@@ -85,43 +86,8 @@ impl Medium for BothMedium {
         Err(format!("has files that it does not need: {names:?}"))
     }
 
-    fn points(trace: &BothTrace) -> u64 {
-        let (mut replay, mut points) = (BothReplay::new(trace), 0);
-        while replay.pass_point() {
-            points += 1;
-        }
-        points
-    }
-
-    fn walk(
-        trace: &BothTrace,
-        bound: u64,
-        part: Part,
-        seed: u64,
-        visit: &mut dyn FnMut(State<'_, BothImage>) -> ControlFlow<()>,
-    ) -> Walked {
-        let (mut replay, mut walked, mut number) = (BothReplay::new(trace), Walked::default(), 0);
-        let mut flow = ControlFlow::Continue(());
-        while flow.is_continue() && number < part.to {
-            number += 1;
-            if !part.has(number - 1) {
-                if replay.pass_point() {
-                    continue;
-                }
-                break;
-            }
-            let Some(point) = replay.next_point() else { break };
-            walked.points += 1;
-            let (position, acknowledged) = (point.position, point.last_note);
-            point.for_each_state(bound, seed, |image| {
-                if flow.is_continue() {
-                    let fingerprint = fingerprint(image);
-                    flow = visit(State { position, acknowledged, image, fingerprint });
-                }
-            });
-        }
-        walked.barriers = replay.barriers();
-        walked
+    fn replay(trace: &BothTrace) -> BothReplay<'_> {
+        BothReplay::new(trace)
     }
 
     fn kills(trace: &BothTrace, visit: &mut dyn FnMut(State<'_, BothImage>) -> ControlFlow<()>) {
@@ -144,6 +110,34 @@ impl Medium for BothMedium {
 
     fn explain(trace: &BothTrace, position: usize, _: &BothImage) -> Vec<String> {
         explain(trace, position)
+    }
+}
+
+impl CrashPoints<BothImage> for BothReplay<'_> {
+    fn pass_point(&mut self) -> bool {
+        BothReplay::pass_point(self)
+    }
+
+    fn visit_point(
+        &mut self,
+        bound: u64,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, BothImage>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>> {
+        let point = self.next_point()?;
+        let (position, acknowledged) = (point.position, point.last_note);
+        let mut flow = ControlFlow::Continue(());
+        point.for_each_state(bound, seed, |image| {
+            if flow.is_continue() {
+                let fingerprint = fingerprint(image);
+                flow = visit(State { position, acknowledged, image, fingerprint });
+            }
+        });
+        Some(flow)
+    }
+
+    fn barriers(&self) -> u64 {
+        BothReplay::barriers(self)
     }
 }
 
