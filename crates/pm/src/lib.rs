@@ -14,7 +14,6 @@
 //! as the pool. [`Environment`] names one choice of each; [`Native`] is the one that ships. Memories
 //! and files that record, crash, count and take the time are in the crate `sim`.
 
-mod beside;
 mod bulk;
 mod bytes;
 mod child;
@@ -36,6 +35,7 @@ mod holder;
 mod limits;
 mod line_set;
 mod mapping;
+mod marker_file;
 mod media;
 mod memory;
 mod names;
@@ -53,7 +53,6 @@ mod sync;
 mod unfinished;
 mod watched;
 
-pub use beside::{Beside, FileEnds};
 pub use bytes::{Arrays, Bytes};
 pub use child::in_child;
 pub use counters::Counters;
@@ -77,6 +76,7 @@ pub use header::{
 pub use holder::{has_open, lock_holders};
 pub use limits::{addresses_left, page_bytes, share_of_addresses};
 pub use line_set::LineSet;
+pub use marker_file::{FileEnds, MarkerFile};
 pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Component, Memory, Pod, Site, Step, View, checked_range};
 pub use names::IDENTITY;
