@@ -50,7 +50,7 @@ pub(crate) const COPIES: &str = ".salvage";
 
 /// The directories in which there may be files of a database at a place.
 pub(crate) fn belonging(place: &Place) -> [Place; 2] {
-    [FILES, COPIES].map(|suffix| place.beside(suffix))
+    [FILES, COPIES].map(|suffix| place.with_suffix(suffix))
 }
 
 /// The files that belong to a pool, to work with them; they are not open elsewhere. If a symbolic
@@ -231,9 +231,9 @@ fn files_beside(
     engine: &str,
     open: impl FnOnce(Place) -> std::io::Result<HostFiles>,
 ) -> Result<HostFiles, Error> {
-    let place = pool.place().beside(FILES);
+    let place = pool.place().with_suffix(FILES);
     let files = place.path().display().to_string();
-    place.behind_links().and_then(open).map_err(|source| match source.kind() {
+    place.resolve_links().and_then(open).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Error::NoFiles {
             path: pool.info().path.display().to_string(),
             engine: engine.into(),

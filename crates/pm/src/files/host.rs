@@ -74,7 +74,7 @@ impl HostFiles {
             Err(error) => return Err(error),
         };
         // A link may lead to it, if it was prepared elsewhere.
-        let place = if made { place } else { place.behind_links()? };
+        let place = if made { place } else { place.resolve_links()? };
         let handle = open_directory(&place).inspect_err(|_| {
             if made {
                 let _ = place.remove_empty_directory();
