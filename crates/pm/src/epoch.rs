@@ -31,7 +31,7 @@ impl Epoch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilesOf {
     /// Unknown: there is no `identity`.
-    Nobody,
+    NoIdentity,
     /// Unknown: `identity` is damaged.
     Damaged,
     /// The files are another database's, with this uuid.
@@ -57,7 +57,7 @@ pub enum FilesOf {
 impl fmt::Display for FilesOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => {
+            Self::NoIdentity => {
                 write!(f, "there is no `{IDENTITY}` among them, which says whose they are")
             }
             Self::Damaged => write!(f, "`{IDENTITY}`, which says whose they are, is damaged"),

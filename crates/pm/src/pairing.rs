@@ -154,7 +154,7 @@ impl<F: Files> Pairing<F> {
     pub fn open(files: &F) -> io::Result<Result<Self, FilesOf>> {
         let file = match files.open(IDENTITY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Err(FilesOf::Nobody));
+                return Ok(Err(FilesOf::NoIdentity));
             }
             file => file?,
         };

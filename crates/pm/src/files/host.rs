@@ -33,7 +33,7 @@ use rustix::io::Errno;
 
 use super::host_directory::{Directory, Method, check_poison, open_directory};
 use super::host_file::HostFile;
-use super::manner::Manner;
+use super::ownership::Ownership;
 use super::{Files, check_name};
 use crate::counters::{Counters, bump};
 use crate::domain::Domain;
@@ -93,10 +93,10 @@ impl HostFiles {
         if method == Method::Kernel {
             place.sync_directory().inspect_err(take_back)?;
         }
-        let manner = Manner::of(&handle).inspect_err(take_back)?;
+        let ownership = Ownership::of(&handle).inspect_err(take_back)?;
         let path = place.path().to_owned();
         let mut new = Directory::new(path, handle, method);
-        (new.place, new.made, new.manner) = (Some(place), made, manner);
+        (new.place, new.made, new.ownership) = (Some(place), made, ownership);
         Ok(Self(Arc::new(new)))
     }
 
@@ -114,10 +114,10 @@ impl HostFiles {
     /// As [`HostFiles::open`].
     pub fn open_at(place: Place, domain: Domain, modelled: bool) -> io::Result<Self> {
         let handle = open_directory(&place)?;
-        let manner = Manner::of(&handle)?;
+        let ownership = Ownership::of(&handle)?;
         let method = Method::of(domain, modelled)?;
         let mut new = Directory::new(place.path().to_owned(), handle, method);
-        (new.place, new.manner) = (Some(place), manner);
+        (new.place, new.ownership) = (Some(place), ownership);
         Ok(Self(Arc::new(new)))
     }
 
@@ -240,8 +240,8 @@ impl Files for HostFiles {
         check_name(name)?;
         let handle = &self.0.handle;
         let file = self.map_error(name, place::create_at(handle, OsStr::new(name)))?;
-        if let Some(manner) = self.0.manner {
-            let given = manner.give(&file);
+        if let Some(ownership) = self.0.ownership {
+            let given = ownership.give(&file);
             given.inspect_err(|_| drop(place::remove_at(handle, OsStr::new(name), &file)))?;
         }
         Ok(self.host_file(file))

@@ -7,8 +7,8 @@ mod around;
 mod host;
 mod host_directory;
 mod host_file;
-mod manner;
 mod new_file;
+mod ownership;
 mod source;
 mod window;
 
