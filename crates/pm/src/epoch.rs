@@ -44,7 +44,7 @@ pub enum FilesOf {
         files: u64,
     },
     /// The database's, but a file of a partition is of another moment, or of another database.
-    OtherEnd {
+    OtherLastTransaction {
         /// The partition.
         partition: u32,
         /// The last transaction when the database was closed.
@@ -75,7 +75,7 @@ impl fmt::Display for FilesOf {
                     "the pool is of opening {pool}, and they are of opening {files}: {older} must be of an older copy"
                 )
             }
-            Self::OtherEnd { partition, closed_at, found } => write!(
+            Self::OtherLastTransaction { partition, closed_at, found } => write!(
                 f,
                 "partition {partition} ended with transaction {closed_at} when the database was closed, and its files end with {found}: one of them must be of another moment"
             ),
