@@ -7,8 +7,8 @@ use std::time::Instant;
 use perdura::{DurableIn, EngineKind, Placement, Unfinished};
 use serde::Serialize;
 
-use crate::both::BothMedium;
 use crate::catalogue::Fault;
+use crate::combined::CombinedMedium;
 use crate::explorer::{Again, Effort, Explored, Story, Violation, Visited, without_panic};
 use crate::files::FileMedium;
 use crate::medium::{Medium, Part};
@@ -169,12 +169,12 @@ pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
             run(settings, done, &Plot::run_in_pool, &short)
         }
         (Workload::Story, DurableIn::Both) => {
-            let short = |number| short_story_of_both(settings, number);
-            run(settings, done, &Plot::run_on::<BothMedium>, &short)
+            let short = |number| short_story_of_combined(settings, number);
+            run(settings, done, &Plot::run_on::<CombinedMedium>, &short)
         }
         (_, DurableIn::Files) => run(settings, done, &script::run_in_files, &|_| None),
         (_, DurableIn::Pool) => run(settings, done, &script::run_in_pool, &|_| None),
-        (_, DurableIn::Both) => run(settings, done, &script::run_on::<BothMedium>, &|_| None),
+        (_, DurableIn::Both) => run(settings, done, &script::run_on::<CombinedMedium>, &|_| None),
     };
     report.seconds = started.elapsed().as_secs_f64();
     report
@@ -501,7 +501,7 @@ fn short_file_story(settings: &Settings, number: usize) -> Option<Story<FileMedi
 }
 
 /// Commits one by one, and in groups.
-fn short_story_of_both(settings: &Settings, number: usize) -> Option<Story<BothMedium>> {
+fn short_story_of_combined(settings: &Settings, number: usize) -> Option<Story<CombinedMedium>> {
     let fault = settings.inject.map(|fault| &fault.mutation);
     let plot = Plot::new(settings.engine, 5, 60, 20).with_fault(fault);
     match number {

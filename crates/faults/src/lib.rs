@@ -34,8 +34,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod both;
 pub mod catalogue;
+pub mod combined;
 pub mod driver;
 pub mod examine;
 pub mod explorer;

@@ -2,7 +2,7 @@
 //! the one that ships.
 
 use pm::Site;
-use sim::{BothTrace, DiskEvent, DiskTrace, Event, Trace};
+use sim::{CombinedTrace, DiskEvent, DiskTrace, Event, Trace};
 
 /// The way in which a flush or a fence is done wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,10 +198,10 @@ impl Mutation {
     }
 
     /// The traces of a program with this fault that uses a memory and files.
-    pub(crate) fn of_both(&self, trace: &BothTrace) -> (BothTrace, u64) {
+    pub(crate) fn of_combined(&self, trace: &CombinedTrace) -> (CombinedTrace, u64) {
         let (memory, in_memory) = self.of_memory(&trace.memory);
         let (files, in_files) = self.of_files(&trace.files);
-        (BothTrace { memory, files }, in_memory + in_files)
+        (CombinedTrace { memory, files }, in_memory + in_files)
     }
 
     /// The trace of a program with this fault, and how many events it has changed.

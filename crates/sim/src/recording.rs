@@ -245,7 +245,7 @@ impl Recording {
     }
 
     /// Files with these contents beside the memory: their events and those of the memory are numbered
-    /// from one counter, so that a crash cuts both off at the same moment ([`crate::BothReplay`]).
+    /// from one counter, so that a crash cuts both off at the same moment ([`crate::CombinedReplay`]).
     pub fn files(&self, image: BTreeMap<String, Vec<u8>>) -> RecordingFiles {
         RecordingFiles::numbered(image, Arc::clone(&self.0.numbers))
     }

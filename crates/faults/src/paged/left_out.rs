@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use pm::Site;
-use sim::BothTrace;
+use sim::CombinedTrace;
 
 use super::catalogue::efforts;
 use super::killed::Kill;
@@ -94,7 +94,7 @@ impl Looks {
     /// their order and perhaps more than once.
     fn places(&self, how: How) -> Vec<Site> {
         let mut sites = Vec::new();
-        let mut add = |trace: &BothTrace| {
+        let mut add = |trace: &CombinedTrace| {
             sites.extend(match how {
                 How::NoSync => Mutation::sites_in_files(how, &trace.files),
                 _ => Mutation::sites_in_memory(how, &trace.memory),

@@ -13,7 +13,7 @@ use paged::threads::{Baton, Threads, Waiter};
 use paged::tree::Direction;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use sim::{BothTrace, RecordingFiles};
+use sim::{CombinedTrace, RecordingFiles};
 
 use super::stage::{LogKind, Media, Open, Stage, TREES};
 use crate::explorer::without_panic;
@@ -41,7 +41,7 @@ pub struct Story {
     /// The transactions with what they saw.
     pub history: History,
     /// The events of the media, with the history's time at each acknowledgement.
-    pub trace: BothTrace,
+    pub trace: CombinedTrace,
     /// Counts of what happened.
     pub told: Told,
 }

@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicU64;
 
 use crate::points::one_in;
-use faults::both::BothMedium;
+use faults::combined::CombinedMedium;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort, Explored, Story};
 use faults::medium::{Medium, Part};
@@ -63,7 +63,7 @@ fn every_engine_survives(workload: Workload) {
                 survives_in_part(&name, &run_in_pool(&plot), workload, one_in(engine));
             }
             DurableIn::Both => {
-                survives_in_part(&name, &run_on::<BothMedium>(&plot), workload, one_in(engine));
+                survives_in_part(&name, &run_on::<CombinedMedium>(&plot), workload, one_in(engine));
             }
         }
     }
@@ -155,7 +155,7 @@ fn faults_are_noticed(workload: Workload) {
                 notices(&name, &run_in_pool(&plot), &in_pool[1..]);
             }
             DurableIn::Pool => notices(&name, &run_in_pool(&plot), &in_pool),
-            DurableIn::Both => notices(&name, &run_on::<BothMedium>(&plot), &in_pool),
+            DurableIn::Both => notices(&name, &run_on::<CombinedMedium>(&plot), &in_pool),
         }
     }
 }
