@@ -183,12 +183,12 @@ pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
 fn run<M: Medium, W: Work>(
     settings: &Settings,
     done: &AtomicU64,
-    tell: &(dyn Fn(&Plot) -> Story<M, W> + Sync),
+    run: &(dyn Fn(&Plot) -> Story<M, W> + Sync),
     short: &(dyn Fn(usize) -> Option<Story<M, W>> + Sync),
 ) -> Report {
     let mut report = Report::new(settings);
-    let tell = |plot: &Plot| without_panic(|| Ok(tell(plot)));
-    let examiner = Examiner { settings, done, tell: &tell };
+    let run = |plot: &Plot| without_panic(|| Ok(run(plot)));
+    let examiner = Examiner { settings, done, run: &run };
     let fault = settings.inject.map(|fault| &fault.mutation);
     if fault.is_some() && settings.replay.is_none() {
         // Most faults show in a short story.
@@ -245,12 +245,12 @@ impl Parts {
 }
 
 /// Runs a story. An error, if the engine fails without any crash.
-type Teller<'a, M, W> = dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync + 'a;
+type Runner<'a, M, W> = dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync + 'a;
 
 struct Examiner<'a, M: Medium, W: Work> {
     settings: &'a Settings,
     done: &'a AtomicU64,
-    tell: &'a Teller<'a, M, W>,
+    run: &'a Runner<'a, M, W>,
 }
 
 impl<M: Medium, W: Work> Examiner<'_, M, W> {
@@ -291,7 +291,7 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
     fn story(&self, plot: &Plot, seed: u64, pieces: u64) -> Result<Parts, String> {
         let Settings { bound, states, nested, .. } = *self.settings;
         let fault = self.settings.inject.map(|fault| &fault.mutation);
-        let story = (self.tell)(plot)?;
+        let story = (self.run)(plot)?;
         let again = Again {
             every: 1,
             // Some are of crashes after recovery.
@@ -326,7 +326,7 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
     /// own: so it is looked at, and if it does not fail the whole one stands.
     fn shortest(&self, plot: &Plot, seed: u64, violation: Violation, kills: bool) -> Found {
         let fault = self.settings.inject.map(|fault| &fault.mutation);
-        let cut = |transactions| (self.tell)(&Plot { transactions, ..plot.clone() });
+        let cut = |transactions| (self.run)(&Plot { transactions, ..plot.clone() });
         let long_enough = |transactions| {
             cut(transactions).is_ok_and(|story| match fault {
                 None => M::events(&story.trace) >= violation.position,

@@ -8,7 +8,7 @@ use crate::explorer::Story;
 use crate::items::{Item, Model, Tables, insert_item, schema, update_item};
 use crate::plot::options;
 use crate::pool::PoolMedium;
-use crate::story::told_of;
+use crate::story::record_with;
 use crate::work::Items;
 
 /// Tuples before the story begins.
@@ -76,7 +76,7 @@ pub fn room_is_made_on_a_full_pool(engine: EngineKind) -> Story<PoolMedium> {
         Ok(())
     };
     let options = options(engine).chunk_bytes(8 << 10);
-    let (medium, trace) = told_of(&schema(), options, first, act).expect("it runs");
+    let (medium, trace) = record_with(&schema(), options, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 

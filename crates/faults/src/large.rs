@@ -9,7 +9,7 @@ use crate::files::{self, FileMedium};
 use crate::items::{ITEM, Item, Model, Tables, compare, insert_item, schema, update_item};
 use crate::plot::options;
 use crate::pool::PoolMedium;
-use crate::story::told_of;
+use crate::story::record_with;
 use crate::work::Items;
 
 /// The tables of [`crate::items`], whose payload may have 100 KB.
@@ -142,7 +142,7 @@ pub fn large_values_in_a_pool(engine: EngineKind) -> Story<PoolMedium> {
         Ok(())
     };
     let options = options(engine).chunk_bytes(8 << 10).tune("memtable_bytes", 30_000);
-    let (medium, trace) = told_of(&large_schema(), options, first, act).expect("it runs");
+    let (medium, trace) = record_with(&large_schema(), options, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 

@@ -15,7 +15,7 @@ pub enum How {
     /// The last of them is left out: the end is not rounded up.
     NoLastLine,
     /// The flush comes after the next fence.
-    FlushBehindFence,
+    FlushAfterFence,
     /// The fence is left out.
     NoFence,
     /// Another thread makes the fence.
@@ -33,7 +33,7 @@ pub enum How {
     /// The sync is left out, of a file or of the directory.
     NoSync,
     /// The write comes after the next sync.
-    WriteBehindSync,
+    WriteAfterSync,
     /// The write is left out.
     NoWrite,
     /// The file keeps its length where it has to be cut.
@@ -229,7 +229,7 @@ impl Mutation {
                     How::NoFlush | How::NoFence | How::NoStore | How::NoCopy => keep = false,
                     How::NoFirstLine => keep = neighbour(index.checked_sub(1)),
                     How::NoLastLine => keep = neighbour(Some(index + 1)),
-                    How::FlushBehindFence => {
+                    How::FlushAfterFence => {
                         late.push(one.clone());
                         keep = false;
                     }
@@ -304,7 +304,7 @@ impl Mutation {
                         keep = false;
                         None
                     }
-                    How::WriteBehindSync => {
+                    How::WriteAfterSync => {
                         if let DiskEvent::Write { file, .. } = one.event {
                             late.push((file, one.clone()));
                             keep = false;
@@ -349,7 +349,7 @@ impl Mutation {
 impl How {
     fn concerns(self, event: &Event) -> bool {
         match self {
-            Self::NoFlush | Self::NoFirstLine | Self::NoLastLine | Self::FlushBehindFence => {
+            Self::NoFlush | Self::NoFirstLine | Self::NoLastLine | Self::FlushAfterFence => {
                 matches!(event, Event::Flush { .. })
             }
             Self::NoFence | Self::FenceOfAnotherThread => matches!(event, Event::Fence),
@@ -365,7 +365,7 @@ impl How {
     fn concerns_file(self, event: &DiskEvent) -> bool {
         match self {
             Self::NoSync => matches!(event, DiskEvent::Sync { .. } | DiskEvent::SyncDirectory),
-            Self::WriteBehindSync | Self::NoWrite => matches!(event, DiskEvent::Write { .. }),
+            Self::WriteAfterSync | Self::NoWrite => matches!(event, DiskEvent::Write { .. }),
             Self::NoCut => matches!(event, DiskEvent::SetLen { .. }),
             Self::EarlyRename => matches!(event, DiskEvent::Rename { .. }),
             Self::EarlyRemove => matches!(event, DiskEvent::Remove { .. }),

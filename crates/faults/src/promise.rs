@@ -456,7 +456,7 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
         let mut model = models[models.len() - 1].clone();
         // Now and then one that needs more entries than a slot has.
         let operations = if step % 40 == 39 { plot.large } else { 1 + step % 6 };
-        let changed = told_step(&mut driver, (&db, &tables), &mut model, &mut held, operations);
+        let changed = run_step(&mut driver, (&db, &tables), &mut model, &mut held, operations);
         if changed.expect("it runs") {
             models.push(model);
             PoolMedium::note(&handle, models.len() as u64 - 1);
@@ -479,7 +479,7 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
 
 /// A step of a story. No fence may be relied on that another thread makes, so each transaction has
 /// a thread of its own.
-fn told_step<'a>(
+fn run_step<'a>(
     driver: &mut Driver,
     (db, tables): (&'a Database<Recorded>, &Tables),
     model: &mut Promise,

@@ -9,7 +9,7 @@ use crate::explorer::Story;
 use crate::items::{Model, Tables, inlined_schema, long_schema, nullable_schema, schema};
 use crate::plot::{long_key_options, options};
 use crate::pool::PoolMedium;
-use crate::story::{told, told_of};
+use crate::story::{record, record_with};
 use crate::work::Items;
 
 /// Transactions that go back to savepoints, in engines that have them.
@@ -31,7 +31,7 @@ pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
+    let (medium, trace) = record(engine, |_, _| Ok(()), act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
@@ -95,6 +95,6 @@ fn statements_of(
         }
         Ok(())
     };
-    let (medium, trace) = told_of(schema, options, |_, _| Ok(()), act).expect("it runs");
+    let (medium, trace) = record_with(schema, options, |_, _| Ok(()), act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }

@@ -218,7 +218,7 @@ pub fn chunks_go_back(engine: EngineKind) -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, first, act).expect("it runs");
+    let (medium, trace) = record(engine, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
@@ -297,7 +297,7 @@ pub fn chunks_go_back_when_runs_are_merged() -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(EngineKind::NvmLog, first, act).expect("it runs");
+    let (medium, trace) = record(EngineKind::NvmLog, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
@@ -332,7 +332,7 @@ pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<Po
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, first, act).expect("it runs");
+    let (medium, trace) = record(engine, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
@@ -340,7 +340,7 @@ pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<Po
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn two_updates_behind_a_statement(engine: EngineKind, commit: bool) -> Story<PoolMedium> {
+pub fn two_updates_after_a_statement(engine: EngineKind, commit: bool) -> Story<PoolMedium> {
     let names = [Value::Text("l"), Value::I64(1)];
     let value = |version| [version; 100];
     let model = |version| {
@@ -368,7 +368,7 @@ pub fn two_updates_behind_a_statement(engine: EngineKind, commit: bool) -> Story
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, first, act).expect("it runs");
+    let (medium, trace) = record(engine, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
@@ -404,7 +404,7 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
+    let (medium, trace) = record(engine, |_, _| Ok(()), act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
@@ -452,7 +452,7 @@ pub fn a_snapshot_goes_before_its_group_is_durable(engine: EngineKind) -> Story<
         Ok(())
     };
     let options = options(engine).commit(Commit::grouped(GROUP));
-    let (medium, trace) = told_of(&schema(), options, first, act).expect("it runs");
+    let (medium, trace) = record_with(&schema(), options, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: GROUP as usize, created: false }
 }
 
@@ -491,21 +491,21 @@ pub fn lists_that_grow_again() -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(EngineKind::NvmCow, first, act).expect("it runs");
+    let (medium, trace) = record(EngineKind::NvmCow, first, act).expect("it runs");
     Story { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Makes a database in a pool, does `first`, and records `act`.
-pub(crate) fn told(
+pub(crate) fn record(
     engine: EngineKind,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
     act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
 ) -> Result<(PoolMedium, sim::Trace), Error> {
-    told_of(&schema(), options(engine), first, act)
+    record_with(&schema(), options(engine), first, act)
 }
 
 /// The same with a database of this schema and these options.
-pub(crate) fn told_of(
+pub(crate) fn record_with(
     schema: &Schema,
     options: Options,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,

@@ -34,7 +34,7 @@ pub(super) static FAULTS: &[Fault] = &[
         "cow/page-late",
         ENGINE,
         "a page of the dirty directory is written behind the sync",
-        How::WriteBehindSync,
+        How::WriteAfterSync,
         code("index/src/pages/file.rs", "clean", "write_out"),
     ),
     fault(

@@ -27,7 +27,7 @@ pub(super) static FAULTS: &[Fault] = &[
         "inp/log-written-late",
         ENGINE,
         "the log is written behind the sync",
-        How::WriteBehindSync,
+        How::WriteAfterSync,
         code("storage/src/logs/wal.rs", "spill", "write_bytes"),
     ),
     fault(

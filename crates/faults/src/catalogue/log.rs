@@ -27,7 +27,7 @@ pub(super) static FAULTS: &[Fault] = &[
         "log/log-written-late",
         ENGINE,
         "the log is written behind the sync",
-        How::WriteBehindSync,
+        How::WriteAfterSync,
         code("storage/src/logs/wal.rs", "spill", "write_bytes"),
     ),
     fault(
@@ -41,7 +41,7 @@ pub(super) static FAULTS: &[Fault] = &[
         "log/run-late",
         ENGINE,
         "a run is written behind its sync",
-        How::WriteBehindSync,
+        How::WriteAfterSync,
         code("storage/src/lsm/sstable/writer.rs", "spill", "write_at"),
     ),
     fault(

@@ -20,7 +20,7 @@ pub(super) static FAULTS: &[Fault] = &[
         "nv-disk/log-written-late",
         ENGINE,
         "a group of the log is written behind its sync",
-        How::WriteBehindSync,
+        How::WriteAfterSync,
         code("paged/src/log/central/flush.rs", "write_out", "file.write_at"),
     ),
     fault(

@@ -111,7 +111,7 @@ pub(super) static FAULTS: &[Fault] = &[
         "nvm-inp/update-flush-behind-fence",
         ENGINE,
         "UPDATE flushes fields and log entry behind the fence",
-        How::FlushBehindFence,
+        How::FlushAfterFence,
         code("engines/src/nvm_inp.rs", "update", "Flushed::lines"),
     ),
     fault(

@@ -8,8 +8,8 @@
 use paged::flaw::Flaw;
 
 use super::lies::Lie;
+use super::run::{Plan, Workload};
 use super::stage::LogKind;
-use super::tell::{Aim, Plan};
 use crate::explorer::{Again, Effort};
 use crate::medium::Part;
 use crate::mutation::{Code, How, Mutation, Where};
@@ -35,7 +35,7 @@ pub struct Fault {
     /// The place.
     pub put: Put,
     /// The transactions that show it.
-    pub aim: Aim,
+    pub workload: Workload,
 }
 
 const ALL: &[LogKind] = &LogKind::ALL;
@@ -53,19 +53,24 @@ const fn record(
     (file, function, text): (&'static str, &'static str, &'static str),
 ) -> Fault {
     let at = Where::Code(Code { file, function, text });
-    Fault { name, logs, put: Put::Record(Mutation { how, at }), aim: Aim::Everything }
+    Fault { name, logs, put: Put::Record(Mutation { how, at }), workload: Workload::Everything }
 }
 
 const fn store(name: &'static str, logs: &'static [LogKind], flaw: Flaw) -> Fault {
-    aimed(name, logs, flaw, Aim::Everything)
+    of_workload(name, logs, flaw, Workload::Everything)
 }
 
-const fn aimed(name: &'static str, logs: &'static [LogKind], flaw: Flaw, aim: Aim) -> Fault {
-    Fault { name, logs, put: Put::Store(flaw), aim }
+const fn of_workload(
+    name: &'static str,
+    logs: &'static [LogKind],
+    flaw: Flaw,
+    workload: Workload,
+) -> Fault {
+    Fault { name, logs, put: Put::Store(flaw), workload }
 }
 
 const fn log(name: &'static str, logs: &'static [LogKind], lie: Lie) -> Fault {
-    Fault { name, logs, put: Put::Log(lie), aim: Aim::Everything }
+    Fault { name, logs, put: Put::Log(lie), workload: Workload::Everything }
 }
 
 const INSERT: &str = "paged/src/log/nv/insert.rs";
@@ -98,10 +103,10 @@ pub static FAULTS: &[Fault] = &[
         name: "group-acknowledged-early",
         logs: ALL,
         put: Put::Record(ACKNOWLEDGED),
-        aim: Aim::Everything,
+        workload: Workload::Everything,
     },
     store("checksum-ignored", NV, Flaw::ChecksumIgnored),
-    aimed("segments-freed-early", NV, Flaw::SegmentsFreedEarly, Aim::SmallSegments),
+    of_workload("segments-freed-early", NV, Flaw::SegmentsFreedEarly, Workload::SmallSegments),
     store("own-record-alone", ON_COMMIT, Flaw::OwnRecordAlone),
     store("prefix-jumps-a-hole", ON_COMMIT, Flaw::PrefixJumps),
     store("compensation-unflushed", ON_INSERT, Flaw::CompensationUnflushed),
@@ -111,9 +116,9 @@ pub static FAULTS: &[Fault] = &[
     store("redo-without-lsn", ALL, Flaw::RedoneTwice),
     store("page-served-unredone", ALL, Flaw::ServedUnredone),
     store("acknowledged-early", LATE, Flaw::AcknowledgedEarly),
-    aimed("reader-not-dependent", LATE, Flaw::ReaderIndependent, Aim::Readers),
-    aimed("gap-not-locked", ALL, Flaw::GapNotLocked, Aim::Gaps),
-    aimed("gap-lost-by-insert", ALL, Flaw::SplitGapNotLocked, Aim::Gaps),
+    of_workload("reader-not-dependent", LATE, Flaw::ReaderIndependent, Workload::Readers),
+    of_workload("gap-not-locked", ALL, Flaw::GapNotLocked, Workload::Gaps),
+    of_workload("gap-lost-by-insert", ALL, Flaw::SplitGapNotLocked, Workload::Gaps),
     store("ghost-reclaimed-early", ALL, Flaw::GhostReclaimedEarly),
     store("doomed-commits", ALL, Flaw::DoomedCommits),
     store("savepoint-keeps-later-changes", ALL, Flaw::SavepointIgnored),
@@ -140,7 +145,7 @@ pub struct Notice {
 }
 
 /// Stories that are run without a crash, for each one that is examined: they take little time.
-const TOLD: u64 = 10;
+const WITHOUT_CRASH: u64 = 10;
 
 /// The efforts with which a fault is looked for, one after the other.
 pub(super) fn efforts() -> [Effort; 3] {
@@ -154,7 +159,7 @@ pub(super) fn efforts() -> [Effort; 3] {
 
 impl Fault {
     fn plan(&self, log: LogKind, seed: u64) -> Plan {
-        let mut plan = Plan::new(log, seed).aimed(self.aim);
+        let mut plan = Plan::new(log, seed).with_workload(self.workload);
         match self.put {
             Put::Record(_) => {}
             Put::Store(flaw) => plan.stage.flaw = Some(flaw),
@@ -177,9 +182,9 @@ impl Fault {
             _ => None,
         };
         let (mut states, mut injected, mut stories) = (0, 0, Vec::new());
-        let told = if mutation.is_some() { seeds } else { TOLD * seeds };
-        for seed in 1..=told {
-            match self.plan(log, seed).tell() {
+        let run = if mutation.is_some() { seeds } else { WITHOUT_CRASH * seeds };
+        for seed in 1..=run {
+            match self.plan(log, seed).run() {
                 Ok(story) if seed <= seeds => stories.push(story),
                 Ok(_) => {}
                 Err(what) if mutation.is_none() => {

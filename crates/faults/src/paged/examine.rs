@@ -1,8 +1,8 @@
 //! A log manager under examination: stories with one seed after another, until as many states have
 //! been looked at as are wanted.
 
+use super::run::Plan;
 use super::stage::LogKind;
-use super::tell::Plan;
 use crate::explorer::{Again, Effort};
 
 /// Crashes in recovery: from one in so many states, one for five of the first ones.
@@ -36,7 +36,7 @@ pub fn examine(log: LogKind, first: u64, states: u64, nested: u64) -> Result<Exa
         let seed = first + all.stories;
         let at = |why: String| format!("{}, seed {seed}: {why}", log.name());
         let story =
-            Plan::new(log, seed).tell().map_err(|why| at(format!("without a crash: {why}")))?;
+            Plan::new(log, seed).run().map_err(|why| at(format!("without a crash: {why}")))?;
         let explored = story.explore(Effort::once(BOUND).then(AGAIN));
         all.stories += 1;
         all.barriers += explored.barriers;

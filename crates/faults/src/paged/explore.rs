@@ -10,8 +10,8 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use sim::{CombinedImage, CombinedReplay, CombinedTrace};
 
+use super::run::{Contents, Story, Workload, checks, contents, transaction};
 use super::stage::{Media, Open};
-use super::tell::{Aim, Contents, Story, checks, contents, transaction};
 use crate::combined::explain;
 use crate::explorer::{Again, Effort, Explored, Known, Violation, without_panic};
 use crate::history::Recorder;
@@ -165,8 +165,16 @@ impl Story {
         Followed::by(self.stage.baton(seed), || {
             let mut session = open.store.session();
             for _ in 0..MORE {
-                transaction(Aim::Everything, &mut session, &open, &recorder, &mut random, 0, &ages)
-                    .map_err(|error| format!("cannot go on: {error}"))?;
+                transaction(
+                    Workload::Everything,
+                    &mut session,
+                    &open,
+                    &recorder,
+                    &mut random,
+                    0,
+                    &ages,
+                )
+                .map_err(|error| format!("cannot go on: {error}"))?;
             }
             Ok::<_, String>(())
         })?;

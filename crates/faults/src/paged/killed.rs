@@ -25,8 +25,8 @@ use paged::latch::Followed;
 use sim::{CombinedImage, CombinedReplay, CombinedTrace, DiskEvent, Event};
 
 use super::explore::for_each_spot;
+use super::run::{Contents, Story, add_one, contents, note};
 use super::stage::{Media, Open};
-use super::tell::{Contents, Story, add_one, contents, note};
 use crate::combined::explain;
 use crate::explorer::{Effort, Explored, Known, Violation, without_panic};
 use crate::medium::Part;

@@ -10,8 +10,8 @@ use sim::CombinedTrace;
 
 use super::catalogue::efforts;
 use super::killed::Kill;
+use super::run::{Plan, Story};
 use super::stage::LogKind;
-use super::tell::{Plan, Story};
 use crate::explorer::{Effort, Known};
 use crate::mutation::{How, Mutation, Where};
 use crate::sweep::{Swept, sweep_with};
@@ -43,8 +43,8 @@ impl Looks {
     pub fn new(log: LogKind, seeds: u64, one_in: usize) -> Self {
         let stories = in_parallel(seeds as usize, |index| {
             let seed = index as u64 + 1;
-            let told = Plan::new(log, seed).tell();
-            told.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()))
+            let ran = Plan::new(log, seed).run();
+            ran.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()))
         });
         let kills = stories.iter().map(|_| OnceLock::new()).collect();
         let efforts = efforts().into_iter();
@@ -82,7 +82,7 @@ impl Looks {
     ///
     /// # Panics
     /// As [`Self::new`].
-    pub fn notice_behind_kills(&self, fault: &Mutation) -> Option<String> {
+    pub fn notice_after_kills(&self, fault: &Mutation) -> Option<String> {
         let all = self.stories.iter().enumerate();
         let mut all = all
             .flat_map(|(number, story)| self.kills(number).iter().map(move |kill| (story, kill)));
@@ -115,7 +115,7 @@ impl Looks {
     pub fn sweep(&self, how: How) -> Swept {
         sweep_with(self.places(how), |site| {
             let (fault, begun) = (Mutation { how, at: Where::Site(site) }, Instant::now());
-            let found = self.notice_behind_kills(&fault).or_else(|| self.notice(&fault));
+            let found = self.notice_after_kills(&fault).or_else(|| self.notice(&fault));
             let (name, seconds) = (self.log.name(), begun.elapsed().as_secs_f64());
             let said = found.as_deref().unwrap_or("NOT NOTICED");
             println!("{name}, {how:?} at {site}, {seconds:.1} s: {said}");

@@ -20,7 +20,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`stage`] | the store, its log and its media |
-//! | [`tell`] | what threads do before the crash |
+//! | [`run`] | what threads do before the crash |
 //! | [`explore`] | the walk over the states |
 //! | [`killed`] | kills, and power cuts during and after the recoveries from them |
 //! | [`examine`] | stories until there were states enough |
@@ -34,5 +34,5 @@ pub mod explore;
 pub mod killed;
 pub mod left_out;
 pub mod lies;
+pub mod run;
 pub mod stage;
-pub mod tell;

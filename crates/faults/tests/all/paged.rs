@@ -9,28 +9,28 @@ use faults::mutation::{Code, How, Mutation, Where};
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
 use faults::paged::left_out::Looks;
+use faults::paged::run::{Plan, RunCounts};
 use faults::paged::stage::LogKind;
-use faults::paged::tell::{Plan, Told};
 
 /// Some of the crash points of the first stories.
 fn survives(log: LogKind, stride: u64) {
-    let mut all = Told::default();
+    let mut all = RunCounts::default();
     let (mut states, mut nested) = (0, 0);
     for seed in 1..5 {
-        let story = Plan::new(log, seed).tell();
+        let story = Plan::new(log, seed).run();
         let story = story.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()));
         let part = Part { from: seed, to: u64::MAX, stride };
         let again = Again { per_mille: 500, ..Again::every(20, 2) };
         let effort = Effort { part, ..Effort::once(4).then(again) };
         let explored = story.explore(effort);
         assert_eq!(explored.violation, None, "{}, seed {seed}", log.name());
-        println!("{}, seed {seed}: {:?}, {explored:?}", log.name(), story.told);
+        println!("{}, seed {seed}: {:?}, {explored:?}", log.name(), story.counts);
         (states, nested) = (states + explored.states, nested + explored.nested);
-        all.committed += story.told.committed;
-        all.conflicts += story.told.conflicts;
-        all.rolled_back += story.told.rolled_back;
-        all.evictions += story.told.evictions;
-        all.waits += story.told.waits;
+        all.committed += story.counts.committed;
+        all.conflicts += story.counts.conflicts;
+        all.rolled_back += story.counts.rolled_back;
+        all.evictions += story.counts.evictions;
+        all.waits += story.counts.waits;
     }
     println!("{}: {all:?}, {states} states, {nested} in recovery", log.name());
     assert!(states > 200 && nested > 100, "{states} states, {nested} in recovery");
@@ -85,7 +85,7 @@ fn whole_flush_on_commit() {
 fn the_same_seed_tells_the_same_story() {
     for log in LogKind::ALL {
         let events = || {
-            let story = Plan { transactions: 8, ..Plan::new(log, 3) }.tell().expect("a story");
+            let story = Plan { transactions: 8, ..Plan::new(log, 3) }.run().expect("a story");
             let memory = story.trace.memory.events.into_iter();
             let files = story.trace.files.events.into_iter();
             let memory: Vec<_> =
@@ -157,7 +157,7 @@ fn what_is_seen_behind_a_kill_survives_a_power_cut() {
     ] {
         let looks = Looks::new(log, 2, 41);
         for fault in faults {
-            let found = looks.notice_behind_kills(&fault);
+            let found = looks.notice_after_kills(&fault);
             println!("{}: {fault:?}: {found:?}", log.name());
             assert!(found.is_some(), "{}: {fault:?}", log.name());
         }

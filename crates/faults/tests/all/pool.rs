@@ -11,7 +11,7 @@ use faults::short_stories::{
 use faults::story::{
     a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
     chunks_go_back_when_runs_are_merged, inserts_with_updates, two_operations_on_one_tuple,
-    two_updates_behind_a_statement,
+    two_updates_after_a_statement,
 };
 use faults::{
     full::room_is_made_on_a_full_pool, large::large_values_in_a_pool, plot::Plot, pool::PoolMedium,
@@ -180,10 +180,10 @@ fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
 /// The change that the statement has made in place is older than that of the transaction's first
 /// update: recovery must not do it again where the second one's image is missing.
 #[test]
-fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
+fn updates_after_a_statement_on_its_column_survive() {
     for engine in engines() {
         for commit in [true, false] {
-            let story = two_updates_behind_a_statement(engine, commit);
+            let story = two_updates_after_a_statement(engine, commit);
             // The others have no statements.
             let effort = match engine {
                 EngineKind::NvmInp => Effort::once(5_000).then(Again::every(97, 2)),
