@@ -127,7 +127,7 @@ fn what_a_savepoint_keeps_is_noticed() {
 #[test]
 fn a_kept_lock_that_was_taken_is_noticed() {
     let story = Story { escalate_after: 0, ..with(Flaw::KeptThoughTaken, RANGES) };
-    noticed(story, "something that nobody has written", 4);
+    noticed(story, "something that no transaction has written", 4);
 }
 
 #[test]
