@@ -181,7 +181,7 @@ pub(crate) fn explain(trace: &CombinedTrace, position: usize) -> Vec<String> {
     events.sort_by_key(|(number, _)| *number);
     let mut said = Vec::new();
     if let Some((_, site)) = position.checked_sub(1).and_then(|before| events.get(before)) {
-        said.push(format!("the crash comes behind what {site} does"));
+        said.push(format!("the crash comes after what {site} does"));
     }
     if let Some((_, site)) = events.get(position) {
         said.push(format!("the crash comes before what {site} does"));

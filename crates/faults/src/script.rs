@@ -140,7 +140,7 @@ impl Script {
         let done = script.follow(&db);
         db.abandon();
         let held = done?;
-        let known = Arc::get_mut(&mut script.0).expect("nobody else has it yet");
+        let known = Arc::get_mut(&mut script.0).expect("it is not shared yet");
         known.held = held;
         Ok(script)
     }

@@ -2,7 +2,7 @@
 //! and what a crash leaves of it, before the oracle ([`crate::history`]).
 //!
 //! A thread hands its turn over before a store, a flush or a fence, when it is going to take the
-//! engine's lock, and when it waits: for that lock, which the engine has to tell of, or for a
+//! engine's lock, and when it waits: for that lock, which the engine has to report, or for a
 //! partition that a serial engine lets one have at a time. Each acknowledgement is noted in the
 //! record with the time by the history's clock, so that for each state it is known what was
 //! promised.

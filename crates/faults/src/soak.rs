@@ -228,7 +228,7 @@ impl Soaked {
             "the contents of an earlier moment: an acknowledged transaction is missing"
         } else {
             self.surplus += 1;
-            "contents of no moment: a transaction is there in part, or one that nobody ran"
+            "contents of no moment: a transaction is there in part, or one that was never run"
         };
         self.wrong = Some(format!("after {which}: {what}"));
     }

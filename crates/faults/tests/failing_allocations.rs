@@ -205,9 +205,9 @@ fn allocations_fail_in_turn(engine: EngineKind, one_in: u64) {
     );
     // A few may fail without harm, or are not made in each run: a persister has groups as large as
     // its pace makes them.
-    let told = died + errors;
+    let noticed = died + errors;
     assert!(
-        points > 1000 && told + 10 + visited / 100 > visited,
+        points > 1000 && noticed + 10 + visited / 100 > visited,
         "{engine}: of {visited}, {died} died, {errors} ended with an error"
     );
 }

@@ -1,7 +1,7 @@
 //! The layer that makes bytes durable.
 //!
 //! Everything above this crate reads and writes through two seams, [`Memory`] and [`Files`], and
-//! never names an instruction set, a flush, a fence or `std::fs`. What is behind a seam is a
+//! never names an instruction set, a flush, a fence or `std::fs`. The implementation of a seam is a
 //! parameter:
 //!
 //! | memory | what it is |

@@ -33,7 +33,7 @@ pub(super) static FAULTS: &[Fault] = &[
     fault(
         "cow/page-late",
         ENGINE,
-        "a page of the dirty directory is written behind the sync",
+        "a page of the dirty directory is written after the sync",
         How::WriteAfterSync,
         code("index/src/pages/file.rs", "clean", "write_out"),
     ),

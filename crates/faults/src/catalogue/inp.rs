@@ -26,7 +26,7 @@ pub(super) static FAULTS: &[Fault] = &[
     fault(
         "inp/log-written-late",
         ENGINE,
-        "the log is written behind the sync",
+        "the log is written after the sync",
         How::WriteAfterSync,
         code("storage/src/logs/wal.rs", "spill", "write_bytes"),
     ),

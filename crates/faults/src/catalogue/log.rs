@@ -26,7 +26,7 @@ pub(super) static FAULTS: &[Fault] = &[
     fault(
         "log/log-written-late",
         ENGINE,
-        "the log is written behind the sync",
+        "the log is written after the sync",
         How::WriteAfterSync,
         code("storage/src/logs/wal.rs", "spill", "write_bytes"),
     ),
@@ -40,7 +40,7 @@ pub(super) static FAULTS: &[Fault] = &[
     fault(
         "log/run-late",
         ENGINE,
-        "a run is written behind its sync",
+        "a run is written after its sync",
         How::WriteAfterSync,
         code("storage/src/lsm/sstable/writer.rs", "spill", "write_at"),
     ),

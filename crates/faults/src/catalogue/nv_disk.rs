@@ -19,7 +19,7 @@ pub(super) static FAULTS: &[Fault] = &[
     fault(
         "nv-disk/log-written-late",
         ENGINE,
-        "a group of the log is written behind its sync",
+        "a group of the log is written after its sync",
         How::WriteAfterSync,
         code("paged/src/log/central/flush.rs", "write_out", "file.write_at"),
     ),

@@ -110,7 +110,7 @@ pub(super) static FAULTS: &[Fault] = &[
     fault(
         "nvm-inp/update-flush-behind-fence",
         ENGINE,
-        "UPDATE flushes fields and log entry behind the fence",
+        "UPDATE flushes fields and log entry after the fence",
         How::FlushAfterFence,
         code("engines/src/nvm_inp.rs", "update", "Flushed::lines"),
     ),

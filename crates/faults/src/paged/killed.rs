@@ -78,7 +78,7 @@ impl Story {
                 if failed.is_none() && is_whole {
                     match self.kill(events, image, threads) {
                         Ok(kill) => kills.push(kill),
-                        Err(why) => failed = Some(format!("killed behind event {events}: {why}")),
+                        Err(why) => failed = Some(format!("killed after event {events}: {why}")),
                     }
                 }
             }

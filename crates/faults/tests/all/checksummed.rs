@@ -31,12 +31,12 @@ fn fences(story: &Story<PoolMedium>) -> usize {
     events.iter().filter(|one| matches!(one.event, Event::Fence)).count()
 }
 
-const ZEROS: &str = "a larger log is emptied in room that nobody has used: zeros anyway";
+const ZEROS: &str = "a larger log is emptied in room that was never used: zeros anyway";
 const NEW_SEGMENT: Explained = (
     "pages.rs",
     "add_segment",
     "lane.fence_flushed()",
-    "behind a mini-transaction of the heap, for whoever shares the lane and changes its words in another way",
+    "after a mini-transaction of the heap, for a user of the same lane who changes its words in another way",
 );
 const FLUSHES_OF_FASH: [Explained; 1] = [("alternate.rs", "create", "lines.flush", ZEROS)];
 const FENCES_OF_FASH: [Explained; 3] = [

@@ -164,7 +164,7 @@ fn the_test_of_log_fails_without_one_sync() {
         let plot = Plot::new(EngineKind::Log, seed, 120, 40).with_kills();
         Plot { large: 50, ..plot }
     });
-    let twice = "comes behind that of the manifest's name when a database is opened; it has its test \
+    let twice = "comes after that of the manifest's name when a database is opened; it has its test \
                  where it stands alone (`storage/tests/wal_crash.rs`)";
     let explained = [("wal/recovery.rs", "make_durable", "sync_directory", twice)];
     without_one_sync(EngineKind::Log, &plots, 12, &explained);

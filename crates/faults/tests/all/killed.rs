@@ -157,7 +157,7 @@ fn kills_of(engine: EngineKind, seed: u64, every: usize, (trace, models): (Trace
         let (next, models) = next_process(killed, &models[acknowledged..]);
         let failed = power_cuts(killed, &next, &models, &mut states);
         let place = trace.events[killed.position() - 1].site;
-        assert_eq!(failed, None, "{engine}, seed {seed}, killed behind {place}");
+        assert_eq!(failed, None, "{engine}, seed {seed}, killed after {place}");
     });
     println!("{engine}, seed {seed}: {kills} kills, {states} states");
     assert!(kills >= 8 && states > 1_000, "{kills} kills, {states} states");

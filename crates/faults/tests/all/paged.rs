@@ -82,7 +82,7 @@ fn whole_flush_on_commit() {
 
 /// The record does not depend on the machine.
 #[test]
-fn the_same_seed_tells_the_same_story() {
+fn the_same_seed_gives_the_same_story() {
     for log in LogKind::ALL {
         let events = || {
             let story = Plan { transactions: 8, ..Plan::new(log, 3) }.run().expect("a story");
@@ -144,7 +144,7 @@ fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
 
 /// The next process relies on what the killed one had only stored or written.
 #[test]
-fn what_is_seen_behind_a_kill_survives_a_power_cut() {
+fn what_is_seen_after_a_kill_survives_a_power_cut() {
     let end = left_out(How::NoSync, "paged/src/log/central/end.rs", "write_anew", "file.sync");
     let object = left_out(How::NoFlush, AGAIN, "note", "memory.flush");
     let entry = left_out(How::NoFlush, AGAIN, "note", "ring.flush");
@@ -169,7 +169,7 @@ const COPIED: Explained = (
     "central/open.rs",
     "open_at",
     "files.sync_directory()",
-    "names are durable since the log was made; those of files that somebody has copied may not be",
+    "names are durable since the log was made; those of copied files may not be",
 );
 const CLEARED: Explained = (
     "nv/ring.rs",

@@ -280,7 +280,7 @@ impl Writes {
             Self::Serial => "a flush",
             Self::Overlapping => "a fence",
         };
-        format!("reads of {read_ns} ns, {} ns behind {each}", delay(write_ns))
+        format!("reads of {read_ns} ns, {} ns after {each}", delay(write_ns))
     }
 }
 
