@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Looks at stories until there were enough states; returns whether all was well.
+/// Looks at scenarios until there were enough states; returns whether all was well.
 fn explore(log: LogKind, states: u64, nested: u64, first: u64) -> bool {
     let begun = Instant::now();
     let examined = examine(log, first, states, nested);
@@ -53,7 +53,9 @@ fn faults(log: LogKind, seeds: u64) -> bool {
         let found = fault.notice(log, seeds);
         all &= found.is_ok();
         let said = match found {
-            Ok(found) => format!("story {}, {} states: {}", found.seed, found.states, found.what),
+            Ok(found) => {
+                format!("scenario {}, {} states: {}", found.seed, found.states, found.what)
+            }
             Err(injected) => format!("NOT NOTICED, {injected} events changed"),
         };
         let seconds = begun.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Lists the places in the source that the standard story of each engine reaches, for adding a
+//! Lists the places in the source that the standard scenario of each engine reaches, for adding a
 //! fault to the catalogue. `cargo run -p perdura-faults --example sites`
 
 use std::collections::BTreeMap;

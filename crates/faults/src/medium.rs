@@ -122,7 +122,7 @@ pub trait CrashPoints<I: ?Sized> {
     fn barriers(&self) -> u64;
 }
 
-/// A medium that records a story in its pool from the pool's creation on.
+/// A medium that records a scenario in its pool from the pool's creation on.
 pub trait InPool: Medium {
     /// An empty one.
     ///
@@ -136,7 +136,7 @@ pub trait InPool: Medium {
     /// Starts to record.
     fn start(handle: &Self::Handle);
 
-    /// The medium on which the story's states are opened with these options.
+    /// The medium on which the scenario's states are opened with these options.
     fn of(options: Options, handle: Self::Handle) -> Self;
 }
 

@@ -43,7 +43,7 @@ pub enum How {
     /// The file is removed before what supersedes it has been synced, or renamed.
     EarlyRemove,
     /// A transaction that has changed nothing is acknowledged at once, and all before it with it.
-    /// The story is recorded so: see [`crate::plot::Plot::acknowledges_unchanged`].
+    /// The scenario is recorded so: see [`crate::plot::Plot::acknowledges_unchanged`].
     UnchangedAcknowledges,
 }
 

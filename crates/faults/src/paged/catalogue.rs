@@ -136,7 +136,7 @@ pub static FAULTS: &[Fault] = &[
 /// The observation that has noticed a fault.
 #[derive(Clone, Debug)]
 pub struct Notice {
-    /// The seed of the story.
+    /// The seed of the scenario.
     pub seed: u64,
     /// The states that were looked at until then.
     pub states: u64,
@@ -144,7 +144,7 @@ pub struct Notice {
     pub what: String,
 }
 
-/// Stories that are run without a crash, for each one that is examined: they take little time.
+/// Scenarios that are run without a crash, for each one that is examined: they take little time.
 const WITHOUT_CRASH: u64 = 10;
 
 /// The efforts with which a fault is looked for, one after the other.
@@ -168,24 +168,24 @@ impl Fault {
         plan
     }
 
-    /// Looks for the fault in the stories with the first few seeds, and, where it is in the store,
-    /// in what ten times as many show without a crash.
+    /// Looks for the fault in the scenarios with the first few seeds, and, where it is in the
+    /// store, in what ten times as many show without a crash.
     ///
     /// # Errors
     /// It is not noticed: with the events that it has changed.
     ///
     /// # Panics
-    /// A story without the fault goes wrong.
+    /// A scenario without the fault goes wrong.
     pub fn notice(&self, log: LogKind, seeds: u64) -> Result<Notice, u64> {
         let mutation = match self.put {
             Put::Record(mutation) => Some(mutation),
             _ => None,
         };
-        let (mut states, mut injected, mut stories) = (0, 0, Vec::new());
+        let (mut states, mut injected, mut scenarios) = (0, 0, Vec::new());
         let run = if mutation.is_some() { seeds } else { WITHOUT_CRASH * seeds };
         for seed in 1..=run {
             match self.plan(log, seed).run() {
-                Ok(story) if seed <= seeds => stories.push(story),
+                Ok(scenario) if seed <= seeds => scenarios.push(scenario),
                 Ok(_) => {}
                 Err(what) if mutation.is_none() => {
                     return Ok(Notice { seed, states, what: format!("without a crash: {what}") });
@@ -194,10 +194,12 @@ impl Fault {
             }
         }
         for effort in efforts() {
-            for (seed, story) in (1..).zip(&stories) {
+            for (seed, scenario) in (1..).zip(&scenarios) {
                 let explored = match &mutation {
-                    Some(mutation) => story.explore_beyond(&story.known(effort), mutation, effort),
-                    None => story.explore(effort),
+                    Some(mutation) => {
+                        scenario.explore_beyond(&scenario.known(effort), mutation, effort)
+                    }
+                    None => scenario.explore(effort),
                 };
                 states += explored.states + explored.nested;
                 injected += explored.injected;

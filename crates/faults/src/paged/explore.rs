@@ -1,4 +1,4 @@
-//! The walk over the states that a crash of a story can leave, and the verdict on each.
+//! The walk over the states that a crash of a scenario can leave, and the verdict on each.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use sim::{CombinedImage, CombinedReplay, CombinedTrace};
 
-use super::run::{Contents, Story, Workload, checks, contents, transaction};
+use super::run::{Contents, Scenario, Workload, checks, contents, transaction};
 use super::stage::{Media, Open};
 use crate::combined::explain;
 use crate::explorer::{Again, Effort, Explored, Known, Violation, without_panic};
@@ -71,8 +71,8 @@ pub(super) fn for_each_spot(
     walked
 }
 
-impl Story {
-    /// Looks at the story's crash points; stops at the first violation.
+impl Scenario {
+    /// Looks at the scenario's crash points; stops at the first violation.
     pub fn explore(&self, effort: Effort) -> Explored {
         self.walk(&self.trace, None, effort, &Known::new())
     }

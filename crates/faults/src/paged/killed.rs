@@ -12,7 +12,7 @@
 //! 4. Until the next process has shown what is there, that may be anything that a crash can leave;
 //!    from then on it stays.
 //!
-//! After the last kill of a story the next process has two threads: one opens the store, and the
+//! After the last kill of a scenario the next process has two threads: one opens the store, and the
 //! other is the first to change something. What it commits rests on what the first one has stored,
 //! and its fences cover no flush of the first.
 
@@ -25,7 +25,7 @@ use paged::latch::Followed;
 use sim::{CombinedImage, CombinedReplay, CombinedTrace, DiskEvent, Event};
 
 use super::explore::for_each_spot;
-use super::run::{Contents, Story, add_one, contents, note};
+use super::run::{Contents, Scenario, add_one, contents, note};
 use super::stage::{Media, Open};
 use crate::combined::explain;
 use crate::explorer::{Effort, Explored, Known, Violation, without_panic};
@@ -46,7 +46,7 @@ enum Next {
     Two,
 }
 
-/// A kill of a story's process, and the process that comes next.
+/// A kill of a scenario's process, and the process that comes next.
 #[derive(Debug)]
 pub struct Kill {
     threads: Next,
@@ -60,7 +60,7 @@ pub struct Kill {
     known: Known,
 }
 
-impl Story {
+impl Scenario {
     /// Kills the process at one in so many of its fences and syncs, and at the last one.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Story {
             explored.states += 1;
             let done = without_panic(|| match spot.acknowledged {
                 SHOWN => self.find_again(spot.image, &kill.shown),
-                // The story does not know the row that was added.
+                // The scenario does not know the row that was added.
                 _ if kill.threads == Next::Two => Ok(()),
                 _ => self.judge(&spot, false).map(drop),
             });

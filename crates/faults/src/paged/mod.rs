@@ -23,7 +23,7 @@
 //! | [`run`] | what threads do before the crash |
 //! | [`explore`] | the walk over the states |
 //! | [`killed`] | kills, and power cuts during and after the recoveries from them |
-//! | [`examine`] | stories until there were states enough |
+//! | [`examine`] | scenarios until there were states enough |
 //! | [`lies`] | log managers that do wrong |
 //! | [`catalogue`] | the faults that have to be noticed |
 //! | [`left_out`] | each flush, fence and sync left out in turn |

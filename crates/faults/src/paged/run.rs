@@ -35,7 +35,7 @@ pub type Contents = Vec<(Key, Cell)>;
 
 /// A recorded run.
 #[derive(Debug)]
-pub struct Story {
+pub struct Scenario {
     /// The store.
     pub stage: Stage,
     /// The transactions with what they saw.
@@ -125,11 +125,11 @@ impl Plan {
     ///
     /// # Errors
     /// The store does something wrong without any crash.
-    pub fn run(&self) -> Result<Story, String> {
+    pub fn run(&self) -> Result<Scenario, String> {
         without_panic(|| self.record())
     }
 
-    fn record(&self) -> Result<Story, String> {
+    fn record(&self) -> Result<Scenario, String> {
         let Self { stage, seed, workers, .. } = *self;
         let baton = stage.baton(seed);
         let (media, open) = stage.create(&baton);
@@ -169,7 +169,7 @@ impl Plan {
         let mut counts = scene.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
         counts.evictions = open.store.pool_stats().evictions;
         counts.waits = open.store.lock_counts().waits;
-        Ok(Story { stage, history, trace, counts })
+        Ok(Scenario { stage, history, trace, counts })
     }
 }
 
@@ -315,7 +315,7 @@ pub(super) fn transaction(
     Ok(counts)
 }
 
-/// Commits a row that no story has.
+/// Commits a row that no scenario has.
 pub(super) fn add_one(open: &Open) -> paged::Result<()> {
     let mut session = open.store.session();
     session.begin(1, None);

@@ -4,7 +4,7 @@
 
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_points};
-use faults::explorer::{Again, Effort, Story};
+use faults::explorer::{Again, Effort, Scenario};
 use faults::mutation::{How, Mutation};
 use faults::{plot::Plot, pool::PoolMedium, sweep::sweep};
 use perdura::EngineKind;
@@ -26,8 +26,8 @@ fn work(trace: &Trace) -> Trace {
     Trace { events: trace.events[first..last].to_vec(), ..trace.clone() }
 }
 
-fn fences(story: &Story<PoolMedium>) -> usize {
-    let events = work(&story.trace).events;
+fn fences(scenario: &Scenario<PoolMedium>) -> usize {
+    let events = work(&scenario.trace).events;
     events.iter().filter(|one| matches!(one.event, Event::Fence)).count()
 }
 
@@ -42,15 +42,15 @@ const FLUSHES_OF_FASH: [Explained; 1] = [("alternate.rs", "create", "lines.flush
 const FENCES_OF_FASH: [Explained; 3] = [
     NEW_SEGMENT,
     ("alternate.rs", "create", ".fence()", ZEROS),
-    ("alternate.rs", "settle", ".fence()", "rare in these stories; those of its crate show it"),
+    ("alternate.rs", "settle", ".fence()", "rare in these scenarios; those of its crate show it"),
 ];
 
 #[test]
 fn commits_with_one_fence_survive_crashes() {
     for engine in ENGINES {
         let (two, one) = (plot(engine, 14, 0).run_in_pool(), plot(engine, 14, 1).run_in_pool());
-        // The option is that of the story. Some transactions abort, some change pages that have to
-        // be split.
+        // The option is that of the scenario. Some transactions abort, some change pages that have
+        // to be split.
         let (more, less) = (fences(&two), fences(&one));
         assert!(less + one.models.len() / 2 <= more, "{engine}: {less} of {more} fences");
         let effort = at_points(Effort::once(20).then(Again::every(500, 2)));
@@ -73,8 +73,8 @@ fn whole_the_test_fails_without_any_one_flush_or_fence() {
         sites.into_iter().filter(|site| site.file().contains("slotted/src")).collect()
     };
     for engine in ENGINES {
-        let stories = [14, 15].map(|seed| plot(engine, seed, 1).run_in_pool());
-        let [one, other] = &stories;
+        let scenarios = [14, 15].map(|seed| plot(engine, seed, 1).run_in_pool());
+        let [one, other] = &scenarios;
         let efforts = [
             (one, Effort::once(2)),
             (other, Effort::once(2)),

@@ -14,7 +14,7 @@ fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::P1.into_iter().filter(|engine| engine.traits().needs_files())
 }
 
-/// The story has been where it was to go.
+/// The scenario has been where it was to go.
 fn went_everywhere(engine: EngineKind, names: &[String]) {
     let files = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
     match engine {
@@ -33,10 +33,14 @@ fn went_everywhere(engine: EngineKind, names: &[String]) {
 }
 
 fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
-    let (story, names) = plot.run_in_files();
+    let (scenario, names) = plot.run_in_files();
     let effort = Effort { seed: 9, ..Effort::once(12).then(again) };
-    let explored = story.explore(None, at_points(effort));
-    println!("{engine}, seed {}: {} transactions, {explored:?}", plot.seed, story.models.len() - 1);
+    let explored = scenario.explore(None, at_points(effort));
+    println!(
+        "{engine}, seed {}: {} transactions, {explored:?}",
+        plot.seed,
+        scenario.models.len() - 1
+    );
     assert_eq!(explored.violation, None, "{engine}, seed {}", plot.seed);
     assert!(explored.nested > 0, "{explored:?}");
     went_everywhere(engine, &names);
@@ -55,12 +59,12 @@ fn durable_commits_survive_power_cuts_at_syncs() {
 #[test]
 fn values_beyond_pages_and_blocks_survive_crashes() {
     for engine in engines() {
-        let story = large_values_in_files(engine);
-        let explored = story.explore(None, Effort::once(12).then(Again::every(60, 1)));
+        let scenario = large_values_in_files(engine);
+        let explored = scenario.explore(None, Effort::once(12).then(Again::every(60, 1)));
         println!("{engine}, large values: {explored:?}");
         assert_eq!(explored.violation, None, "{engine}");
         assert!(explored.points > 15 && explored.nested > 0, "{explored:?}");
-        let kills = story.explore_kills(None, 1);
+        let kills = scenario.explore_kills(None, 1);
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
@@ -96,13 +100,13 @@ fn grouped_commits_are_safe_once_synced_and_whole_before() {
     }
 }
 
-/// In a short story from every few states.
+/// In a short scenario from every few states.
 #[test]
 fn crashes_after_crashes_after_crashes_are_survived() {
     for engine in engines() {
-        let (story, _) = Plot::new(engine, 8, 30, 40).run_in_files();
+        let (scenario, _) = Plot::new(engine, 8, 30, 40).run_in_files();
         let again = Again::every(6, 3);
-        let explored = story.explore(None, Effort::once(12).then(again));
+        let explored = scenario.explore(None, Effort::once(12).then(again));
         assert_eq!(explored.violation, None, "{engine}, seed 8");
         assert!(explored.nested > 50, "{explored:?}");
     }
@@ -112,8 +116,8 @@ fn crashes_after_crashes_after_crashes_are_survived() {
 #[test]
 fn kills_between_any_two_calls_are_survived() {
     for engine in engines() {
-        let (story, _) = Plot::new(engine, 21, 60, 40).run_in_files();
-        let explored = story.explore_kills(None, 1);
+        let (scenario, _) = Plot::new(engine, 21, 60, 40).run_in_files();
+        let explored = scenario.explore_kills(None, 1);
         assert_eq!(explored.violation, None, "{engine}");
         assert!(explored.states > 100, "{explored:?}");
     }
@@ -133,9 +137,10 @@ fn sites_of_work(how: How, trace: &DiskTrace) -> Vec<Site> {
 
 /// Without one of its syncs an engine must fail the tests above, unless it is explained.
 fn without_one_sync(engine: EngineKind, plots: &[Plot], bound: u64, explained: &[Explained]) {
-    let stories: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
-    let stories: Vec<_> = stories.iter().map(|story| (story, Effort::once(bound))).collect();
-    let swept = sweep(&stories, How::NoSync, sites_of_work);
+    let scenarios: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
+    let scenarios: Vec<_> =
+        scenarios.iter().map(|scenario| (scenario, Effort::once(bound))).collect();
+    let swept = sweep(&scenarios, How::NoSync, sites_of_work);
     println!("{engine}: {} places sync", swept.places);
     assert!(swept.places >= 2);
     println!("unnoticed: {:?}", swept.unnoticed);

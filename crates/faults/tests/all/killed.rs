@@ -74,7 +74,7 @@ fn first_process(
     let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
     let mut models = vec![Model::default()];
-    // So that there is something to change before the story begins.
+    // So that there is something to change before the scenario begins.
     run(&db, &memory, (seed, keys), 40, MIXED, &mut models);
     models.drain(..models.len() - 1);
     memory.start();

@@ -1,4 +1,4 @@
-//! The lints: what the records of the standard stories show without any crash: everything that an
+//! The lints: what the records of the standard scenarios show without any crash: everything that an
 //! acknowledged transaction stored is flushed and fenced, nothing is flushed or synced that has not
 //! changed, and no fence has nothing to order. Each exception is a place in the source, with its
 //! reason.

@@ -12,25 +12,25 @@ use faults::paged::left_out::Looks;
 use faults::paged::run::{Plan, RunCounts};
 use faults::paged::stage::LogKind;
 
-/// Some of the crash points of the first stories.
+/// Some of the crash points of the first scenarios.
 fn survives(log: LogKind, stride: u64) {
     let mut all = RunCounts::default();
     let (mut states, mut nested) = (0, 0);
     for seed in 1..5 {
-        let story = Plan::new(log, seed).run();
-        let story = story.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()));
+        let scenario = Plan::new(log, seed).run();
+        let scenario = scenario.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()));
         let part = Part { from: seed, to: u64::MAX, stride };
         let again = Again { per_mille: 500, ..Again::every(20, 2) };
         let effort = Effort { part, ..Effort::once(4).then(again) };
-        let explored = story.explore(effort);
+        let explored = scenario.explore(effort);
         assert_eq!(explored.violation, None, "{}, seed {seed}", log.name());
-        println!("{}, seed {seed}: {:?}, {explored:?}", log.name(), story.counts);
+        println!("{}, seed {seed}: {:?}, {explored:?}", log.name(), scenario.counts);
         (states, nested) = (states + explored.states, nested + explored.nested);
-        all.committed += story.counts.committed;
-        all.conflicts += story.counts.conflicts;
-        all.rolled_back += story.counts.rolled_back;
-        all.evictions += story.counts.evictions;
-        all.waits += story.counts.waits;
+        all.committed += scenario.counts.committed;
+        all.conflicts += scenario.counts.conflicts;
+        all.rolled_back += scenario.counts.rolled_back;
+        all.evictions += scenario.counts.evictions;
+        all.waits += scenario.counts.waits;
     }
     println!("{}: {all:?}, {states} states, {nested} in recovery", log.name());
     assert!(states > 200 && nested > 100, "{states} states, {nested} in recovery");
@@ -82,17 +82,17 @@ fn whole_flush_on_commit() {
 
 /// The record does not depend on the machine.
 #[test]
-fn the_same_seed_gives_the_same_story() {
+fn the_same_seed_gives_the_same_scenario() {
     for log in LogKind::ALL {
         let events = || {
-            let story = Plan { transactions: 8, ..Plan::new(log, 3) }.run().expect("a story");
-            let memory = story.trace.memory.events.into_iter();
-            let files = story.trace.files.events.into_iter();
+            let scenario = Plan { transactions: 8, ..Plan::new(log, 3) }.run().expect("a scenario");
+            let memory = scenario.trace.memory.events.into_iter();
+            let files = scenario.trace.files.events.into_iter();
             let memory: Vec<_> =
                 memory.map(|one| format!("{} {:?}", one.number, one.event)).collect();
             let files: Vec<_> =
                 files.map(|one| format!("{} {:?}", one.number, one.event)).collect();
-            (memory, files, story.history)
+            (memory, files, scenario.history)
         };
         assert!(events() == events(), "{}", log.name());
     }
@@ -187,7 +187,7 @@ fn each_place(log: LogKind, explained: &[Explained]) {
         unnoticed.extend(swept.unnoticed);
     }
     let (open, _) = unexplained(unnoticed, explained);
-    assert!(open.is_empty(), "superfluous, or the stories are blind: {open:#?}");
+    assert!(open.is_empty(), "superfluous, or the scenarios are blind: {open:#?}");
 }
 
 #[test]

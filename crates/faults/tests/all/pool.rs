@@ -3,15 +3,15 @@
 
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_least, at_points, one_in, thinned};
-use faults::explorer::{Again, Effort, Story};
+use faults::explorer::{Again, Effort, Scenario};
 use faults::mutation::{How, Mutation, Where};
-use faults::short_stories::{
-    savepoints, statements, statements_with_long_keys, statements_with_nulls,
-};
-use faults::story::{
+use faults::scenario::{
     a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
     chunks_go_back_when_runs_are_merged, inserts_with_updates, two_operations_on_one_tuple,
     two_updates_after_a_statement,
+};
+use faults::short_scenarios::{
+    savepoints, statements, statements_with_long_keys, statements_with_nulls,
 };
 use faults::{
     full::room_is_made_on_a_full_pool, large::large_values_in_a_pool, plot::Plot, pool::PoolMedium,
@@ -25,14 +25,14 @@ fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files())
 }
 
-fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {
-    survives_in_part(what, story, effort, 1);
+fn survives(what: &str, scenario: &Scenario<PoolMedium>, effort: Effort) {
+    survives_in_part(what, scenario, effort, 1);
 }
 
 /// The same at one in so many of the usual points.
-fn survives_in_part(what: &str, story: &Story<PoolMedium>, effort: Effort, one_in: u64) {
-    let explored = story.explore(None, thinned(at_points(effort), one_in));
-    println!("{what}: {} transactions, {explored:?}", story.models.len() - 1);
+fn survives_in_part(what: &str, scenario: &Scenario<PoolMedium>, effort: Effort, one_in: u64) {
+    let explored = scenario.explore(None, thinned(at_points(effort), one_in));
+    println!("{what}: {} transactions, {explored:?}", scenario.models.len() - 1);
     assert_eq!(explored.violation, None, "{what}");
     let (points, states) = (at_least(15, 1), at_least(200, 15));
     let enough = explored.points * one_in > points && explored.states * one_in > states;
@@ -95,7 +95,7 @@ fn long_keys_survive_crashes() {
 fn nvm_log_survives_power_cuts_at_fences() {
     let engine = EngineKind::NvmLog;
     survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
-    // Freezing, merging and taking apart have crash points of their own: shorter stories.
+    // Freezing, merging and taking apart have crash points of their own: shorter scenarios.
     let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 50, 60), plot(engine, 12, 30, 300)];
     power_cuts(engine, &plots, 4, Again::every(2_000, 2));
 }
@@ -116,9 +116,9 @@ fn nvm_cow_survives_power_cuts_at_fences() {
 /// Full, half deleted, filled with others: cut off at every fence, killed at every store.
 #[test]
 fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
-    let story = room_is_made_on_a_full_pool(EngineKind::NvmLog);
-    survives("a full pool", &story, Effort::once(3).then(Again::every(3_000, 1)));
-    let kills = story.explore_kills(None, at_kills(29));
+    let scenario = room_is_made_on_a_full_pool(EngineKind::NvmLog);
+    survives("a full pool", &scenario, Effort::once(3).then(Again::every(3_000, 1)));
+    let kills = scenario.explore_kills(None, at_kills(29));
     assert_eq!(kills.violation, None, "killed");
 }
 
@@ -126,18 +126,18 @@ fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
 #[test]
 fn values_of_several_chunks_survive_crashes() {
     for engine in engines() {
-        let story = large_values_in_a_pool(engine);
+        let scenario = large_values_in_a_pool(engine);
         survives(
             &format!("{engine}, large values"),
-            &story,
+            &scenario,
             Effort::once(3).then(Again::every(300, 1)),
         );
-        let kills = story.explore_kills(None, at_kills(11));
+        let kills = scenario.explore_kills(None, at_kills(11));
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
 
-/// Every engine, whichever there are, in a short story.
+/// Every engine, whichever there are, in a short scenario.
 #[test]
 fn every_engine_in_the_pool_survives_power_cuts() {
     for engine in engines() {
@@ -154,10 +154,10 @@ fn every_engine_in_the_pool_survives_power_cuts() {
 fn operations_on_one_tuple_are_ordered() {
     for engine in engines() {
         for commit in [true, false] {
-            let story = two_operations_on_one_tuple(engine, commit);
+            let scenario = two_operations_on_one_tuple(engine, commit);
             // The others change nothing in place.
             let states = if engine == EngineKind::NvmInp { 5_000 } else { 500 };
-            let explored = story.explore(None, Effort::once(states).then(Again::every(97, 1)));
+            let explored = scenario.explore(None, Effort::once(states).then(Again::every(97, 1)));
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
         }
     }
@@ -168,11 +168,11 @@ fn operations_on_one_tuple_are_ordered() {
 #[test]
 fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
     for engine in engines() {
-        let story = a_snapshot_goes_before_its_group_is_durable(engine);
+        let scenario = a_snapshot_goes_before_its_group_is_durable(engine);
         let again = Again::every(200, 1);
-        let explored = story.explore(None, Effort::once(40).then(again));
+        let explored = scenario.explore(None, Effort::once(40).then(again));
         assert_eq!(explored.violation, None, "{engine}");
-        let kills = story.explore_kills(None, 1);
+        let kills = scenario.explore_kills(None, 1);
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
@@ -183,15 +183,15 @@ fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
 fn updates_after_a_statement_on_its_column_survive() {
     for engine in engines() {
         for commit in [true, false] {
-            let story = two_updates_after_a_statement(engine, commit);
+            let scenario = two_updates_after_a_statement(engine, commit);
             // The others have no statements.
             let effort = match engine {
                 EngineKind::NvmInp => Effort::once(5_000).then(Again::every(97, 2)),
                 _ => Effort::once(20),
             };
-            let explored = story.explore(None, effort);
+            let explored = scenario.explore(None, effort);
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
-            let kills = story.explore_kills(None, 1);
+            let kills = scenario.explore_kills(None, 1);
             assert_eq!(kills.violation, None, "{engine}, committed: {commit}, killed");
         }
     }
@@ -203,19 +203,19 @@ fn updates_after_a_statement_on_its_column_survive() {
 fn transactions_that_go_back_to_savepoints_survive_crashes() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {
         for seed in [31, 32] {
-            let story = savepoints(engine, seed, 40);
+            let scenario = savepoints(engine, seed, 40);
             let again = Again::every(500, 2);
-            survives(&format!("{engine}, {seed}"), &story, Effort::once(10).then(again));
-            let kills = story.explore_kills(None, at_kills(3));
+            survives(&format!("{engine}, {seed}"), &scenario, Effort::once(10).then(again));
+            let kills = scenario.explore_kills(None, at_kills(3));
             assert_eq!(kills.violation, None, "{engine}, {seed}, killed");
         }
     }
 }
 
-/// Kills at every `stride`th store of a story, or at some of those.
+/// Kills at every `stride`th store of a scenario, or at some of those.
 fn kills(engine: EngineKind, transactions: usize, stride: u64) {
-    let story = plot(engine, 21, transactions, 40).run_in_pool();
-    let explored = story.explore_kills(None, at_kills(stride));
+    let scenario = plot(engine, 21, transactions, 40).run_in_pool();
+    let explored = scenario.explore_kills(None, at_kills(stride));
     println!("{engine}: {} stores, {} states", explored.points, explored.states);
     assert_eq!(explored.violation, None, "{engine}");
     assert!(explored.points > at_least(2_000, 200), "{explored:?}");
@@ -259,9 +259,9 @@ fn sites_of_work(how: How, trace: &Trace) -> Vec<Site> {
 
 /// Without one of its flushes or fences an engine must fail the tests above: else either they are
 /// blind or the instruction superfluous.
-fn sweep_all(stories: &[(&Story<PoolMedium>, Effort)]) {
-    let flushes = sweep(stories, How::NoFlush, sites_of_work);
-    let fences = sweep(stories, How::NoFence, sites_of_work);
+fn sweep_all(scenarios: &[(&Scenario<PoolMedium>, Effort)]) {
+    let flushes = sweep(scenarios, How::NoFlush, sites_of_work);
+    let fences = sweep(scenarios, How::NoFence, sites_of_work);
     println!("{} places flush, {} fence", flushes.places, fences.places);
     assert!(flushes.places >= 5 && fences.places >= 2);
     assert_eq!((flushes.unnoticed, fences.unnoticed), (vec![], vec![]));
@@ -318,15 +318,15 @@ const OPENING_CLEARS: &str = "what opening finds not cleared it clears, as after
 
 fn around_the_work(engine: EngineKind, flushes: &[Explained], fences: &[Explained]) {
     // The transactions are there to need what was created.
-    let story = plot(engine, 30, 12, 40).run_in_pool();
+    let scenario = plot(engine, 30, 12, 40).run_in_pool();
     for (how, explained) in [(How::NoFlush, flushes), (How::NoFence, fences)] {
-        let work = sites_of_work(how, &story.trace);
+        let work = sites_of_work(how, &scenario.trace);
         let around = |how, trace: &Trace| {
             let mut sites = Mutation::sites_in_memory(how, trace);
             sites.retain(|site| !work.contains(site));
             sites
         };
-        let swept = sweep(&[(&story, Effort::once(10))], how, around);
+        let swept = sweep(&[(&scenario, Effort::once(10))], how, around);
         println!("{engine}, {how:?}: {} places in creation and closing alone", swept.places);
         let (open, stale) = unexplained(swept.unnoticed, explained);
         assert_eq!((open, stale), (vec![], vec![]), "{engine}, {how:?}");
@@ -388,36 +388,40 @@ fn the_crash_test_of_nvm_cows_creation_and_closing_fails_too() {
 #[test]
 fn the_explorer_sees_missing_fences_in_every_engine() {
     for engine in engines() {
-        let story = plot(engine, 30, 20, 40).run_in_pool();
+        let scenario = plot(engine, 30, 20, 40).run_in_pool();
         let fault = Mutation { how: How::NoFence, at: Where::Anywhere };
-        let explored = story.explore(Some(&fault), Effort::once(20));
+        let explored = scenario.explore(Some(&fault), Effort::once(20));
         assert!(explored.violation.is_some(), "{engine}");
     }
 }
 
 /// Chunks that become empty are given back, and serve others.
-fn what_goes_back_survives_power_cuts(engine: EngineKind, story: &Story<PoolMedium>, bound: u64) {
-    let sites = Mutation::sites_in_memory(How::NoFlush, &story.trace);
+fn what_goes_back_survives_power_cuts(
+    engine: EngineKind,
+    scenario: &Scenario<PoolMedium>,
+    bound: u64,
+) {
+    let sites = Mutation::sites_in_memory(How::NoFlush, &scenario.trace);
     let given = sites.iter().filter(|site| site.line() == given_back()).count();
-    survives(&format!("{engine}, chunks that go back"), story, Effort::once(bound));
+    survives(&format!("{engine}, chunks that go back"), scenario, Effort::once(bound));
     assert!(given > 0, "{engine}: no chunk was given back");
 }
 
 #[test]
 fn what_nvm_inp_gives_back_to_the_pool_survives_power_cuts_and_kills() {
-    let story = chunks_go_back(EngineKind::NvmInp);
-    what_goes_back_survives_power_cuts(EngineKind::NvmInp, &story, 3);
-    assert_eq!(story.explore_kills(None, at_kills(5)).violation, None, "killed");
+    let scenario = chunks_go_back(EngineKind::NvmInp);
+    what_goes_back_survives_power_cuts(EngineKind::NvmInp, &scenario, 3);
+    assert_eq!(scenario.explore_kills(None, at_kills(5)).violation, None, "killed");
 }
 
 #[test]
 fn what_nvm_cow_gives_back_to_the_pool_survives_power_cuts_and_kills() {
-    let story = chunks_go_back(EngineKind::NvmCow);
-    what_goes_back_survives_power_cuts(EngineKind::NvmCow, &story, 3);
-    assert_eq!(story.explore_kills(None, at_kills(5)).violation, None, "killed");
+    let scenario = chunks_go_back(EngineKind::NvmCow);
+    what_goes_back_survives_power_cuts(EngineKind::NvmCow, &scenario, 3);
+    assert_eq!(scenario.explore_kills(None, at_kills(5)).violation, None, "killed");
 }
 
-/// The longer story with fewer states of each point.
+/// The longer scenario with fewer states of each point.
 #[test]
 fn what_nvm_log_gives_back_to_the_pool_survives_power_cuts() {
     what_goes_back_survives_power_cuts(

@@ -6,4 +6,4 @@ mod concurrency;
 mod flaws;
 mod interleaved;
 mod real;
-mod story;
+mod scenario;
