@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use faults::mutation::How;
+use faults::mutation::Defect;
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
 use faults::paged::left_out::Looks;
@@ -67,9 +67,9 @@ fn faults(log: LogKind, seeds: u64) -> bool {
 /// Leaves out each flush, fence and sync in turn; returns whether all are noticed.
 fn sites(log: LogKind, seeds: u64) -> bool {
     let looks = Looks::new(log, seeds, 23);
-    [How::NoFlush, How::NoFence, How::NoSync].into_iter().fold(true, |all, how| {
-        let Swept { places, unnoticed } = looks.sweep(how);
-        println!("{}, {how:?}: {places} places, unnoticed: {unnoticed:?}", log.name());
+    [Defect::NoFlush, Defect::NoFence, Defect::NoSync].into_iter().fold(true, |all, defect| {
+        let Swept { places, unnoticed } = looks.sweep(defect);
+        println!("{}, {defect:?}: {places} places, unnoticed: {unnoticed:?}", log.name());
         all && unnoticed.is_empty()
     })
 }

@@ -18,7 +18,7 @@ mod sofort;
 
 use perdura::EngineKind;
 
-use crate::mutation::{Code, How, Mutation, Where};
+use crate::mutation::{Code, Defect, Mutation, Where};
 
 /// A fault, and the engine that has it.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +37,10 @@ const fn fault(
     name: &'static str,
     engine: EngineKind,
     what: &'static str,
-    how: How,
+    defect: Defect,
     at: Where,
 ) -> Fault {
-    Fault { name, engine, what, mutation: Mutation { how, at } }
+    Fault { name, engine, what, mutation: Mutation { defect, at } }
 }
 
 const fn code(file: &'static str, function: &'static str, text: &'static str) -> Where {

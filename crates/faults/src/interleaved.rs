@@ -67,7 +67,7 @@ pub struct InterleavedScenario<M: Medium> {
 }
 
 /// The state that the threads share.
-struct Desk {
+struct SharedState {
     random: SmallRng,
     taken: Vec<bool>,
     left: usize,
@@ -160,7 +160,7 @@ impl Interleaved {
             Mutex::new(Own { driver, models: vec![Model::default()], snapshot: None })
         };
         let owns: Vec<_> = (0..u64::from(self.partitions)).map(own).collect();
-        let desk = Mutex::new(Desk {
+        let shared = Mutex::new(SharedState {
             random: SmallRng::seed_from_u64(self.seed),
             taken: vec![false; many],
             left: self.transactions,
@@ -168,7 +168,7 @@ impl Interleaved {
         });
         scheduler.run(|_| {
             loop {
-                let next = lock(&desk).next();
+                let next = lock(&shared).next();
                 let Some((partition, number)) = next else { break };
                 let own = &mut *lock(&owns[partition]);
                 let mut model = own.models[own.models.len() - 1].clone();
@@ -185,10 +185,10 @@ impl Interleaved {
                     own.models.push(model);
                 }
                 own.snapshot = if number % 3 == 0 { place.snapshot().ok() } else { None };
-                let mut desk = lock(&desk);
-                desk.acknowledged[partition] = own.models.len() as u64 - 1;
-                desk.taken[partition] = false;
-                note(note_of(&desk.acknowledged));
+                let mut shared = lock(&shared);
+                shared.acknowledged[partition] = own.models.len() as u64 - 1;
+                shared.taken[partition] = false;
+                note(note_of(&shared.acknowledged));
             }
         });
         // In this thread: the others have ended.
@@ -205,7 +205,7 @@ impl Interleaved {
     }
 }
 
-impl Desk {
+impl SharedState {
     /// A free partition for the next transaction, and the number of it.
     fn next(&mut self) -> Option<(usize, usize)> {
         self.left = self.left.checked_sub(1)?;

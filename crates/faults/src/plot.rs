@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::items::{long_schema, nullable_schema, schema};
-use crate::mutation::{How, Mutation};
+use crate::mutation::{Defect, Mutation};
 
 /// The workload of a scenario.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
@@ -89,7 +89,7 @@ pub struct Plot {
     pub nullable: bool,
     /// True if keys are longer than 240 bytes: [`long_schema`].
     pub long: bool,
-    /// The fault [`How::UnchangedAcknowledges`]: a transaction that has changed nothing counts as
+    /// The fault [`Defect::UnchangedAcknowledges`]: a transaction that has changed nothing counts as
     /// durable, and all before it with it, whatever its ticket says.
     pub acknowledges_unchanged: bool,
 }
@@ -172,7 +172,7 @@ impl Plot {
     #[must_use]
     pub fn with_fault(self, fault: Option<&Mutation>) -> Self {
         let acknowledges_unchanged =
-            fault.is_some_and(|fault| fault.how == How::UnchangedAcknowledges);
+            fault.is_some_and(|fault| fault.defect == Defect::UnchangedAcknowledges);
         Self { acknowledges_unchanged, ..self }
     }
 

@@ -7,7 +7,7 @@ use pm::Site;
 
 use crate::explorer::{Effort, Scenario};
 use crate::medium::Medium;
-use crate::mutation::{How, Mutation, Where};
+use crate::mutation::{Defect, Mutation, Where};
 use crate::workers::in_parallel;
 
 /// The findings of a sweep.
@@ -19,24 +19,28 @@ pub struct Swept {
     pub unnoticed: Vec<String>,
 }
 
-/// Does `how` wrong at each place of the scenarios in turn; each scenario comes with how much of it
+/// Puts `defect` into each place of the scenarios in turn; each scenario comes with how much of it
 /// to look at.
 pub fn sweep<M: Medium>(
     scenarios: &[(&Scenario<M>, Effort)],
-    how: How,
-    sites: impl Fn(How, &M::Trace) -> Vec<Site>,
+    defect: Defect,
+    sites: impl Fn(Defect, &M::Trace) -> Vec<Site>,
 ) -> Swept {
-    let places = scenarios.iter().flat_map(|(scenario, _)| sites(how, &scenario.trace)).collect();
+    let places =
+        scenarios.iter().flat_map(|(scenario, _)| sites(defect, &scenario.trace)).collect();
     let known = in_parallel(scenarios.len(), |index| {
         let (scenario, effort) = scenarios[index];
         scenario.known(effort)
     });
     sweep_with(places, |site| {
-        let (fault, begun) = (Mutation { how, at: Where::Site(site) }, Instant::now());
+        let (fault, begun) = (Mutation { defect, at: Where::Site(site) }, Instant::now());
         let noticed = scenarios.iter().zip(&known).position(|((scenario, effort), known)| {
             scenario.explore_beyond(known, &fault, *effort).violation.is_some()
         });
-        println!("{how:?} at {site}: scenario {noticed:?}, {:.1} s", begun.elapsed().as_secs_f64());
+        println!(
+            "{defect:?} at {site}: scenario {noticed:?}, {:.1} s",
+            begun.elapsed().as_secs_f64()
+        );
         noticed.is_some()
     })
 }

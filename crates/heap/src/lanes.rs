@@ -181,7 +181,7 @@ impl<M: Memory> Lanes<M> {
             None if !handed_out.unused.is_empty() => self.unused(&mut handed_out, None),
             None => handed_out.idle.pop().expect("one of them has a lane"),
         };
-        self.lend(handed_out, known)
+        self.hand_out(handed_out, known)
     }
 
     /// Takes the lane of the object at `offset`, if it has no owner: recovery marks, restores and
@@ -200,7 +200,7 @@ impl<M: Memory> Lanes<M> {
             }
             None => return Ok(None),
         };
-        self.lend(handed_out, known).map(Some)
+        self.hand_out(handed_out, known).map(Some)
     }
 
     /// Takes a lane that was not used, this one or the first.
@@ -211,7 +211,8 @@ impl<M: Memory> Lanes<M> {
         self.0.unknown(handed_out, number)
     }
 
-    fn lend(
+    /// Gives a lane an owner. Slots that others have given back to it are freed first.
+    fn hand_out(
         &self,
         handed_out: MutexGuard<'_, HandedOut>,
         known: Known,

@@ -3,7 +3,7 @@
 use perdura::EngineKind;
 
 use super::{Fault, code, fault};
-use crate::mutation::{How, Where};
+use crate::mutation::{Defect, Where};
 
 const ENGINE: EngineKind = EngineKind::Cow;
 
@@ -13,42 +13,42 @@ pub(super) static FAULTS: &[Fault] = &[
         "cow/pages-not-synced",
         ENGINE,
         "a batch does not sync its pages before the master record",
-        How::NoSync,
+        Defect::NoSync,
         code("engines/src/cow.rs", "write_batch", "sync_pages"),
     ),
     fault(
         "cow/master-not-synced",
         ENGINE,
         "the master record is not synced",
-        How::NoSync,
+        Defect::NoSync,
         code("engines/src/cow.rs", "write_batch", "move_to"),
     ),
     fault(
         "cow/page-lost",
         ENGINE,
         "a page of the dirty directory is not written",
-        How::NoWrite,
+        Defect::NoWrite,
         code("index/src/pages/file.rs", "clean", "write_out"),
     ),
     fault(
         "cow/page-late",
         ENGINE,
         "a page of the dirty directory is written after the sync",
-        How::WriteAfterSync,
+        Defect::WriteAfterSync,
         code("index/src/pages/file.rs", "clean", "write_out"),
     ),
     fault(
         "cow/master-lost",
         ENGINE,
         "the master record is not written",
-        How::NoWrite,
+        Defect::NoWrite,
         code("engines/src/cow.rs", "write_batch", "move_to"),
     ),
     fault(
         "cow/acknowledged-early",
         ENGINE,
         "a commit returns before its last sync",
-        How::EarlyAcknowledgement,
+        Defect::EarlyAcknowledgement,
         Where::Anywhere,
     ),
 ];

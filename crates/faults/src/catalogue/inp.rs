@@ -3,7 +3,7 @@
 use perdura::EngineKind;
 
 use super::{Fault, code, fault};
-use crate::mutation::{How, Where};
+use crate::mutation::{Defect, Where};
 
 const ENGINE: EngineKind = EngineKind::Inp;
 
@@ -13,63 +13,63 @@ pub(super) static FAULTS: &[Fault] = &[
         "inp/commit-not-synced",
         ENGINE,
         "COMMIT does not sync the log",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/logs/wal.rs", "flush", "sync"),
     ),
     fault(
         "inp/commit-acknowledged-early",
         ENGINE,
         "COMMIT returns before its sync",
-        How::EarlyAcknowledgement,
+        Defect::EarlyAcknowledgement,
         Where::Anywhere,
     ),
     fault(
         "inp/log-written-late",
         ENGINE,
         "the log is written after the sync",
-        How::WriteAfterSync,
+        Defect::WriteAfterSync,
         code("storage/src/logs/wal.rs", "spill", "write_bytes"),
     ),
     fault(
         "inp/log-record-lost",
         ENGINE,
         "a piece of the log is not written",
-        How::NoWrite,
+        Defect::NoWrite,
         code("storage/src/logs/wal.rs", "spill", "write_bytes"),
     ),
     fault(
         "inp/segment-not-synced",
         ENGINE,
         "the header of a new log segment is not synced",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/logs/wal.rs", "begin_segment", "tail.file.sync"),
     ),
     fault(
         "inp/segment-name-not-synced",
         ENGINE,
         "the name of a new log segment is not synced",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/logs/wal.rs", "begin_segment", "sync_directory"),
     ),
     fault(
         "inp/checkpoint-not-synced",
         ENGINE,
         "a checkpoint gets its name before it is durable",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/logs/checkpoint.rs", "complete", "sync"),
     ),
     fault(
         "inp/checkpoint-renamed-early",
         ENGINE,
         "a checkpoint is renamed before it is synced",
-        How::EarlyRename,
+        Defect::EarlyRename,
         code("storage/src/logs/checkpoint.rs", "finish", "rename"),
     ),
     fault(
         "inp/log-trimmed-early",
         ENGINE,
         "the log is removed before the checkpoint that replaces it is durable",
-        How::EarlyRemove,
+        Defect::EarlyRemove,
         code("storage/src/logs/wal.rs", "remove_before", "remove"),
     ),
 ];

@@ -3,7 +3,7 @@
 use perdura::EngineKind;
 
 use super::{Fault, code, fault};
-use crate::mutation::{How, Where};
+use crate::mutation::{Defect, Where};
 
 const ENGINE: EngineKind = EngineKind::Log;
 
@@ -13,77 +13,77 @@ pub(super) static FAULTS: &[Fault] = &[
         "log/commit-not-synced",
         ENGINE,
         "COMMIT does not sync the log",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/logs/wal.rs", "flush", "sync"),
     ),
     fault(
         "log/commit-acknowledged-early",
         ENGINE,
         "COMMIT returns before its sync",
-        How::EarlyAcknowledgement,
+        Defect::EarlyAcknowledgement,
         Where::Anywhere,
     ),
     fault(
         "log/log-written-late",
         ENGINE,
         "the log is written after the sync",
-        How::WriteAfterSync,
+        Defect::WriteAfterSync,
         code("storage/src/logs/wal.rs", "spill", "write_bytes"),
     ),
     fault(
         "log/run-not-synced",
         ENGINE,
         "the manifest names a run that is not durable",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/lsm/sstable/writer.rs", "sync", "sync"),
     ),
     fault(
         "log/run-late",
         ENGINE,
         "a run is written after its sync",
-        How::WriteAfterSync,
+        Defect::WriteAfterSync,
         code("storage/src/lsm/sstable/writer.rs", "spill", "write_at"),
     ),
     fault(
         "log/run-name-not-synced",
         ENGINE,
         "the manifest names a run whose name is not durable",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/lsm/work.rs", "install", "sync_directory"),
     ),
     fault(
         "log/manifest-not-synced",
         ENGINE,
         "an edit of the manifest is not synced",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/lsm/manifest.rs", "edit", "sync"),
     ),
     fault(
         "log/manifest-edit-lost",
         ENGINE,
         "an edit of the manifest is not written",
-        How::NoWrite,
+        Defect::NoWrite,
         code("storage/src/lsm/manifest.rs", "edit", "write_at"),
     ),
     fault(
         "log/log-trimmed-early",
         ENGINE,
         "the log is removed before the run that replaces it is durable",
-        How::EarlyRemove,
+        Defect::EarlyRemove,
         code("storage/src/logs/wal.rs", "remove_before", "remove"),
     ),
     fault(
         "log/segment-not-synced",
         ENGINE,
         "the header of a new log segment is not synced",
-        How::NoSync,
+        Defect::NoSync,
         code("storage/src/logs/wal.rs", "begin_segment", "tail.file.sync"),
     ),
     fault(
         "log/inputs-removed-early",
         ENGINE,
         "the inputs of a merge are removed before its result is durable",
-        How::EarlyRemove,
+        Defect::EarlyRemove,
         code("storage/src/lsm/work.rs", "install", "remove"),
     ),
 ];

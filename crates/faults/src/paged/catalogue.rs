@@ -12,7 +12,7 @@ use super::run::{Plan, Workload};
 use super::stage::LogKind;
 use crate::explorer::{Again, Effort};
 use crate::medium::Part;
-use crate::mutation::{Code, How, Mutation, Where};
+use crate::mutation::{Code, Defect, Mutation, Where};
 
 /// The place where a fault is put.
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +49,11 @@ const LATE: &[LogKind] = &[LogKind::Central, LogKind::OnCommit];
 const fn record(
     name: &'static str,
     logs: &'static [LogKind],
-    how: How,
+    defect: Defect,
     (file, function, text): (&'static str, &'static str, &'static str),
 ) -> Fault {
     let at = Where::Code(Code { file, function, text });
-    Fault { name, logs, put: Put::Record(Mutation { how, at }), workload: Workload::Everything }
+    Fault { name, logs, put: Put::Record(Mutation { defect, at }), workload: Workload::Everything }
 }
 
 const fn store(name: &'static str, logs: &'static [LogKind], flaw: Flaw) -> Fault {
@@ -82,23 +82,29 @@ const HEAD: &str = "paged/src/log/central/open.rs";
 const CLEANER: &str = "paged/src/pool/cleaner.rs";
 const STAGING: &str = "paged/src/pool/staging.rs";
 
-const ACKNOWLEDGED: Mutation = Mutation { how: How::EarlyAcknowledgement, at: Where::Anywhere };
+const ACKNOWLEDGED: Mutation =
+    Mutation { defect: Defect::EarlyAcknowledgement, at: Where::Anywhere };
 
 /// All of them.
 pub static FAULTS: &[Fault] = &[
-    record("object-unflushed", ON_INSERT, How::NoFlush, (INSERT, "insert", "memory.flush")),
-    record("object-unflushed", ON_COMMIT, How::NoFlush, (COMMIT, "pass", "memory.flush")),
-    record("entry-unflushed", ON_INSERT, How::NoFlush, (INSERT, "insert", "ring.set")),
-    record("entry-unflushed", ON_COMMIT, How::NoFlush, (COMMIT, "pass", "ring.set")),
-    record("insert-without-fence", ON_INSERT, How::NoFence, (INSERT, "insert", "memory.fence")),
-    record("commit-without-fence", ON_COMMIT, How::NoFence, (COMMIT, "pass", "memory.fence")),
-    record("bits-before-head", ON_COMMIT, How::StoreBeforeFence, (RING, "clear", "memory.store")),
-    record("staging-unsynced", ALL, How::NoSync, (STAGING, "write", "file.sync")),
-    record("staging-freed-early", ALL, How::NoSync, (CLEANER, "write_batch", "file.sync")),
-    record("group-unsynced", CENTRAL, How::NoSync, (GROUP, "write_out", "file.sync")),
-    record("partition-reused-early", CENTRAL, How::NoSync, (HEAD, "write_head", "file.sync")),
-    record("head-unflushed", NV, How::NoFlush, (FORM, "move_to", "memory.flush_word")),
-    record("head-without-fence", NV, How::NoFence, (FORM, "move_to", "memory.fence")),
+    record("object-unflushed", ON_INSERT, Defect::NoFlush, (INSERT, "insert", "memory.flush")),
+    record("object-unflushed", ON_COMMIT, Defect::NoFlush, (COMMIT, "pass", "memory.flush")),
+    record("entry-unflushed", ON_INSERT, Defect::NoFlush, (INSERT, "insert", "ring.set")),
+    record("entry-unflushed", ON_COMMIT, Defect::NoFlush, (COMMIT, "pass", "ring.set")),
+    record("insert-without-fence", ON_INSERT, Defect::NoFence, (INSERT, "insert", "memory.fence")),
+    record("commit-without-fence", ON_COMMIT, Defect::NoFence, (COMMIT, "pass", "memory.fence")),
+    record(
+        "bits-before-head",
+        ON_COMMIT,
+        Defect::StoreBeforeFence,
+        (RING, "clear", "memory.store"),
+    ),
+    record("staging-unsynced", ALL, Defect::NoSync, (STAGING, "write", "file.sync")),
+    record("staging-freed-early", ALL, Defect::NoSync, (CLEANER, "write_batch", "file.sync")),
+    record("group-unsynced", CENTRAL, Defect::NoSync, (GROUP, "write_out", "file.sync")),
+    record("partition-reused-early", CENTRAL, Defect::NoSync, (HEAD, "write_head", "file.sync")),
+    record("head-unflushed", NV, Defect::NoFlush, (FORM, "move_to", "memory.flush_word")),
+    record("head-without-fence", NV, Defect::NoFence, (FORM, "move_to", "memory.fence")),
     Fault {
         name: "group-acknowledged-early",
         logs: ALL,

@@ -13,7 +13,7 @@ use super::killed::Kill;
 use super::run::{Plan, Scenario};
 use super::stage::LogKind;
 use crate::explorer::{Effort, Known};
-use crate::mutation::{How, Mutation, Where};
+use crate::mutation::{Defect, Mutation, Where};
 use crate::sweep::{Swept, sweep_with};
 use crate::workers::in_parallel;
 
@@ -94,12 +94,12 @@ impl Looks {
 
     /// The places where the first scenarios, and what comes after them, flush, fence or sync, in
     /// their order and perhaps more than once.
-    fn places(&self, how: How) -> Vec<Site> {
+    fn places(&self, defect: Defect) -> Vec<Site> {
         let mut sites = Vec::new();
         let mut add = |trace: &CombinedTrace| {
-            sites.extend(match how {
-                How::NoSync => Mutation::sites_in_files(how, &trace.files),
-                _ => Mutation::sites_in_memory(how, &trace.memory),
+            sites.extend(match defect {
+                Defect::NoSync => Mutation::sites_in_files(defect, &trace.files),
+                _ => Mutation::sites_in_memory(defect, &trace.memory),
             });
         };
         for (number, scenario) in self.scenarios.iter().enumerate().take(PLACES) {
@@ -114,13 +114,13 @@ impl Looks {
     ///
     /// # Panics
     /// As [`Self::new`].
-    pub fn sweep(&self, how: How) -> Swept {
-        sweep_with(self.places(how), |site| {
-            let (fault, begun) = (Mutation { how, at: Where::Site(site) }, Instant::now());
+    pub fn sweep(&self, defect: Defect) -> Swept {
+        sweep_with(self.places(defect), |site| {
+            let (fault, begun) = (Mutation { defect, at: Where::Site(site) }, Instant::now());
             let found = self.notice_after_kills(&fault).or_else(|| self.notice(&fault));
             let (name, seconds) = (self.log.name(), begun.elapsed().as_secs_f64());
             let said = found.as_deref().unwrap_or("NOT NOTICED");
-            println!("{name}, {how:?} at {site}, {seconds:.1} s: {said}");
+            println!("{name}, {defect:?} at {site}, {seconds:.1} s: {said}");
             found.is_some()
         })
     }

@@ -5,7 +5,7 @@
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_points};
 use faults::explorer::{Again, Effort, Scenario};
-use faults::mutation::{How, Mutation};
+use faults::mutation::{Defect, Mutation};
 use faults::{plot::Plot, pool::PoolMedium, sweep::sweep};
 use perdura::EngineKind;
 use pm::Site;
@@ -68,8 +68,8 @@ fn commits_with_one_fence_survive_crashes() {
 #[ignore = "takes seconds; CI runs it"]
 fn whole_the_test_fails_without_any_one_flush_or_fence() {
     // The heap has a test of its own.
-    let of_work = |how, trace: &Trace| -> Vec<Site> {
-        let sites = Mutation::sites_in_memory(how, &work(trace));
+    let of_work = |defect, trace: &Trace| -> Vec<Site> {
+        let sites = Mutation::sites_in_memory(defect, &work(trace));
         sites.into_iter().filter(|site| site.file().contains("slotted/src")).collect()
     };
     for engine in ENGINES {
@@ -81,18 +81,18 @@ fn whole_the_test_fails_without_any_one_flush_or_fence() {
             (one, Effort::once(40)),
             (other, Effort::once(40)),
         ];
-        for how in [How::NoFlush, How::NoFence] {
-            let swept = sweep(&efforts, how, of_work);
-            println!("{engine}, {how:?}: {} places", swept.places);
-            assert!(swept.places > 0, "{engine}, {how:?}");
-            let explained: &[Explained] = match (engine, how) {
-                (EngineKind::Fash, How::NoFlush) => &FLUSHES_OF_FASH,
+        for defect in [Defect::NoFlush, Defect::NoFence] {
+            let swept = sweep(&efforts, defect, of_work);
+            println!("{engine}, {defect:?}: {} places", swept.places);
+            assert!(swept.places > 0, "{engine}, {defect:?}");
+            let explained: &[Explained] = match (engine, defect) {
+                (EngineKind::Fash, Defect::NoFlush) => &FLUSHES_OF_FASH,
                 (EngineKind::Fash, _) => &FENCES_OF_FASH,
-                (_, How::NoFence) => &[NEW_SEGMENT],
+                (_, Defect::NoFence) => &[NEW_SEGMENT],
                 _ => &[],
             };
             let (open, stale) = unexplained(swept.unnoticed, explained);
-            assert_eq!((open, stale), (vec![], vec![]), "{engine}, {how:?}");
+            assert_eq!((open, stale), (vec![], vec![]), "{engine}, {defect:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort};
 use faults::medium::{Medium, Part};
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::plot::{Plot, STANDARD};
 use faults::{catalogue::find, pool::PoolMedium, scenario::two_operations_on_one_tuple};
 use perdura::EngineKind;
@@ -149,16 +149,16 @@ fn faults_of_recovery_need_a_second_crash_to_show() {
     // several on one tuple tell.
     let two = two_operations_on_one_tuple(EngineKind::NvmInp, true);
     let (some, others) = (plot(EngineKind::NvmInp), plot(EngineKind::NvmLog));
-    for (scenario, how, at) in [
-        (&some, How::NoStore, code(inp, "recover", "undo.recovered")),
-        (&some, How::NoStore, code(inp, "recover", "self.tables.undo")),
-        (&two, How::NoStore, code(inp, "recover", "log.retract")),
-        (&two, How::NoFlush, code(inp, "recover", "log.retract")),
-        (&two, How::NoFence, code(inp, "recover", "log.retract")),
-        (&others, How::NoStore, code(log, "recover", "undo.recovered")),
-        (&others, How::NoStore, code(log, "recover", "self.runs.undo")),
+    for (scenario, defect, at) in [
+        (&some, Defect::NoStore, code(inp, "recover", "undo.recovered")),
+        (&some, Defect::NoStore, code(inp, "recover", "self.tables.undo")),
+        (&two, Defect::NoStore, code(inp, "recover", "log.retract")),
+        (&two, Defect::NoFlush, code(inp, "recover", "log.retract")),
+        (&two, Defect::NoFence, code(inp, "recover", "log.retract")),
+        (&others, Defect::NoStore, code(log, "recover", "undo.recovered")),
+        (&others, Defect::NoStore, code(log, "recover", "self.runs.undo")),
     ] {
-        let fault = Mutation { how, at };
+        let fault = Mutation { defect, at };
         let once = scenario.explore(Some(&fault), Effort::once(4));
         assert_eq!((once.injected, once.violation), (0, None), "{fault:?}");
         let twice = Effort::once(2).then(Again::every(3, 1));

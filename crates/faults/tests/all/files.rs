@@ -4,7 +4,7 @@
 use crate::common::{Explained, unexplained};
 use crate::points::at_points;
 use faults::explorer::{Again, Effort};
-use faults::mutation::{How, Mutation};
+use faults::mutation::{Defect, Mutation};
 use faults::{large::large_values_in_files, plot::Plot, sweep::sweep};
 use perdura::EngineKind;
 use pm::Site;
@@ -126,13 +126,13 @@ fn kills_between_any_two_calls_are_survived() {
 /// The places after the creation of the database and before its closing, which follows the last
 /// note. Only the mark that the database was closed relies on what closing syncs, and the mark lies
 /// in the pool, not in these images. Until creation has ended the files are not opened.
-fn sites_of_work(how: How, trace: &DiskTrace) -> Vec<Site> {
+fn sites_of_work(defect: Defect, trace: &DiskTrace) -> Vec<Site> {
     let events = &trace.events;
     let created = events.iter().position(|one| matches!(one.event, DiskEvent::Note(0)));
     let closing = events.iter().rposition(|one| matches!(one.event, DiskEvent::Note(_)));
     let work = created.expect("it is created")..closing.expect("it works");
     let work = DiskTrace { events: events[work].to_vec(), ..trace.clone() };
-    Mutation::sites_in_files(how, &work)
+    Mutation::sites_in_files(defect, &work)
 }
 
 /// Without one of its syncs an engine must fail the tests above, unless it is explained.
@@ -140,7 +140,7 @@ fn without_one_sync(engine: EngineKind, plots: &[Plot], bound: u64, explained: &
     let scenarios: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
     let scenarios: Vec<_> =
         scenarios.iter().map(|scenario| (scenario, Effort::once(bound))).collect();
-    let swept = sweep(&scenarios, How::NoSync, sites_of_work);
+    let swept = sweep(&scenarios, Defect::NoSync, sites_of_work);
     println!("{engine}: {} places sync", swept.places);
     assert!(swept.places >= 2);
     println!("unnoticed: {:?}", swept.unnoticed);

@@ -6,7 +6,7 @@ use crate::points::{at_kills, at_least, at_points, some_of};
 use faults::explorer::{Again, Effort};
 use faults::interleaved::{Interleaved, InterleavedScenario};
 use faults::medium::Medium;
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use perdura::EngineKind;
 
 /// The seeds of the scenarios.
@@ -122,14 +122,20 @@ const fn code(file: &'static str, function: &'static str, text: &'static str) ->
 #[test]
 fn faults_between_partitions_are_noticed() {
     const LANE: &str = "heap/src/lane.rs";
-    let fence = How::FenceOfAnotherThread;
+    let fence = Defect::FenceOfAnotherThread;
     let all = |engine, at| {
         [
-            (engine, Mutation { how: fence, at }),
+            (engine, Mutation { defect: fence, at }),
             // A chunk that is used before its reservation is durable.
-            (engine, Mutation { how: How::NoFence, at: code(LANE, "carve", "memory.fence()") }),
-            (engine, Mutation { how: How::NoFlush, at: code(LANE, "carve", "flush_word(at)") }),
-            (engine, Mutation { how: How::NoStore, at: code(LANE, "carve", "HIGH_WATER") }),
+            (
+                engine,
+                Mutation { defect: Defect::NoFence, at: code(LANE, "carve", "memory.fence()") },
+            ),
+            (
+                engine,
+                Mutation { defect: Defect::NoFlush, at: code(LANE, "carve", "flush_word(at)") },
+            ),
+            (engine, Mutation { defect: Defect::NoStore, at: code(LANE, "carve", "HIGH_WATER") }),
         ]
     };
     let commit = code("engines/src/undo/engine.rs", "commit", "memory.fence()");
@@ -143,7 +149,7 @@ fn faults_between_partitions_are_noticed() {
     let scenarios =
         scenarios.map(|(engine, fault)| (engine, Interleaved::new(engine, 1, 60), fault));
     let at = code("engines/src/nvm_inp.rs", "statement", "fence_for");
-    let fault = Mutation { how: fence, at };
+    let fault = Mutation { defect: fence, at };
     let of_statements = (EngineKind::NvmInp, with_statements(1), fault);
     let mut missed = Vec::new();
     for (engine, interleaved, fault) in scenarios.chain([of_statements]) {

@@ -5,7 +5,7 @@ use crate::common::{Explained, unexplained};
 use crate::seeds::{again, first_seed};
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
 use faults::paged::left_out::Looks;
@@ -99,12 +99,12 @@ fn the_same_seed_gives_the_same_scenario() {
 }
 
 const fn left_out(
-    how: How,
+    defect: Defect,
     file: &'static str,
     function: &'static str,
     text: &'static str,
 ) -> Mutation {
-    Mutation { how, at: Where::Code(Code { file, function, text }) }
+    Mutation { defect, at: Where::Code(Code { file, function, text }) }
 }
 
 const INSERT: &str = "paged/src/log/nv/insert.rs";
@@ -116,22 +116,22 @@ const AGAIN: &str = "paged/src/log/nv/restart.rs";
 /// out.
 #[test]
 fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
-    let sync = left_out(How::NoSync, "paged/src/log/central/flush.rs", "write_out", "file.sync");
-    let pages = left_out(How::NoSync, "paged/src/pool/cleaner.rs", "write_batch", "file.sync");
+    let sync = left_out(Defect::NoSync, "paged/src/log/central/flush.rs", "write_out", "file.sync");
+    let pages = left_out(Defect::NoSync, "paged/src/pool/cleaner.rs", "write_batch", "file.sync");
     for (log, faults) in [
         (LogKind::Central, [sync, pages]),
         (
             LogKind::OnInsert,
             [
-                left_out(How::NoFlush, INSERT, "insert", "memory.flush"),
-                left_out(How::NoFence, INSERT, "insert", "memory.fence"),
+                left_out(Defect::NoFlush, INSERT, "insert", "memory.flush"),
+                left_out(Defect::NoFence, INSERT, "insert", "memory.fence"),
             ],
         ),
         (
             LogKind::OnCommit,
             [
-                left_out(How::NoFlush, COMMIT, "pass", "ring.set"),
-                left_out(How::NoFence, COMMIT, "pass", "memory.fence"),
+                left_out(Defect::NoFlush, COMMIT, "pass", "ring.set"),
+                left_out(Defect::NoFence, COMMIT, "pass", "memory.fence"),
             ],
         ),
     ] {
@@ -145,11 +145,11 @@ fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
 /// The next process relies on what the killed one had only stored or written.
 #[test]
 fn what_is_seen_after_a_kill_survives_a_power_cut() {
-    let end = left_out(How::NoSync, "paged/src/log/central/end.rs", "write_anew", "file.sync");
-    let object = left_out(How::NoFlush, AGAIN, "note", "memory.flush");
-    let entry = left_out(How::NoFlush, AGAIN, "note", "ring.flush");
+    let end = left_out(Defect::NoSync, "paged/src/log/central/end.rs", "write_anew", "file.sync");
+    let object = left_out(Defect::NoFlush, AGAIN, "note", "memory.flush");
+    let entry = left_out(Defect::NoFlush, AGAIN, "note", "ring.flush");
     // Who opens the log may not be the next to fence.
-    let restart = left_out(How::NoFence, FORM, "begin", "memory.fence");
+    let restart = left_out(Defect::NoFence, FORM, "begin", "memory.fence");
     for (log, faults) in [
         (LogKind::Central, vec![end]),
         (LogKind::OnInsert, vec![object, entry, restart]),
@@ -181,9 +181,9 @@ const CLEARED: Explained = (
 
 fn each_place(log: LogKind, explained: &[Explained]) {
     let (looks, mut unnoticed) = (Looks::new(log, 6, 23), Vec::new());
-    for how in [How::NoFlush, How::NoFence, How::NoSync] {
-        let swept = looks.sweep(how);
-        println!("{}, {how:?}: {} places", log.name(), swept.places);
+    for defect in [Defect::NoFlush, Defect::NoFence, Defect::NoSync] {
+        let swept = looks.sweep(defect);
+        println!("{}, {defect:?}: {} places", log.name(), swept.places);
         unnoticed.extend(swept.unnoticed);
     }
     let (open, _) = unexplained(unnoticed, explained);

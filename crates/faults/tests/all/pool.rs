@@ -4,7 +4,7 @@
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_least, at_points, one_in, thinned};
 use faults::explorer::{Again, Effort, Scenario};
-use faults::mutation::{How, Mutation, Where};
+use faults::mutation::{Defect, Mutation, Where};
 use faults::scenario::{
     a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
     chunks_go_back_when_runs_are_merged, inserts_with_updates, two_operations_on_one_tuple,
@@ -248,20 +248,20 @@ fn nvm_cow_survives_kills() {
 
 /// The places after the creation of the database, which acknowledges itself with the note 0, and
 /// before its closing, which follows the last note.
-fn sites_of_work(how: How, trace: &Trace) -> Vec<Site> {
+fn sites_of_work(defect: Defect, trace: &Trace) -> Vec<Site> {
     let events = &trace.events;
     let created = events.iter().position(|one| matches!(one.event, Event::Note(0)));
     let closing = events.iter().rposition(|one| matches!(one.event, Event::Note(_)));
     let work = created.unwrap_or(0)..closing.unwrap_or(events.len());
     let work = Trace { events: events[work].to_vec(), ..trace.clone() };
-    Mutation::sites_in_memory(how, &work)
+    Mutation::sites_in_memory(defect, &work)
 }
 
 /// Without one of its flushes or fences an engine must fail the tests above: else either they are
 /// blind or the instruction superfluous.
 fn sweep_all(scenarios: &[(&Scenario<PoolMedium>, Effort)]) {
-    let flushes = sweep(scenarios, How::NoFlush, sites_of_work);
-    let fences = sweep(scenarios, How::NoFence, sites_of_work);
+    let flushes = sweep(scenarios, Defect::NoFlush, sites_of_work);
+    let fences = sweep(scenarios, Defect::NoFence, sites_of_work);
     println!("{} places flush, {} fence", flushes.places, fences.places);
     assert!(flushes.places >= 5 && fences.places >= 2);
     assert_eq!((flushes.unnoticed, fences.unnoticed), (vec![], vec![]));
@@ -319,17 +319,17 @@ const OPENING_CLEARS: &str = "what opening finds not cleared it clears, as after
 fn around_the_work(engine: EngineKind, flushes: &[Explained], fences: &[Explained]) {
     // The transactions are there to need what was created.
     let scenario = plot(engine, 30, 12, 40).run_in_pool();
-    for (how, explained) in [(How::NoFlush, flushes), (How::NoFence, fences)] {
-        let work = sites_of_work(how, &scenario.trace);
-        let around = |how, trace: &Trace| {
-            let mut sites = Mutation::sites_in_memory(how, trace);
+    for (defect, explained) in [(Defect::NoFlush, flushes), (Defect::NoFence, fences)] {
+        let work = sites_of_work(defect, &scenario.trace);
+        let around = |defect, trace: &Trace| {
+            let mut sites = Mutation::sites_in_memory(defect, trace);
             sites.retain(|site| !work.contains(site));
             sites
         };
-        let swept = sweep(&[(&scenario, Effort::once(10))], how, around);
-        println!("{engine}, {how:?}: {} places in creation and closing alone", swept.places);
+        let swept = sweep(&[(&scenario, Effort::once(10))], defect, around);
+        println!("{engine}, {defect:?}: {} places in creation and closing alone", swept.places);
         let (open, stale) = unexplained(swept.unnoticed, explained);
-        assert_eq!((open, stale), (vec![], vec![]), "{engine}, {how:?}");
+        assert_eq!((open, stale), (vec![], vec![]), "{engine}, {defect:?}");
     }
 }
 
@@ -389,7 +389,7 @@ fn the_crash_test_of_nvm_cows_creation_and_closing_fails_too() {
 fn the_explorer_sees_missing_fences_in_every_engine() {
     for engine in engines() {
         let scenario = plot(engine, 30, 20, 40).run_in_pool();
-        let fault = Mutation { how: How::NoFence, at: Where::Anywhere };
+        let fault = Mutation { defect: Defect::NoFence, at: Where::Anywhere };
         let explored = scenario.explore(Some(&fault), Effort::once(20));
         assert!(explored.violation.is_some(), "{engine}");
     }
@@ -401,7 +401,7 @@ fn what_goes_back_survives_power_cuts(
     scenario: &Scenario<PoolMedium>,
     bound: u64,
 ) {
-    let sites = Mutation::sites_in_memory(How::NoFlush, &scenario.trace);
+    let sites = Mutation::sites_in_memory(Defect::NoFlush, &scenario.trace);
     let given = sites.iter().filter(|site| site.line() == given_back()).count();
     survives(&format!("{engine}, chunks that go back"), scenario, Effort::once(bound));
     assert!(given > 0, "{engine}: no chunk was given back");

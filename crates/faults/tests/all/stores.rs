@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::common::{Explained, unexplained};
 use faults::explorer::{Again, Effort, Scenario};
 use faults::medium::{Medium, Part};
-use faults::mutation::{How, Mutation, Where};
+use faults::mutation::{Defect, Mutation, Where};
 use faults::plot::Plot;
 use faults::pool::PoolMedium;
 use faults::scenario::{inserts_with_updates, lists_that_grow_again, two_operations_on_one_tuple};
@@ -97,7 +97,7 @@ fn sites_in_recovery(scenario: &Scenario<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
         }
         let (db, memory) = scenario.medium.open(state.image, true).expect("it opens");
         db.abandon();
-        for site in Mutation::sites_in_memory(How::NoStore, &PoolMedium::stop(&memory)) {
+        for site in Mutation::sites_in_memory(Defect::NoStore, &PoolMedium::stop(&memory)) {
             match sites.iter_mut().find(|(other, _)| *other == site) {
                 Some((_, points)) if points.len() == POINTS || points.last() == Some(&point) => {}
                 Some((_, points)) => points.push(point),
@@ -112,7 +112,7 @@ fn sites_in_recovery(scenario: &Scenario<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
 fn swept(engine: EngineKind, scenarios: &[(Scenario<PoolMedium>, u64)], explained: &[Explained]) {
     let in_scenario: Vec<Site> = scenarios
         .iter()
-        .flat_map(|(scenario, _)| Mutation::sites_in_memory(How::NoStore, &scenario.trace))
+        .flat_map(|(scenario, _)| Mutation::sites_in_memory(Defect::NoStore, &scenario.trace))
         .collect();
     // With thousands of tuples each second crash takes too long, and recovery has no other places.
     let is_small = |scenario: &Scenario<PoolMedium>| scenario.models[0].items.len() < MANY_TUPLES;
@@ -158,7 +158,7 @@ fn swept(engine: EngineKind, scenarios: &[(Scenario<PoolMedium>, u64)], explaine
     };
     let swept = sweep_with(places, |site| {
         let begun = Instant::now();
-        let fault = Mutation { how: How::NoStore, at: Where::Site(site) };
+        let fault = Mutation { defect: Defect::NoStore, at: Where::Site(site) };
         // Most places show soon. What has a reason is not looked for any longer: it is what no
         // effort finds.
         let is_explained =

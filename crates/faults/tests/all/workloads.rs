@@ -10,7 +10,7 @@ use faults::combined::CombinedMedium;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort, Explored, Scenario};
 use faults::medium::{Medium, Part};
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::plot::Workload;
 use faults::plot::{Plot, STANDARD};
 use faults::script::{Script, run_in_files, run_in_pool, run_on};
@@ -96,11 +96,11 @@ fn two_columns_of_a_statement_change_together() {
         assert!(explored.states > 200 && explored.nested > 50, "seed {seed}: {explored:?}");
         let kills = scenario.explore_kills(None, 1);
         assert_eq!(kills.violation, None, "seed {seed}, killed");
-        notices(&format!("seed {seed}"), &scenario, &[How::NoFence, How::NoFlush]);
+        notices(&format!("seed {seed}"), &scenario, &[Defect::NoFence, Defect::NoFlush]);
         for call in ["Flushed::lines", "superseded.lines.flush"] {
             let code = Code { file: INP, function: "statement", text: call };
             let at = Where::Code(code);
-            let fault = Mutation { how: How::NoFlush, at };
+            let fault = Mutation { defect: Defect::NoFlush, at };
             let explored = scenario.explore(Some(&fault), Effort::once(20));
             assert!(explored.injected > 0 && explored.violation.is_some(), "seed {seed}, {call}");
         }
@@ -120,12 +120,12 @@ fn groups_survive_too() {
     }
 }
 
-fn notices<M: Medium>(name: &str, scenario: &Scenario<M, Script>, hows: &[How]) {
-    for how in hows {
-        let fault = Mutation { how: *how, at: Where::Anywhere };
+fn notices<M: Medium>(name: &str, scenario: &Scenario<M, Script>, defects: &[Defect]) {
+    for defect in defects {
+        let fault = Mutation { defect: *defect, at: Where::Anywhere };
         let explored = scenario.explore(Some(&fault), Effort::once(4));
-        println!("{name}, {how:?}: {} states, {:?}", explored.states, explored.violation);
-        assert!(explored.injected > 0 && explored.violation.is_some(), "{name}, {how:?}");
+        println!("{name}, {defect:?}: {} states, {:?}", explored.states, explored.violation);
+        assert!(explored.injected > 0 && explored.violation.is_some(), "{name}, {defect:?}");
     }
 }
 
@@ -144,11 +144,11 @@ fn faults_are_noticed(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
-        let in_pool = [How::EarlyAcknowledgement, How::NoFence, How::NoFlush];
+        let in_pool = [Defect::EarlyAcknowledgement, Defect::NoFence, Defect::NoFlush];
         match engine.traits().durable_in {
             DurableIn::Files => {
-                let hows = [How::EarlyAcknowledgement, How::NoSync];
-                notices(&name, &run_in_files(&plot), &hows);
+                let defects = [Defect::EarlyAcknowledgement, Defect::NoSync];
+                notices(&name, &run_in_files(&plot), &defects);
             }
             // The last fence of a commit by slot-header logging is that of its checkpoint.
             DurableIn::Pool if matches!(engine, EngineKind::Fast | EngineKind::Fash) => {
