@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_runs_at_a_time_and_the_same_seed_gives_the_same_order() {
+    fn one_thread_runs_at_a_time_in_an_order_of_the_seed() {
         let order = |seed| {
             let (scheduler, order) = (Scheduler::new(seed, 3, 2), Mutex::new(Vec::new()));
             scheduler.run(|me| {

@@ -309,7 +309,7 @@ fn a_sync_that_fails_is_reported_at_once() {
 /// The next segment is begun at once where the log is long at opening. When that fails, the
 /// database is none that was closed any more, and what there is of the segment no damage.
 #[test]
-fn an_opening_that_fails_when_it_has_begun_a_segment_leaves_no_damage() {
+fn an_opening_that_fails_in_a_new_segment_does_no_damage() {
     with_stopped_calls(|| {
         for engine in [EngineKind::Inp, EngineKind::Log] {
             let directory = in_memory();

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_commits_in_groups_in_the_paper_can_do_so_here() {
+    fn engines_grouped_in_the_paper_can_group_here() {
         let commits = &PaperSetting::p1().commits;
         for name in &commits.engines {
             let engine: EngineKind = name.parse().expect("an engine");

@@ -200,7 +200,7 @@ fn a_transaction_that_only_reads_commits() {
 }
 
 #[test]
-fn own_changes_disturb_nobody() {
+fn own_changes_cause_no_conflict() {
     let (_store, mut one, mut other) = sessions();
     one.begin_serializable(b"").unwrap();
     assert_eq!(scan(&one, range(10, 90, false), 99), 9);

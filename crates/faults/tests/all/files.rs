@@ -86,7 +86,7 @@ fn long_keys_survive_power_cuts_and_kills() {
 }
 
 #[test]
-fn kills_in_commits_and_in_recovery_and_then_power_cuts_are_survived() {
+fn power_cuts_after_kills_in_commit_or_recovery_lose_nothing() {
     for engine in engines() {
         power_cuts(engine, &Plot::new(engine, 2, 120, 40).with_kills(), TWICE);
     }

@@ -82,7 +82,7 @@ fn partitions_in_files_that_interleave_survive_crashes() {
 /// Ten times as close, of other interleavings.
 #[test]
 #[ignore = "takes many minutes"]
-fn partitions_that_interleave_survive_crashes_looked_at_closely() {
+fn interleaved_partitions_survive_ten_times_as_many_crashes() {
     for seed in 3..6 {
         for engine in EngineKind::P1 {
             let interleaved = Interleaved::new(engine, seed, 60);

@@ -256,17 +256,17 @@ fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
 }
 
 #[test]
-fn the_test_of_nvm_inp_fails_without_one_flush_or_fence_of_its_recovery() {
+fn recovery_of_nvm_inp_needs_every_flush_and_fence() {
     openings_without_one(EngineKind::NvmInp, &[]);
 }
 
 #[test]
-fn the_test_of_nvm_cow_fails_without_one_flush_or_fence_of_its_recovery() {
+fn recovery_of_nvm_cow_needs_every_flush_and_fence() {
     openings_without_one(EngineKind::NvmCow, &[]);
 }
 
 #[test]
-fn the_test_of_nvm_log_fails_without_one_flush_or_fence_of_its_recovery() {
+fn recovery_of_nvm_log_needs_every_flush_and_fence() {
     openings_without_one(EngineKind::NvmLog, &[]);
 }
 

@@ -192,19 +192,19 @@ fn each_place(log: LogKind, explained: &[Explained]) {
 
 #[test]
 #[ignore = "takes minutes"]
-fn long_each_flush_fence_and_sync_over_the_central_log_is_left_out() {
+fn long_each_flush_over_the_central_log_is_left_out() {
     each_place(LogKind::Central, &[COPIED]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn long_each_flush_fence_and_sync_over_flush_on_insert_is_left_out() {
+fn long_each_flush_over_flush_on_insert_is_left_out() {
     each_place(LogKind::OnInsert, &[CLEARED]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn long_each_flush_fence_and_sync_over_flush_on_commit_is_left_out() {
+fn long_each_flush_over_flush_on_commit_is_left_out() {
     each_place(LogKind::OnCommit, &[CLEARED]);
 }
 

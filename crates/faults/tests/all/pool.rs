@@ -166,7 +166,7 @@ fn operations_on_one_tuple_are_ordered() {
 /// A page that a snapshot let go of while its group was made durable was flushed already: the next
 /// group that takes it has to flush it anew.
 #[test]
-fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
+fn pages_released_by_a_snapshot_are_flushed_on_reuse() {
     for engine in engines() {
         let scenario = a_snapshot_goes_before_its_group_is_durable(engine);
         let again = Again::every(200, 1);
@@ -292,17 +292,17 @@ fn sweep_in_place(engine: EngineKind, transactions: usize) {
 }
 
 #[test]
-fn the_crash_test_of_nvm_inp_fails_without_any_one_flush_or_fence() {
+fn nvm_inp_needs_every_flush_and_fence() {
     sweep_in_place(EngineKind::NvmInp, 160);
 }
 
 #[test]
-fn the_crash_test_of_nvm_log_fails_without_any_one_flush_or_fence() {
+fn nvm_log_needs_every_flush_and_fence() {
     sweep_in_place(EngineKind::NvmLog, 80);
 }
 
 #[test]
-fn the_crash_test_of_nvm_cow_fails_without_any_one_flush_or_fence() {
+fn nvm_cow_needs_every_flush_and_fence() {
     let engine = EngineKind::NvmCow;
     sweep_all(&[
         (&plot(engine, 11, 90, 60).run_in_pool(), Effort::once(20)),
@@ -408,14 +408,14 @@ fn what_goes_back_survives_power_cuts(
 }
 
 #[test]
-fn what_nvm_inp_gives_back_to_the_pool_survives_power_cuts_and_kills() {
+fn chunks_freed_by_nvm_inp_survive_power_cuts_and_kills() {
     let scenario = chunks_go_back(EngineKind::NvmInp);
     what_goes_back_survives_power_cuts(EngineKind::NvmInp, &scenario, 3);
     assert_eq!(scenario.explore_kills(None, at_kills(5)).violation, None, "killed");
 }
 
 #[test]
-fn what_nvm_cow_gives_back_to_the_pool_survives_power_cuts_and_kills() {
+fn chunks_freed_by_nvm_cow_survive_power_cuts_and_kills() {
     let scenario = chunks_go_back(EngineKind::NvmCow);
     what_goes_back_survives_power_cuts(EngineKind::NvmCow, &scenario, 3);
     assert_eq!(scenario.explore_kills(None, at_kills(5)).violation, None, "killed");

@@ -28,7 +28,7 @@ fn shared(engine: &Optimistic, seed: u64, transactions: usize) -> Shared {
 }
 
 #[test]
-fn what_interleaves_in_the_optimistic_engine_is_strictly_serializable() {
+fn interleavings_of_the_optimistic_engine_are_serializable() {
     let (mut committed, mut conflicts, mut handed_over) = (0, 0, 0);
     for seed in 0..40 {
         let threads = 2 + seed as usize % 3;
@@ -103,7 +103,7 @@ fn survives_in_part(name: &str, scenario: &Shared, (rule, stride): (Rule, u64), 
 }
 
 #[test]
-fn two_writers_in_a_partition_of_the_optimistic_engine_survive_crashes() {
+fn two_writers_of_the_optimistic_engine_survive_crashes() {
     for seed in 1..3 {
         survives("optimistic", &shared(&Optimistic::new(), seed, 50), Serializable, 37);
     }

@@ -46,7 +46,7 @@ fn whatever_interleaves_is_strictly_serializable() {
 
 #[test]
 #[ignore = "takes many minutes"]
-fn whatever_interleaves_is_strictly_serializable_over_many_seeds() {
+fn interleavings_of_many_seeds_are_strictly_serializable() {
     all_have_an_order(1_000..3_000);
 }
 
