@@ -1,6 +1,6 @@
-//! Does it survive? A real engine runs on media that record what is done to them; from the record
-//! come the states that a crash can leave, and each is recovered and compared with what had been
-//! acknowledged. And does this test see anything? Faults are put into the record, and it has to
+//! Crash tests of the engines. An engine runs on media that record what is done to them. From the
+//! record come the states that a crash can leave; each is recovered and compared with what had been
+//! acknowledged. The test itself is tested, too: faults are put into the record, and it has to
 //! notice each.
 //!
 //! Fault model (`docs/format/crash-model.md`). In a pool: of every line a prefix of its stores has
@@ -17,7 +17,7 @@
 //! | [`plot`] | which scenario: the workload, the engine, the sizes |
 //! | [`scenario`] | what an engine does before it crashes |
 //! | [`script`] | YCSB and TPC-C as scenarios |
-//! | [`medium`], [`pool`], [`files`], [`both`] | what survives a crash |
+//! | [`medium`], [`pool`], [`files`], [`combined`] | what survives a crash |
 //! | [`explorer`] | the walk over all states, and the verdict |
 //! | [`scheduler`], [`interleaved`] | several partitions whose transactions interleave |
 //! | [`history`] | the oracle for transactions that interleave in one partition |
