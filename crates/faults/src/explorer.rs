@@ -1,7 +1,7 @@
 //! The walk over all states that a crash can leave.
 //!
 //! For each state: recover from it alone, at another address, through `Database::open_on`; every
-//! acknowledged transaction must be there, besides them at most those in flight, in order, each
+//! acknowledged transaction must be there, and else at most those in flight, in order, each
 //! whole; indexes and allocator agree; more transactions work; a second recovery changes nothing.
 //! From some of the states: crash again, at every point of the recovery and of the first
 //! transactions after it, and from some of those again.

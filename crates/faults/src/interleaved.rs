@@ -1,7 +1,7 @@
 //! Several partitions whose transactions interleave, in threads that run one at a time
 //! ([`crate::scheduler`]) and go from partition to partition; and what a crash leaves of them.
 //!
-//! For each state: every partition has all of its acknowledged transactions, and besides them at
+//! For each state: every partition has all of its acknowledged transactions, and else at
 //! most the one that was in flight, whole; the allocator's view of the whole pool is what the
 //! partitions lead to; more transactions work, each in a thread of its own; a second recovery
 //! changes nothing.

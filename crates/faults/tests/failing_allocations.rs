@@ -2,7 +2,7 @@
 //! (`faults::failing`).
 //!
 //! Rust ends a process that gets no memory, and so would the kernel. What has to hold is what holds
-//! after a kill: the next process finds every acknowledged transaction, and besides them at most
+//! after a kill: the next process finds every acknowledged transaction, and else at most
 //! the one in flight. (What engines keep for their data does not come from the global allocator:
 //! that it runs out is an ordinary error, see `failing_resources.rs` and `failing_calls.rs`.)
 //!

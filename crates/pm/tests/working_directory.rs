@@ -44,7 +44,7 @@ fn a_relative_path_is_walked_once() {
     two.check_path().unwrap();
     drop((two, others));
 
-    // Links are followed once, and everything that belongs to the pool is found beside it.
+    // Links are followed once, and everything that belongs to the pool is found next to it.
     env::set_current_dir(&scratch).unwrap();
     std::os::unix::fs::symlink("two/pool", "link").unwrap();
     let place = Place::find(Path::new("link")).unwrap();

@@ -1,9 +1,10 @@
-//! Crashes of a program that uses a memory and files beside it: both are cut off at the same moment.
+//! Crashes of a program that uses a memory and files: both are cut off at the same moment.
 //!
-//! The events of both have numbers from one counter ([`Recording::files`](crate::Recording::files)). A
-//! crash point is one of either medium: before a fence drains, before a sync, before a note and after
-//! it, at the end. What can persist of one medium does not depend on what has of the other, so the
-//! states are all pairs of what each may hold: those of lines and those of sectors together.
+//! The events of both have numbers from one counter
+//! ([`Recording::files`](crate::Recording::files)). A crash point is one of either medium: before a
+//! fence drains, before a sync, before a note and after it, at the end. What can persist of one
+//! medium does not depend on what has of the other, so the states are all pairs of what each may
+//! hold: those of lines and those of sectors together.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::files::{DiskEvent, DiskPoint, DiskReplay, DiskTrace};
 use crate::picks::{CrashStates, for_each_pick};
 use crate::recording::{Event, Trace, atoms, put};
 
-/// Contents of a memory and of the files beside it.
+/// Contents of a memory and of files.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct CombinedImage {
     /// The memory.
@@ -23,7 +24,7 @@ pub struct CombinedImage {
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
-/// The record of a memory and of the files beside it.
+/// The record of a memory and of files.
 #[derive(Clone, Default, Debug)]
 pub struct CombinedTrace {
     /// The memory.
@@ -183,10 +184,10 @@ impl CombinedPoint<'_> {
         self.memory.pending_lines() + self.files.pending()
     }
 
-    /// Calls `visit` with the contents of both in each state: all of them if there are at most `bound`;
-    /// else some, of which the most telling come first, as for
-    /// [files alone](DiskPoint::for_each_state): every two lines, every two sectors, and every line
-    /// with every sector are seen in all four combinations of lost and persisted. The same seed gives
+    /// Calls `visit` with the contents of both in each state: all of them if there are at most
+    /// `bound`; else some, of which the most telling come first, as for [files
+    /// alone](DiskPoint::for_each_state): every two lines, every two sectors, and every line with
+    /// every sector are seen in all four combinations of lost and persisted. The same seed gives
     /// the same states.
     pub fn for_each_state(
         &self,
@@ -221,7 +222,8 @@ mod tests {
 
     use crate::Recording;
 
-    /// The states of `act` at its last crash point: a word in memory, a byte in a file, and the note.
+    /// The states of `act` at its last crash point: a word in memory, a byte in a file, and the
+    /// note.
     fn states(act: impl FnOnce(&Recording, &dyn Fn(u8), &dyn Fn())) -> HashSet<(u64, u8, u64)> {
         let memory = Recording::new(1 << 16).unwrap();
         memory.grow(4096).unwrap();

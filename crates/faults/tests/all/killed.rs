@@ -4,7 +4,7 @@
 //! Fault model (`docs/format/crash-model.md`): the process is killed after any store; another one
 //! opens the memory with all that was stored and runs transactions; at any of its fences the power
 //! fails, for what the first one had not made durable, too. Then every acknowledged transaction of
-//! both must be there, besides them at most those in flight, in order and whole; indexes and
+//! both must be there, and else at most those in flight, in order and whole; indexes and
 //! allocator agree.
 
 use crate::common::{Explained, unexplained};

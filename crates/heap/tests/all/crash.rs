@@ -297,8 +297,8 @@ fn mini_story(steps: u64) -> (Trace, u64) {
     (lane.memory().stop(), area)
 }
 
-/// The same with an object beside that is replaced after each, and has its bit in a word that the
-/// mini-transaction has changed.
+/// The same with an object that is replaced after each mini-transaction. Its persisted bit is in a
+/// word that the mini-transaction has changed.
 fn mini_story_with_allocations(steps: u64) -> (Trace, u64) {
     let (mut lane, area) = mini_area();
     let (heap, memory) = (lane.heap().clone(), lane.memory().clone());
@@ -498,7 +498,7 @@ fn after_mini_kills(trace: &Trace, area: u64, every: usize) -> Vec<Next> {
         let step: u64 = memory.read(Off::new(area)).unwrap();
         let current: u64 = memory.read(Off::new(area + WORDS * 64)).unwrap();
         memory.note(step);
-        // Beside mini-transactions: its bit is in a word that the last one has changed.
+        // Outside of mini-transactions: its bit is in a word that the last one has changed.
         let mut lines = LineSet::new();
         let beside = lane.allocate(LINES_OF_WORK * 64, Purpose::Table).unwrap();
         memory.copy(Off::new(beside), &contents(step, LINES_OF_WORK * 64));

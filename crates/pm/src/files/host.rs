@@ -1,7 +1,7 @@
 //! A directory of the host.
 //!
 //! Invariants:
-//! - Files promise what the pool beside them promises: a sync does what the domain asks for, no
+//! - Files promise what their pool promises: a sync does what the domain asks for, no
 //!   less and no more.
 //! - After a failed sync a handle acknowledges nothing: the kernel may have dropped the pages that
 //!   it could not write, and a second sync would succeed over the loss.
@@ -142,8 +142,8 @@ impl HostFiles {
         Ok(Self(Arc::new(Directory::new(parent.to_owned(), handle, Method::Kernel))))
     }
 
-    /// Keeps everybody else out, of this process and of others, whatever path leads them here, until
-    /// the last clone and the last file are dropped.
+    /// Keeps everybody else out, of this process and of others, whatever path leads them here,
+    /// until the last clone and the last file are dropped.
     ///
     /// # Errors
     /// [`PoolError::InUse`]: files belong to one database that is open. The kernel refuses.
@@ -155,8 +155,8 @@ impl HostFiles {
         Ok(())
     }
 
-    /// Removes the files, and the directory if [`HostFiles::create`] made it, to take a creation back
-    /// that failed half-way. Something else that has got its name stays.
+    /// Removes the files, and the directory if [`HostFiles::create`] made it, to take a creation
+    /// back that failed half-way. Something else that has got its name stays.
     ///
     /// # Errors
     /// The kernel refuses, or the directory has lost its name.
@@ -168,8 +168,8 @@ impl HostFiles {
         }
     }
 
-    /// Removes the files that a creation has left which was cut off: the one that says whose they are
-    /// last. The directory stays, empty.
+    /// Removes the files that a creation has left which was cut off: the one that says whose they
+    /// are last. The directory stays, empty.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -178,8 +178,8 @@ impl HostFiles {
         self.0.handle.sync_all()
     }
 
-    /// The directory by its name; unlike a lock this keeps no other process out. `None` if it is only gone
-    /// through.
+    /// The directory by its name; unlike a lock this keeps no other process out. `None` if it is
+    /// only gone through.
     ///
     /// # Errors
     /// It has lost its name, or the kernel refuses.
