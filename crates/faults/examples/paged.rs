@@ -10,7 +10,7 @@ use std::time::Instant;
 use faults::mutation::Defect;
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
-use faults::paged::left_out::Looks;
+use faults::paged::left_out::LeftOut;
 use faults::paged::stage::LogKind;
 use faults::sweep::Swept;
 
@@ -66,9 +66,9 @@ fn faults(log: LogKind, seeds: u64) -> bool {
 
 /// Leaves out each flush, fence and sync in turn; returns whether all are noticed.
 fn sites(log: LogKind, seeds: u64) -> bool {
-    let looks = Looks::new(log, seeds, 23);
+    let left_out = LeftOut::new(log, seeds, 23);
     [Defect::NoFlush, Defect::NoFence, Defect::NoSync].into_iter().fold(true, |all, defect| {
-        let Swept { places, unnoticed } = looks.sweep(defect);
+        let Swept { places, unnoticed } = left_out.sweep(defect);
         println!("{}, {defect:?}: {places} places, unnoticed: {unnoticed:?}", log.name());
         all && unnoticed.is_empty()
     })

@@ -22,7 +22,7 @@ const PLACES: usize = 3;
 
 /// The scenarios over a log, with the ways in which they are looked at.
 #[derive(Debug)]
-pub struct Looks {
+pub struct LeftOut {
     log: LogKind,
     scenarios: Vec<Scenario>,
     /// The process is killed at one in so many fences and syncs.
@@ -34,7 +34,7 @@ pub struct Looks {
     efforts: Vec<(usize, Effort, OnceLock<Known>)>,
 }
 
-impl Looks {
+impl LeftOut {
     /// Runs the scenarios with the first few seeds. The process will be killed at one in so many
     /// fences and syncs.
     ///

@@ -8,7 +8,7 @@ use faults::medium::Part;
 use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
-use faults::paged::left_out::Looks;
+use faults::paged::left_out::LeftOut;
 use faults::paged::run::{Plan, RunCounts};
 use faults::paged::stage::LogKind;
 
@@ -112,7 +112,7 @@ const COMMIT: &str = "paged/src/log/nv/commit.rs";
 const FORM: &str = "paged/src/log/nv/form.rs";
 const AGAIN: &str = "paged/src/log/nv/restart.rs";
 
-/// A flush, a fence and a sync of each log and of the pages, of those that [`Looks::sweep`] leaves
+/// A flush, a fence and a sync of each log and of the pages, of those that [`LeftOut::sweep`] leaves
 /// out.
 #[test]
 fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
@@ -135,9 +135,9 @@ fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
             ],
         ),
     ] {
-        let looks = Looks::new(log, 2, 41);
+        let left_out = LeftOut::new(log, 2, 41);
         for fault in faults {
-            assert!(looks.notice(&fault).is_some(), "{}: {fault:?}", log.name());
+            assert!(left_out.notice(&fault).is_some(), "{}: {fault:?}", log.name());
         }
     }
 }
@@ -155,9 +155,9 @@ fn what_is_seen_after_a_kill_survives_a_power_cut() {
         (LogKind::OnInsert, vec![object, entry, restart]),
         (LogKind::OnCommit, vec![object, entry, restart]),
     ] {
-        let looks = Looks::new(log, 2, 41);
+        let left_out = LeftOut::new(log, 2, 41);
         for fault in faults {
-            let found = looks.notice_after_kills(&fault);
+            let found = left_out.notice_after_kills(&fault);
             println!("{}: {fault:?}: {found:?}", log.name());
             assert!(found.is_some(), "{}: {fault:?}", log.name());
         }
@@ -180,9 +180,9 @@ const CLEARED: Explained = (
 );
 
 fn each_place(log: LogKind, explained: &[Explained]) {
-    let (looks, mut unnoticed) = (Looks::new(log, 6, 23), Vec::new());
+    let (left_out, mut unnoticed) = (LeftOut::new(log, 6, 23), Vec::new());
     for defect in [Defect::NoFlush, Defect::NoFence, Defect::NoSync] {
-        let swept = looks.sweep(defect);
+        let swept = left_out.sweep(defect);
         println!("{}, {defect:?}: {} places", log.name(), swept.places);
         unnoticed.extend(swept.unnoticed);
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use faults::history::{By, Cell, History, Key, Pending, Range, Recorder};
-use faults::sharing::{Changes, Looks, Mix, Scanned, Shown, TAGS, Work, body, cell_of};
+use faults::sharing::{Mix, Reads, Scanned, Shown, TAGS, Work, Writes, body, cell_of};
 use paged::flaw::Flaw;
 use paged::ids::{Lsn, TreeNo};
 use paged::latch::{Followed, Latched};
@@ -191,7 +191,7 @@ fn tagged(key: Key, cell: Cell) -> Vec<u8> {
     [cell.tag, key].map(u64::to_be_bytes).concat()
 }
 
-impl<T: Latched> Looks for At<'_, T> {
+impl<T: Latched> Reads for At<'_, T> {
     type Error = PagedError;
 
     fn get(&mut self, key: Key) -> Result<Option<Cell>> {
@@ -226,7 +226,7 @@ impl<T: Latched> Looks for At<'_, T> {
     }
 }
 
-impl<T: Latched> Changes for At<'_, T> {
+impl<T: Latched> Writes for At<'_, T> {
     type Savepoint = Lsn;
 
     fn get_for_update(&mut self, key: Key) -> Result<Option<Cell>> {
@@ -430,7 +430,7 @@ impl Shared<'_> {
     ) -> Result<()> {
         let (work, mut at) = (self.scenario.work(), At { session });
         match self.scenario.plan {
-            Plan::Random(_) if random.random_ratio(1, 4) => work.look(&mut at, random, pending),
+            Plan::Random(_) if random.random_ratio(1, 4) => work.read(&mut at, random, pending),
             Plan::Random(_) => work.change(&mut at, random, &self.recorder, pending),
             Plan::Ascending => {
                 for key in (0..self.scenario.keys).filter(|_| random.random()) {
