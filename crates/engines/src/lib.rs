@@ -102,12 +102,12 @@ pub mod below {
     pub use heap::{Heap, HeapError, HeapOptions, Lane, Lanes, Purpose};
     pub use index::Direction;
     pub use pm::{
-        Access, AroundPath, Bad, Counters, Domain, Dram, End, Ends, Environment, Epoch, Escaped,
-        File, Files, FilesOf, FlushInstruction, GrowError, HeaderDamage, HostFiles, IDENTITY, Left,
-        Medium, Memory, Named, Native, NewFile, NewPool, NothingMore, Off, POOL_DATA_START,
-        Pairing, ParseDomainError, Place, Pool, PoolError, PoolInfo, PoolOptions, Range, Site,
-        Source, Step, Unfinished, addresses_left, boot_id, free_bytes, medium_of, random_uuid,
-        read_header, remove_unfinished, share_of_addresses, stamp_of, visible_json,
+        Access, AroundPath, Bad, Counters, Domain, Dram, Environment, Epoch, Escaped, File, Files,
+        FilesOf, FlushInstruction, GrowError, HeaderDamage, HostFiles, IDENTITY, LastTransaction,
+        LastTransactions, Left, Medium, Memory, Named, Native, NewFile, NewPool, NothingMore, Off,
+        POOL_DATA_START, Pairing, ParseDomainError, Place, Pool, PoolError, PoolInfo, PoolOptions,
+        Range, Site, Source, Step, Unfinished, addresses_left, boot_id, free_bytes, medium_of,
+        random_uuid, read_header, remove_unfinished, share_of_addresses, stamp_of, visible_json,
     };
     pub use storage::{
         Catalog, Column, ColumnType, Constant, Description, FromValue, IndexSchema, MAX_COLUMNS,

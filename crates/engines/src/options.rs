@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use pm::End;
+use pm::LastTransaction;
 
 use crate::base::Restoring;
 use crate::kind::EngineKind;
@@ -36,7 +36,7 @@ pub struct Setup {
     pub closed: bool,
     /// The ends of partitions, by their numbers; empty if that is not known. A log that ends elsewhere is
     /// of another moment, and is refused before anything is removed.
-    pub ends: Arc<[End]>,
+    pub ends: Arc<[LastTransaction]>,
     /// A partition is salvaged whose log may end before its checkpoint does, so that of some
     /// transactions there is a part.
     pub accept_short_log: bool,

@@ -7,10 +7,10 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use faults::mutation::How;
+use faults::mutation::Defect;
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
-use faults::paged::left_out::Looks;
+use faults::paged::left_out::LeftOut;
 use faults::paged::stage::LogKind;
 use faults::sweep::Swept;
 
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Looks at stories until there were enough states; returns whether all was well.
+/// Looks at scenarios until there were enough states; returns whether all was well.
 fn explore(log: LogKind, states: u64, nested: u64, first: u64) -> bool {
     let begun = Instant::now();
     let examined = examine(log, first, states, nested);
@@ -53,7 +53,9 @@ fn faults(log: LogKind, seeds: u64) -> bool {
         let found = fault.notice(log, seeds);
         all &= found.is_ok();
         let said = match found {
-            Ok(found) => format!("story {}, {} states: {}", found.seed, found.states, found.what),
+            Ok(found) => {
+                format!("scenario {}, {} states: {}", found.seed, found.states, found.what)
+            }
             Err(injected) => format!("NOT NOTICED, {injected} events changed"),
         };
         let seconds = begun.elapsed().as_secs_f64();
@@ -64,10 +66,10 @@ fn faults(log: LogKind, seeds: u64) -> bool {
 
 /// Leaves out each flush, fence and sync in turn; returns whether all are noticed.
 fn sites(log: LogKind, seeds: u64) -> bool {
-    let looks = Looks::new(log, seeds, 23);
-    [How::NoFlush, How::NoFence, How::NoSync].into_iter().fold(true, |all, how| {
-        let Swept { places, unnoticed } = looks.sweep(how);
-        println!("{}, {how:?}: {places} places, unnoticed: {unnoticed:?}", log.name());
+    let left_out = LeftOut::new(log, seeds, 23);
+    [Defect::NoFlush, Defect::NoFence, Defect::NoSync].into_iter().fold(true, |all, defect| {
+        let Swept { places, unnoticed } = left_out.sweep(defect);
+        println!("{}, {defect:?}: {places} places, unnoticed: {unnoticed:?}", log.name());
         all && unnoticed.is_empty()
     })
 }

@@ -1,9 +1,9 @@
-//! Lists the places in the source that the standard story of each engine reaches, for adding a
+//! Lists the places in the source that the standard scenario of each engine reaches, for adding a
 //! fault to the catalogue. `cargo run -p perdura-faults --example sites`
 
 use std::collections::BTreeMap;
 
-use faults::mutation::{How, Mutation};
+use faults::mutation::{Defect, Mutation};
 use faults::plot::{Plot, STANDARD};
 use perdura::EngineKind;
 use pm::Site;
@@ -22,24 +22,24 @@ fn main() {
         let plot = Plot { transactions: 200, ..Plot::of_seed(engine, STANDARD) };
         if engine.traits().needs_files() {
             let trace = plot.run_in_files().0.trace;
-            for (what, how) in [
-                ("sync", How::NoSync),
-                ("write", How::NoWrite),
-                ("cut", How::NoCut),
-                ("rename", How::EarlyRename),
-                ("remove", How::EarlyRemove),
+            for (what, defect) in [
+                ("sync", Defect::NoSync),
+                ("write", Defect::NoWrite),
+                ("cut", Defect::NoCut),
+                ("rename", Defect::EarlyRename),
+                ("remove", Defect::EarlyRemove),
             ] {
-                show(engine, what, &Mutation::sites_in_files(how, &trace));
+                show(engine, what, &Mutation::sites_in_files(defect, &trace));
             }
         } else {
             let trace = plot.run_in_pool().trace;
-            for (what, how) in [
-                ("flush", How::NoFlush),
-                ("fence", How::NoFence),
-                ("store", How::NoStore),
-                ("copy", How::NoCopy),
+            for (what, defect) in [
+                ("flush", Defect::NoFlush),
+                ("fence", Defect::NoFence),
+                ("store", Defect::NoStore),
+                ("copy", Defect::NoCopy),
             ] {
-                show(engine, what, &Mutation::sites_in_memory(how, &trace));
+                show(engine, what, &Mutation::sites_in_memory(defect, &trace));
             }
         }
     }

@@ -1,5 +1,6 @@
-//! An engine under examination: the standard story, then random ones, until as many states have
-//! been looked at as are wanted, half of them of random stories; and the shortest story that fails.
+//! An engine under examination: the standard scenario, then random ones, until as many states have
+//! been looked at as are wanted, half of them of random scenarios; and the shortest scenario that
+//! fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -7,45 +8,45 @@ use std::time::Instant;
 use perdura::{DurableIn, EngineKind, Placement, Unfinished};
 use serde::Serialize;
 
-use crate::both::BothMedium;
 use crate::catalogue::Fault;
-use crate::explorer::{Again, Effort, Explored, Story, Violation, Visited, without_panic};
+use crate::combined::CombinedMedium;
+use crate::explorer::{Again, Effort, Explored, Scenario, Violation, Visited, without_panic};
 use crate::files::FileMedium;
 use crate::medium::{Medium, Part};
 use crate::plot::{Plot, STANDARD, Workload};
 use crate::promise;
+use crate::scenario::{inserts_with_updates, two_operations_on_one_tuple};
 use crate::script;
-use crate::short_stories::statements;
-use crate::story::{inserts_with_updates, two_operations_on_one_tuple};
+use crate::short_scenarios::statements;
 use crate::work::Work;
 use crate::workers::in_parallel;
 
-/// Into how many pieces the standard story is cut. It has nothing to do with the number of cores:
-/// what is looked at is the same everywhere.
+/// Into how many pieces the standard scenario is cut. It has nothing to do with the number of
+/// cores: what is looked at is the same everywhere.
 const PARTS: u64 = 8;
-/// Random stories that are run in one batch.
+/// Random scenarios that are run in one batch.
 const ROUND: u64 = 4;
 /// States of a crash point, unless the settings say otherwise. Some are always looked at, whatever
 /// the bound: every two lines in all four combinations.
 pub const BOUND: u64 = 12;
-/// Crash points that a story has at most which is looked at closely for a fault.
+/// Crash points that a scenario has at most which is looked at closely for a fault.
 const SHORTEST: u64 = 200;
 /// Lost stores that are shown of a violation.
 const MOST_LINES: usize = 20;
-/// The strides of kills: one in so many is looked at of a random story, and of the standard one,
+/// The strides of kills: one in so many is looked at of a random scenario, and of the standard one,
 /// which is long.
 const KILL_STRIDES: [u64; 2] = [29, 97];
 
-/// The stories and states that are wanted.
+/// The scenarios and states that are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The workload of the stories.
+    /// The workload of the scenarios.
     pub workload: Workload,
     /// The engine.
     pub engine: EngineKind,
-    /// The seed of the first random story; those after it have the next numbers.
+    /// The seed of the first random scenario; those after it have the next numbers.
     pub seed: u64,
-    /// The least number of distinct states, of which random stories have half.
+    /// The least number of distinct states, of which random scenarios have half.
     pub states: u64,
     /// The least number of states of crashes in recovery; those in the first transactions after it
     /// come on top.
@@ -54,9 +55,9 @@ pub struct Settings {
     pub inject: Option<&'static Fault>,
     /// States of a crash point, beyond those that are always looked at; usually [`BOUND`].
     pub bound: u64,
-    /// Only the story with this seed.
+    /// Only the scenario with this seed.
     pub replay: Option<u64>,
-    /// The number of transactions of each story; without one, its own.
+    /// The number of transactions of each scenario; without one, its own.
     pub transactions: Option<usize>,
     /// The share of the engine's indexes that lies in persistent memory, in per cent; the engine
     /// has such a choice.
@@ -64,10 +65,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings from the first seed on, with as few states as the standard story has.
+    /// Returns the settings from the first seed on, with as few states as the standard scenario
+    /// has.
     pub fn of(engine: EngineKind) -> Self {
         Self {
-            workload: Workload::Story,
+            workload: Workload::Scenario,
             engine,
             seed: 1,
             states: 0,
@@ -80,7 +82,7 @@ impl Settings {
         }
     }
 
-    /// The random story of this number.
+    /// The random scenario of this number.
     fn plot(&self, seed: u64) -> Plot {
         let fault = self.inject.map(|fault| &fault.mutation);
         let plot = Plot::of(self.workload, self.engine, seed).with_fault(fault);
@@ -99,19 +101,19 @@ impl Settings {
 /// The findings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The workload of the stories.
+    /// The workload of the scenarios.
     pub workload: &'static str,
     /// The engine.
     pub engine: &'static str,
-    /// The seed, as in the settings; of the one story that was replayed, its own.
+    /// The seed, as in the settings; of the one scenario that was replayed, its own.
     pub seed: u64,
     /// Crash points: fences or syncs, and acknowledgements.
     pub crash_points: u64,
     /// Distinct states.
     pub states: u64,
-    /// The number of [`Self::states`] of random stories.
+    /// The number of [`Self::states`] of random scenarios.
     pub random_states: u64,
-    /// Distinguishes the states of random stories from others.
+    /// Distinguishes the states of random scenarios from others.
     #[serde(skip)]
     pub visited: Visited,
     /// The number of [`Self::states`] that a kill of the process leaves.
@@ -120,7 +122,7 @@ pub struct Report {
     pub nested_states: u64,
     /// The number of [`Self::nested_states`] from crashes before the recovery had ended.
     pub in_recovery: u64,
-    /// Stories that failed.
+    /// Scenarios that failed.
     pub violations: u64,
     /// The share of indexes in persistent memory, in per cent, if it was chosen.
     pub placement: Option<u32>,
@@ -130,18 +132,19 @@ pub struct Report {
     pub injected: u64,
     /// The time that it took.
     pub seconds: f64,
-    /// The first story that failed.
+    /// The first scenario that failed.
     pub first: Option<Found>,
 }
 
-/// A story that failed.
+/// A scenario that failed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// The seed, for a replay. The short stories that look for faults have none.
+    /// The seed, for a replay. The short scenarios that look for faults have none.
     pub seed: Option<u64>,
     /// Its name.
-    pub story: String,
-    /// The least number of its transactions that suffices; 0 for a story without a seed.
+    #[serde(rename = "story")]
+    pub scenario: String,
+    /// The least number of its transactions that suffices; 0 for a scenario without a seed.
     pub transactions: usize,
     /// The number of events before the crash.
     pub position: usize,
@@ -156,25 +159,25 @@ pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
     let started = Instant::now();
     let continues = settings.engine.traits().unfinished == Unfinished::Continued;
     let mut report = match (settings.workload, settings.engine.traits().durable_in) {
-        (Workload::Story, DurableIn::Files) => {
-            let short = |number| short_file_story(settings, number);
+        (Workload::Scenario, DurableIn::Files) => {
+            let short = |number| short_file_scenario(settings, number);
             run(settings, done, &|plot: &Plot| plot.run_in_files().0, &short)
         }
-        (Workload::Story, DurableIn::Pool) if continues => {
+        (Workload::Scenario, DurableIn::Pool) if continues => {
             let short = |number| promise::short(settings.engine, number);
             run(settings, done, &promise::run_in_pool, &short)
         }
-        (Workload::Story, DurableIn::Pool) => {
-            let short = |number| short_pool_story(settings.engine, number);
+        (Workload::Scenario, DurableIn::Pool) => {
+            let short = |number| short_pool_scenario(settings.engine, number);
             run(settings, done, &Plot::run_in_pool, &short)
         }
-        (Workload::Story, DurableIn::Both) => {
-            let short = |number| short_story_of_both(settings, number);
-            run(settings, done, &Plot::run_on::<BothMedium>, &short)
+        (Workload::Scenario, DurableIn::Both) => {
+            let short = |number| short_scenario_of_combined(settings, number);
+            run(settings, done, &Plot::run_on::<CombinedMedium>, &short)
         }
         (_, DurableIn::Files) => run(settings, done, &script::run_in_files, &|_| None),
         (_, DurableIn::Pool) => run(settings, done, &script::run_in_pool, &|_| None),
-        (_, DurableIn::Both) => run(settings, done, &script::run_on::<BothMedium>, &|_| None),
+        (_, DurableIn::Both) => run(settings, done, &script::run_on::<CombinedMedium>, &|_| None),
     };
     report.seconds = started.elapsed().as_secs_f64();
     report
@@ -183,16 +186,16 @@ pub fn examine(settings: &Settings, done: &AtomicU64) -> Report {
 fn run<M: Medium, W: Work>(
     settings: &Settings,
     done: &AtomicU64,
-    tell: &(dyn Fn(&Plot) -> Story<M, W> + Sync),
-    short: &(dyn Fn(usize) -> Option<Story<M, W>> + Sync),
+    run: &(dyn Fn(&Plot) -> Scenario<M, W> + Sync),
+    short: &(dyn Fn(usize) -> Option<Scenario<M, W>> + Sync),
 ) -> Report {
     let mut report = Report::new(settings);
-    let tell = |plot: &Plot| without_panic(|| Ok(tell(plot)));
-    let examiner = Examiner { settings, done, tell: &tell };
+    let run = |plot: &Plot| without_panic(|| Ok(run(plot)));
+    let examiner = Examiner { settings, done, run: &run };
     let fault = settings.inject.map(|fault| &fault.mutation);
     if fault.is_some() && settings.replay.is_none() {
-        // Most faults show in a short story.
-        let stories: Vec<_> = (0..).map_while(short).collect();
+        // Most faults show in a short scenario.
+        let scenarios: Vec<_> = (0..).map_while(short).collect();
         // And at many of its crash points.
         let few = Part { from: 5, to: u64::MAX, stride: 16 };
         let few = Effort { part: few, ..Effort::once(4) };
@@ -206,12 +209,14 @@ fn run<M: Medium, W: Work>(
             (Effort::once(20), all),
             (nested, all),
         ] {
-            let short_enough = |story: &Story<M, W>| M::points(&story.trace) <= points;
-            for (number, story) in stories.iter().enumerate().filter(|(_, one)| short_enough(one)) {
-                let explored = story.explore(fault, effort);
+            let short_enough = |scenario: &Scenario<M, W>| M::points(&scenario.trace) <= points;
+            for (number, scenario) in
+                scenarios.iter().enumerate().filter(|(_, one)| short_enough(one))
+            {
+                let explored = scenario.explore(fault, effort);
                 let violation = report.add(&explored);
                 if let Some(violation) = violation {
-                    report.fail(Found::in_short_story(number, violation));
+                    report.fail(Found::in_short_scenario(number, violation));
                     return report;
                 }
             }
@@ -219,20 +224,20 @@ fn run<M: Medium, W: Work>(
     }
     let first = settings.replay.unwrap_or(STANDARD);
     let plot = settings.plot(first);
-    let (violation, kills) = match examiner.story(&plot, first, PARTS) {
-        Ok(parts) => report.add_story(&parts),
+    let (violation, kills) = match examiner.scenario(&plot, first, PARTS) {
+        Ok(parts) => report.add_scenario(&parts),
         Err(what) => (Some(Violation::without_a_crash(&what)), false),
     };
     if let Some(violation) = violation {
         report.fail(examiner.shortest(&plot, first, violation, kills));
     }
     if settings.replay.is_none() {
-        examiner.random_stories(&mut report);
+        examiner.random_scenarios(&mut report);
     }
     report
 }
 
-/// The parts of a story that were seen: of power cuts, in pieces, and of kills.
+/// The parts of a scenario that were seen: of power cuts, in pieces, and of kills.
 struct Parts {
     power: Vec<Explored>,
     kills: Explored,
@@ -244,31 +249,32 @@ impl Parts {
     }
 }
 
-/// Runs a story. An error, if the engine fails without any crash.
-type Teller<'a, M, W> = dyn Fn(&Plot) -> Result<Story<M, W>, String> + Sync + 'a;
+/// Runs a scenario. An error, if the engine fails without any crash.
+type Runner<'a, M, W> = dyn Fn(&Plot) -> Result<Scenario<M, W>, String> + Sync + 'a;
 
 struct Examiner<'a, M: Medium, W: Work> {
     settings: &'a Settings,
     done: &'a AtomicU64,
-    tell: &'a Teller<'a, M, W>,
+    run: &'a Runner<'a, M, W>,
 }
 
 impl<M: Medium, W: Work> Examiner<'_, M, W> {
-    /// Looks at random stories until there were enough states, unless a story has failed.
-    fn random_stories(&self, report: &mut Report) {
+    /// Looks at random scenarios until there were enough states, unless a scenario has failed.
+    fn random_scenarios(&self, report: &mut Report) {
         let settings = self.settings;
         let (standard, mut visited) = (report.states, Visited::default());
         let mut seed = settings.seed;
         while report.first.is_none() && !report.is_enough(settings) {
             let before = report.states;
             let plots: Vec<_> = (seed..seed + ROUND).map(|seed| settings.plot(seed)).collect();
-            let explored =
-                in_parallel(plots.len(), |index| self.story(&plots[index], seed + index as u64, 1));
+            let explored = in_parallel(plots.len(), |index| {
+                self.scenario(&plots[index], seed + index as u64, 1)
+            });
             for (index, parts) in explored.into_iter().enumerate() {
                 let (violation, kills) = match parts {
                     Ok(parts) => {
                         parts.all().for_each(|explored| visited.add(explored.visited));
-                        report.add_story(&parts)
+                        report.add_scenario(&parts)
                     }
                     Err(what) => (Some(Violation::without_a_crash(&what)), false),
                 };
@@ -280,18 +286,19 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
             report.random_states = report.states - standard;
             report.visited = visited;
             if report.states == before {
-                // Stories without transactions.
+                // Scenarios without transactions.
                 return;
             }
             seed += ROUND;
         }
     }
 
-    /// Looks at a story. Everything that is looked at follows from the arguments and the settings.
-    fn story(&self, plot: &Plot, seed: u64, pieces: u64) -> Result<Parts, String> {
+    /// Looks at a scenario. Everything that is looked at follows from the arguments and the
+    /// settings.
+    fn scenario(&self, plot: &Plot, seed: u64, pieces: u64) -> Result<Parts, String> {
         let Settings { bound, states, nested, .. } = *self.settings;
         let fault = self.settings.inject.map(|fault| &fault.mutation);
-        let story = (self.tell)(plot)?;
+        let scenario = (self.run)(plot)?;
         let again = Again {
             every: 1,
             // Some are of crashes after recovery.
@@ -301,18 +308,18 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
             // What comes after a recovery has many more crash points than the recovery.
             one_in: 4,
         };
-        let points = M::points(&story.trace);
+        let points = M::points(&scenario.trace);
         // The pieces, followed by the kills.
         let mut explored = in_parallel(pieces as usize + 1, |index| {
             let explored = if index as u64 == pieces {
-                story.explore_kills(fault, KILL_STRIDES[usize::from(seed == STANDARD)])
+                scenario.explore_kills(fault, KILL_STRIDES[usize::from(seed == STANDARD)])
             } else {
                 let mut part = Part::piece(index as u64, pieces, points);
                 if index as u64 + 1 == pieces {
                     // A fault can add points.
                     part.to = u64::MAX;
                 }
-                story.explore(fault, Effort { bound, part, seed, again })
+                scenario.explore(fault, Effort { bound, part, seed, again })
             };
             self.done.fetch_add(explored.states + explored.nested, Ordering::Relaxed);
             explored
@@ -321,16 +328,18 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
         Ok(Parts { power: explored, kills })
     }
 
-    /// The least number of the story's transactions that still fails, and what fails then. A
-    /// story's beginning does not depend on its length, but a shorter one ends with a sync of its
-    /// own: so it is looked at, and if it does not fail the whole one stands.
+    /// The least number of the scenario's transactions that still fails, and what fails then. A
+    /// scenario's beginning does not depend on its length, but a shorter one ends with a sync of
+    /// its own: so it is looked at, and if it does not fail the whole one stands.
     fn shortest(&self, plot: &Plot, seed: u64, violation: Violation, kills: bool) -> Found {
         let fault = self.settings.inject.map(|fault| &fault.mutation);
-        let cut = |transactions| (self.tell)(&Plot { transactions, ..plot.clone() });
+        let cut = |transactions| (self.run)(&Plot { transactions, ..plot.clone() });
         let long_enough = |transactions| {
-            cut(transactions).is_ok_and(|story| match fault {
-                None => M::events(&story.trace) >= violation.position,
-                Some(fault) => M::events(&M::mutate(&story.trace, fault).0) >= violation.position,
+            cut(transactions).is_ok_and(|scenario| match fault {
+                None => M::events(&scenario.trace) >= violation.position,
+                Some(fault) => {
+                    M::events(&M::mutate(&scenario.trace, fault).0) >= violation.position
+                }
             })
         };
         let (mut less, mut enough) = (0, plot.transactions);
@@ -339,15 +348,15 @@ impl<M: Medium, W: Work> Examiner<'_, M, W> {
             if long_enough(middle) { enough = middle } else { less = middle }
         }
         let shorter = Plot { transactions: enough, ..plot.clone() };
-        let again = self.story(&shorter, seed, 1).map(|parts| Report::first_of(&parts));
+        let again = self.scenario(&shorter, seed, 1).map(|parts| Report::first_of(&parts));
         let (transactions, violation, kills) = match again {
             Ok((Some(violation), kills)) => (enough, violation, kills),
             _ => (plot.transactions, violation, kills),
         };
         let Violation { position, what, lost } = violation;
         let kind = if kills { ", killed" } else { "" };
-        let story = format!("story {seed}{kind}");
-        Found { seed: Some(seed), story, transactions, position, what, lost }
+        let scenario = format!("scenario {seed}{kind}");
+        Found { seed: Some(seed), scenario, transactions, position, what, lost }
     }
 }
 
@@ -374,7 +383,7 @@ impl Report {
     }
 
     /// Returns whether as many states were looked at as are wanted, and half of them are of random
-    /// stories.
+    /// scenarios.
     fn is_enough(&self, settings: &Settings) -> bool {
         self.states >= settings.states
             && self.random_states >= settings.states.div_ceil(2)
@@ -390,8 +399,8 @@ impl Report {
         explored.violation.clone()
     }
 
-    /// Adds what was seen of a story; its first violation, and whether kills have shown it.
-    fn add_story(&mut self, parts: &Parts) -> (Option<Violation>, bool) {
+    /// Adds what was seen of a scenario; its first violation, and whether kills have shown it.
+    fn add_scenario(&mut self, parts: &Parts) -> (Option<Violation>, bool) {
         for explored in &parts.power {
             self.add(explored);
         }
@@ -413,13 +422,13 @@ impl Report {
         self.first.get_or_insert(found);
     }
 
-    /// Describes the first story that failed, with the command that shows it again, for people.
+    /// Describes the first scenario that failed, with the command that shows it again, for people.
     /// These are the settings of the report.
     pub fn violation(&self, settings: &Settings) -> Option<String> {
         let found = self.first.as_ref()?;
         let mut text = format!(
             "{}: after event {} of {}, the database {}\n",
-            self.engine, found.position, found.story, found.what
+            self.engine, found.position, found.scenario, found.what
         );
         if let Some(command) = found.command(settings) {
             text += &format!("  in {} transactions; again with: {command}\n", found.transactions);
@@ -438,7 +447,7 @@ impl Found {
     /// The command that shows the violation again.
     fn command(&self, settings: &Settings) -> Option<String> {
         let workload = match settings.workload {
-            Workload::Story => String::new(),
+            Workload::Scenario => String::new(),
             other => format!(" --workload {other}"),
         };
         let placement = settings.placement.map(|percent| format!(" --placement {percent}"));
@@ -453,10 +462,10 @@ impl Found {
         ))
     }
 
-    fn in_short_story(number: usize, violation: Violation) -> Self {
+    fn in_short_scenario(number: usize, violation: Violation) -> Self {
         let Violation { position, what, lost } = violation;
-        let story = format!("short story {number}");
-        Self { seed: None, story, transactions: 0, position, what, lost }
+        let scenario = format!("short scenario {number}");
+        Self { seed: None, scenario, transactions: 0, position, what, lost }
     }
 }
 
@@ -466,8 +475,11 @@ impl Violation {
     }
 }
 
-/// Stories in which most faults show soon.
-fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::pool::PoolMedium>> {
+/// Scenarios in which most faults show soon.
+fn short_pool_scenario(
+    engine: EngineKind,
+    number: usize,
+) -> Option<Scenario<crate::pool::PoolMedium>> {
     let plot = |seed, transactions, keys| Plot::new(engine, seed, transactions, keys);
     // MemTables are frozen and merged in the longest one only.
     let number = match (engine, number) {
@@ -487,21 +499,24 @@ fn short_pool_story(engine: EngineKind, number: usize) -> Option<Story<crate::po
     })
 }
 
-fn short_file_story(settings: &Settings, number: usize) -> Option<Story<FileMedium>> {
+fn short_file_scenario(settings: &Settings, number: usize) -> Option<Scenario<FileMedium>> {
     let fault = settings.inject.map(|fault| &fault.mutation);
     let plot = |seed| Plot::new(settings.engine, seed, 100, 40).with_fault(fault);
-    let story = match number {
+    let scenario = match number {
         0 => plot(5),
         1 => plot(6).with_kills(),
         2 => plot(3).groups_of(4),
         3 => Plot { keys: 400, large: plot(7).large + 10, ..plot(7) },
         _ => return None,
     };
-    Some(story.run_in_files().0)
+    Some(scenario.run_in_files().0)
 }
 
 /// Commits one by one, and in groups.
-fn short_story_of_both(settings: &Settings, number: usize) -> Option<Story<BothMedium>> {
+fn short_scenario_of_combined(
+    settings: &Settings,
+    number: usize,
+) -> Option<Scenario<CombinedMedium>> {
     let fault = settings.inject.map(|fault| &fault.mutation);
     let plot = Plot::new(settings.engine, 5, 60, 20).with_fault(fault);
     match number {

@@ -1,7 +1,7 @@
 //! The walk over all states that a crash can leave.
 //!
 //! For each state: recover from it alone, at another address, through `Database::open_on`; every
-//! acknowledged transaction must be there, besides them at most those in flight, in order, each
+//! acknowledged transaction must be there, and else at most those in flight, in order, each
 //! whole; indexes and allocator agree; more transactions work; a second recovery changes nothing.
 //! From some of the states: crash again, at every point of the recovery and of the first
 //! transactions after it, and from some of those again.
@@ -24,7 +24,7 @@ const DEEP: u64 = 8;
 
 /// A recorded run of a database, with what it held after each committed transaction.
 #[derive(Clone, Debug)]
-pub struct Story<M: Medium, W: Work = Items> {
+pub struct Scenario<M: Medium, W: Work = Items> {
     /// The work that it does.
     pub work: W,
     /// The medium that it runs on.
@@ -152,9 +152,9 @@ pub struct Violation {
     pub lost: Vec<String>,
 }
 
-impl<M: Medium, W: Work> Story<M, W> {
-    /// Looks at the story's crash points, in a program with a fault if one is given; stops at the
-    /// first violation.
+impl<M: Medium, W: Work> Scenario<M, W> {
+    /// Looks at the scenario's crash points, in a program with a fault if one is given; stops at
+    /// the first violation.
     pub fn explore(&self, fault: Option<&Mutation>, effort: Effort) -> Explored {
         match fault {
             None => self.walk(&self.trace, None, effort, &Known::new()),

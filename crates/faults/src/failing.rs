@@ -340,7 +340,7 @@ impl<P: Place> At<'_, P> {
         if made.is_err() {
             self.failed();
             if !self.place.is_empty() {
-                return Err("a creation that failed has left something behind".into());
+                return Err("a creation that failed has left something".into());
             }
             made = self.place.create();
         }

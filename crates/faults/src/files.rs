@@ -8,7 +8,7 @@ use perdura::{Database, EngineKind, Error, Options};
 use sim::{DiskEvent, DiskReplay, DiskTrace, Recorded, Recording, RecordingFiles};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::medium::{Medium, Part, State, Walked};
+use crate::medium::{CrashPoints, Medium, State};
 use crate::mutation::Mutation;
 
 /// A directory as recovery will find it.
@@ -42,6 +42,7 @@ impl Medium for FileMedium {
     type Image = Files;
     type Trace = DiskTrace;
     type Handle = RecordingFiles;
+    type Replay<'a> = DiskReplay<'a>;
     /// The pool, and with it the description, is there from the start.
     const WHOLE: bool = false;
 
@@ -99,43 +100,8 @@ impl Medium for FileMedium {
         Err(format!("has files that it does not need, or lacks some: {names:?}, {runs} runs"))
     }
 
-    fn points(trace: &DiskTrace) -> u64 {
-        let (mut replay, mut points) = (DiskReplay::new(trace), 0);
-        while replay.pass_point() {
-            points += 1;
-        }
-        points
-    }
-
-    fn walk(
-        trace: &DiskTrace,
-        bound: u64,
-        part: Part,
-        seed: u64,
-        visit: &mut dyn FnMut(State<'_, Files>) -> ControlFlow<()>,
-    ) -> Walked {
-        let (mut replay, mut walked, mut number) = (DiskReplay::new(trace), Walked::default(), 0);
-        let mut flow = ControlFlow::Continue(());
-        while flow.is_continue() && number < part.to {
-            number += 1;
-            if !part.has(number - 1) {
-                if replay.pass_point() {
-                    continue;
-                }
-                break;
-            }
-            let Some(point) = replay.next_point() else { break };
-            walked.points += 1;
-            let (position, acknowledged) = (point.position, point.last_note);
-            point.for_each_state(bound, seed, |image| {
-                if flow.is_continue() {
-                    let fingerprint = fingerprint(image);
-                    flow = visit(State { position, acknowledged, image, fingerprint });
-                }
-            });
-        }
-        walked.barriers = replay.syncs();
-        walked
+    fn replay(trace: &DiskTrace) -> DiskReplay<'_> {
+        DiskReplay::new(trace)
     }
 
     fn kills(trace: &DiskTrace, visit: &mut dyn FnMut(State<'_, Files>) -> ControlFlow<()>) {
@@ -184,6 +150,34 @@ impl Medium for FileMedium {
             said.push(format!("the file {name}: there again"));
         }
         said
+    }
+}
+
+impl CrashPoints<Files> for DiskReplay<'_> {
+    fn pass_point(&mut self) -> bool {
+        DiskReplay::pass_point(self)
+    }
+
+    fn visit_point(
+        &mut self,
+        bound: u64,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, Files>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>> {
+        let point = self.next_point()?;
+        let (position, acknowledged) = (point.position, point.last_note);
+        let mut flow = ControlFlow::Continue(());
+        point.for_each_state(bound, seed, |image| {
+            if flow.is_continue() {
+                let fingerprint = fingerprint(image);
+                flow = visit(State { position, acknowledged, image, fingerprint });
+            }
+        });
+        Some(flow)
+    }
+
+    fn barriers(&self) -> u64 {
+        self.syncs()
     }
 }
 

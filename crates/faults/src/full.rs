@@ -1,17 +1,17 @@
-//! A story on a full pool: it is filled until nothing more fits, half of it is deleted, and others
-//! take the place. What makes room there is done in place, and only there.
+//! A scenario on a full pool: it is filled until nothing more fits, half of it is deleted, and
+//! others take the place. What makes room there is done in place, and only there.
 
 use perdura::{Database, EngineKind, Error, Value};
 use sim::{Recorded, Recording};
 
-use crate::explorer::Story;
+use crate::explorer::Scenario;
 use crate::items::{Item, Model, Tables, insert_item, schema, update_item};
 use crate::plot::options;
 use crate::pool::PoolMedium;
-use crate::story::told_of;
+use crate::scenario::record_with;
 use crate::work::Items;
 
-/// Tuples before the story begins.
+/// Tuples before the scenario begins.
 const BEFORE: u64 = 90;
 /// Attempts at an insert that finds no room: each makes some.
 const ATTEMPTS: usize = 30;
@@ -31,7 +31,7 @@ fn item(key: u64) -> Item {
 ///
 /// # Panics
 /// The engine fails without any crash, or there is no room again.
-pub fn room_is_made_on_a_full_pool(engine: EngineKind) -> Story<PoolMedium> {
+pub fn room_is_made_on_a_full_pool(engine: EngineKind) -> Scenario<PoolMedium> {
     let mut model = Model::default();
     model.items.extend((0..BEFORE).map(|key| (key, item(key))));
     let mut models = vec![model.clone()];
@@ -76,8 +76,8 @@ pub fn room_is_made_on_a_full_pool(engine: EngineKind) -> Story<PoolMedium> {
         Ok(())
     };
     let options = options(engine).chunk_bytes(8 << 10);
-    let (medium, trace) = told_of(&schema(), options, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record_with(&schema(), options, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 fn room(done: Result<(), Error>) -> Result<bool, Error> {

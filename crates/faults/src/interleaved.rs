@@ -1,7 +1,7 @@
 //! Several partitions whose transactions interleave, in threads that run one at a time
 //! ([`crate::scheduler`]) and go from partition to partition; and what a crash leaves of them.
 //!
-//! For each state: every partition has all of its acknowledged transactions, and besides them at
+//! For each state: every partition has all of its acknowledged transactions, and else at
 //! most the one that was in flight, whole; the allocator's view of the whole pool is what the
 //! partitions lead to; more transactions work, each in a thread of its own; a second recovery
 //! changes nothing.
@@ -30,7 +30,7 @@ use crate::scheduler::Scheduler;
 /// Most partitions: what is acknowledged of all of them has to fit into a note.
 pub const MOST_PARTITIONS: u32 = 4;
 
-/// The story.
+/// The scenario.
 #[derive(Clone, Debug)]
 pub struct Interleaved {
     /// The options with which the database is made and opened.
@@ -55,7 +55,7 @@ pub struct Interleaved {
 
 /// A recorded run of several partitions, with what each held after each of its transactions.
 #[derive(Clone, Debug)]
-pub struct InterleavedStory<M: Medium> {
+pub struct InterleavedScenario<M: Medium> {
     /// The medium that it runs on.
     pub medium: M,
     /// The record. A note says how many transactions of each partition are acknowledged.
@@ -67,7 +67,7 @@ pub struct InterleavedStory<M: Medium> {
 }
 
 /// The state that the threads share.
-struct Desk {
+struct SharedState {
     random: SmallRng,
     taken: Vec<bool>,
     left: usize,
@@ -96,7 +96,7 @@ fn acknowledged_in(note: u64, partition: usize) -> usize {
 }
 
 impl Interleaved {
-    /// Creates a story of so many transactions in three partitions, by three threads.
+    /// Creates a scenario of so many transactions in three partitions, by three threads.
     pub fn new(engine: EngineKind, seed: u64, transactions: usize) -> Self {
         let options = options(engine).partitions(3);
         // The smaller a chunk, the more often one goes from a partition to another.
@@ -108,11 +108,11 @@ impl Interleaved {
         Self { options, seed, partitions, threads, transactions, keys, large, statements, one_in }
     }
 
-    /// Runs the story of an engine whose data lie in the pool.
+    /// Runs the scenario of an engine whose data lie in the pool.
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run_in_pool(&self) -> InterleavedStory<PoolMedium> {
+    pub fn run_in_pool(&self) -> InterleavedScenario<PoolMedium> {
         let memory = Recording::pool(64 << 10, pool::LIMIT).expect("address space");
         let media = crate::recorded(memory.clone(), RecordingFiles::new());
         let db = Database::create_on(media, &schema(), &self.options).expect("a database");
@@ -124,14 +124,14 @@ impl Interleaved {
         let trace = memory.stop();
         db.close().expect("it closes");
         let medium = PoolMedium { options: self.options.clone(), before: memory };
-        InterleavedStory { medium, trace, models, handed_over: scheduler.handed_over() }
+        InterleavedScenario { medium, trace, models, handed_over: scheduler.handed_over() }
     }
 
-    /// Runs the story of an engine that keeps files.
+    /// Runs the scenario of an engine that keeps files.
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run_in_files(&self) -> InterleavedStory<FileMedium> {
+    pub fn run_in_files(&self) -> InterleavedScenario<FileMedium> {
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
         let media = crate::recorded(memory.clone(), files.clone());
@@ -144,7 +144,7 @@ impl Interleaved {
         let models = self.act(&db, &scheduler, &|note| files.note(note));
         let trace = files.stop();
         db.abandon();
-        InterleavedStory { medium, trace, models, handed_over: scheduler.handed_over() }
+        InterleavedScenario { medium, trace, models, handed_over: scheduler.handed_over() }
     }
 
     fn act(
@@ -160,7 +160,7 @@ impl Interleaved {
             Mutex::new(Own { driver, models: vec![Model::default()], snapshot: None })
         };
         let owns: Vec<_> = (0..u64::from(self.partitions)).map(own).collect();
-        let desk = Mutex::new(Desk {
+        let shared = Mutex::new(SharedState {
             random: SmallRng::seed_from_u64(self.seed),
             taken: vec![false; many],
             left: self.transactions,
@@ -168,7 +168,7 @@ impl Interleaved {
         });
         scheduler.run(|_| {
             loop {
-                let next = lock(&desk).next();
+                let next = lock(&shared).next();
                 let Some((partition, number)) = next else { break };
                 let own = &mut *lock(&owns[partition]);
                 let mut model = own.models[own.models.len() - 1].clone();
@@ -185,10 +185,10 @@ impl Interleaved {
                     own.models.push(model);
                 }
                 own.snapshot = if number % 3 == 0 { place.snapshot().ok() } else { None };
-                let mut desk = lock(&desk);
-                desk.acknowledged[partition] = own.models.len() as u64 - 1;
-                desk.taken[partition] = false;
-                note(note_of(&desk.acknowledged));
+                let mut shared = lock(&shared);
+                shared.acknowledged[partition] = own.models.len() as u64 - 1;
+                shared.taken[partition] = false;
+                note(note_of(&shared.acknowledged));
             }
         });
         // In this thread: the others have ended.
@@ -205,7 +205,7 @@ impl Interleaved {
     }
 }
 
-impl Desk {
+impl SharedState {
     /// A free partition for the next transaction, and the number of it.
     fn next(&mut self) -> Option<(usize, usize)> {
         self.left = self.left.checked_sub(1)?;
@@ -216,9 +216,9 @@ impl Desk {
     }
 }
 
-impl<M: Medium> InterleavedStory<M> {
-    /// Looks at the story's crash points, in a program with a fault if one is given; stops at the
-    /// first violation.
+impl<M: Medium> InterleavedScenario<M> {
+    /// Looks at the scenario's crash points, in a program with a fault if one is given; stops at
+    /// the first violation.
     pub fn explore(&self, fault: Option<&Mutation>, effort: Effort) -> Explored {
         match fault {
             None => self.walk(&self.trace, None, effort),

@@ -1,4 +1,4 @@
-//! The items that the stories of a crash test are about: a schema with every kind of column and
+//! The items that the scenarios of a crash test are about: a schema with every kind of column and
 //! key, a model of its contents, and the comparison of a database with it.
 
 use std::collections::BTreeMap;

@@ -1,15 +1,15 @@
-//! Stories about values that take several chunks, pages or blocks: inserted, replaced, aborted,
+//! Scenarios about values that take several chunks, pages or blocks: inserted, replaced, aborted,
 //! deleted, and others in their place.
 
 use perdura::{ColumnType, Commit, Database, EngineKind, Error, Schema, TableSchema, Value};
 use sim::{Recorded, Recording, RecordingFiles};
 
-use crate::explorer::Story;
+use crate::explorer::Scenario;
 use crate::files::{self, FileMedium};
 use crate::items::{ITEM, Item, Model, Tables, compare, insert_item, schema, update_item};
 use crate::plot::options;
 use crate::pool::PoolMedium;
-use crate::story::told_of;
+use crate::scenario::record_with;
 use crate::work::Items;
 
 /// The tables of [`crate::items`], whose payload may have 100 KB.
@@ -41,7 +41,7 @@ fn item(key: u64, version: u64) -> Item {
     Item { name: format!("n{key}"), payload, count: version as i64, flag: vec![], score: 0.0 }
 }
 
-/// An action of one of the story's transactions: key, version, and how it ends.
+/// An action of one of the scenario's transactions: key, version, and how it ends.
 enum Step {
     Insert(u64, u64),
     Update(u64, u64),
@@ -119,11 +119,11 @@ impl Step {
     }
 }
 
-/// The story of an engine in the pool.
+/// The scenario of an engine in the pool.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn large_values_in_a_pool(engine: EngineKind) -> Story<PoolMedium> {
+pub fn large_values_in_a_pool(engine: EngineKind) -> Scenario<PoolMedium> {
     let mut models = vec![Model::default()];
     models[0].items.insert(5, item(5, 0));
     let first = |db: &Database<Recorded>, tables: &Tables| {
@@ -142,15 +142,15 @@ pub fn large_values_in_a_pool(engine: EngineKind) -> Story<PoolMedium> {
         Ok(())
     };
     let options = options(engine).chunk_bytes(8 << 10).tune("memtable_bytes", 30_000);
-    let (medium, trace) = told_of(&large_schema(), options, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record_with(&large_schema(), options, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
-/// The story of an engine with files.
+/// The scenario of an engine with files.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn large_values_in_files(engine: EngineKind) -> Story<FileMedium> {
+pub fn large_values_in_files(engine: EngineKind) -> Scenario<FileMedium> {
     let options = options(engine).commit(Commit::Durable).tune("log_bytes", 1 << 20);
     let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
     let files = RecordingFiles::new();
@@ -172,5 +172,5 @@ pub fn large_values_in_files(engine: EngineKind) -> Story<FileMedium> {
     db.close().expect("it closes");
     let medium = FileMedium { options, pool: memory.contents() };
     let trace = files.stop();
-    Story { work: Items, medium, trace, models, in_flight: 1, created: true }
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: true }
 }

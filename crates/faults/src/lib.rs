@@ -1,6 +1,6 @@
-//! Does it survive? A real engine runs on media that record what is done to them; from the record
-//! come the states that a crash can leave, and each is recovered and compared with what had been
-//! acknowledged. And does this test see anything? Faults are put into the record, and it has to
+//! Crash tests of the engines. An engine runs on media that record what is done to them. From the
+//! record come the states that a crash can leave; each is recovered and compared with what had been
+//! acknowledged. The test itself is tested, too: faults are put into the record, and it has to
 //! notice each.
 //!
 //! Fault model (`docs/format/crash-model.md`). In a pool: of every line a prefix of its stores has
@@ -12,12 +12,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`items`], [`driver`] | what stories are about, the model, random transactions |
-//! | [`work`] | what stories do, and what has to be there afterwards |
-//! | [`plot`] | which story: the workload, the engine, the sizes |
-//! | [`story`] | what an engine does before it crashes |
-//! | [`script`] | YCSB and TPC-C as stories |
-//! | [`medium`], [`pool`], [`files`], [`both`] | what survives a crash |
+//! | [`items`], [`driver`] | what scenarios are about, the model, random transactions |
+//! | [`work`] | what scenarios do, and what has to be there afterwards |
+//! | [`plot`] | which scenario: the workload, the engine, the sizes |
+//! | [`scenario`] | what an engine does before it crashes |
+//! | [`script`] | YCSB and TPC-C as scenarios |
+//! | [`medium`], [`pool`], [`files`], [`combined`] | what survives a crash |
 //! | [`explorer`] | the walk over all states, and the verdict |
 //! | [`scheduler`], [`interleaved`] | several partitions whose transactions interleave |
 //! | [`history`] | the oracle for transactions that interleave in one partition |
@@ -25,7 +25,7 @@
 //! | [`racing`] | threads in one partition that run when the machine lets them |
 //! | [`paged`] | threads, files and memory in one record: the paged store under crashes |
 //! | [`promise`] | transactions that go on after a crash, and the oracle that continues them |
-//! | [`examine`] | as many stories as are asked for, the shortest that fails |
+//! | [`examine`] | as many scenarios as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
 //! | [`sweep`] | each place in the source left out in turn |
 //! | [`failing`] | a run in which something fails, and what is left of it |
@@ -34,8 +34,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod both;
 pub mod catalogue;
+pub mod combined;
 pub mod driver;
 pub mod examine;
 pub mod explorer;
@@ -56,13 +56,13 @@ pub mod promise;
 mod quiet;
 pub mod racing;
 mod recorded;
+pub mod scenario;
 pub mod scheduler;
 pub mod script;
 pub mod shared;
 pub mod sharing;
-pub mod short_stories;
+pub mod short_scenarios;
 pub mod soak;
-pub mod story;
 pub mod sweep;
 pub mod work;
 mod workers;

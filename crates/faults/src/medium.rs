@@ -15,6 +15,8 @@ pub trait Medium: Clone + Send + Sync {
     type Trace: Clone + Send + Sync;
     /// The recording medium under an open database.
     type Handle;
+    /// The walk along a record.
+    type Replay<'a>: CrashPoints<Self::Image>;
     /// True if images hold all that a database lies on. Only then is it visible that a creation was
     /// cut off.
     const WHOLE: bool;
@@ -50,8 +52,17 @@ pub trait Medium: Clone + Send + Sync {
     /// The things that are left over.
     fn has_no_rest(db: &Database<Recorded>, handle: &Self::Handle) -> Result<(), String>;
 
+    /// Starts a walk along a record, before its first event.
+    fn replay(trace: &Self::Trace) -> Self::Replay<'_>;
+
     /// Returns the number of crash points in the trace.
-    fn points(trace: &Self::Trace) -> u64;
+    fn points(trace: &Self::Trace) -> u64 {
+        let (mut replay, mut points) = (Self::replay(trace), 0);
+        while replay.pass_point() {
+            points += 1;
+        }
+        points
+    }
 
     /// Calls `visit` with the crash points that `part` has of the trace, each in up to `bound`
     /// states, until it breaks. The same seed gives the same states.
@@ -61,7 +72,22 @@ pub trait Medium: Clone + Send + Sync {
         part: Part,
         seed: u64,
         visit: &mut dyn FnMut(State<'_, Self::Image>) -> ControlFlow<()>,
-    ) -> Walked;
+    ) -> Walked {
+        let (mut replay, mut walked) = (Self::replay(trace), Walked::default());
+        for number in 0..part.to {
+            if part.has(number) {
+                let Some(flow) = replay.visit_point(bound, seed, visit) else { break };
+                walked.points += 1;
+                if flow.is_break() {
+                    break;
+                }
+            } else if !replay.pass_point() {
+                break;
+            }
+        }
+        walked.barriers = replay.barriers();
+        walked
+    }
 
     /// Calls `visit` with every state that a kill of the process can leave, and the place in the
     /// trace and the last note before it, until it breaks.
@@ -78,7 +104,25 @@ pub trait Medium: Clone + Send + Sync {
     fn explain(trace: &Self::Trace, position: usize, image: &Self::Image) -> Vec<String>;
 }
 
-/// A medium that records a story in its pool from the pool's creation on.
+/// A walk along a record from crash point to crash point.
+pub trait CrashPoints<I: ?Sized> {
+    /// Goes past the next crash point. Returns false if there is none.
+    fn pass_point(&mut self) -> bool;
+
+    /// Goes to the next crash point and calls `visit` with up to `bound` of its states, until it
+    /// breaks. Returns `None` if there is no crash point.
+    fn visit_point(
+        &mut self,
+        bound: u64,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, I>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>>;
+
+    /// Returns the number of fences and syncs up to here.
+    fn barriers(&self) -> u64;
+}
+
+/// A medium that records a scenario in its pool from the pool's creation on.
 pub trait InPool: Medium {
     /// An empty one.
     ///
@@ -92,7 +136,7 @@ pub trait InPool: Medium {
     /// Starts to record.
     fn start(handle: &Self::Handle);
 
-    /// The medium on which the story's states are opened with these options.
+    /// The medium on which the scenario's states are opened with these options.
     fn of(options: Options, handle: Self::Handle) -> Self;
 }
 

@@ -2,11 +2,11 @@
 //! the one that ships.
 
 use pm::Site;
-use sim::{BothTrace, DiskEvent, DiskTrace, Event, Trace};
+use sim::{CombinedTrace, DiskEvent, DiskTrace, Event, Trace};
 
 /// The way in which a flush or a fence is done wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum Defect {
     /// The flush is left out.
     NoFlush,
     /// The first of the lines that are flushed one after the other is left out: the start is not
@@ -15,7 +15,7 @@ pub enum How {
     /// The last of them is left out: the end is not rounded up.
     NoLastLine,
     /// The flush comes after the next fence.
-    FlushBehindFence,
+    FlushAfterFence,
     /// The fence is left out.
     NoFence,
     /// Another thread makes the fence.
@@ -33,7 +33,7 @@ pub enum How {
     /// The sync is left out, of a file or of the directory.
     NoSync,
     /// The write comes after the next sync.
-    WriteBehindSync,
+    WriteAfterSync,
     /// The write is left out.
     NoWrite,
     /// The file keeps its length where it has to be cut.
@@ -43,7 +43,7 @@ pub enum How {
     /// The file is removed before what supersedes it has been synced, or renamed.
     EarlyRemove,
     /// A transaction that has changed nothing is acknowledged at once, and all before it with it.
-    /// The story is recorded so: see [`crate::plot::Plot::acknowledges_unchanged`].
+    /// The scenario is recorded so: see [`crate::plot::Plot::acknowledges_unchanged`].
     UnchangedAcknowledges,
 }
 
@@ -159,7 +159,7 @@ const SOURCES: &[(&str, &str)] = sources![
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mutation {
     /// The way in which it is done wrong.
-    pub how: How,
+    pub defect: Defect,
     /// The place.
     pub at: Where,
 }
@@ -185,32 +185,33 @@ impl Where {
 
 impl Mutation {
     /// The places of a trace of memory that do what a mutation of this kind changes.
-    pub fn sites_in_memory(how: How, trace: &Trace) -> Vec<Site> {
-        Where::Anywhere
-            .among(trace.events.iter().filter(|one| how.concerns(&one.event)).map(|one| one.site))
+    pub fn sites_in_memory(defect: Defect, trace: &Trace) -> Vec<Site> {
+        Where::Anywhere.among(
+            trace.events.iter().filter(|one| defect.concerns(&one.event)).map(|one| one.site),
+        )
     }
 
     /// The places of a trace of files that do what a mutation of this kind changes.
-    pub fn sites_in_files(how: How, trace: &DiskTrace) -> Vec<Site> {
+    pub fn sites_in_files(defect: Defect, trace: &DiskTrace) -> Vec<Site> {
         Where::Anywhere.among(
-            trace.events.iter().filter(|one| how.concerns_file(&one.event)).map(|one| one.site),
+            trace.events.iter().filter(|one| defect.concerns_file(&one.event)).map(|one| one.site),
         )
     }
 
     /// The traces of a program with this fault that uses a memory and files.
-    pub(crate) fn of_both(&self, trace: &BothTrace) -> (BothTrace, u64) {
+    pub(crate) fn of_combined(&self, trace: &CombinedTrace) -> (CombinedTrace, u64) {
         let (memory, in_memory) = self.of_memory(&trace.memory);
         let (files, in_files) = self.of_files(&trace.files);
-        (BothTrace { memory, files }, in_memory + in_files)
+        (CombinedTrace { memory, files }, in_memory + in_files)
     }
 
     /// The trace of a program with this fault, and how many events it has changed.
     pub(crate) fn of_memory(&self, trace: &Trace) -> (Trace, u64) {
-        let concerned = trace.events.iter().filter(|one| self.how.concerns(&one.event));
+        let concerned = trace.events.iter().filter(|one| self.defect.concerns(&one.event));
         let sites = self.at.among(concerned.map(|one| one.site));
         let hit = |index: usize| {
             let one = &trace.events[index];
-            self.how.concerns(&one.event) && sites.contains(&one.site)
+            self.defect.concerns(&one.event) && sites.contains(&one.site)
         };
         let mut events = Vec::with_capacity(trace.events.len());
         let mut changed = 0;
@@ -225,24 +226,26 @@ impl Mutation {
             };
             let mut keep = true;
             if is_hit {
-                match self.how {
-                    How::NoFlush | How::NoFence | How::NoStore | How::NoCopy => keep = false,
-                    How::NoFirstLine => keep = neighbour(index.checked_sub(1)),
-                    How::NoLastLine => keep = neighbour(Some(index + 1)),
-                    How::FlushBehindFence => {
+                match self.defect {
+                    Defect::NoFlush | Defect::NoFence | Defect::NoStore | Defect::NoCopy => {
+                        keep = false
+                    }
+                    Defect::NoFirstLine => keep = neighbour(index.checked_sub(1)),
+                    Defect::NoLastLine => keep = neighbour(Some(index + 1)),
+                    Defect::FlushAfterFence => {
                         late.push(one.clone());
                         keep = false;
                     }
-                    How::FenceOfAnotherThread => {
+                    Defect::FenceOfAnotherThread => {
                         let mut other = one.clone();
                         other.thread = u32::MAX;
                         events.push(other);
                         keep = false;
                     }
-                    How::StoreBeforeFence | How::EarlyAcknowledgement => {
+                    Defect::StoreBeforeFence | Defect::EarlyAcknowledgement => {
                         let fence = events.iter().rposition(|before: &sim::RecordedEvent| {
                             // The thread that acknowledges need not be the one that made the fence.
-                            let whose = self.how == How::EarlyAcknowledgement
+                            let whose = self.defect == Defect::EarlyAcknowledgement
                                 || before.thread == one.thread;
                             matches!(before.event, Event::Fence) && whose
                         });
@@ -252,7 +255,7 @@ impl Mutation {
                             keep = false;
                         }
                     }
-                    How::TornStore => {
+                    Defect::TornStore => {
                         if let Event::Store { at, value } = one.event {
                             let bytes = value.to_le_bytes();
                             for (from, to) in [(0usize, 1usize), (1, 8)] {
@@ -287,37 +290,37 @@ impl Mutation {
 
     /// The trace of a program with this fault, and how many events it has changed.
     pub(crate) fn of_files(&self, trace: &DiskTrace) -> (DiskTrace, u64) {
-        let concerned = trace.events.iter().filter(|one| self.how.concerns_file(&one.event));
+        let concerned = trace.events.iter().filter(|one| self.defect.concerns_file(&one.event));
         let sites = self.at.among(concerned.map(|one| one.site));
         let mut events: Vec<sim::DiskRecord> = Vec::with_capacity(trace.events.len());
         let mut changed = 0;
         let mut late: Vec<(u64, sim::DiskRecord)> = Vec::new();
         for one in &trace.events {
-            let is_hit = self.how.concerns_file(&one.event) && sites.contains(&one.site);
+            let is_hit = self.defect.concerns_file(&one.event) && sites.contains(&one.site);
             let before_last = |events: &[sim::DiskRecord], wanted: fn(&DiskEvent) -> bool| {
                 events.iter().rposition(|before| wanted(&before.event))
             };
             let mut keep = true;
             if is_hit {
-                let place = match self.how {
-                    How::NoSync | How::NoWrite | How::NoCut => {
+                let place = match self.defect {
+                    Defect::NoSync | Defect::NoWrite | Defect::NoCut => {
                         keep = false;
                         None
                     }
-                    How::WriteBehindSync => {
+                    Defect::WriteAfterSync => {
                         if let DiskEvent::Write { file, .. } = one.event {
                             late.push((file, one.clone()));
                             keep = false;
                         }
                         None
                     }
-                    How::EarlyAcknowledgement => before_last(&events, |event| {
+                    Defect::EarlyAcknowledgement => before_last(&events, |event| {
                         matches!(event, DiskEvent::Sync { .. } | DiskEvent::SyncDirectory)
                     }),
-                    How::EarlyRename => {
+                    Defect::EarlyRename => {
                         before_last(&events, |event| matches!(event, DiskEvent::Sync { .. }))
                     }
-                    How::EarlyRemove => before_last(&events, |event| {
+                    Defect::EarlyRemove => before_last(&events, |event| {
                         matches!(event, DiskEvent::Sync { .. } | DiskEvent::Rename { .. })
                     }),
                     _ => None,
@@ -346,10 +349,10 @@ impl Mutation {
     }
 }
 
-impl How {
+impl Defect {
     fn concerns(self, event: &Event) -> bool {
         match self {
-            Self::NoFlush | Self::NoFirstLine | Self::NoLastLine | Self::FlushBehindFence => {
+            Self::NoFlush | Self::NoFirstLine | Self::NoLastLine | Self::FlushAfterFence => {
                 matches!(event, Event::Flush { .. })
             }
             Self::NoFence | Self::FenceOfAnotherThread => matches!(event, Event::Fence),
@@ -365,7 +368,7 @@ impl How {
     fn concerns_file(self, event: &DiskEvent) -> bool {
         match self {
             Self::NoSync => matches!(event, DiskEvent::Sync { .. } | DiskEvent::SyncDirectory),
-            Self::WriteBehindSync | Self::NoWrite => matches!(event, DiskEvent::Write { .. }),
+            Self::WriteAfterSync | Self::NoWrite => matches!(event, DiskEvent::Write { .. }),
             Self::NoCut => matches!(event, DiskEvent::SetLen { .. }),
             Self::EarlyRename => matches!(event, DiskEvent::Rename { .. }),
             Self::EarlyRemove => matches!(event, DiskEvent::Remove { .. }),

@@ -1,4 +1,4 @@
-//! The plot of a story: which workload on which engine, how large, and with which options.
+//! The plot of a scenario: which workload on which engine, how large, and with which options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::items::{long_schema, nullable_schema, schema};
-use crate::mutation::{How, Mutation};
+use crate::mutation::{Defect, Mutation};
 
-/// The workload of a story.
+/// The workload of a scenario.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub enum Workload {
-    /// Random operations of every kind, and every error: `crate::story`.
+    /// Random operations of every kind, and every error: `crate::scenario`.
     #[default]
-    Story,
+    Scenario,
     /// YCSB.
     Ycsb,
     /// TPC-C.
@@ -24,13 +24,13 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Story, Self::Ycsb, Self::Tpcc];
+    pub const ALL: [Self; 3] = [Self::Scenario, Self::Ycsb, Self::Tpcc];
 
     /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Story => "story",
+            Self::Scenario => "story",
             Self::Ycsb => "ycsb",
             Self::Tpcc => "tpcc",
         }
@@ -55,10 +55,10 @@ impl FromStr for Workload {
     }
 }
 
-/// The number of the standard story; any other seed gives a random one.
+/// The number of the standard scenario; any other seed gives a random one.
 pub const STANDARD: u64 = 0;
 
-/// The story.
+/// The scenario.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// The workload. All but the first is [`crate::script`]'s, and takes the engine, the seed, the
@@ -89,7 +89,7 @@ pub struct Plot {
     pub nullable: bool,
     /// True if keys are longer than 240 bytes: [`long_schema`].
     pub long: bool,
-    /// The fault [`How::UnchangedAcknowledges`]: a transaction that has changed nothing counts as
+    /// The fault [`Defect::UnchangedAcknowledges`]: a transaction that has changed nothing counts as
     /// durable, and all before it with it, whatever its ticket says.
     pub acknowledges_unchanged: bool,
 }
@@ -135,7 +135,7 @@ pub(crate) fn long_key_options(options: Options) -> Options {
 }
 
 impl Plot {
-    /// A story of so many durable transactions over so many keys.
+    /// A scenario of so many durable transactions over so many keys.
     pub fn new(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Self {
         let failing = match engine {
             // The next segment is begun, then there is no room for the checkpoint.
@@ -152,7 +152,7 @@ impl Plot {
             (Concurrency::Serial, false) => 150,
         };
         Self {
-            workload: Workload::Story,
+            workload: Workload::Scenario,
             engine,
             options: options(engine),
             seed,
@@ -172,7 +172,7 @@ impl Plot {
     #[must_use]
     pub fn with_fault(self, fault: Option<&Mutation>) -> Self {
         let acknowledges_unchanged =
-            fault.is_some_and(|fault| fault.how == How::UnchangedAcknowledges);
+            fault.is_some_and(|fault| fault.defect == Defect::UnchangedAcknowledges);
         Self { acknowledges_unchanged, ..self }
     }
 
@@ -214,7 +214,7 @@ impl Plot {
         }
     }
 
-    /// The story that `seed` stands for: [`STANDARD`] is long enough to go everywhere.
+    /// The scenario that `seed` stands for: [`STANDARD`] is long enough to go everywhere.
     pub fn of_seed(engine: EngineKind, seed: u64) -> Self {
         if seed == STANDARD {
             let traits = engine.traits();
@@ -235,14 +235,14 @@ impl Plot {
         if kills { plot.with_kills() } else { plot }
     }
 
-    /// The story of a workload that `seed` stands for.
+    /// The scenario of a workload that `seed` stands for.
     pub fn of(workload: Workload, engine: EngineKind, seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut some = |standard, from, to| {
             if seed == STANDARD { standard } else { random.random_range(from..to) }
         };
         let transactions = match workload {
-            Workload::Story => return Self::of_seed(engine, seed),
+            Workload::Scenario => return Self::of_seed(engine, seed),
             Workload::Ycsb => some(150, 30, 120),
             Workload::Tpcc => some(25, 10, 30),
         };

@@ -7,7 +7,7 @@ use perdura::{Database, Error, Media, Options};
 use pm::{LINE_BYTES, Site};
 use sim::{Event, Recorded, Recording, RecordingFiles, Replay, Trace};
 
-use crate::medium::{InPool, Medium, Part, State, Walked};
+use crate::medium::{CrashPoints, InPool, Medium, State};
 use crate::mutation::Mutation;
 
 /// The most that a pool of a crash test may grow to.
@@ -26,6 +26,7 @@ impl Medium for PoolMedium {
     type Image = [u8];
     type Trace = Trace;
     type Handle = Recording;
+    type Replay<'a> = Replay<'a>;
     const WHOLE: bool = true;
 
     fn open(&self, image: &[u8], record: bool) -> Result<(Database<Recorded>, Recording), Error> {
@@ -61,42 +62,8 @@ impl Medium for PoolMedium {
         Ok(())
     }
 
-    fn points(trace: &Trace) -> u64 {
-        let (mut replay, mut points) = (Replay::new(trace), 0);
-        while replay.pass_point() {
-            points += 1;
-        }
-        points
-    }
-
-    fn walk(
-        trace: &Trace,
-        bound: u64,
-        part: Part,
-        seed: u64,
-        visit: &mut dyn FnMut(State<'_, [u8]>) -> ControlFlow<()>,
-    ) -> Walked {
-        let (mut replay, mut walked, mut number) = (Replay::new(trace), Walked::default(), 0);
-        let mut flow = ControlFlow::Continue(());
-        while flow.is_continue() && number < part.to {
-            number += 1;
-            if !part.has(number - 1) {
-                if replay.pass_point() {
-                    continue;
-                }
-                break;
-            }
-            let Some(point) = replay.next_point() else { break };
-            walked.points += 1;
-            let (position, acknowledged) = (point.position, point.last_note);
-            point.for_each_numbered_state(bound, seed, |image, fingerprint| {
-                if flow.is_continue() {
-                    flow = visit(State { position, acknowledged, image, fingerprint });
-                }
-            });
-        }
-        walked.barriers = replay.fences();
-        walked
+    fn replay(trace: &Trace) -> Replay<'_> {
+        Replay::new(trace)
     }
 
     fn kills(trace: &Trace, visit: &mut dyn FnMut(State<'_, [u8]>) -> ControlFlow<()>) {
@@ -172,6 +139,33 @@ impl Medium for PoolMedium {
             }
         }
         said
+    }
+}
+
+impl CrashPoints<[u8]> for Replay<'_> {
+    fn pass_point(&mut self) -> bool {
+        Replay::pass_point(self)
+    }
+
+    fn visit_point(
+        &mut self,
+        bound: u64,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, [u8]>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>> {
+        let point = self.next_point()?;
+        let (position, acknowledged) = (point.position, point.last_note);
+        let mut flow = ControlFlow::Continue(());
+        point.for_each_numbered_state(bound, seed, |image, fingerprint| {
+            if flow.is_continue() {
+                flow = visit(State { position, acknowledged, image, fingerprint });
+            }
+        });
+        Some(flow)
+    }
+
+    fn barriers(&self) -> u64 {
+        self.fences()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Transactions that go on after a crash (P4 4.2): stories of named ones, and the oracle that
+//! Transactions that go on after a crash (P4 4.2): scenarios of named ones, and the oracle that
 //! continues them.
 //!
 //! After each crash:
@@ -10,7 +10,7 @@
 //! - It goes on with another statement, commits, or is aborted; so it does when the process that
 //!   went on crashes in its turn.
 //!
-//! A step of a story is one acknowledgement: a statement of a named transaction, its commit or
+//! A step of a scenario is one acknowledgement: a statement of a named transaction, its commit or
 //! abort, or a whole transaction without a name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use rand::Rng;
 use sim::Recorded;
 
 use crate::driver::{Driver, Operation, expect};
-use crate::explorer::Story;
+use crate::explorer::Scenario;
 use crate::items::{self, Model, Tables};
 use crate::medium::{InPool, Medium};
 use crate::plot::Plot;
@@ -433,15 +433,15 @@ impl Work for Promises {
     }
 }
 
-/// The open transactions of a story, each with the number of the thread that it is in.
+/// The open transactions of a scenario, each with the number of the thread that it is in.
 type Held<'a> = BTreeMap<Vec<u8>, (Tx<'a, Recorded>, u32)>;
 
-/// Runs a story in which a process has its open transactions, and hands them from thread to thread
-/// now and then.
+/// Runs a scenario in which a process has its open transactions, and hands them from thread to
+/// thread now and then.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
+pub fn run_in_pool(plot: &Plot) -> Scenario<PoolMedium, Promises> {
     let handle = PoolMedium::fresh();
     // There is no wait for those who are in the way: they are the same thread.
     let options = plot.options.clone().retry_for(Duration::ZERO);
@@ -456,7 +456,7 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
         let mut model = models[models.len() - 1].clone();
         // Now and then one that needs more entries than a slot has.
         let operations = if step % 40 == 39 { plot.large } else { 1 + step % 6 };
-        let changed = told_step(&mut driver, (&db, &tables), &mut model, &mut held, operations);
+        let changed = run_step(&mut driver, (&db, &tables), &mut model, &mut held, operations);
         if changed.expect("it runs") {
             models.push(model);
             PoolMedium::note(&handle, models.len() as u64 - 1);
@@ -474,12 +474,12 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Promises> {
     work.differs(&db, &models[models.len() - 1]).expect("it holds what was promised");
     db.close().expect("it closes");
     let (trace, medium) = (PoolMedium::stop(&handle), PoolMedium::of(options, handle));
-    Story { work, medium, trace, models, in_flight: 1, created: true }
+    Scenario { work, medium, trace, models, in_flight: 1, created: true }
 }
 
-/// A step of a story. No fence may be relied on that another thread makes, so each transaction has
-/// a thread of its own.
-fn told_step<'a>(
+/// A step of a scenario. No fence may be relied on that another thread makes, so each transaction
+/// has a thread of its own.
+fn run_step<'a>(
     driver: &mut Driver,
     (db, tables): (&'a Database<Recorded>, &Tables),
     model: &mut Promise,
@@ -514,8 +514,8 @@ fn told_step<'a>(
     Ok(changed)
 }
 
-/// Short stories, in which most faults show soon.
-pub fn short(engine: EngineKind, number: usize) -> Option<Story<PoolMedium, Promises>> {
+/// Short scenarios, in which most faults show soon.
+pub fn short(engine: EngineKind, number: usize) -> Option<Scenario<PoolMedium, Promises>> {
     let plot = |seed, steps, keys| Plot::new(engine, seed, steps, keys);
     Some(run_in_pool(&match number {
         0 => plot(1, 8, 3),

@@ -108,12 +108,12 @@ impl Shared<'_> {
             0 if db.traits().snapshots => {
                 let mut pending = recorder.begin(me);
                 let snapshot = db.snapshot()?;
-                sharer.look_at(&snapshot, random, &mut pending)?;
+                sharer.read_snapshot(&snapshot, random, &mut pending)?;
                 recorder.committed(pending, None);
             }
             0 | 1 => {
                 let mut tries = Tries::new(self, me);
-                let done = db.read(|tx| sharer.look(tx, random, tries.next()));
+                let done = db.read(|tx| sharer.read(tx, random, tries.next()));
                 tries.end(done, None)?;
             }
             2 | 3 => {

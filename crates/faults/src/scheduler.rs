@@ -189,17 +189,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_runs_at_a_time_and_the_same_seed_gives_the_same_order() {
+    fn one_thread_runs_at_a_time_in_an_order_of_the_seed() {
         let order = |seed| {
             let (scheduler, order) = (Scheduler::new(seed, 3, 2), Mutex::new(Vec::new()));
             scheduler.run(|me| {
                 for _ in 0..20 {
-                    order.try_lock().expect("nobody else runs").push(me);
+                    order.try_lock().expect("no other thread runs").push(me);
                     scheduler.pass();
                 }
             });
             assert!(scheduler.handed_over() > 10);
-            order.into_inner().expect("nobody has panicked")
+            order.into_inner().expect("no thread has panicked")
         };
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));

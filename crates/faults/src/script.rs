@@ -1,6 +1,6 @@
-//! The workloads of P1 5.1 as stories: YCSB (balanced) and TPC-C (all five transactions, the orders
-//! that are rolled back among them), small. What is entered follows from a seed; what there has to
-//! be after each transaction is known beforehand.
+//! The workloads of P1 5.1 as scenarios: YCSB (balanced) and TPC-C (all five transactions, the
+//! orders that are rolled back among them), small. What is entered follows from a seed; what there
+//! has to be after each transaction is known beforehand.
 //!
 //! | workload | what is known |
 //! |---|---|
@@ -20,7 +20,7 @@ use sim::{Recorded, Recording, RecordingFiles};
 use workloads::tpcc::{self, Terminal};
 use workloads::ycsb::{self, COLUMN_BYTES, COLUMNS};
 
-use crate::explorer::Story;
+use crate::explorer::Scenario;
 use crate::files::FileMedium;
 use crate::items::checks;
 use crate::medium::InPool;
@@ -32,7 +32,7 @@ use crate::work::Work;
 const TUPLES: u64 = 24;
 /// Name of YCSB's table.
 const TABLE: &str = "usertable";
-/// Transactions of YCSB that are known, those to go on with after a story among them.
+/// Transactions of YCSB that are known, those to go on with after a scenario among them.
 const YCSB: u64 = 300;
 /// The same of TPC-C.
 const TPCC: u64 = 80;
@@ -140,7 +140,7 @@ impl Script {
         let done = script.follow(&db);
         db.abandon();
         let held = done?;
-        let known = Arc::get_mut(&mut script.0).expect("nobody else has it yet");
+        let known = Arc::get_mut(&mut script.0).expect("it is not shared yet");
         known.held = held;
         Ok(script)
     }
@@ -390,7 +390,7 @@ fn follow(plot: &Plot, script: &Script, db: &Database<Recorded>, note: &dyn Fn(u
 }
 
 /// Runs the script of an engine whose data lie in the pool; see [`run_on`].
-pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Script> {
+pub fn run_in_pool(plot: &Plot) -> Scenario<PoolMedium, Script> {
     run_on(plot)
 }
 
@@ -398,7 +398,7 @@ pub fn run_in_pool(plot: &Plot) -> Story<PoolMedium, Script> {
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn run_on<M: InPool>(plot: &Plot) -> Story<M, Script> {
+pub fn run_on<M: InPool>(plot: &Plot) -> Scenario<M, Script> {
     let script = Script::of(plot);
     let handle = M::fresh();
     let db = loaded(plot, &script, M::media(&handle));
@@ -408,14 +408,14 @@ pub fn run_on<M: InPool>(plot: &Plot) -> Story<M, Script> {
     let trace = M::stop(&handle);
     let medium = M::of(script.options(plot.engine), handle);
     let in_flight = plot.group as usize;
-    Story { work: script, medium, trace, models, in_flight, created: false }
+    Scenario { work: script, medium, trace, models, in_flight, created: false }
 }
 
 /// Runs the script of an engine that keeps files.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn run_in_files(plot: &Plot) -> Story<FileMedium, Script> {
+pub fn run_in_files(plot: &Plot) -> Scenario<FileMedium, Script> {
     let script = Script::of(plot);
     let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
     let files = RecordingFiles::new();
@@ -426,5 +426,5 @@ pub fn run_in_files(plot: &Plot) -> Story<FileMedium, Script> {
     db.abandon();
     let medium = FileMedium { options: script.options(plot.engine), pool };
     let in_flight = plot.group as usize;
-    Story { work: script, medium, trace: files.stop(), models, in_flight, created: false }
+    Scenario { work: script, medium, trace: files.stop(), models, in_flight, created: false }
 }

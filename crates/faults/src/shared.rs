@@ -2,7 +2,7 @@
 //! and what a crash leaves of it, before the oracle ([`crate::history`]).
 //!
 //! A thread hands its turn over before a store, a flush or a fence, when it is going to take the
-//! engine's lock, and when it waits: for that lock, which the engine has to tell of, or for a
+//! engine's lock, and when it waits: for that lock, which the engine has to report, or for a
 //! partition that a serial engine lets one have at a time. Each acknowledgement is noted in the
 //! record with the time by the history's clock, so that for each state it is known what was
 //! promised.
@@ -31,7 +31,7 @@ use crate::sharing::{Mix, Sharer, schema};
 /// An engine of a test.
 pub type Brought = Arc<dyn Maker<Recorded>>;
 
-/// The story.
+/// The scenario.
 #[derive(Clone)]
 pub struct Shared {
     /// The options with which the database is made and opened.
@@ -60,7 +60,7 @@ impl fmt::Debug for Shared {
 }
 
 /// A recording of a shared run.
-pub struct SharedStory {
+pub struct SharedScenario {
     /// The transactions with what they saw.
     pub history: History,
     /// The operations on the memory, with the history's time at each acknowledgement.
@@ -76,18 +76,18 @@ pub struct SharedStory {
     before: Recording,
 }
 
-impl fmt::Debug for SharedStory {
+impl fmt::Debug for SharedScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { history, handed_over, .. } = self;
         let transactions = history.transactions.len();
-        let mut shown = f.debug_struct("SharedStory");
+        let mut shown = f.debug_struct("SharedScenario");
         shown.field("transactions", &transactions).field("handed_over", handed_over);
         shown.finish_non_exhaustive()
     }
 }
 
 impl Shared {
-    /// Creates a story of so many transactions of two threads on a few keys.
+    /// Creates a scenario of so many transactions of two threads on a few keys.
     pub fn new(options: Options, seed: u64, transactions: usize) -> Self {
         let (threads, keys, mix, one_in) = (2, 6, Mix::ALL, 6);
         Self { options, maker: None, seed, threads, transactions, keys, mix, one_in }
@@ -97,7 +97,7 @@ impl Shared {
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run(&self) -> SharedStory {
+    pub fn run(&self) -> SharedScenario {
         let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
         let media = crate::recorded(memory.clone(), RecordingFiles::new());
         let scheduler = Arc::new(Scheduler::new(self.seed, self.threads, self.one_in));
@@ -122,7 +122,7 @@ impl Shared {
         recorder.committed(last, None);
         checks(&db).expect("a sound database");
         db.close().expect("it closes");
-        SharedStory {
+        SharedScenario {
             history: recorder.history(),
             trace,
             handed_over: scheduler.handed_over(),
@@ -193,7 +193,7 @@ fn begin<'a>(db: &'a Database<Recorded>, scheduler: &Scheduler) -> Tx<'a, Record
     }
 }
 
-impl SharedStory {
+impl SharedScenario {
     /// Looks at the crash points; stops at the first state that is no prefix of an order that the
     /// rule allows. From every so many states more transactions follow, and another recovery.
     pub fn explore(&self, rule: Rule, effort: Effort) -> Explored {

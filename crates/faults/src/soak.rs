@@ -1,5 +1,5 @@
 //! Killing a process under load over and over. After each kill, the next process must find every
-//! acknowledged transaction, and besides them at most the one in flight.
+//! acknowledged transaction, and else at most the one in flight.
 //!
 //! 1. The *victim* opens the database, reads all that it holds, says so (a digest), and runs random
 //!    transactions; after each that is durable it says its number. It never ends by itself.
@@ -228,7 +228,7 @@ impl Soaked {
             "the contents of an earlier moment: an acknowledged transaction is missing"
         } else {
             self.surplus += 1;
-            "contents of no moment: a transaction is there in part, or one that nobody ran"
+            "contents of no moment: a transaction is there in part, or one that was never run"
         };
         self.wrong = Some(format!("after {which}: {what}"));
     }

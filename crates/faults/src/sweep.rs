@@ -1,13 +1,13 @@
-//! Each flush, fence, ordered store or sync in the source left out in turn: either a story fails,
-//! or the tests are blind there, or the instruction is superfluous.
+//! Each flush, fence, ordered store or sync in the source left out in turn: either a scenario
+//! fails, or the tests are blind there, or the instruction is superfluous.
 
 use std::time::Instant;
 
 use pm::Site;
 
-use crate::explorer::{Effort, Story};
+use crate::explorer::{Effort, Scenario};
 use crate::medium::Medium;
-use crate::mutation::{How, Mutation, Where};
+use crate::mutation::{Defect, Mutation, Where};
 use crate::workers::in_parallel;
 
 /// The findings of a sweep.
@@ -15,28 +15,32 @@ use crate::workers::in_parallel;
 pub struct Swept {
     /// The number of places.
     pub places: usize,
-    /// The places whose absence no story notices, as `file:line`.
+    /// The places whose absence no scenario notices, as `file:line`.
     pub unnoticed: Vec<String>,
 }
 
-/// Does `how` wrong at each place of the stories in turn; each story comes with how much of it to
-/// look at.
+/// Puts `defect` into each place of the scenarios in turn; each scenario comes with how much of it
+/// to look at.
 pub fn sweep<M: Medium>(
-    stories: &[(&Story<M>, Effort)],
-    how: How,
-    sites: impl Fn(How, &M::Trace) -> Vec<Site>,
+    scenarios: &[(&Scenario<M>, Effort)],
+    defect: Defect,
+    sites: impl Fn(Defect, &M::Trace) -> Vec<Site>,
 ) -> Swept {
-    let places = stories.iter().flat_map(|(story, _)| sites(how, &story.trace)).collect();
-    let known = in_parallel(stories.len(), |index| {
-        let (story, effort) = stories[index];
-        story.known(effort)
+    let places =
+        scenarios.iter().flat_map(|(scenario, _)| sites(defect, &scenario.trace)).collect();
+    let known = in_parallel(scenarios.len(), |index| {
+        let (scenario, effort) = scenarios[index];
+        scenario.known(effort)
     });
     sweep_with(places, |site| {
-        let (fault, begun) = (Mutation { how, at: Where::Site(site) }, Instant::now());
-        let noticed = stories.iter().zip(&known).position(|((story, effort), known)| {
-            story.explore_beyond(known, &fault, *effort).violation.is_some()
+        let (fault, begun) = (Mutation { defect, at: Where::Site(site) }, Instant::now());
+        let noticed = scenarios.iter().zip(&known).position(|((scenario, effort), known)| {
+            scenario.explore_beyond(known, &fault, *effort).violation.is_some()
         });
-        println!("{how:?} at {site}: story {noticed:?}, {:.1} s", begun.elapsed().as_secs_f64());
+        println!(
+            "{defect:?} at {site}: scenario {noticed:?}, {:.1} s",
+            begun.elapsed().as_secs_f64()
+        );
         noticed.is_some()
     })
 }

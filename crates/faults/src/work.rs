@@ -1,4 +1,4 @@
-//! The work of a story and what has to be there afterwards: the explorer looks at all alike.
+//! The work of a scenario and what has to be there afterwards: the explorer looks at all alike.
 
 use perdura::{Database, Error};
 use rand::Rng;
@@ -7,11 +7,11 @@ use sim::Recorded;
 use crate::driver::Driver;
 use crate::items::{self, Model, Tables};
 
-/// The transactions of stories, and the model of what they leave.
+/// The transactions of scenarios, and the model of what they leave.
 pub trait Work: Clone + Send + Sync {
     /// The contents of a database.
     type Model: Clone + PartialEq + Send + Sync;
-    /// The choice of transactions that come after a story's.
+    /// The choice of transactions that come after a scenario's.
     type More: Send;
 
     /// Everything that the database holds.

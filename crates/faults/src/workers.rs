@@ -18,12 +18,12 @@ pub(crate) fn in_parallel<R: Send>(pieces: usize, work: impl Fn(usize) -> R + Sy
                         return;
                     }
                     let result = work(piece);
-                    done.lock().expect("nobody panics with it").push((piece, result));
+                    done.lock().expect("no thread panics with it").push((piece, result));
                 }
             });
         }
     });
-    let mut done = done.into_inner().expect("nobody panics with it");
+    let mut done = done.into_inner().expect("no thread panics with it");
     done.sort_by_key(|(piece, _)| *piece);
     done.into_iter().map(|(_, result)| result).collect()
 }

@@ -2,7 +2,7 @@
 //! (`faults::failing`).
 //!
 //! Rust ends a process that gets no memory, and so would the kernel. What has to hold is what holds
-//! after a kill: the next process finds every acknowledged transaction, and besides them at most
+//! after a kill: the next process finds every acknowledged transaction, and else at most
 //! the one in flight. (What engines keep for their data does not come from the global allocator:
 //! that it runs out is an ordinary error, see `failing_resources.rs` and `failing_calls.rs`.)
 //!
@@ -205,9 +205,9 @@ fn allocations_fail_in_turn(engine: EngineKind, one_in: u64) {
     );
     // A few may fail without harm, or are not made in each run: a persister has groups as large as
     // its pace makes them.
-    let told = died + errors;
+    let noticed = died + errors;
     assert!(
-        points > 1000 && told + 10 + visited / 100 > visited,
+        points > 1000 && noticed + 10 + visited / 100 > visited,
         "{engine}: of {visited}, {died} died, {errors} ended with an error"
     );
 }

@@ -150,7 +150,7 @@ fn visit(engine: EngineKind, domain: Domain, way: Way, one_in: u64) -> u64 {
             // A file that is written in steps, a checkpoint's or a run's, is given up alone.
             let gives_up = engine.traits().needs_files() && hit != libc::SYS_msync;
             let heard = ran.errors + if gives_up { ran.failed_steps } else { 0 };
-            assert!(heard > 0, "{name}: nobody has heard of a sync that failed: {ran:?}");
+            assert!(heard > 0, "{name}: no caller has heard of a sync that failed: {ran:?}");
             // What it has lost may be anywhere in the pool.
             assert!(
                 engine.traits().needs_files() || ran.went_on == 0,
@@ -251,7 +251,7 @@ fn a_file_that_was_created_and_never_used_is_no_damage() {
 /// A sync that fails is reported to the caller that creates, opens, or closes a database, or
 /// commits.
 #[test]
-fn a_sync_that_fails_is_told_at_once() {
+fn a_sync_that_fails_is_reported_at_once() {
     with_stopped_calls(|| {
         for engine in EngineKind::ALL {
             let directory = in_memory();
@@ -277,11 +277,11 @@ fn a_sync_that_fails_is_told_at_once() {
                 done.and(next)
             };
             for call in SYNCS {
-                let told = |doing: &'static str| {
+                let reported = |doing: &'static str| {
                     let (place, ends) = (&place, &ends);
                     move |done: Result<(), Error>| {
                         ends.take().into_iter().for_each(Database::abandon);
-                        assert!(done.is_err(), "{engine}, {doing}, {call}: nobody was told");
+                        assert!(done.is_err(), "{engine}, {doing}, {call}: no error is reported");
                         let gone = place.is_empty();
                         assert_eq!(gone, doing == "create", "{engine}, {doing}: is gone: {gone}");
                         if !gone {
@@ -290,10 +290,10 @@ fn a_sync_that_fails_is_told_at_once() {
                     }
                 };
                 let syncs = [
-                    place.each(call, || (), create, told("create")),
-                    place.each(call, closed, open, told("open")),
-                    place.each(call, created, commit, told("commit")),
-                    place.each(call, created, Database::close, told("close")),
+                    place.each(call, || (), create, reported("create")),
+                    place.each(call, closed, open, reported("open")),
+                    place.each(call, created, commit, reported("commit")),
+                    place.each(call, created, Database::close, reported("close")),
                 ];
                 println!("{engine}, number {call}: {syncs:?} to create, open, commit and close");
                 if call == libc::SYS_msync {
@@ -309,7 +309,7 @@ fn a_sync_that_fails_is_told_at_once() {
 /// The next segment is begun at once where the log is long at opening. When that fails, the
 /// database is none that was closed any more, and what there is of the segment no damage.
 #[test]
-fn an_opening_that_fails_when_it_has_begun_a_segment_leaves_no_damage() {
+fn an_opening_that_fails_in_a_new_segment_does_no_damage() {
     with_stopped_calls(|| {
         for engine in [EngineKind::Inp, EngineKind::Log] {
             let directory = in_memory();
@@ -380,7 +380,7 @@ fn an_opening_syncs_its_mark_whatever_the_domain() {
                 .into_iter()
                 .map(|call| {
                     place.each(call, closed, open, |done| {
-                        assert!(done.is_err(), "{engine}, {domain}, {call}: nobody was told");
+                        assert!(done.is_err(), "{engine}, {domain}, {call}: no error is reported");
                     })
                 })
                 .sum();

@@ -11,7 +11,7 @@ use pm::in_child;
 /// In the child closing is refused and dropping does nothing, and both end: the thread in the
 /// background, for which they would wait, is not there, and may have held a partition.
 #[test]
-fn a_child_can_drop_a_database_that_has_a_thread_and_the_parent_goes_on() {
+fn a_forked_child_can_drop_a_database_that_has_a_thread() {
     for engine in [EngineKind::Inp, EngineKind::Log, EngineKind::NvmCow, EngineKind::NvmLog] {
         let directory = tempfile::tempdir().unwrap();
         let options = Options::new()

@@ -5,26 +5,26 @@
 //! - A block is neighbouring chunks, as a span is, with a class of its own in the tag of the first
 //!   one. Its bytes are the areas of as many lanes as fit. It has no slots, and it is never given
 //!   back.
-//! - Blocks are a list: a word beside the high-water mark leads to the first one, a word in each to
-//!   the next. The lanes of a block have the numbers after those of the block before it; a link
+//! - Blocks are a list: a word next to the high-water mark leads to the first one, a word in each
+//!   to the next. The lanes of a block have the numbers after those of the block before it; a link
 //!   has a checksum over the number of the lane that the block begins with. So a list that comes
 //!   back to itself is damaged.
 //! - A lane whose number is in a chunk's tag lies in a block whose link is durable.
 //!
 //! *Making a block*, with the supply locked:
 //!
-//! 1. Take neighbours that are free, or fresh ones; hints that name one of them go. In the first one
-//!    the tag becomes zero, the length is set, and no block follows. In areas that are not fresh,
-//!    the hints and the line of the mini-transaction's header become zero. Flush; **fence**.
+//! 1. Take neighbours that are free, or fresh ones; hints that name one of them go. In the first
+//!    one the tag becomes zero, the length is set, and no block follows. In areas that are not
+//!    fresh, the hints and the line of the mini-transaction's header become zero. Flush; **fence**.
 //! 2. The link. Flush; **fence**.
 //! 3. The tag. The flush of the next block's link flushes it too.
 //!
 //! *Crash before the link is durable:* the chunks are free, as they were. (An older tag in one of
 //! them, whose end was not durable, is that of an empty chunk of its lane.) *Crash after it:* the
-//! block counts, whether its tag is durable or not, and all that is in it is. Opening stores the tag
-//! again: of the last block alone it can be missing. If a killed process had stored the link, and not
-//! the tag, the link may not be durable: it becomes so before the tag, or a power cut could leave a
-//! tag that no link leads to, and with it chunks that are lost.
+//! block counts, whether its tag is durable or not, and all that is in it is. Opening stores the
+//! tag again: of the last block alone it can be missing. If a killed process had stored the link,
+//! and not the tag, the link may not be durable: it becomes so before the tag, or a power cut could
+//! leave a tag that no link leads to, and with it chunks that are lost.
 //!
 //! With the tag first and the link second, a crash in between would leave just that.
 

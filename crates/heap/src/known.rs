@@ -49,7 +49,7 @@ impl Freed {
 
 /// The place where a lane goes when it is dropped.
 #[derive(Debug)]
-pub(crate) enum Home {
+pub(crate) enum OnDrop {
     /// The lane was there when the heap was formatted.
     Fixed,
     /// The lane goes to those that can be taken.

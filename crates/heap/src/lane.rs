@@ -23,7 +23,7 @@ use pm::{Bad, Memory, Off, Range};
 use crate::chunk::Chunk;
 use crate::classes::{CLASSES, SPAN_INDEX, class_of};
 use crate::error::HeapError;
-use crate::known::{Class, GONE, Home, no_classes};
+use crate::known::{Class, GONE, OnDrop, no_classes};
 use crate::layout::{
     BLOCK_CLASS, ChunkTag, HIGH_WATER, HINT_CLASSES, MiniEntry, SPAN_CLASS, TAKEN_AT,
 };
@@ -58,14 +58,14 @@ pub struct Lane<M: Memory> {
     /// Slots that are kept for when there is no room, by class, and whether they may be used.
     pub(crate) kept: Vec<(usize, Vec<u64>)>,
     uses_kept: bool,
-    pub(crate) home: Home,
+    pub(crate) on_drop: OnDrop,
 }
 
 impl<M: Memory> Lane<M> {
     pub(crate) fn new(heap: Heap<M>, number: u32) -> Self {
         let there = heap.supply().high_water as u32;
         let area = heap.lane_at(number);
-        let mut lane = Self::bare(heap, number, area, Home::Fixed);
+        let mut lane = Self::bare(heap, number, area, OnDrop::Fixed);
         lane.classes = no_classes();
         lane.undiscovered = 0..there;
         lane.recovered = there == 0;
@@ -73,7 +73,7 @@ impl<M: Memory> Lane<M> {
     }
 
     /// A lane without classes.
-    pub(crate) fn bare(heap: Heap<M>, number: u32, area: Range, home: Home) -> Self {
+    pub(crate) fn bare(heap: Heap<M>, number: u32, area: Range, on_drop: OnDrop) -> Self {
         Self {
             number,
             area,
@@ -86,7 +86,7 @@ impl<M: Memory> Lane<M> {
             unfenced: false,
             kept: Vec::new(),
             uses_kept: false,
-            home,
+            on_drop,
             heap,
         }
     }
@@ -522,7 +522,7 @@ impl<M: Memory> Lane<M> {
         }
         drop(supply);
         // What waits to be freed is gone with the rest.
-        if let Home::HandedOut(freed) = &self.home {
+        if let OnDrop::HandedOut(freed) = &self.on_drop {
             freed.forget();
         }
         self.classes.iter_mut().for_each(|class| *class = Class::default());

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pm::{Bad, LineSet, Memory};
 
 use crate::error::HeapError;
-use crate::known::{Freed, HandedOut, Home, Known, no_classes};
+use crate::known::{Freed, HandedOut, Known, OnDrop, no_classes};
 use crate::lane::{DISCOVER_STEP, Lane};
 use crate::shared::{Block, Heap};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -101,7 +101,7 @@ impl<M: Memory> Heap<M> {
             }
             let known = handed_out.idle.remove(index);
             let freed = Arc::clone(&known.freed);
-            let mut lane = Lane::known(self.clone(), known, Home::Away);
+            let mut lane = Lane::known(self.clone(), known, OnDrop::Away);
             if handed_out.recovered {
                 lane.recovered();
             }
@@ -181,7 +181,7 @@ impl<M: Memory> Lanes<M> {
             None if !handed_out.unused.is_empty() => self.unused(&mut handed_out, None),
             None => handed_out.idle.pop().expect("one of them has a lane"),
         };
-        self.lend(handed_out, known)
+        self.hand_out(handed_out, known)
     }
 
     /// Takes the lane of the object at `offset`, if it has no owner: recovery marks, restores and
@@ -200,7 +200,7 @@ impl<M: Memory> Lanes<M> {
             }
             None => return Ok(None),
         };
-        self.lend(handed_out, known).map(Some)
+        self.hand_out(handed_out, known).map(Some)
     }
 
     /// Takes a lane that was not used, this one or the first.
@@ -211,7 +211,8 @@ impl<M: Memory> Lanes<M> {
         self.0.unknown(handed_out, number)
     }
 
-    fn lend(
+    /// Gives a lane an owner. Slots that others have given back to it are freed first.
+    fn hand_out(
         &self,
         handed_out: MutexGuard<'_, HandedOut>,
         known: Known,
@@ -220,13 +221,13 @@ impl<M: Memory> Lanes<M> {
         // A lane that is dropped asks for it.
         drop(handed_out);
         let freed = Arc::clone(&known.freed);
-        let home = Home::HandedOut(Arc::clone(&freed));
-        let mut lane = Lane::known(self.0.clone(), known, home);
+        let on_drop = OnDrop::HandedOut(Arc::clone(&freed));
+        let mut lane = Lane::known(self.0.clone(), known, on_drop);
         if recovered {
             lane.recovered();
         }
         if let Err(bad) = lane.free_given_back() {
-            lane.home = Home::Away;
+            lane.on_drop = OnDrop::Away;
             let known = Known { damaged: true, ..lane.put_away(freed) };
             self.0.handed_out().idle.insert(0, known);
             return Err(bad.into());
@@ -299,8 +300,8 @@ impl<M: Memory> Lanes<M> {
 }
 
 impl<M: Memory> Lane<M> {
-    fn known(heap: Heap<M>, known: Known, home: Home) -> Self {
-        let mut lane = Self::bare(heap, known.number, known.area, home);
+    fn known(heap: Heap<M>, known: Known, on_drop: OnDrop) -> Self {
+        let mut lane = Self::bare(heap, known.number, known.area, on_drop);
         lane.classes = known.classes;
         lane.chunks = known.chunks;
         lane.undiscovered = known.undiscovered;
@@ -326,12 +327,12 @@ impl<M: Memory> Lane<M> {
 
     /// Frees what other threads have given back to this lane.
     pub(crate) fn free_given_back(&mut self) -> Result<(), Bad> {
-        match &self.home {
-            Home::HandedOut(freed) => {
+        match &self.on_drop {
+            OnDrop::HandedOut(freed) => {
                 let freed = Arc::clone(freed);
                 self.free_all(&freed)
             }
-            Home::Fixed | Home::Away => Ok(()),
+            OnDrop::Fixed | OnDrop::Away => Ok(()),
         }
     }
 
@@ -366,7 +367,7 @@ impl<M: Memory> Lane<M> {
     /// # Errors
     /// Damage. The lane is given back all the same.
     pub fn abandon(mut self) -> Result<(), Bad> {
-        if matches!(self.home, Home::Fixed) {
+        if matches!(self.on_drop, OnDrop::Fixed) {
             // Its next owner looks for its chunks anyhow.
             return Ok(());
         }
@@ -387,15 +388,15 @@ impl<M: Memory> Lane<M> {
 
 impl<M: Memory> Drop for Lane<M> {
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.home, Home::Away) {
-            Home::Fixed => self.heap.return_lane(self.number),
-            Home::HandedOut(freed) => {
+        match std::mem::replace(&mut self.on_drop, OnDrop::Away) {
+            OnDrop::Fixed => self.heap.return_lane(self.number),
+            OnDrop::HandedOut(freed) => {
                 self.mini_cancel();
                 self.end_mini();
                 let known = self.put_away(freed);
                 self.heap.handed_out().idle.push(known);
             }
-            Home::Away => {}
+            OnDrop::Away => {}
         }
     }
 }

@@ -323,7 +323,7 @@ mod tests {
         };
         let many = supply(&[1, 2, 3, 5, 6, 8, 9, 10, 11, 18, 19], 20);
         assert_eq!([1, 2, 3, 4].map(|chunks| many.neighbours(chunks)), [5, 5, 1, 8]);
-        assert_eq!(many.neighbours(5), 18, "with fresh ones behind the last");
+        assert_eq!(many.neighbours(5), 18, "with fresh ones after the last");
         assert_eq!(supply(&[4, 5], 20).neighbours(3), 20);
         assert_eq!(supply(&[], 0).neighbours(2), 0);
     }

@@ -561,7 +561,7 @@ fn a_span_grows_over_another() {
 }
 
 #[test]
-fn who_looks_for_free_chunks_reads_no_contents_for_a_length() {
+fn a_search_for_free_chunks_takes_no_contents_for_a_length() {
     let schedules = interleave(1000, a_span_grows_over_another);
     println!("{schedules} schedules");
 }

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use command::args::crash::{CrashArgs, StoryWorkload};
+use command::args::crash::{CrashArgs, ScenarioWorkload};
 use command::failure::Failure;
 use command::host::Host;
 use command::output::{self, check_target, report, table};
@@ -75,7 +75,7 @@ fn judge(runs: &[Report]) -> Result<(), Failure> {
         .iter()
         .filter(|run| run.violations == 0)
         .filter_map(|run| {
-            let why = if run.injected == 0 { " (it shows nowhere in the stories)" } else { "" };
+            let why = if run.injected == 0 { " (it shows nowhere in the scenarios)" } else { "" };
             run.inject.map(|name| format!("{name}{why}"))
         })
         .collect();
@@ -119,11 +119,11 @@ fn settings(args: &CrashArgs) -> Result<Vec<Settings>, Failure> {
     Ok(faults.into_iter().map(|fault| one(fault.engine, Some(fault))).collect())
 }
 
-const fn workload(named: StoryWorkload) -> Workload {
+const fn workload(named: ScenarioWorkload) -> Workload {
     match named {
-        StoryWorkload::Story => Workload::Story,
-        StoryWorkload::Ycsb => Workload::Ycsb,
-        StoryWorkload::Tpcc => Workload::Tpcc,
+        ScenarioWorkload::Scenario => Workload::Scenario,
+        ScenarioWorkload::Ycsb => Workload::Ycsb,
+        ScenarioWorkload::Tpcc => Workload::Tpcc,
     }
 }
 
@@ -179,7 +179,7 @@ fn human_text(runs: &[Report], all: &[Settings]) -> String {
             text += &format!("\n{violation}");
         }
     }
-    text += "\nStates are distinct within a story. Nested: of crashes in recovery (those in recovery) and in the first transactions after it. Each is recovered from, and must hold every acknowledged transaction and nothing but those in flight beside them.\n";
+    text += "\nStates are distinct within a scenario. Nested: of crashes in recovery (those in recovery) and in the first transactions after it. Each is recovered from, and must hold every acknowledged transaction and nothing but those in flight beside them.\n";
     text
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn soaked(arguments: &[OsString]) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use command::args::crash::{BOUND, LIFE_MS, StoryWorkload};
+    use command::args::crash::{BOUND, LIFE_MS, ScenarioWorkload};
 
     use super::*;
 
@@ -304,10 +304,10 @@ mod tests {
     }
 
     #[test]
-    fn every_workload_of_stories_has_its_name() {
+    fn every_workload_of_scenarios_has_its_name() {
         use clap::ValueEnum;
 
-        let named = StoryWorkload::value_variants().iter().map(|&one| {
+        let named = ScenarioWorkload::value_variants().iter().map(|&one| {
             let value = one.to_possible_value().expect("none is hidden");
             (value.get_name().to_owned(), workload(one).name().to_owned())
         });

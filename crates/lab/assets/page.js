@@ -223,7 +223,7 @@ function choosing() {
       make("p", {}, "Perdura's engines run as they would on persistent memory: flushes and fences are really executed. On this medium that is a model: it does not keep what they promise."),
       onMedium && names.includes("inp") ? make("p", {}, "inp has all of its data in ordinary memory besides: what lies on the medium are a compressed checkpoint and the log.") : null,
       names.includes("nvm-inp process") ? make("p", {}, "“process” promises what the other databases promise here: all of it survives a kill, nothing a power cut.") : null,
-      names.includes("nvm-inp statements") ? make("p", {}, "“statements”: told that an update is all that its transaction does (Database::update), one fence, not three.") : null,
+      names.includes("nvm-inp statements") ? make("p", {}, "“statements”: each transaction is declared to be one update (Database::update), which takes one fence, not three.") : null,
       names.includes("nvm-inp inline") ? make("p", {}, "“inline”: columns of text and bytes lie within the tuple (TableSchema::inline_columns).") : null,
       names.includes("inp grouped") ? make("p", {}, "“inp grouped” makes 64 transactions durable with one sync, as P1 has the traditional engines do.") : null,
       wear ? make("p", {}, "Wear is counted in emulated memory, of the paper's YCSB in eight partitions (P1-F10).") : null,

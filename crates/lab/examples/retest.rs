@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use lab::emulation::{Counts, Host, Meter, MeterOptions, Nvm};
+use lab::emulation::{Host, LineCounts, Meter, MeterOptions, Nvm};
 use perdura::{Database, Domain, EngineKind, Options};
 use workloads::ycsb::{self, Mix, Skew, Spec, Workload};
 use workloads::{PerduraStore, RunOptions, Store};
@@ -45,7 +45,11 @@ fn native(engine: EngineKind, tuples: u64) -> Result<f64, Box<dyn Error>> {
     (0..5).map(|_| run(&store, &workload)).try_fold(f64::INFINITY, |least, ns| Ok(least.min(ns?)))
 }
 
-fn counted(engine: EngineKind, tuples: u64, cache_bytes: u64) -> Result<Counts, Box<dyn Error>> {
+fn counted(
+    engine: EngineKind,
+    tuples: u64,
+    cache_bytes: u64,
+) -> Result<LineCounts, Box<dyn Error>> {
     let meter = Meter::new(MeterOptions { cache_bytes, ..MeterOptions::default() });
     let nvm = Nvm::new(&meter, 64 << 30)?;
     let database = nvm.create(&PerduraStore::schema(), &Options::new().engine(engine))?;
@@ -55,7 +59,7 @@ fn counted(engine: EngineKind, tuples: u64, cache_bytes: u64) -> Result<Counts, 
     run(&store, &workload)?;
     meter.reset();
     run(&store, &workload)?;
-    Ok(meter.counts().into())
+    Ok(meter.counts())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -216,7 +216,7 @@ mod tests {
             _: Setting,
             _: &Path,
         ) -> Result<Reopened, String> {
-            Err("nobody kills".into())
+            Err("nothing is killed".into())
         }
     }
 

@@ -75,7 +75,7 @@ experiments! {
         "NVM engines, 10 to 10,000 ns for each sync, low skew, 320 ns.",
         "Appendix C, Figure 16", Ycsb;
     "P3-F6", "Slotted pages: an insert by the latency of memory",
-        "A record of 64 bytes with a random key, a transaction of its own, on pages of 1 KB: microseconds of search, page update and commit. NVWAL's checkpoints, which come later, are not in it. `time` has a delay behind each flushed line, as the paper; `overlapping time` one behind each fence.",
+        "A record of 64 bytes with a random key, a transaction of its own, on pages of 1 KB: microseconds of search, page update and commit. NVWAL's checkpoints, which come later, are not in it. `time` has a delay after each flushed line, as the paper; `overlapping time` one after each fence.",
         "5, Figure 6", Slotted;
     "P3-F7", "Slotted pages: the page update",
         "Its parts in Figure 6: the record into its page, with splits, its flush, the new header, copies of pages.",
@@ -108,7 +108,7 @@ experiments! {
         "One thread, durable commits, low skew, contestants taking turns up to a million tuples: throughput, and the latency to durability that one transaction in a hundred exceeds.",
         "", Peers;
     "PEERS-GROWTH", "Growth",
-        "Time of a transaction by the number of tuples; of NVM-InP also for each level of the index and each line fetched, counted behind a cache of 20 MB.",
+        "Time of a transaction by the number of tuples; of NVM-InP also for each level of the index and each line fetched, counted under a cache of 20 MB.",
         "", Peers;
     "PEERS-SPACE", "Space",
         "Bytes on the medium for a byte of user data, after the runs.",

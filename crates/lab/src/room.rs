@@ -30,7 +30,7 @@ const SHOP_TUPLE: (u64, u64, u64) = (600, 400, 900);
 const SHOP_TXN: (u64, u64, u64) = (1_000, 300, 1_500);
 /// Bytes that databases that are no maps reserve on the medium, however little there is in them.
 const PEER_RESERVES: u64 = 256 << 20;
-/// Bytes that they have in memory besides their cache.
+/// Bytes that they have in memory on top of their cache.
 const BESIDES_CACHE: u64 = 1 << 29;
 
 /// About what a measurement takes at most.
@@ -89,8 +89,8 @@ impl Takes {
         Self::in_memory(tuples.saturating_mul(each))
     }
 
-    /// A YCSB database of something else. One that has no cache of its own either maps its files, as
-    /// floors do, and stores a tuple once, or is a map, which has all of them in memory.
+    /// A YCSB database of something else. One that has no cache of its own either maps its files,
+    /// as floors do, and stores a tuple once, or is a map, which has all of them in memory.
     pub(crate) fn peer(kind: PeerKind, tuples: u64, txns: u64) -> Self {
         let memory = tuples.saturating_mul(TUPLE_IN_MEMORY);
         let (medium, memory) = match (kind.cache_bytes(), kind.is_durable()) {

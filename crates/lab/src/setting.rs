@@ -231,9 +231,9 @@ impl PaperSetting {
         READ.get_or_init(|| Self::read(P1).expect("the file of the paper's setting is built in"))
     }
 
-    /// Describes in a sentence what it consists of.
+    /// Returns a sentence that describes the setting.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn description(&self) -> String {
         let Self { commits, files, machine, .. } = self;
         format!(
             "{} commit in groups of {}, a call for a file takes {:.0} ns and a sync {:.0} ns more, \
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_commits_in_groups_in_the_paper_can_do_so_here() {
+    fn engines_grouped_in_the_paper_can_group_here() {
         let commits = &PaperSetting::p1().commits;
         for name in &commits.engines {
             let engine: EngineKind = name.parse().expect("an engine");

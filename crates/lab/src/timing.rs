@@ -7,8 +7,8 @@ use workloads::{Commit, PerduraStore, RunError, RunOptions};
 
 use crate::bench::Bench;
 use crate::emulation::{
-    Breakdown, Counts, Emulated, Emulation, FileCosts, Host, Meter, MeterOptions, NativeTimes, Nvm,
-    NvmParameters, emulate, in_child,
+    Breakdown, Emulated, Emulation, FileCosts, Host, LineCounts, Meter, MeterOptions, NativeTimes,
+    Nvm, NvmParameters, emulate, in_child,
 };
 use crate::error::LabError;
 use crate::point::{Point, PointBuilder, X, median};
@@ -33,7 +33,7 @@ fn measure_files(bench: &Bench<'_>) -> Result<FileCosts, LabError> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// All of it.
-    pub counts: Counts,
+    pub counts: LineCounts,
     /// The breakdown by purpose.
     pub parts: Breakdown,
     /// Writes of the line that was written most, over the mean of all lines that were written.
@@ -44,7 +44,7 @@ impl Counted {
     fn of(meter: &Meter) -> Self {
         let wear = meter.wear();
         let unevenness = if wear.writes == 0 { 0.0 } else { wear.most as f64 / wear.mean() };
-        Self { counts: meter.counts().into(), parts: Breakdown::of(meter), unevenness }
+        Self { counts: meter.counts(), parts: Breakdown::of(meter), unevenness }
     }
 
     /// Loads and stores of a transaction, and what was flushed, fenced and synced.
@@ -278,7 +278,7 @@ impl Machine {
     }
 
     /// Native times with the machine's files.
-    fn native(&self, counts: &Counts, native: &NativeTimes) -> NativeTimes {
+    fn native(&self, counts: &LineCounts, native: &NativeTimes) -> NativeTimes {
         match &self.files {
             None => *native,
             Some((here, other)) => native.with_files(counts, here, other),
@@ -348,9 +348,11 @@ impl Machine {
         // Calls of the other file system are charged as such.
         let (a_call, a_sync) =
             if self.files.is_some() { (0.0, 0.0) } else { (ACCESSES_OF_A_CALL, 1.0) };
-        let work = |counts: &Counts| counts.accesses as f64 + counts.file_calls as f64 * a_call;
-        let flushes = |counts: &Counts| counts.flush_requests as f64 + counts.syncs as f64 * a_sync;
-        let files = |counts: &Counts| self.files.map_or(0.0, |(_, other)| other.seconds(counts));
+        let work = |counts: &LineCounts| counts.accesses as f64 + counts.file_calls as f64 * a_call;
+        let flushes =
+            |counts: &LineCounts| counts.flush_requests as f64 + counts.syncs as f64 * a_sync;
+        let files =
+            |counts: &LineCounts| self.files.map_or(0.0, |(_, other)| other.seconds(counts));
         let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         let nvm = NvmParameters {
             latency_ns,
@@ -370,7 +372,7 @@ impl Machine {
             Emulated { seconds: of(time.seconds), low: of(time.low), high: of(time.high) }
         });
         let model = format!("{latency_ns} ns, shared out by counts");
-        let point = |(at, (name, _)): (usize, (&str, Counts))| {
+        let point = |(at, (name, _)): (usize, (&str, LineCounts))| {
             let percent = percent_of(&seconds, at);
             let place = Point::of("P1-F13", engine, name).panel(panel);
             let interval = (percent.seconds, percent.low, percent.high);

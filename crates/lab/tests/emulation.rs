@@ -2,7 +2,7 @@
 //! the work alone.
 
 use lab::emulation::{
-    Breakdown, Counts, Emulation, Host, Meter, MeterOptions, NativeTimes, Nvm, NvmParameters,
+    Breakdown, Emulation, Host, LineCounts, Meter, MeterOptions, NativeTimes, Nvm, NvmParameters,
     emulate, in_child,
 };
 use perdura::{Database, Domain, EngineKind, Options};
@@ -50,11 +50,11 @@ fn loaded(kind: EngineKind, workload: &Workload) -> (Meter, Nvm, PerduraStore<Em
     (meter, nvm, store)
 }
 
-fn counts_of_a_run(kind: EngineKind) -> (Counts, Breakdown) {
+fn counts_of_a_run(kind: EngineKind) -> (LineCounts, Breakdown) {
     let workload = workload();
     let (meter, _nvm, store) = loaded(kind, &workload);
     ycsb::run(&store, &workload, &run_options(), &()).unwrap();
-    let found = (meter.counts().into(), Breakdown::of(&meter));
+    let found = (meter.counts(), Breakdown::of(&meter));
     store.into_database().abandon();
     found
 }
@@ -93,15 +93,15 @@ fn counts_repeat_also_in_a_copy_of_the_process() {
         let run = || {
             in_child(|| {
                 ycsb::run(&store, &workload, &run_options(), &()).unwrap();
-                serde_json::to_vec(&Counts::from(meter.counts())).unwrap()
+                serde_json::to_vec(&meter.counts()).unwrap()
             })
         };
         // The second one finds the store as the first one did.
         for _ in 0..2 {
-            let found: Counts = serde_json::from_slice(&run().unwrap()).unwrap();
+            let found: LineCounts = serde_json::from_slice(&run().unwrap()).unwrap();
             assert_eq!(found, first, "{kind}");
         }
-        assert_eq!(Counts::from(meter.counts()), Counts::default(), "{kind}: only in the child");
+        assert_eq!(meter.counts(), LineCounts::default(), "{kind}: only in the child");
         store.into_database().abandon();
     }
 }
@@ -114,7 +114,7 @@ fn parts_of_each_engines_memory_work_make_up_the_whole() {
         // Each of about 450 updates is durable when it returns.
         assert!(counts.fences >= 400 && counts.flushed_lines >= 800, "{kind}: {counts:?}");
         assert_eq!(counts.syncs > 0, kind.traits().needs_files(), "{kind}: {counts:?}");
-        let mut sum = Counts::default();
+        let mut sum = LineCounts::default();
         for part in [breakdown.storage, breakdown.recovery, breakdown.index, breakdown.other] {
             sum += part;
         }

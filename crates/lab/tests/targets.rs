@@ -54,7 +54,7 @@ fn all_that_the_targets_are_about_is_measured() {
             let same = |other: &&&Point| {
                 (&other.series, &other.panel, &other.x) == (&point.series, &point.panel, &point.x)
             };
-            found.iter().find(same).expect("beside it").value
+            found.iter().find(same).expect("the point").value
         };
         let parts = at("levels of the index") + at("lines fetched");
         let expected = at("time of a transaction") * 1e3 / parts;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use engines::EngineError;
 use engines::below::wal::WalError;
 use engines::below::{
-    Domain, End, Ends, Epoch, Files, FilesOf, HostFiles, IDENTITY, Pairing, Place, Pool, PoolError,
-    PoolOptions, stamp_of,
+    Domain, Epoch, Files, FilesOf, HostFiles, IDENTITY, LastTransaction, LastTransactions, Pairing,
+    Place, Pool, PoolError, PoolOptions, stamp_of,
 };
 
 use crate::error::Error;
@@ -24,7 +24,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Notes where each partition ends, before the pool says that it is closed: see [`Ends`].
+    /// Notes the last transaction of each partition, before the pool says that it is closed: see
+    /// [`LastTransactions`].
     pub(crate) fn note_ends(&self, last: Vec<u64>) -> Result<(), Error> {
         let (Some(files), Some(pairing)) = (&self.files, &self.pairing) else { return Ok(()) };
         pairing.note_ends(last).map_err(at_identity(files))
@@ -50,7 +51,7 @@ pub(crate) const COPIES: &str = ".salvage";
 
 /// The directories in which there may be files of a database at a place.
 pub(crate) fn belonging(place: &Place) -> [Place; 2] {
-    [FILES, COPIES].map(|suffix| place.beside(suffix))
+    [FILES, COPIES].map(|suffix| place.with_suffix(suffix))
 }
 
 /// The files that belong to a pool, to work with them; they are not open elsewhere. If a symbolic
@@ -105,7 +106,7 @@ pub(crate) struct Paired {
 pub(crate) struct EndsOf {
     pool: Pool,
     path: PathBuf,
-    ends: Option<Ends>,
+    ends: Option<LastTransactions>,
     /// The epoch in which the pool was closed, if it is.
     closed: Option<Epoch>,
 }
@@ -120,7 +121,7 @@ impl EndsOf {
         files: &HostFiles,
         pairing: &Pairing<HostFiles>,
     ) -> Result<Self, Error> {
-        let ends = pairing.ends().map_err(at_identity(files))?;
+        let ends = pairing.last_transactions().map_err(at_identity(files))?;
         let header = pool.info().header;
         if header.clean && ends.is_none() {
             // They were durable before the pool said that it is closed.
@@ -131,10 +132,10 @@ impl EndsOf {
     }
 
     /// Returns where the log of each partition has to end; empty if that is not known.
-    pub(crate) fn of_logs(&self) -> Arc<[End]> {
+    pub(crate) fn of_logs(&self) -> Arc<[LastTransaction]> {
         let Some(ends) = &self.ends else { return Arc::default() };
         let exactly = self.closed == Some(ends.epoch);
-        ends.last.iter().map(|&last| End { last, exactly }).collect()
+        ends.last.iter().map(|&last| LastTransaction { last, exactly }).collect()
     }
 
     /// Says what a log that ends elsewhere means, if that is why a partition does not open.
@@ -231,9 +232,9 @@ fn files_beside(
     engine: &str,
     open: impl FnOnce(Place) -> std::io::Result<HostFiles>,
 ) -> Result<HostFiles, Error> {
-    let place = pool.place().beside(FILES);
+    let place = pool.place().with_suffix(FILES);
     let files = place.path().display().to_string();
-    place.behind_links().and_then(open).map_err(|source| match source.kind() {
+    place.resolve_links().and_then(open).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Error::NoFiles {
             path: pool.info().path.display().to_string(),
             engine: engine.into(),

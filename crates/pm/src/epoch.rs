@@ -31,7 +31,7 @@ impl Epoch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilesOf {
     /// Unknown: there is no `identity`.
-    Nobody,
+    NoIdentity,
     /// Unknown: `identity` is damaged.
     Damaged,
     /// The files are another database's, with this uuid.
@@ -44,7 +44,7 @@ pub enum FilesOf {
         files: u64,
     },
     /// The database's, but a file of a partition is of another moment, or of another database.
-    OtherEnd {
+    OtherLastTransaction {
         /// The partition.
         partition: u32,
         /// The last transaction when the database was closed.
@@ -57,7 +57,7 @@ pub enum FilesOf {
 impl fmt::Display for FilesOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => {
+            Self::NoIdentity => {
                 write!(f, "there is no `{IDENTITY}` among them, which says whose they are")
             }
             Self::Damaged => write!(f, "`{IDENTITY}`, which says whose they are, is damaged"),
@@ -75,7 +75,7 @@ impl fmt::Display for FilesOf {
                     "the pool is of opening {pool}, and they are of opening {files}: {older} must be of an older copy"
                 )
             }
-            Self::OtherEnd { partition, closed_at, found } => write!(
+            Self::OtherLastTransaction { partition, closed_at, found } => write!(
                 f,
                 "partition {partition} ended with transaction {closed_at} when the database was closed, and its files end with {found}: one of them must be of another moment"
             ),

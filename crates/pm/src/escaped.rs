@@ -30,9 +30,9 @@ impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         while let Some(at) = rest.find(is_invisible) {
-            let (plain, behind) = rest.split_at(at);
+            let (plain, escaped) = rest.split_at(at);
             self.0.write_str(plain)?;
-            let mut characters = behind.chars();
+            let mut characters = escaped.chars();
             if let Some(character) = characters.next() {
                 write!(self.0, "{}", character.escape_default())?;
             }

@@ -1,7 +1,7 @@
 //! The layer that makes bytes durable.
 //!
 //! Everything above this crate reads and writes through two seams, [`Memory`] and [`Files`], and
-//! never names an instruction set, a flush, a fence or `std::fs`. What is behind a seam is a
+//! never names an instruction set, a flush, a fence or `std::fs`. The implementation of a seam is a
 //! parameter:
 //!
 //! | memory | what it is |
@@ -14,7 +14,6 @@
 //! as the pool. [`Environment`] names one choice of each; [`Native`] is the one that ships. Memories
 //! and files that record, crash, count and take the time are in the crate `sim`.
 
-mod beside;
 mod bulk;
 mod bytes;
 mod child;
@@ -22,7 +21,6 @@ mod counters;
 mod delegate;
 mod domain;
 mod dram;
-mod ends;
 mod environment;
 mod epoch;
 mod error;
@@ -33,9 +31,11 @@ mod folder;
 mod forks;
 mod header;
 mod holder;
+mod last_transactions;
 mod limits;
 mod line_set;
 mod mapping;
+mod marker_file;
 mod media;
 mod memory;
 mod names;
@@ -53,13 +53,11 @@ mod sync;
 mod unfinished;
 mod watched;
 
-pub use beside::{Beside, FileEnds};
 pub use bytes::{Arrays, Bytes};
 pub use child::in_child;
 pub use counters::Counters;
 pub use domain::{Domain, ParseDomainError};
 pub use dram::Dram;
-pub use ends::{End, Ends};
 pub use environment::{Environment, Native};
 pub use epoch::{Epoch, FilesOf};
 pub use error::{Bad, GrowError, PoolError};
@@ -75,8 +73,10 @@ pub use header::{
     FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START, read_header,
 };
 pub use holder::{has_open, lock_holders};
+pub use last_transactions::{LastTransaction, LastTransactions};
 pub use limits::{addresses_left, page_bytes, share_of_addresses};
 pub use line_set::LineSet;
+pub use marker_file::{FileEnds, MarkerFile};
 pub use media::{Medium, boot_id, free_bytes, medium_of};
 pub use memory::{Component, Memory, Pod, Site, Step, View, checked_range};
 pub use names::IDENTITY;

@@ -161,8 +161,8 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The value does not lie within the memory.
     fn read<T: Pod>(&self, at: Off<T>) -> Result<T, Bad>;
-    /// Copies `out.len()` bytes from `at` on. Beside a store to them, which their owner's lock keeps
-    /// away, it would be a mixture of old and new words: see [`View`].
+    /// Copies `out.len()` bytes from `at` on. A concurrent store to them would give a mixture of old
+    /// and new words, so their owner's lock keeps stores away: see [`View`].
     ///
     /// # Errors
     /// The bytes do not lie within the memory.
@@ -173,7 +173,7 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The range does not lie within the memory.
     fn view(&self, at: Range) -> Result<Self::View<'_>, Bad>;
     /// Copies several ranges one after the other into `out`, whose length is their sum. The
-    /// cache misses of the ranges overlap. Beside a store as [`Memory::read_into`].
+    /// cache misses of the ranges overlap. Concurrent stores are as for [`Memory::read_into`].
     ///
     /// # Errors
     /// A range does not lie within the memory.

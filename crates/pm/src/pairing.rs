@@ -32,9 +32,9 @@ use std::io;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::ends::{Ends, IDENTITY_BYTES};
 use crate::epoch::{Epoch, FilesOf};
 use crate::files::{File, Files};
+use crate::last_transactions::{IDENTITY_BYTES, LastTransactions};
 use crate::names::IDENTITY;
 
 /// The places where its two copies start.
@@ -154,7 +154,7 @@ impl<F: Files> Pairing<F> {
     pub fn open(files: &F) -> io::Result<Result<Self, FilesOf>> {
         let file = match files.open(IDENTITY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Err(FilesOf::Nobody));
+                return Ok(Err(FilesOf::NoIdentity));
             }
             file => file?,
         };
@@ -195,8 +195,8 @@ impl<F: Files> Pairing<F> {
     ///
     /// # Errors
     /// The medium failed.
-    pub fn ends(&self) -> io::Result<Option<Ends>> {
-        Ends::read(&self.file)
+    pub fn last_transactions(&self) -> io::Result<Option<LastTransactions>> {
+        LastTransactions::read(&self.file)
     }
 
     /// Notes the last transaction of each partition. All files of the database are durable, and the
@@ -206,7 +206,7 @@ impl<F: Files> Pairing<F> {
     /// The medium failed, or is full.
     #[track_caller]
     pub fn note_ends(&self, last: Vec<u64>) -> io::Result<()> {
-        Ends { epoch: self.counts.next, last }.write(&self.file)
+        LastTransactions { epoch: self.counts.next, last }.write(&self.file)
     }
 
     /// Returns whether an opening was cut off, so that the pool's header is to be settled before

@@ -85,7 +85,7 @@ impl Place {
     /// # Errors
     /// As [`Place::of`]; there are too many links.
     pub fn find(path: &Path) -> io::Result<Self> {
-        Self::of(path)?.behind_links()
+        Self::of(path)?.resolve_links()
     }
 
     fn from(start: Option<&File>, path: &Path, asked: Arc<Asked>) -> io::Result<Self> {
@@ -104,7 +104,7 @@ impl Place {
     ///
     /// # Errors
     /// A directory on the way is not there, or there are too many links.
-    pub fn behind_links(mut self) -> io::Result<Self> {
+    pub fn resolve_links(mut self) -> io::Result<Self> {
         for _ in 0..MOST_LINKS {
             match rustix::fs::readlinkat(&self.directory, &self.name, Vec::new()) {
                 Ok(target) => {
@@ -123,7 +123,7 @@ impl Place {
 
     /// The same name with something appended, in the same directory.
     #[must_use]
-    pub fn beside(&self, suffix: &str) -> Self {
+    pub fn with_suffix(&self, suffix: &str) -> Self {
         let longer = |name: &OsStr| {
             let mut name = name.to_owned();
             name.push(suffix);
@@ -315,10 +315,10 @@ impl Place {
             return Ok(true);
         }
         let found = || -> io::Result<bool> {
-            let found = Self::from(start.as_ref(), path, self.asked.clone())?.behind_links()?;
+            let found = Self::from(start.as_ref(), path, self.asked.clone())?.resolve_links()?;
             let found = match &*self.suffix {
                 "" => found,
-                suffix => found.beside(suffix).behind_links()?,
+                suffix => found.with_suffix(suffix).resolve_links()?,
             };
             let same = inode(&found.directory.metadata()?) == inode(&self.directory.metadata()?);
             Ok(same && found.name == self.name)

@@ -17,13 +17,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::beside::Beside;
 use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::flush::{FlushInstruction, LineStore, store_fence};
 use crate::limits::page_bytes;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
+use crate::marker_file::MarkerFile;
 use crate::media::{Medium, free_bytes, medium_of};
 use crate::memory::{Memory, checked_range};
 use crate::offset::{LINE_BYTES, Line, Range};
@@ -236,9 +236,9 @@ impl Plain {
         }
     }
 
-    /// The file of another name, on the same medium.
-    pub fn beside(&self, path: &Path) -> Beside {
-        Beside::new(path, self.0.medium.natural != Domain::Process)
+    /// Returns the marker file of this name, on the same medium.
+    pub fn marker_file(&self, path: &Path) -> MarkerFile {
+        MarkerFile::new(path, self.0.medium.natural != Domain::Process)
     }
 
     /// Returns whether the path leads to this file.

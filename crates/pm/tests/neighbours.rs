@@ -1,4 +1,4 @@
-//! Pools are mapped and grown beside other memory of the process, which must not notice.
+//! Pools are mapped and grown next to other memory of the process, which must not notice.
 //!
 //! A mapping at a fixed address that the kernel refuses half-way leaves a hole there, into which
 //! another thread's memory may fall; asking for a synchronous mapping on a medium that has none

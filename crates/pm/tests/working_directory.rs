@@ -44,7 +44,7 @@ fn a_relative_path_is_walked_once() {
     two.check_path().unwrap();
     drop((two, others));
 
-    // Links are followed once, and everything that belongs to the pool is found beside it.
+    // Links are followed once, and everything that belongs to the pool is found next to it.
     env::set_current_dir(&scratch).unwrap();
     std::os::unix::fs::symlink("two/pool", "link").unwrap();
     let place = Place::find(Path::new("link")).unwrap();
@@ -53,7 +53,8 @@ fn a_relative_path_is_walked_once() {
     fs::remove_file("link").unwrap();
     std::os::unix::fs::symlink("three/pool", "link").unwrap();
     let pool = Pool::open_at(&place, &PoolOptions::default(), Access::ReadWrite).unwrap();
-    let files = HostFiles::open_at(pool.place().beside(".files"), Domain::Process, false).unwrap();
+    let files =
+        HostFiles::open_at(pool.place().with_suffix(".files"), Domain::Process, false).unwrap();
     assert_eq!(files.list().unwrap(), ["file"]);
     match pool.check_path() {
         Err(PoolError::Elsewhere { now, .. }) => assert_eq!(now, Some(scratch.join("two/pool"))),

@@ -5,7 +5,7 @@ use pm::{Dram, Environment};
 use crate::files::RecordingFiles;
 use crate::recording::Recording;
 
-/// DRAM beside a recording memory and recording files: what crash tests use.
+/// DRAM, a recording memory and recording files: what crash tests use.
 #[derive(Debug)]
 pub enum Recorded {}
 

@@ -5,7 +5,7 @@
 //! | memory | what it is |
 //! |---|---|
 //! | [`Recording`] | private pages that remember every store, flush and fence, for crash tests |
-//! | [`Emulated`] | another memory behind a model of a cache, which counts what reaches the medium |
+//! | [`Emulated`] | another memory under a model of a cache, which counts what reaches the medium |
 //! | [`Arena`] | private pages that stand for a pool |
 //! | [`Traced`] | a native memory whose flushes a tracer of memory accesses can see |
 //! | [`Timed`] | another memory, with the time of the phases of operations |
@@ -16,11 +16,11 @@
 //! | [`MemoryFiles`] | files in a memory, such as an emulated one |
 //!
 //! [`Recorded`], [`Emulation`] and [`Tracing`] are environments of these. [`Replay`], [`DiskReplay`] and
-//! [`BothReplay`] build from a record what a power cut can leave.
+//! [`CombinedReplay`] build from a record what a power cut can leave.
 
 #![forbid(unsafe_code)]
 
-mod both;
+mod combined;
 mod crash;
 mod delegate;
 mod emulated;
@@ -36,7 +36,7 @@ mod split_mix;
 mod timed;
 mod weak;
 
-pub use both::{BothImage, BothPoint, BothReplay, BothTrace};
+pub use combined::{CombinedImage, CombinedPoint, CombinedReplay, CombinedTrace};
 pub use crash::{CrashPoint, LineChoice, Replay};
 pub use emulated::{
     Arena, CacheModel, Emulated, EmulatedView, Emulation, FRAME_BYTES, LineCounts, MemoryFile,

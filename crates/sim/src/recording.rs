@@ -80,8 +80,8 @@ pub struct Recorded {
     pub thread: u32,
     /// The caller that asked for it.
     pub site: Site,
-    /// The place in the order of all events, those of [files beside the memory](Recording::files)
-    /// included.
+    /// The place in the order of all events, those of [files](Recording::files) that share the
+    /// counter included.
     pub number: u64,
 }
 
@@ -122,8 +122,8 @@ impl Trace {
         self.numbered_process_states(|events, image, _| visit(events, image));
     }
 
-    /// As [`Self::process_states`], with a number for each image that two have in common only if they
-    /// are alike, or by a chance of 2^-64.
+    /// As [`Self::process_states`], with a number for each image that two have in common only if
+    /// they are alike, or by a chance of 2^-64.
     pub fn numbered_process_states(&self, mut visit: impl FnMut(usize, &[u8], u64)) {
         let mut image = Image::new(self.image.clone());
         let mut visit = |events, image: &Image| visit(events, image.bytes(), image.fingerprint());
@@ -244,8 +244,8 @@ impl Recording {
         Self(Arc::new(Shared { memory, log, hook, numbers: Numbers::default() }))
     }
 
-    /// Files with these contents beside the memory: their events and those of the memory are numbered
-    /// from one counter, so that a crash cuts both off at the same moment ([`crate::BothReplay`]).
+    /// Returns files with these contents. Their events and those of the memory are numbered from
+    /// one counter, so that a crash cuts both off at the same moment ([`crate::CombinedReplay`]).
     pub fn files(&self, image: BTreeMap<String, Vec<u8>>) -> RecordingFiles {
         RecordingFiles::numbered(image, Arc::clone(&self.0.numbers))
     }

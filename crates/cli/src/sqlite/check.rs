@@ -18,7 +18,7 @@ use command::scratch::Scratch;
 use command::units::grouped;
 use peers::extension::{Parameters, answer, open, open_stock};
 use perdura_sqlite::database::{Mapped, OpenOptions};
-use pm::Beside;
+use pm::MarkerFile;
 use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
 
@@ -169,7 +169,7 @@ impl Checked {
             Ok(Some(mapped)) => drop(mapped),
         }
         self.part = files.super_journal().map(|file| Part {
-            committed: Beside::new(&file, false).is_there().is_ok_and(|there| !there),
+            committed: MarkerFile::new(&file, false).is_there().is_ok_and(|there| !there),
             super_journal: file.display().to_string(),
         });
         self.replay = Replay::between(&before, &read(&copy)?);

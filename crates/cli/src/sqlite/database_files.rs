@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use command::failure::Failure;
 use perdura_sqlite::database::{Failure as Refusal, SIDE_SUFFIX, name_at_end};
 use perdura_sqlite::store::page1::is_marked;
-use pm::{Beside, Plain, PlainOptions, Range};
+use pm::{MarkerFile, Plain, PlainOptions, Range};
 use serde::Serialize;
 
 /// The first bytes of a database of SQLite's.
@@ -108,7 +108,7 @@ impl DatabaseFiles {
     /// yet.
     pub(super) fn has_stock_journal(&self) -> bool {
         STOCK_SUFFIXES.iter().any(|suffix| {
-            let ends = Beside::new(&with_suffix(&self.path, suffix), false).ends(0);
+            let ends = MarkerFile::new(&with_suffix(&self.path, suffix), false).ends(0);
             // SQLite does nothing with a journal that begins with a zero, as a stub does.
             ends.is_ok_and(|ends| ends.and_then(|ends| ends.first).is_some_and(|first| first != 0))
         })
@@ -117,7 +117,7 @@ impl DatabaseFiles {
     /// The file whose end ends a transaction over several databases that was cut off, if this database has a part of
     /// one.
     pub(super) fn super_journal(&self) -> Option<PathBuf> {
-        let stub = Beside::new(&with_suffix(&self.path, STOCK_SUFFIXES[0]), false);
+        let stub = MarkerFile::new(&with_suffix(&self.path, STOCK_SUFFIXES[0]), false);
         let ends = stub.ends(STUB_BYTES_MAX).ok()??;
         let name = name_at_end(&ends.last).filter(|_| ends.first == Some(0) && self.is_marked())?;
         Some(OsStr::from_bytes(name).into())

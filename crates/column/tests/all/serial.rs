@@ -174,7 +174,7 @@ fn a_secondary_index_that_was_read_shows_the_same() {
 
 /// An error is a read of its row, too.
 #[test]
-fn a_key_that_was_told_of_is_the_same() {
+fn a_key_named_by_an_error_is_the_same() {
     let missing = |session: &mut Session<Recording>| {
         let update = session.update(0, Value::Word(35), &[(1, Value::Word(2))]);
         assert!(matches!(update, Err(ColumnError::MissingKey)));
@@ -200,7 +200,7 @@ fn a_transaction_that_only_reads_commits() {
 }
 
 #[test]
-fn own_changes_disturb_nobody() {
+fn own_changes_cause_no_conflict() {
     let (_store, mut one, mut other) = sessions();
     one.begin_serializable(b"").unwrap();
     assert_eq!(scan(&one, range(10, 90, false), 99), 9);
@@ -348,19 +348,19 @@ fn a_replay_that_was_given_up_cannot_be_resumed() {
 }
 
 #[test]
-fn a_replay_notes_the_keys_that_it_is_told_of() {
-    let tell = |session: &mut Session<Recording>| {
+fn a_replay_notes_the_keys_named_by_errors() {
+    let fail = |session: &mut Session<Recording>| {
         let insert = session.insert(0, &row(10, 2));
         assert!(matches!(insert, Err(ColumnError::DuplicateKey)), "{insert:?}");
         set(session, 90, 5);
     };
-    let (store, id) = cut_off(tell);
+    let (store, id) = cut_off(fail);
     let mut other = store.session();
     other.begin().unwrap();
     other.delete(0, Value::Word(10)).unwrap();
     other.commit().unwrap();
     let mut session = store.replay(id).unwrap();
-    tell(&mut session);
+    fail(&mut session);
     is_outdated(&session.commit());
 }
 

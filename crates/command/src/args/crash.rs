@@ -14,11 +14,12 @@ pub const BOUND: u64 = 12;
 /// The longest life of a process with `--kills` where the user does not say.
 pub const LIFE_MS: u64 = 15;
 
-/// The workload of the stories.
+/// The workload of the scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StoryWorkload {
+pub enum ScenarioWorkload {
     /// Random operations of every kind, and every error.
-    Story,
+    #[value(name = "story")]
+    Scenario,
     /// YCSB.
     Ycsb,
     /// TPC-C.
@@ -32,17 +33,18 @@ pub struct CrashArgs {
     /// nv-logging-foc; fast, fash, nvwal, journal, wal; sofort; `all` [default: all].
     #[arg(long, value_name = "LIST", value_parser = some_engines)]
     pub engine: Option<List<EngineKind>>,
-    /// Workload of the stories: story (random operations of every kind, and every error), ycsb
+    /// Workload of the scenarios: story (random operations of every kind, and every error), ycsb
     /// (balanced), tpcc (all five transactions).
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = StoryWorkload::Story,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = ScenarioWorkload::Scenario,
           conflicts_with = "kills")]
-    pub workload: StoryWorkload,
-    /// Number of the first random story; those after it have the next numbers. The standard story
-    /// comes before them in any case.
+    pub workload: ScenarioWorkload,
+    /// Number of the first random scenario; those after it have the next numbers. The standard
+    /// scenario comes before them in any case.
     #[arg(long, value_name = "S", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=u64::MAX / 2))]
     pub seed: u64,
-    /// Explore at least so many states of each engine, distinct within a story; random stories have half of them.
+    /// Explore at least so many states of each engine, distinct within a scenario; random scenarios
+    /// have half of them.
     #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_number)]
     pub states: u64,
     /// Explore at least so many states of crashes in recovery; those soon after it come on top.
@@ -56,15 +58,16 @@ pub struct CrashArgs {
     /// A fault that the engine is to have; `all` for one after the other.
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<String>,
-    /// Only the story with this number; 0 is the standard one. To see a violation again, give the
-    /// other options too, as they were.
+    /// Only the scenario with this number; 0 is the standard one. To see a violation again, give
+    /// the other options too, as they were.
     #[arg(long, value_name = "SEED")]
     pub replay: Option<u64>,
-    /// Run only so many transactions of the story that is replayed.
+    /// Run only so many transactions of the scenario that is replayed.
     #[arg(long, value_name = "N", requires = "replay",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub transactions: Option<u32>,
-    /// Share of the indexes of sofort, by their number, that lie in persistent memory, in per cent [default: 0].
+    /// Share of the indexes of sofort, by their number, that lie in persistent memory, in per cent
+    /// [default: 0].
     #[arg(long, value_name = "P", conflicts_with_all = ["kills", "inject", "list_faults"],
           value_parser = clap::value_parser!(u32).range(0..=100))]
     pub placement: Option<u32>,

@@ -1,5 +1,5 @@
-//! The command line of the laboratory, as both programs know it: `perdura` explains, checks and completes it,
-//! and starts `perdura-lab`, which does the work.
+//! The command line of the laboratory, as both programs know it: `perdura` explains, checks and
+//! completes it, and starts `perdura-lab`, which does the work.
 
 pub mod crash;
 pub mod demo;
@@ -13,7 +13,7 @@ use clap::Subcommand;
 pub enum Laboratory {
     /// Explore what a crash can leave, and whether every engine recovers from each state.
     #[command(
-        after_help = "A story of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1, and what is wrong is shown; a fault that is not noticed is an error.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
+        after_help = "A scenario of random transactions runs on a medium that records every store, flush, fence, write and sync. From the record come the states that a power cut or a kill can leave; each is recovered and compared with what had been acknowledged. The same seed gives the same states. --inject puts a fault into the record, which has to be noticed: then the exit code is 1, and what is wrong is shown; a fault that is not noticed is an error.\n\nExample:\n  perdura crash --engine nvm-inp,nvm-cow --states 100k --nested 20k\n  perdura crash --list-faults\n  perdura crash --inject all\n  perdura crash --kills 50"
     )]
     Crash(crash::CrashArgs),
     /// Show live, on a page of this machine, what a crash costs: engines under load that you kill.

@@ -1,262 +1,114 @@
 //! Faults of the engines on slotted pages.
 
-use perdura::EngineKind;
-
-use super::{Fault, code, fault};
-use crate::mutation::{How, Where};
-
-/// All of them.
-pub(super) static FAULTS: &[Fault] = &[
-    fault(
-        "fast/record-not-flushed",
-        EngineKind::Fast,
+faults! {
+    Fast "fast/record-not-flushed":
         "a commit in place does not flush its record",
-        How::NoFlush,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "let records = Flushed::lines"),
-    ),
-    fault(
-        "fast/header-before-record",
-        EngineKind::Fast,
+        NoFlush at "slotted/src/scheme/fast.rs", "commit_in_place", "let records = Flushed::lines";
+    Fast "fast/header-before-record":
         "a commit in place has no fence between record and header",
-        How::NoFence,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "fence_for(&memory, records)"),
-    ),
-    fault(
-        "fast/header-forged-receipt",
-        EngineKind::Fast,
+        NoFence at "slotted/src/scheme/fast.rs", "commit_in_place", "fence_for(&memory, records)";
+    Fast "fast/header-forged-receipt":
         "a header counts before its record is durable",
-        How::StoreBeforeFence,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "store_header(&memory, start"),
-    ),
-    fault(
-        "fast/header-not-flushed",
-        EngineKind::Fast,
+        StoreBeforeFence at "slotted/src/scheme/fast.rs", "commit_in_place",
+            "store_header(&memory, start";
+    Fast "fast/header-not-flushed":
         "a commit in place does not flush its header",
-        How::NoFlush,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "let committed = Flushed::lines"),
-    ),
-    fault(
-        "fast/header-not-fenced",
-        EngineKind::Fast,
+        NoFlush at "slotted/src/scheme/fast.rs", "commit_in_place",
+            "let committed = Flushed::lines";
+    Fast "fast/header-not-fenced":
         "a commit in place returns without its second fence",
-        How::NoFence,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "fence_for(&memory, committed)"),
-    ),
-    fault(
-        "fast/header-not-stored",
-        EngineKind::Fast,
+        NoFence at "slotted/src/scheme/fast.rs", "commit_in_place", "fence_for(&memory, committed)";
+    Fast "fast/header-not-stored":
         "the word that makes a header count is forgotten",
-        How::NoStore,
-        code("slotted/src/scheme/fast.rs", "commit_in_place", "store_header(&memory, start"),
-    ),
-    fault(
-        "fast/commit-acknowledged-early",
-        EngineKind::Fast,
+        NoStore at "slotted/src/scheme/fast.rs", "commit_in_place", "store_header(&memory, start";
+    Fast "fast/commit-acknowledged-early":
         "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-    fault(
-        "fash/frames-not-flushed",
-        EngineKind::Fash,
+        EarlyAcknowledgement;
+    Fash "fash/frames-not-flushed":
         "a commit does not flush records and frames",
-        How::NoFlush,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.append("),
-    ),
-    fault(
-        "fash/frames-first-line",
-        EngineKind::Fash,
+        NoFlush at "slotted/src/scheme/mod.rs", "log_headers", "log.append(";
+    Fash "fash/frames-first-line":
         "a commit does not flush the first of its lines",
-        How::NoFirstLine,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.append("),
-    ),
-    fault(
-        "fash/mark-before-frames",
-        EngineKind::Fash,
+        NoFirstLine at "slotted/src/scheme/mod.rs", "log_headers", "log.append(";
+    Fash "fash/mark-before-frames":
         "a commit has no fence between frames and mark",
-        How::NoFence,
-        code("slotted/src/scheme/mod.rs", "log_headers", "fence_for(&memory, written)"),
-    ),
-    fault(
-        "fash/mark-not-flushed",
-        EngineKind::Fash,
+        NoFence at "slotted/src/scheme/mod.rs", "log_headers", "fence_for(&memory, written)";
+    Fash "fash/mark-not-flushed":
         "a commit does not flush its mark",
-        How::NoFlush,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.commit("),
-    ),
-    fault(
-        "fash/mark-not-fenced",
-        EngineKind::Fash,
+        NoFlush at "slotted/src/scheme/mod.rs", "log_headers", "log.commit(";
+    Fash "fash/mark-not-fenced":
         "headers are stored before the mark is durable",
-        How::NoFence,
-        code("slotted/src/scheme/mod.rs", "log_headers", "fence_for(&memory, marked)"),
-    ),
-    fault(
-        "fash/checkpoint-not-flushed",
-        EngineKind::Fash,
+        NoFence at "slotted/src/scheme/mod.rs", "log_headers", "fence_for(&memory, marked)";
+    Fash "fash/checkpoint-not-flushed":
         "a checkpoint does not flush the headers",
-        How::NoFlush,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.checkpoint("),
-    ),
-    fault(
-        "fash/log-emptied-early",
-        EngineKind::Fash,
+        NoFlush at "slotted/src/scheme/mod.rs", "log_headers", "log.checkpoint(";
+    Fash "fash/log-emptied-early":
         "the log is emptied before the headers are durable",
-        How::NoFence,
-        code("slotted/src/scheme/mod.rs", "log_headers", "log.checkpoint("),
-    ),
-    fault(
-        "fash/commit-acknowledged-early",
-        EngineKind::Fash,
+        NoFence at "slotted/src/scheme/mod.rs", "log_headers", "log.checkpoint(";
+    Fash "fash/commit-acknowledged-early":
         "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-    fault(
-        "nvwal/frames-not-flushed",
-        EngineKind::Nvwal,
+        EarlyAcknowledgement;
+    Nvwal "nvwal/frames-not-flushed":
         "a commit does not flush its frames",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "commit", "let written = Flushed::lines"),
-    ),
-    fault(
-        "nvwal/tail-before-frames",
-        EngineKind::Nvwal,
+        NoFlush at "slotted/src/blocks.rs", "commit", "let written = Flushed::lines";
+    Nvwal "nvwal/tail-before-frames":
         "a commit has no fence between frames and tail",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "commit", "fence_for(&self.memory, written)"),
-    ),
-    fault(
-        "nvwal/tail-not-flushed",
-        EngineKind::Nvwal,
+        NoFence at "slotted/src/blocks.rs", "commit", "fence_for(&self.memory, written)";
+    Nvwal "nvwal/tail-not-flushed":
         "a commit does not flush the tail",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "set_tail", "let stored = Flushed::lines"),
-    ),
-    fault(
-        "nvwal/tail-not-fenced",
-        EngineKind::Nvwal,
+        NoFlush at "slotted/src/blocks.rs", "set_tail", "let stored = Flushed::lines";
+    Nvwal "nvwal/tail-not-fenced":
         "a commit returns before the tail is durable",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "set_tail", "fence_for(&self.memory, stored)"),
-    ),
-    fault(
-        "nvwal/checkpoint-not-flushed",
-        EngineKind::Nvwal,
+        NoFence at "slotted/src/blocks.rs", "set_tail", "fence_for(&self.memory, stored)";
+    Nvwal "nvwal/checkpoint-not-flushed":
         "a checkpoint does not flush the pages",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "checkpoint", "let stored = Flushed::lines"),
-    ),
-    fault(
-        "nvwal/log-emptied-early",
-        EngineKind::Nvwal,
+        NoFlush at "slotted/src/blocks.rs", "checkpoint", "let stored = Flushed::lines";
+    Nvwal "nvwal/log-emptied-early":
         "the log is emptied before the pages are durable",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "checkpoint", "fence_for(&self.memory, stored)"),
-    ),
-    fault(
-        "nvwal/commit-acknowledged-early",
-        EngineKind::Nvwal,
+        NoFence at "slotted/src/blocks.rs", "checkpoint", "fence_for(&self.memory, stored)";
+    Nvwal "nvwal/commit-acknowledged-early":
         "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-    fault(
-        "journal/journal-not-flushed",
-        EngineKind::Journal,
+        EarlyAcknowledgement;
+    Journal "journal/journal-not-flushed":
         "a commit does not flush the journal",
-        How::NoFlush,
-        code("slotted/src/scheme/journal.rs", "commit", "log.append_marked("),
-    ),
-    fault(
-        "journal/journal-not-fenced",
-        EngineKind::Journal,
+        NoFlush at "slotted/src/scheme/journal.rs", "commit", "log.append_marked(";
+    Journal "journal/journal-not-fenced":
         "pages are overwritten before the journal is durable",
-        How::NoFence,
-        code("slotted/src/scheme/journal.rs", "commit", "fence_for(&memory, hot)"),
-    ),
-    fault(
-        "journal/pages-not-flushed",
-        EngineKind::Journal,
+        NoFence at "slotted/src/scheme/journal.rs", "commit", "fence_for(&memory, hot)";
+    Journal "journal/pages-not-flushed":
         "a commit does not flush the pages that it overwrites",
-        How::NoFlush,
-        code("slotted/src/scheme/journal.rs", "commit", "let home = Flushed::lines"),
-    ),
-    fault(
-        "journal/journal-removed-early",
-        EngineKind::Journal,
+        NoFlush at "slotted/src/scheme/journal.rs", "commit", "let home = Flushed::lines";
+    Journal "journal/journal-removed-early":
         "the journal is emptied before the pages are durable",
-        How::NoFence,
-        code("slotted/src/scheme/journal.rs", "commit", "fence_for(&memory, home)"),
-    ),
-    fault(
-        "journal/zero-not-stored",
-        EngineKind::Journal,
+        NoFence at "slotted/src/scheme/journal.rs", "commit", "fence_for(&memory, home)";
+    Journal "journal/zero-not-stored":
         "the journal is not emptied",
-        How::NoStore,
-        code("slotted/src/scheme/journal.rs", "commit", "log.remove("),
-    ),
-    fault(
-        "journal/zero-not-flushed",
-        EngineKind::Journal,
+        NoStore at "slotted/src/scheme/journal.rs", "commit", "log.remove(";
+    Journal "journal/zero-not-flushed":
         "a commit does not flush the empty mark",
-        How::NoFlush,
-        code("slotted/src/scheme/journal.rs", "commit", "log.remove("),
-    ),
-    fault(
-        "journal/commit-acknowledged-early",
-        EngineKind::Journal,
+        NoFlush at "slotted/src/scheme/journal.rs", "commit", "log.remove(";
+    Journal "journal/commit-acknowledged-early":
         "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-    fault(
-        "wal/frames-not-flushed",
-        EngineKind::Wal,
+        EarlyAcknowledgement;
+    Wal "wal/frames-not-flushed":
         "a commit does not flush its frames",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "commit", "let written = Flushed::lines"),
-    ),
-    fault(
-        "wal/tail-before-frames",
-        EngineKind::Wal,
+        NoFlush at "slotted/src/blocks.rs", "commit", "let written = Flushed::lines";
+    Wal "wal/tail-before-frames":
         "a commit has no fence between frames and tail",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "commit", "fence_for(&self.memory, written)"),
-    ),
-    fault(
-        "wal/tail-not-flushed",
-        EngineKind::Wal,
+        NoFence at "slotted/src/blocks.rs", "commit", "fence_for(&self.memory, written)";
+    Wal "wal/tail-not-flushed":
         "a commit does not flush the tail",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "set_tail", "let stored = Flushed::lines"),
-    ),
-    fault(
-        "wal/tail-not-fenced",
-        EngineKind::Wal,
+        NoFlush at "slotted/src/blocks.rs", "set_tail", "let stored = Flushed::lines";
+    Wal "wal/tail-not-fenced":
         "a commit returns before the tail is durable",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "set_tail", "fence_for(&self.memory, stored)"),
-    ),
-    fault(
-        "wal/checkpoint-not-flushed",
-        EngineKind::Wal,
+        NoFence at "slotted/src/blocks.rs", "set_tail", "fence_for(&self.memory, stored)";
+    Wal "wal/checkpoint-not-flushed":
         "a checkpoint does not flush the pages",
-        How::NoFlush,
-        code("slotted/src/blocks.rs", "checkpoint", "let stored = Flushed::lines"),
-    ),
-    fault(
-        "wal/log-emptied-early",
-        EngineKind::Wal,
+        NoFlush at "slotted/src/blocks.rs", "checkpoint", "let stored = Flushed::lines";
+    Wal "wal/log-emptied-early":
         "the log is emptied before the pages are durable",
-        How::NoFence,
-        code("slotted/src/blocks.rs", "checkpoint", "fence_for(&self.memory, stored)"),
-    ),
-    fault(
-        "wal/commit-acknowledged-early",
-        EngineKind::Wal,
+        NoFence at "slotted/src/blocks.rs", "checkpoint", "fence_for(&self.memory, stored)";
+    Wal "wal/commit-acknowledged-early":
         "COMMIT returns before its last fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-];
+        EarlyAcknowledgement;
+}

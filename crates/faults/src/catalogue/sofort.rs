@@ -1,190 +1,83 @@
 //! Faults of the column store.
 
-use perdura::EngineKind;
-
-use super::{Fault, code, fault};
-use crate::mutation::{How, Where};
-
-const ENGINE: EngineKind = EngineKind::Sofort;
 const STATEMENT: &str = "column/src/statement.rs";
 const SESSION: &str = "column/src/session.rs";
 const SLOTS: &str = "column/src/slots.rs";
 
-/// All of them.
-pub(super) static FAULTS: &[Fault] = &[
-    fault(
-        "sofort/insert-not-flushed",
-        ENGINE,
+faults! {
+    Sofort "sofort/insert-not-flushed":
         "INSERT fences without having flushed row and entry",
-        How::NoFlush,
-        code(STATEMENT, "insert", "self.statement("),
-    ),
-    fault(
-        "sofort/update-not-flushed",
-        ENGINE,
+        NoFlush at STATEMENT, "insert", "self.statement(";
+    Sofort "sofort/update-not-flushed":
         "UPDATE fences without having flushed the new version and its entry",
-        How::NoFlush,
-        code(STATEMENT, "update", "self.statement("),
-    ),
-    fault(
-        "sofort/delete-not-flushed",
-        ENGINE,
+        NoFlush at STATEMENT, "update", "self.statement(";
+    Sofort "sofort/delete-not-flushed":
         "DELETE fences without having flushed its entry",
-        How::NoFlush,
-        code(STATEMENT, "delete", "self.statement("),
-    ),
-    fault(
-        "sofort/update-start-of-lines",
-        ENGINE,
+        NoFlush at STATEMENT, "delete", "self.statement(";
+    Sofort "sofort/update-start-of-lines":
         "UPDATE does not flush the first of its lines",
-        How::NoFirstLine,
-        code(STATEMENT, "update", "self.statement("),
-    ),
-    fault(
-        "sofort/insert-end-of-lines",
-        ENGINE,
+        NoFirstLine at STATEMENT, "update", "self.statement(";
+    Sofort "sofort/insert-end-of-lines":
         "INSERT does not flush the last of its lines",
-        How::NoLastLine,
-        code(STATEMENT, "insert", "self.statement("),
-    ),
-    fault(
-        "sofort/insert-not-fenced",
-        ENGINE,
+        NoLastLine at STATEMENT, "insert", "self.statement(";
+    Sofort "sofort/insert-not-fenced":
         "INSERT is acknowledged before it is durable",
-        How::NoFence,
-        code(STATEMENT, "insert", "self.statement("),
-    ),
-    fault(
-        "sofort/update-fenced-by-another-thread",
-        ENGINE,
+        NoFence at STATEMENT, "insert", "self.statement(";
+    Sofort "sofort/update-fenced-by-another-thread":
         "UPDATE relies on a fence of another thread",
-        How::FenceOfAnotherThread,
-        code(STATEMENT, "update", "self.statement("),
-    ),
-    fault(
-        "sofort/delete-not-fenced",
-        ENGINE,
+        FenceOfAnotherThread at STATEMENT, "update", "self.statement(";
+    Sofort "sofort/delete-not-fenced":
         "DELETE is acknowledged before it is durable",
-        How::NoFence,
-        code(STATEMENT, "delete", "self.statement("),
-    ),
-    fault(
-        "sofort/entry-not-written",
-        ENGINE,
+        NoFence at STATEMENT, "delete", "self.statement(";
+    Sofort "sofort/entry-not-written":
         "DELETE writes no entry",
-        How::NoCopy,
-        code(STATEMENT, "delete", "self.statement("),
-    ),
-    fault(
-        "sofort/end-marked-early",
-        ENGINE,
+        NoCopy at STATEMENT, "delete", "self.statement(";
+    Sofort "sofort/end-marked-early":
         "the old version's end is marked before the statement is durable",
-        How::StoreBeforeFence,
-        code(STATEMENT, "publish", "memory.store(end, own)"),
-    ),
-    fault(
-        "sofort/statement-commit-not-fenced",
-        ENGINE,
+        StoreBeforeFence at STATEMENT, "publish", "memory.store(end, own)";
+    Sofort "sofort/statement-commit-not-fenced":
         "an update that commits returns without its fence",
-        How::NoFence,
-        code(STATEMENT, "update_and_commit", "self.statement("),
-    ),
-    fault(
-        "sofort/commit-not-flushed",
-        ENGINE,
+        NoFence at STATEMENT, "update_and_commit", "self.statement(";
+    Sofort "sofort/commit-not-flushed":
         "COMMIT does not flush the line of its slot",
-        How::NoFlush,
-        code(SESSION, "commit", "self.fence()"),
-    ),
-    fault(
-        "sofort/commit-not-fenced",
-        ENGINE,
+        NoFlush at SESSION, "commit", "self.fence()";
+    Sofort "sofort/commit-not-fenced":
         "COMMIT returns without its fence",
-        How::NoFence,
-        code(SESSION, "commit", "self.fence()"),
-    ),
-    fault(
-        "sofort/commit-acknowledged-early",
-        ENGINE,
+        NoFence at SESSION, "commit", "self.fence()";
+    Sofort "sofort/commit-acknowledged-early":
         "a statement or a COMMIT returns before its fence",
-        How::EarlyAcknowledgement,
-        Where::Anywhere,
-    ),
-    fault(
-        "sofort/commit-not-numbered",
-        ENGINE,
+        EarlyAcknowledgement;
+    Sofort "sofort/commit-not-numbered":
         "COMMIT forgets its number",
-        How::NoStore,
-        code(SLOTS, "store_commit", "NUMBER_AT"),
-    ),
-    fault(
-        "sofort/state-torn",
-        ENGINE,
+        NoStore at SLOTS, "store_commit", "NUMBER_AT";
+    Sofort "sofort/state-torn":
         "the state that commits is stored in two parts",
-        How::TornStore,
-        code(SLOTS, "store_commit", "STATE_AT"),
-    ),
-    fault(
-        "sofort/stamped-early",
-        ENGINE,
+        TornStore at SLOTS, "store_commit", "STATE_AT";
+    Sofort "sofort/stamped-early":
         "versions are stamped before the commit is durable",
-        How::StoreBeforeFence,
-        code(SESSION, "commit", "self.finish_commit("),
-    ),
-    fault(
-        "sofort/not-stamped",
-        ENGINE,
+        StoreBeforeFence at SESSION, "commit", "self.finish_commit(";
+    Sofort "sofort/not-stamped":
         "a commit stamps no versions, and its slot is used again",
-        How::NoStore,
-        code(SESSION, "commit", "self.finish_commit("),
-    ),
-    fault(
-        "sofort/abort-not-fenced",
-        ENGINE,
+        NoStore at SESSION, "commit", "self.finish_commit(";
+    Sofort "sofort/abort-not-fenced":
         "an abort of a named transaction is acknowledged before it is durable",
-        How::NoFence,
-        code(SESSION, "abort", "self.fence()"),
-    ),
-    fault(
-        "sofort/name-not-written",
-        ENGINE,
+        NoFence at SESSION, "abort", "self.fence()";
+    Sofort "sofort/name-not-written":
         "a transaction's name is not written",
-        How::NoCopy,
-        code(SLOTS, "store_name", "padded"),
-    ),
-    fault(
-        "sofort/snapshot-not-kept",
-        ENGINE,
+        NoCopy at SLOTS, "store_name", "padded";
+    Sofort "sofort/snapshot-not-kept":
         "a slot does not say what its transaction sees",
-        How::NoStore,
-        code(SLOTS, "store_begin", "SNAPSHOT_AT"),
-    ),
-    fault(
-        "sofort/sequence-not-raised",
-        ENGINE,
+        NoStore at SLOTS, "store_begin", "SNAPSHOT_AT";
+    Sofort "sofort/sequence-not-raised":
         "a slot keeps the sequence of its last transaction",
-        How::NoStore,
-        code(SLOTS, "store_begin", "SEQUENCE_AT"),
-    ),
-    fault(
-        "sofort/marks-not-redone",
-        ENGINE,
+        NoStore at SLOTS, "store_begin", "SEQUENCE_AT";
+    Sofort "sofort/marks-not-redone":
         "recovery does not mark again what the last statements have changed",
-        How::NoStore,
-        code("column/src/recover.rs", "repair", "shared.stamp("),
-    ),
-    fault(
-        "sofort/recovery-not-fenced",
-        ENGINE,
+        NoStore at "column/src/recover.rs", "repair", "shared.stamp(";
+    Sofort "sofort/recovery-not-fenced":
         "recovery relies on what a killed process may only have stored",
-        How::NoFence,
-        code("column/src/recover.rs", "run", "memory.fence()"),
-    ),
-    fault(
-        "sofort/ids-not-reserved",
-        ENGINE,
+        NoFence at "column/src/recover.rs", "run", "memory.fence()";
+    Sofort "sofort/ids-not-reserved":
         "ids are handed out that are not reserved durably",
-        How::NoFlush,
-        code("column/src/ids.rs", "take", "memory.flush_word(self.at)"),
-    ),
-];
+        NoFlush at "column/src/ids.rs", "take", "memory.flush_word(self.at)";
+}

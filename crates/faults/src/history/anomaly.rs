@@ -52,7 +52,7 @@ impl fmt::Display for Anomaly {
             Self::AbortedRead => "dirty read (G1a: aborted read)",
             Self::IntermediateRead => "dirty read (G1b: intermediate read)",
             Self::CircularRead => "dirty read (G1c: circular information flow)",
-            Self::Fabricated => "something that nobody has written",
+            Self::Fabricated => "something that no transaction has written",
             Self::OwnWriteUnseen => "own write not seen",
             Self::NonRepeatableRead => "non-repeatable read",
             Self::Phantom => "phantom",

@@ -323,23 +323,25 @@ impl<'a> Digester<'a> {
 
     /// A value identifies its writer.
     fn check_value(&mut self, key: Key, cell: Cell) -> Checked {
-        let nobody = |what: &str| format!("read {cell:?} of key {key}, {what}");
+        let described = |what: &str| format!("read {cell:?} of key {key}, {what}");
         let Some(wrote) = self.index.wrote.get(&cell.value) else {
-            return Err(self.wrong(Anomaly::Fabricated, nobody("which nobody has written")));
+            return Err(
+                self.wrong(Anomaly::Fabricated, described("which no transaction has written"))
+            );
         };
         if wrote.key != key || wrote.cell != cell {
             let what = format!("but {:?} was written to key {}", wrote.cell, wrote.key);
-            return Err(self.wrong(Anomaly::Fabricated, nobody(&what)));
+            return Err(self.wrong(Anomaly::Fabricated, described(&what)));
         }
         let Some(by) = wrote.by else { return Ok(()) };
         if self.known[by] == Known::Aborted {
             let what = format!("which T{by} had written, and T{by} aborted");
-            return Err(self.wrong(Anomaly::AbortedRead, nobody(&what)));
+            return Err(self.wrong(Anomaly::AbortedRead, described(&what)));
         }
         if !wrote.last {
             let anomaly = if self.is_crash { Anomaly::Torn } else { Anomaly::IntermediateRead };
             let what = format!("which T{by} had written and then replaced itself");
-            return Err(self.wrong(anomaly, nobody(&what)));
+            return Err(self.wrong(anomaly, described(&what)));
         }
         if self.known[by] == Known::Perhaps {
             self.seen.push(by);

@@ -152,7 +152,7 @@ impl Pending {
         let operations = &mut self.transaction.operations;
         let is_write = |one: &Operation| matches!(one, Operation::Write { .. });
         let Some(first) = operations[since..].iter().position(is_write) else { return };
-        let behind = operations.drain(since + first..);
-        self.undone.extend(behind.filter(is_write));
+        let dropped = operations.drain(since + first..);
+        self.undone.extend(dropped.filter(is_write));
     }
 }

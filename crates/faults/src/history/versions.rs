@@ -25,7 +25,7 @@ pub(super) struct Line {
     /// The place of each actor's version.
     position: HashMap<usize, usize>,
     /// For each actor, the actors whose versions are known to come after its own, without a choice.
-    behind: HashMap<usize, Vec<usize>>,
+    successors: HashMap<usize, Vec<usize>>,
     /// `(end, highest position of all up to here)`, by end.
     ends: Vec<(u64, usize)>,
     /// `(begin, lowest position of all from here on)`, by beginning.
@@ -45,7 +45,7 @@ impl Line {
         };
         let (mut open, mut met) = (vec![first], vec![first]);
         while let Some(actor) = open.pop() {
-            for next in self.behind.get(&actor).into_iter().flatten() {
+            for next in self.successors.get(&actor).into_iter().flatten() {
                 if *next == second {
                     return true;
                 }
@@ -129,7 +129,7 @@ pub(super) fn lines(
     let of_number: HashMap<usize, usize> =
         actors.iter().enumerate().map(|(at, actor)| (actor.number, at)).collect();
     let mut writers: Vec<Vec<(usize, Option<Cell>)>> = vec![Vec::new(); index.keys.len()];
-    // Who read whose version of a key.
+    // For each key, pairs of a reader and the writer whose version it read.
     let mut readers: Vec<Vec<(usize, usize)>> = vec![Vec::new(); index.keys.len()];
     for (at, actor) in actors.iter().enumerate() {
         for (key, cell) in &actor.writes {
@@ -153,18 +153,18 @@ pub(super) fn lines(
     (0..index.keys.len())
         .map(|key| {
             let (writers, readers) = (&writers[key], &readers[key]);
-            let mut behind = in_time(actors, writers, readers, crash);
+            let mut successors = in_time(actors, writers, readers, crash);
             let mut replaced: HashMap<usize, usize> = HashMap::new();
             for (reader, writer) in readers {
                 if actors[*reader].writes.iter().any(|(written, _)| *written == key) {
-                    behind.entry(*writer).or_default().push(*reader);
+                    successors.entry(*writer).or_default().push(*reader);
                     replaced.insert(*writer, *reader);
                 }
             }
             for (_, first, second) in forced.iter().filter(|one| one.0 == key) {
-                behind.entry(*first).or_default().push(*second);
+                successors.entry(*first).or_default().push(*second);
             }
-            line(index, actors, key, writers, (behind, &replaced), tie)
+            line(index, actors, key, writers, (successors, &replaced), tie)
         })
         .collect()
 }
@@ -183,9 +183,9 @@ fn in_time(
         Read(usize),
         End(usize),
     }
-    let mut behind: HashMap<usize, Vec<usize>> = HashMap::new();
+    let mut successors: HashMap<usize, Vec<usize>> = HashMap::new();
     if writers.len() < 2 {
-        return behind;
+        return successors;
     }
     let mut events = Vec::new();
     for (writer, _) in writers {
@@ -196,7 +196,7 @@ fn in_time(
         if crash == Some(*reader) {
             for (other, _) in writers.iter().filter(|(other, _)| actors[*other].durable) {
                 if other != writer && actors[*writer].end > actors[*other].begin {
-                    behind.entry(*other).or_default().push(*writer);
+                    successors.entry(*other).or_default().push(*writer);
                 }
             }
         } else {
@@ -209,14 +209,14 @@ fn in_time(
         match event {
             Event::Begin(writer) => {
                 for other in &nearest {
-                    behind.entry(*other).or_default().push(writer);
+                    successors.entry(*other).or_default().push(writer);
                 }
                 before.insert(writer, nearest.clone());
             }
             Event::Read(version) => {
                 for other in &nearest {
                     if *other != version && actors[version].end > actors[*other].begin {
-                        behind.entry(*other).or_default().push(version);
+                        successors.entry(*other).or_default().push(version);
                     }
                 }
             }
@@ -228,23 +228,23 @@ fn in_time(
             }
         }
     }
-    behind
+    successors
 }
 
-/// Puts the versions of one key into an order that has what is known; of those that could be next,
-/// the one is that read the version before it, or else the one with the lowest `tie`. `replaced`
-/// has who read whose version and wrote another one.
+/// Puts the versions of one key into an order that agrees with `successors`. Of the versions that
+/// could be next it takes the one whose writer read the version before, or else the one with the
+/// lowest `tie`. `replaced` maps a writer to the actor that read its version and replaced it.
 fn line<T: Ord>(
     index: &Index,
     actors: &[Actor],
     key: usize,
     writers: &[(usize, Option<Cell>)],
-    (behind, replaced): (HashMap<usize, Vec<usize>>, &HashMap<usize, usize>),
+    (successors, replaced): (HashMap<usize, Vec<usize>>, &HashMap<usize, usize>),
     tie: impl Fn(usize) -> T,
 ) -> Line {
     let cells: HashMap<usize, Option<Cell>> = writers.iter().copied().collect();
     let mut waits: HashMap<usize, usize> = writers.iter().map(|(at, _)| (*at, 0)).collect();
-    for next in behind.values().flatten() {
+    for next in successors.values().flatten() {
         *waits.get_mut(next).expect("a writer") += 1;
     }
     let mut ready: BinaryHeap<Reverse<(T, usize)>> = BinaryHeap::new();
@@ -256,7 +256,7 @@ fn line<T: Ord>(
             while let Some(at) = now.take() {
                 waits.remove(&at);
                 order.push(at);
-                for next in behind.get(&at).into_iter().flatten() {
+                for next in successors.get(&at).into_iter().flatten() {
                     let Some(left) = waits.get_mut(next) else { continue };
                     *left -= 1;
                     if *left > 0 {
@@ -270,7 +270,7 @@ fn line<T: Ord>(
                 }
             }
         }
-        // What is known is a circle: it shows in the graph, too.
+        // The known order is a cycle, which shows in the graph, too.
         let Some(at) = waits.keys().copied().min_by_key(|at| tie(*at)) else { break };
         ready.push(Reverse((tie(at), at)));
     }
@@ -296,5 +296,5 @@ fn line<T: Ord>(
         lowest = lowest.min(*place);
         *place = lowest;
     }
-    Line { key, versions, position, behind, ends, begins }
+    Line { key, versions, position, successors, ends, begins }
 }

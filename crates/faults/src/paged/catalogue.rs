@@ -8,11 +8,11 @@
 use paged::flaw::Flaw;
 
 use super::lies::Lie;
+use super::run::{Plan, Workload};
 use super::stage::LogKind;
-use super::tell::{Aim, Plan};
 use crate::explorer::{Again, Effort};
 use crate::medium::Part;
-use crate::mutation::{Code, How, Mutation, Where};
+use crate::mutation::{Code, Defect, Mutation, Where};
 
 /// The place where a fault is put.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub struct Fault {
     /// The place.
     pub put: Put,
     /// The transactions that show it.
-    pub aim: Aim,
+    pub workload: Workload,
 }
 
 const ALL: &[LogKind] = &LogKind::ALL;
@@ -49,23 +49,28 @@ const LATE: &[LogKind] = &[LogKind::Central, LogKind::OnCommit];
 const fn record(
     name: &'static str,
     logs: &'static [LogKind],
-    how: How,
+    defect: Defect,
     (file, function, text): (&'static str, &'static str, &'static str),
 ) -> Fault {
     let at = Where::Code(Code { file, function, text });
-    Fault { name, logs, put: Put::Record(Mutation { how, at }), aim: Aim::Everything }
+    Fault { name, logs, put: Put::Record(Mutation { defect, at }), workload: Workload::Everything }
 }
 
 const fn store(name: &'static str, logs: &'static [LogKind], flaw: Flaw) -> Fault {
-    aimed(name, logs, flaw, Aim::Everything)
+    of_workload(name, logs, flaw, Workload::Everything)
 }
 
-const fn aimed(name: &'static str, logs: &'static [LogKind], flaw: Flaw, aim: Aim) -> Fault {
-    Fault { name, logs, put: Put::Store(flaw), aim }
+const fn of_workload(
+    name: &'static str,
+    logs: &'static [LogKind],
+    flaw: Flaw,
+    workload: Workload,
+) -> Fault {
+    Fault { name, logs, put: Put::Store(flaw), workload }
 }
 
 const fn log(name: &'static str, logs: &'static [LogKind], lie: Lie) -> Fault {
-    Fault { name, logs, put: Put::Log(lie), aim: Aim::Everything }
+    Fault { name, logs, put: Put::Log(lie), workload: Workload::Everything }
 }
 
 const INSERT: &str = "paged/src/log/nv/insert.rs";
@@ -77,31 +82,37 @@ const HEAD: &str = "paged/src/log/central/open.rs";
 const CLEANER: &str = "paged/src/pool/cleaner.rs";
 const STAGING: &str = "paged/src/pool/staging.rs";
 
-const ACKNOWLEDGED: Mutation = Mutation { how: How::EarlyAcknowledgement, at: Where::Anywhere };
+const ACKNOWLEDGED: Mutation =
+    Mutation { defect: Defect::EarlyAcknowledgement, at: Where::Anywhere };
 
 /// All of them.
 pub static FAULTS: &[Fault] = &[
-    record("object-unflushed", ON_INSERT, How::NoFlush, (INSERT, "insert", "memory.flush")),
-    record("object-unflushed", ON_COMMIT, How::NoFlush, (COMMIT, "pass", "memory.flush")),
-    record("entry-unflushed", ON_INSERT, How::NoFlush, (INSERT, "insert", "ring.set")),
-    record("entry-unflushed", ON_COMMIT, How::NoFlush, (COMMIT, "pass", "ring.set")),
-    record("insert-without-fence", ON_INSERT, How::NoFence, (INSERT, "insert", "memory.fence")),
-    record("commit-without-fence", ON_COMMIT, How::NoFence, (COMMIT, "pass", "memory.fence")),
-    record("bits-before-head", ON_COMMIT, How::StoreBeforeFence, (RING, "clear", "memory.store")),
-    record("staging-unsynced", ALL, How::NoSync, (STAGING, "write", "file.sync")),
-    record("staging-freed-early", ALL, How::NoSync, (CLEANER, "write_batch", "file.sync")),
-    record("group-unsynced", CENTRAL, How::NoSync, (GROUP, "write_out", "file.sync")),
-    record("partition-reused-early", CENTRAL, How::NoSync, (HEAD, "write_head", "file.sync")),
-    record("head-unflushed", NV, How::NoFlush, (FORM, "move_to", "memory.flush_word")),
-    record("head-without-fence", NV, How::NoFence, (FORM, "move_to", "memory.fence")),
+    record("object-unflushed", ON_INSERT, Defect::NoFlush, (INSERT, "insert", "memory.flush")),
+    record("object-unflushed", ON_COMMIT, Defect::NoFlush, (COMMIT, "pass", "memory.flush")),
+    record("entry-unflushed", ON_INSERT, Defect::NoFlush, (INSERT, "insert", "ring.set")),
+    record("entry-unflushed", ON_COMMIT, Defect::NoFlush, (COMMIT, "pass", "ring.set")),
+    record("insert-without-fence", ON_INSERT, Defect::NoFence, (INSERT, "insert", "memory.fence")),
+    record("commit-without-fence", ON_COMMIT, Defect::NoFence, (COMMIT, "pass", "memory.fence")),
+    record(
+        "bits-before-head",
+        ON_COMMIT,
+        Defect::StoreBeforeFence,
+        (RING, "clear", "memory.store"),
+    ),
+    record("staging-unsynced", ALL, Defect::NoSync, (STAGING, "write", "file.sync")),
+    record("staging-freed-early", ALL, Defect::NoSync, (CLEANER, "write_batch", "file.sync")),
+    record("group-unsynced", CENTRAL, Defect::NoSync, (GROUP, "write_out", "file.sync")),
+    record("partition-reused-early", CENTRAL, Defect::NoSync, (HEAD, "write_head", "file.sync")),
+    record("head-unflushed", NV, Defect::NoFlush, (FORM, "move_to", "memory.flush_word")),
+    record("head-without-fence", NV, Defect::NoFence, (FORM, "move_to", "memory.fence")),
     Fault {
         name: "group-acknowledged-early",
         logs: ALL,
         put: Put::Record(ACKNOWLEDGED),
-        aim: Aim::Everything,
+        workload: Workload::Everything,
     },
     store("checksum-ignored", NV, Flaw::ChecksumIgnored),
-    aimed("segments-freed-early", NV, Flaw::SegmentsFreedEarly, Aim::SmallSegments),
+    of_workload("segments-freed-early", NV, Flaw::SegmentsFreedEarly, Workload::SmallSegments),
     store("own-record-alone", ON_COMMIT, Flaw::OwnRecordAlone),
     store("prefix-jumps-a-hole", ON_COMMIT, Flaw::PrefixJumps),
     store("compensation-unflushed", ON_INSERT, Flaw::CompensationUnflushed),
@@ -111,9 +122,9 @@ pub static FAULTS: &[Fault] = &[
     store("redo-without-lsn", ALL, Flaw::RedoneTwice),
     store("page-served-unredone", ALL, Flaw::ServedUnredone),
     store("acknowledged-early", LATE, Flaw::AcknowledgedEarly),
-    aimed("reader-not-dependent", LATE, Flaw::ReaderIndependent, Aim::Readers),
-    aimed("gap-not-locked", ALL, Flaw::GapNotLocked, Aim::Gaps),
-    aimed("gap-lost-by-insert", ALL, Flaw::SplitGapNotLocked, Aim::Gaps),
+    of_workload("reader-not-dependent", LATE, Flaw::ReaderIndependent, Workload::Readers),
+    of_workload("gap-not-locked", ALL, Flaw::GapNotLocked, Workload::Gaps),
+    of_workload("gap-lost-by-insert", ALL, Flaw::SplitGapNotLocked, Workload::Gaps),
     store("ghost-reclaimed-early", ALL, Flaw::GhostReclaimedEarly),
     store("doomed-commits", ALL, Flaw::DoomedCommits),
     store("savepoint-keeps-later-changes", ALL, Flaw::SavepointIgnored),
@@ -131,7 +142,7 @@ pub static FAULTS: &[Fault] = &[
 /// The observation that has noticed a fault.
 #[derive(Clone, Debug)]
 pub struct Notice {
-    /// The seed of the story.
+    /// The seed of the scenario.
     pub seed: u64,
     /// The states that were looked at until then.
     pub states: u64,
@@ -139,8 +150,8 @@ pub struct Notice {
     pub what: String,
 }
 
-/// Stories that are run without a crash, for each one that is examined: they take little time.
-const TOLD: u64 = 10;
+/// Scenarios that are run without a crash, for each one that is examined: they take little time.
+const WITHOUT_CRASH: u64 = 10;
 
 /// The efforts with which a fault is looked for, one after the other.
 pub(super) fn efforts() -> [Effort; 3] {
@@ -154,7 +165,7 @@ pub(super) fn efforts() -> [Effort; 3] {
 
 impl Fault {
     fn plan(&self, log: LogKind, seed: u64) -> Plan {
-        let mut plan = Plan::new(log, seed).aimed(self.aim);
+        let mut plan = Plan::new(log, seed).with_workload(self.workload);
         match self.put {
             Put::Record(_) => {}
             Put::Store(flaw) => plan.stage.flaw = Some(flaw),
@@ -163,24 +174,24 @@ impl Fault {
         plan
     }
 
-    /// Looks for the fault in the stories with the first few seeds, and, where it is in the store,
-    /// in what ten times as many show without a crash.
+    /// Looks for the fault in the scenarios with the first few seeds, and, where it is in the
+    /// store, in what ten times as many show without a crash.
     ///
     /// # Errors
     /// It is not noticed: with the events that it has changed.
     ///
     /// # Panics
-    /// A story without the fault goes wrong.
+    /// A scenario without the fault goes wrong.
     pub fn notice(&self, log: LogKind, seeds: u64) -> Result<Notice, u64> {
         let mutation = match self.put {
             Put::Record(mutation) => Some(mutation),
             _ => None,
         };
-        let (mut states, mut injected, mut stories) = (0, 0, Vec::new());
-        let told = if mutation.is_some() { seeds } else { TOLD * seeds };
-        for seed in 1..=told {
-            match self.plan(log, seed).tell() {
-                Ok(story) if seed <= seeds => stories.push(story),
+        let (mut states, mut injected, mut scenarios) = (0, 0, Vec::new());
+        let run = if mutation.is_some() { seeds } else { WITHOUT_CRASH * seeds };
+        for seed in 1..=run {
+            match self.plan(log, seed).run() {
+                Ok(scenario) if seed <= seeds => scenarios.push(scenario),
                 Ok(_) => {}
                 Err(what) if mutation.is_none() => {
                     return Ok(Notice { seed, states, what: format!("without a crash: {what}") });
@@ -189,10 +200,12 @@ impl Fault {
             }
         }
         for effort in efforts() {
-            for (seed, story) in (1..).zip(&stories) {
+            for (seed, scenario) in (1..).zip(&scenarios) {
                 let explored = match &mutation {
-                    Some(mutation) => story.explore_beyond(&story.known(effort), mutation, effort),
-                    None => story.explore(effort),
+                    Some(mutation) => {
+                        scenario.explore_beyond(&scenario.known(effort), mutation, effort)
+                    }
+                    None => scenario.explore(effort),
                 };
                 states += explored.states + explored.nested;
                 injected += explored.injected;

@@ -1,8 +1,8 @@
-//! A log manager under examination: stories with one seed after another, until as many states have
-//! been looked at as are wanted.
+//! A log manager under examination: scenarios with one seed after another, until as many states
+//! have been looked at as are wanted.
 
+use super::run::Plan;
 use super::stage::LogKind;
-use super::tell::Plan;
 use crate::explorer::{Again, Effort};
 
 /// Crashes in recovery: from one in so many states, one for five of the first ones.
@@ -13,19 +13,19 @@ const BOUND: u64 = 8;
 /// The number of things that were looked at.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Examined {
-    /// Stories.
-    pub stories: u64,
+    /// Scenarios.
+    pub scenarios: u64,
     /// Fences and syncs in them.
     pub barriers: u64,
     /// Crash points.
     pub points: u64,
-    /// States that crashes leave, distinct within a story.
+    /// States that crashes leave, distinct within a scenario.
     pub states: u64,
     /// States that crashes in a recovery leave.
     pub nested: u64,
 }
 
-/// Looks at the stories from a seed on until there were so many states, and so many of crashes in
+/// Looks at the scenarios from a seed on until there were so many states, and so many of crashes in
 /// recovery.
 ///
 /// # Errors
@@ -33,12 +33,12 @@ pub struct Examined {
 pub fn examine(log: LogKind, first: u64, states: u64, nested: u64) -> Result<Examined, String> {
     let mut all = Examined::default();
     while all.states < states || all.nested < nested {
-        let seed = first + all.stories;
+        let seed = first + all.scenarios;
         let at = |why: String| format!("{}, seed {seed}: {why}", log.name());
-        let story =
-            Plan::new(log, seed).tell().map_err(|why| at(format!("without a crash: {why}")))?;
-        let explored = story.explore(Effort::once(BOUND).then(AGAIN));
-        all.stories += 1;
+        let scenario =
+            Plan::new(log, seed).run().map_err(|why| at(format!("without a crash: {why}")))?;
+        let explored = scenario.explore(Effort::once(BOUND).then(AGAIN));
+        all.scenarios += 1;
         all.barriers += explored.barriers;
         all.points += explored.points;
         all.states += explored.states;

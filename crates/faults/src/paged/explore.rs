@@ -1,4 +1,4 @@
-//! The walk over the states that a crash of a story can leave, and the verdict on each.
+//! The walk over the states that a crash of a scenario can leave, and the verdict on each.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicU64;
 use paged::latch::Followed;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use sim::{BothImage, BothReplay, BothTrace};
+use sim::{CombinedImage, CombinedReplay, CombinedTrace};
 
+use super::run::{Contents, Scenario, Workload, checks, contents, transaction};
 use super::stage::{Media, Open};
-use super::tell::{Aim, Contents, Story, checks, contents, transaction};
-use crate::both::explain;
+use crate::combined::explain;
 use crate::explorer::{Again, Effort, Explored, Known, Violation, without_panic};
 use crate::history::Recorder;
 use crate::history::Rule::Serializable;
@@ -34,19 +34,19 @@ pub(super) struct Spot<'a> {
     pub(super) position: usize,
     /// The history's time of the last acknowledgement.
     pub(super) acknowledged: u64,
-    pub(super) image: &'a BothImage,
+    pub(super) image: &'a CombinedImage,
     /// A number that two have in common only if they are alike and the same was promised.
     pub(super) number: u64,
 }
 
 /// Calls `visit` with the states of the crash points that the effort asks for, until it breaks.
 pub(super) fn for_each_spot(
-    trace: &BothTrace,
+    trace: &CombinedTrace,
     effort: Effort,
     visit: &mut dyn FnMut(Spot<'_>) -> ControlFlow<()>,
 ) -> Walked {
     let Effort { bound, part, seed, .. } = effort;
-    let (mut replay, mut walked, mut number) = (BothReplay::new(trace), Walked::default(), 0);
+    let (mut replay, mut walked, mut number) = (CombinedReplay::new(trace), Walked::default(), 0);
     let mut flow = ControlFlow::Continue(());
     while flow.is_continue() && number < part.to {
         number += 1;
@@ -71,8 +71,8 @@ pub(super) fn for_each_spot(
     walked
 }
 
-impl Story {
-    /// Looks at the story's crash points; stops at the first violation.
+impl Scenario {
+    /// Looks at the scenario's crash points; stops at the first violation.
     pub fn explore(&self, effort: Effort) -> Explored {
         self.walk(&self.trace, None, effort, &Known::new())
     }
@@ -90,7 +90,7 @@ impl Story {
     /// The same for a program with a fault, but for states that are known: they do not show the
     /// fault. If it crashes again after them they are looked at all the same.
     pub fn explore_beyond(&self, known: &Known, fault: &Mutation, effort: Effort) -> Explored {
-        let (trace, injected) = fault.of_both(&self.trace);
+        let (trace, injected) = fault.of_combined(&self.trace);
         let mut explored = self.walk(&trace, Some(fault), effort, known);
         explored.injected += injected;
         explored
@@ -98,7 +98,7 @@ impl Story {
 
     fn walk(
         &self,
-        trace: &BothTrace,
+        trace: &CombinedTrace,
         fault: Option<&Mutation>,
         effort: Effort,
         known: &Known,
@@ -136,7 +136,7 @@ impl Story {
         Explored { points: walked.points, barriers: walked.barriers, ..explored }
     }
 
-    fn open(&self, image: &BothImage) -> Result<(Media, Open), String> {
+    fn open(&self, image: &CombinedImage) -> Result<(Media, Open), String> {
         let media = Media::of(image);
         let open = self.stage.open(&media).map_err(|error| format!("does not open: {error}"))?;
         Ok((media, open))
@@ -165,8 +165,16 @@ impl Story {
         Followed::by(self.stage.baton(seed), || {
             let mut session = open.store.session();
             for _ in 0..MORE {
-                transaction(Aim::Everything, &mut session, &open, &recorder, &mut random, 0, &ages)
-                    .map_err(|error| format!("cannot go on: {error}"))?;
+                transaction(
+                    Workload::Everything,
+                    &mut session,
+                    &open,
+                    &recorder,
+                    &mut random,
+                    0,
+                    &ages,
+                )
+                .map_err(|error| format!("cannot go on: {error}"))?;
             }
             Ok::<_, String>(())
         })?;
@@ -190,7 +198,7 @@ impl Story {
     }
 
     /// Records a recovery from a state, with what it has left for later.
-    fn recovery(&self, image: &BothImage) -> Result<BothTrace, String> {
+    fn recovery(&self, image: &CombinedImage) -> Result<CombinedTrace, String> {
         let media = Media::of(image);
         media.start();
         let open = self.stage.open(&media).map_err(|error| format!("does not open: {error}"))?;
@@ -204,7 +212,7 @@ impl Story {
     ///
     /// # Errors
     /// One goes wrong.
-    pub fn recoveries(&self, one_in: u64) -> Result<Vec<BothTrace>, String> {
+    pub fn recoveries(&self, one_in: u64) -> Result<Vec<CombinedTrace>, String> {
         let part = Part { stride: one_in, ..Part::ALL };
         let mut traces = Vec::new();
         for_each_spot(&self.trace, Effort { part, ..Effort::once(1) }, &mut |spot| {
@@ -218,13 +226,13 @@ impl Story {
     /// has to find what the first one has found.
     fn crash_again(
         &self,
-        image: &BothImage,
+        image: &CombinedImage,
         found: &Contents,
         fault: Option<&Mutation>,
         again: Again,
     ) -> Result<Explored, String> {
         let trace = self.recovery(image)?;
-        let (trace, injected) = fault.map_or((trace.clone(), 0), |fault| fault.of_both(&trace));
+        let (trace, injected) = fault.map_or((trace.clone(), 0), |fault| fault.of_combined(&trace));
         let mut explored = Explored { injected, ..Explored::default() };
         let (mut seen, mut done) = (HashSet::new(), Ok(()));
         for_each_spot(&trace, Effort::once(NESTED_BOUND), &mut |spot| {
@@ -248,7 +256,11 @@ impl Story {
         done.map(|()| explored)
     }
 
-    pub(super) fn find_again(&self, image: &BothImage, wanted: &Contents) -> Result<(), String> {
+    pub(super) fn find_again(
+        &self,
+        image: &CombinedImage,
+        wanted: &Contents,
+    ) -> Result<(), String> {
         let (_, open) = self.open(image)?;
         if contents(&self.stage, &open)? != *wanted {
             return Err("recovers other contents".into());

@@ -12,7 +12,7 @@
 //! 4. Until the next process has shown what is there, that may be anything that a crash can leave;
 //!    from then on it stays.
 //!
-//! After the last kill of a story the next process has two threads: one opens the store, and the
+//! After the last kill of a scenario the next process has two threads: one opens the store, and the
 //! other is the first to change something. What it commits rests on what the first one has stored,
 //! and its fences cover no flush of the first.
 
@@ -22,12 +22,12 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use paged::latch::Followed;
-use sim::{BothImage, BothReplay, BothTrace, DiskEvent, Event};
+use sim::{CombinedImage, CombinedReplay, CombinedTrace, DiskEvent, Event};
 
 use super::explore::for_each_spot;
+use super::run::{Contents, Scenario, add_one, contents, note};
 use super::stage::{Media, Open};
-use super::tell::{Contents, Story, add_one, contents, note};
-use crate::both::explain;
+use crate::combined::explain;
 use crate::explorer::{Effort, Explored, Known, Violation, without_panic};
 use crate::medium::Part;
 use crate::mutation::Mutation;
@@ -46,12 +46,12 @@ enum Next {
     Two,
 }
 
-/// A kill of a story's process, and the process that comes next.
+/// A kill of a scenario's process, and the process that comes next.
 #[derive(Debug)]
 pub struct Kill {
     threads: Next,
-    killed: BothTrace,
-    pub(super) next: BothTrace,
+    killed: CombinedTrace,
+    pub(super) next: CombinedTrace,
     /// The contents that the next process has shown.
     shown: Contents,
     /// Crash points before the kill.
@@ -60,7 +60,7 @@ pub struct Kill {
     known: Known,
 }
 
-impl Story {
+impl Scenario {
     /// Kills the process at one in so many of its fences and syncs, and at the last one.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Story {
                 if failed.is_none() && is_whole {
                     match self.kill(events, image, threads) {
                         Ok(kill) => kills.push(kill),
-                        Err(why) => failed = Some(format!("killed behind event {events}: {why}")),
+                        Err(why) => failed = Some(format!("killed after event {events}: {why}")),
                     }
                 }
             }
@@ -87,7 +87,7 @@ impl Story {
     }
 
     /// The state that is left by a kill after so many events.
-    fn kill(&self, events: usize, image: &BothImage, threads: Next) -> Result<Kill, String> {
+    fn kill(&self, events: usize, image: &CombinedImage, threads: Next) -> Result<Kill, String> {
         let media = Media::of(image);
         media.start();
         let open = self.stage.open(&media).map_err(|error| format!("does not open: {error}"))?;
@@ -106,7 +106,7 @@ impl Story {
         drop(open);
         let (killed, next) = (first(&self.trace, events), media.stop());
         let both = followed_by(&killed, &next);
-        let (mut replay, mut points) = (BothReplay::new(&both), 0);
+        let (mut replay, mut points) = (CombinedReplay::new(&both), 0);
         while replay.next_point().is_some_and(|point| point.position <= events) {
             points += 1;
         }
@@ -135,7 +135,7 @@ impl Story {
         let mut explored = Explored::default();
         let next = match fault {
             Some(fault) => {
-                let (next, injected) = fault.of_both(&kill.next);
+                let (next, injected) = fault.of_combined(&kill.next);
                 explored.injected = injected;
                 if injected == 0 {
                     return explored;
@@ -152,7 +152,7 @@ impl Story {
             explored.states += 1;
             let done = without_panic(|| match spot.acknowledged {
                 SHOWN => self.find_again(spot.image, &kill.shown),
-                // The story does not know the row that was added.
+                // The scenario does not know the row that was added.
                 _ if kill.threads == Next::Two => Ok(()),
                 _ => self.judge(&spot, false).map(drop),
             });
@@ -195,7 +195,7 @@ fn in_files(event: &DiskEvent) -> Does {
 }
 
 /// The numbers of all events, in their order, with what each does.
-fn events(trace: &BothTrace) -> Vec<(u64, Does)> {
+fn events(trace: &CombinedTrace) -> Vec<(u64, Does)> {
     let memory = trace.memory.events.iter().map(|one| (one.number, in_memory(&one.event)));
     let files = trace.files.events.iter().map(|one| (one.number, in_files(&one.event)));
     let mut all: Vec<_> = memory.chain(files).collect();
@@ -204,7 +204,7 @@ fn events(trace: &BothTrace) -> Vec<(u64, Does)> {
 }
 
 /// The numbers of events up to the last change before each barrier.
-fn last_changes(trace: &BothTrace) -> impl Iterator<Item = usize> {
+fn last_changes(trace: &CombinedTrace) -> impl Iterator<Item = usize> {
     let mut last = None;
     (1..).zip(events(trace)).filter_map(move |(many, (_, does))| match does {
         Does::Change => {
@@ -217,7 +217,7 @@ fn last_changes(trace: &BothTrace) -> impl Iterator<Item = usize> {
 }
 
 /// The first events of a record.
-fn first(trace: &BothTrace, many: usize) -> BothTrace {
+fn first(trace: &CombinedTrace, many: usize) -> CombinedTrace {
     let end = events(trace).get(many).map_or(u64::MAX, |(number, _)| *number);
     let mut first = trace.clone();
     first.memory.events.retain(|one| one.number < end);
@@ -226,7 +226,7 @@ fn first(trace: &BothTrace, many: usize) -> BothTrace {
 }
 
 /// The record of a killed process and of the next one, which has found all that the first had done.
-fn followed_by(killed: &BothTrace, next: &BothTrace) -> BothTrace {
+fn followed_by(killed: &CombinedTrace, next: &CombinedTrace) -> CombinedTrace {
     let mut both = killed.clone();
     let numbers = events(killed).last().map_or(0, |(number, _)| number + 1);
     let threads = killed.memory.events.iter().map(|one| one.thread + 1).max().unwrap_or(0);
@@ -255,7 +255,7 @@ fn followed_by(killed: &BothTrace, next: &BothTrace) -> BothTrace {
 ///
 /// # Panics
 /// Files come and go: those of a paged store do not, once it is created.
-fn same_files(killed: &BothTrace, next: &BothTrace) -> BTreeMap<u64, u64> {
+fn same_files(killed: &CombinedTrace, next: &CombinedTrace) -> BTreeMap<u64, u64> {
     let numbers = &killed.files.numbers;
     let same = next.files.numbers.iter().map(|(name, number)| (*number, numbers[name]));
     same.collect()

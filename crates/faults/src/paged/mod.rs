@@ -20,10 +20,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`stage`] | the store, its log and its media |
-//! | [`tell`] | what threads do before the crash |
+//! | [`run`] | what threads do before the crash |
 //! | [`explore`] | the walk over the states |
 //! | [`killed`] | kills, and power cuts during and after the recoveries from them |
-//! | [`examine`] | stories until there were states enough |
+//! | [`examine`] | scenarios until there were states enough |
 //! | [`lies`] | log managers that do wrong |
 //! | [`catalogue`] | the faults that have to be noticed |
 //! | [`left_out`] | each flush, fence and sync left out in turn |
@@ -34,5 +34,5 @@ pub mod explore;
 pub mod killed;
 pub mod left_out;
 pub mod lies;
+pub mod run;
 pub mod stage;
-pub mod tell;

@@ -13,7 +13,7 @@ use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
 use paged::store::{Restart, Store, StoreOptions};
 use paged::threads::Baton;
 use pm::{LINE_BYTES, Memory};
-use sim::{BothImage, BothTrace, Recording, RecordingFiles};
+use sim::{CombinedImage, CombinedTrace, Recording, RecordingFiles};
 
 use super::lies::{Lie, Lying};
 
@@ -73,15 +73,15 @@ impl Media {
     ///
     /// # Panics
     /// The kernel has no addresses left.
-    pub fn of(image: &BothImage) -> Self {
+    pub fn of(image: &CombinedImage) -> Self {
         let memory = Recording::from_image(&image.memory, 1 << 20).expect("address space");
         let files = memory.files(image.files.clone());
         Self { memory, files }
     }
 
     /// The contents now.
-    pub fn image(&self) -> BothImage {
-        BothImage { memory: self.memory.contents(), files: self.files.image() }
+    pub fn image(&self) -> CombinedImage {
+        CombinedImage { memory: self.memory.contents(), files: self.files.image() }
     }
 
     /// Starts to record.
@@ -91,8 +91,8 @@ impl Media {
     }
 
     /// Ends the recording and returns the record.
-    pub fn stop(&self) -> BothTrace {
-        BothTrace { memory: self.memory.stop(), files: self.files.stop() }
+    pub fn stop(&self) -> CombinedTrace {
+        CombinedTrace { memory: self.memory.stop(), files: self.files.stop() }
     }
 }
 
@@ -209,7 +209,7 @@ impl Stage {
         let memory = Recording::new(1 << 20).expect("address space");
         let bytes = if self.log.is_nv() { AT + self.form().bytes() } else { NO_LOG };
         memory.grow(bytes).expect("within its limit");
-        let media = Media { files: memory.files(BothImage::default().files), memory };
+        let media = Media { files: memory.files(CombinedImage::default().files), memory };
         let (memory, threads) = (media.memory.clone(), Arc::clone(baton));
         let (log, persisted) = if self.log.is_nv() {
             let log = NvLog::create(memory, AT, self.form(), STAMP, self.nv_options(), threads);

@@ -8,7 +8,7 @@ use perdura::{
 };
 use rand::rngs::SmallRng;
 
-use super::{Changes, Looks, Mix, Scanned, Shown, Work, body, cell_of};
+use super::{Mix, Reads, Scanned, Shown, Work, Writes, body, cell_of};
 use crate::history::{By, Cell, Key, Pending, Recorder};
 
 /// The only table.
@@ -73,7 +73,7 @@ struct At<'a, T> {
 
 macro_rules! looks {
     ([$($generic:tt)*] $name:ty) => {
-        impl<$($generic)*> Looks for At<'_, $name> {
+        impl<$($generic)*> Reads for At<'_, $name> {
             type Error = Error;
 
             fn get(&mut self, key: Key) -> Result<Option<Cell>, Error> {
@@ -110,7 +110,7 @@ fn there(done: Result<(), Error>) -> Result<bool, Error> {
     }
 }
 
-impl<'t, E: Environment> Changes for At<'_, &mut Tx<'t, E>> {
+impl<'t, E: Environment> Writes for At<'_, &mut Tx<'t, E>> {
     type Savepoint = Savepoint;
 
     fn get_for_update(&mut self, key: Key) -> Result<Option<Cell>, Error> {
@@ -175,7 +175,7 @@ impl Sharer {
         Ok((Self { table, work }, initial))
     }
 
-    /// Does what a transaction that changes things does, but its end.
+    /// Runs the operations of a transaction that changes rows, without its end.
     ///
     /// # Errors
     /// As the operations, also [`Error::Conflict`].
@@ -189,30 +189,30 @@ impl Sharer {
         self.work.change(&mut At { at: tx, table: &self.table }, random, recorder, pending)
     }
 
-    /// Does what one that only reads does.
+    /// Runs the operations of a transaction that only reads.
     ///
     /// # Errors
     /// As the operations.
-    pub fn look<E: Environment>(
+    pub fn read<E: Environment>(
         &self,
         tx: &ReadTx<'_, E>,
         random: &mut SmallRng,
         pending: &mut Pending,
     ) -> Result<(), Error> {
-        self.work.look(&mut At { at: tx, table: &self.table }, random, pending)
+        self.work.read(&mut At { at: tx, table: &self.table }, random, pending)
     }
 
     /// The same on a snapshot.
     ///
     /// # Errors
     /// As the operations.
-    pub fn look_at(
+    pub fn read_snapshot(
         &self,
         snapshot: &Snapshot,
         random: &mut SmallRng,
         pending: &mut Pending,
     ) -> Result<(), Error> {
-        self.work.look(&mut At { at: snapshot, table: &self.table }, random, pending)
+        self.work.read(&mut At { at: snapshot, table: &self.table }, random, pending)
     }
 
     /// Everything that is there, by the order of the keys, and as the tags have it.

@@ -1,7 +1,7 @@
 //! Random transactions of several threads in one table, recorded for the oracle
 //! ([`crate::history`]).
 //!
-//! A [`Mix`] says what they are; [`Looks`] and [`Changes`] say where they run: in a database
+//! A [`Mix`] says what they are; [`Reads`] and [`Writes`] say where they run: in a database
 //! ([`Sharer`]), or in whatever else a test gives them.
 
 mod database;
@@ -48,7 +48,7 @@ pub struct Mix {
     pub insert: u32,
     /// Deletes a key.
     pub delete: u32,
-    /// Looks at a key to change it ([`Changes::get_for_update`]), and changes or deletes it.
+    /// Looks at a key to change it ([`Writes::get_for_update`]), and changes or deletes it.
     pub locked: u32,
     /// Marks a savepoint, or goes back to one.
     pub savepoint: u32,
@@ -138,7 +138,7 @@ impl Scanned {
 pub type Shown<'v> = &'v mut dyn FnMut(Key, Cell) -> bool;
 
 /// A transaction that reads.
-pub trait Looks {
+pub trait Reads {
     /// The error of its operations.
     type Error;
 
@@ -156,44 +156,44 @@ pub trait Looks {
 }
 
 /// A transaction that changes things.
-pub trait Changes: Looks {
+pub trait Writes: Reads {
     /// A place in it.
     type Savepoint: Copy;
 
     /// The row of a key that is going to be changed.
     ///
     /// # Errors
-    /// As [`Looks::get`].
+    /// As [`Reads::get`].
     fn get_for_update(&mut self, key: Key) -> Result<Option<Cell>, Self::Error>;
 
     /// Inserts a row; returns false if there is one with this key.
     ///
     /// # Errors
-    /// As [`Looks::get`].
+    /// As [`Reads::get`].
     fn insert(&mut self, key: Key, cell: Cell) -> Result<bool, Self::Error>;
 
     /// Replaces a row; returns false if there is none.
     ///
     /// # Errors
-    /// As [`Looks::get`].
+    /// As [`Reads::get`].
     fn update(&mut self, key: Key, cell: Cell) -> Result<bool, Self::Error>;
 
     /// Deletes a row; returns false if there is none.
     ///
     /// # Errors
-    /// As [`Looks::get`].
+    /// As [`Reads::get`].
     fn delete(&mut self, key: Key) -> Result<bool, Self::Error>;
 
     /// Marks this place.
     ///
     /// # Errors
-    /// As [`Looks::get`].
+    /// As [`Reads::get`].
     fn savepoint(&mut self) -> Result<Self::Savepoint, Self::Error>;
 
     /// Undoes what came after a savepoint, which stays valid.
     ///
     /// # Errors
-    /// As [`Looks::get`].
+    /// As [`Reads::get`].
     fn rollback_to(&mut self, savepoint: Self::Savepoint) -> Result<(), Self::Error>;
 }
 
@@ -213,11 +213,11 @@ impl Work {
         there.map(|key| (key, Cell { value: key + 1, tag: key % TAGS })).collect()
     }
 
-    /// Does what a transaction that changes things does, but its end.
+    /// Runs the operations of a transaction that changes rows, without its end.
     ///
     /// # Errors
     /// As the operations.
-    pub fn change<C: Changes>(
+    pub fn change<C: Writes>(
         &self,
         on: &mut C,
         random: &mut SmallRng,
@@ -237,11 +237,11 @@ impl Work {
                 is
             };
             if is(get) {
-                doing.look(on, key)?;
+                doing.read(on, key)?;
             } else if is(scan) {
                 doing.scan(on)?;
             } else if is(change) {
-                if doing.look(on, key)?.is_some() {
+                if doing.read(on, key)?.is_some() {
                     doing.update(on, key, recorder)?;
                 }
             } else if is(blind) {
@@ -260,11 +260,11 @@ impl Work {
         Ok(())
     }
 
-    /// Does what one that only reads does.
+    /// Runs the operations of a transaction that only reads.
     ///
     /// # Errors
     /// As the operations.
-    pub fn look<L: Looks>(
+    pub fn read<L: Reads>(
         &self,
         on: &mut L,
         random: &mut SmallRng,
@@ -275,7 +275,7 @@ impl Work {
         for _ in 0..operations {
             if doing.random.random() {
                 let key = doing.random.random_range(0..self.keys);
-                doing.look(on, key)?;
+                doing.read(on, key)?;
             } else {
                 doing.scan(on)?;
             }
@@ -292,14 +292,14 @@ struct Doing<'a> {
 }
 
 impl Doing<'_> {
-    fn look<L: Looks>(&mut self, on: &mut L, key: Key) -> Result<Option<Cell>, L::Error> {
+    fn read<L: Reads>(&mut self, on: &mut L, key: Key) -> Result<Option<Cell>, L::Error> {
         let found = on.get(key)?;
         self.pending.read(key, found);
         Ok(found)
     }
 
     /// Scans a range in one of the orders, in one of the directions, and perhaps not to its end.
-    fn scan<L: Looks>(&mut self, on: &mut L) -> Result<(), L::Error> {
+    fn scan<L: Reads>(&mut self, on: &mut L) -> Result<(), L::Error> {
         let by = if self.random.random() { By::Key } else { By::Tag };
         let end = if by == By::Key { self.work.keys } else { TAGS };
         let low = self.random.random_range(0..end);
@@ -341,7 +341,7 @@ impl Doing<'_> {
         Cell { value: recorder.unique(), tag: self.random.random_range(0..TAGS) }
     }
 
-    fn update<C: Changes>(
+    fn update<C: Writes>(
         &mut self,
         on: &mut C,
         key: Key,
@@ -353,7 +353,7 @@ impl Doing<'_> {
         Ok(())
     }
 
-    fn insert<C: Changes>(
+    fn insert<C: Writes>(
         &mut self,
         on: &mut C,
         key: Key,
@@ -368,7 +368,7 @@ impl Doing<'_> {
         Ok(())
     }
 
-    fn change_locked<C: Changes>(
+    fn change_locked<C: Writes>(
         &mut self,
         on: &mut C,
         key: Key,
@@ -396,7 +396,7 @@ impl Doing<'_> {
     }
 
     /// Marks a savepoint, or goes back to one.
-    fn mark<C: Changes>(
+    fn mark<C: Writes>(
         &mut self,
         on: &mut C,
         marks: &mut Vec<(C::Savepoint, usize)>,

@@ -18,7 +18,7 @@ fn caught(engine: EngineKind) {
             report.injected,
             report.states + report.nested_states,
             report.seconds,
-            report.first.as_ref().map(|found| (&found.story, &found.what))
+            report.first.as_ref().map(|found| (&found.scenario, &found.what))
         );
         if report.violations == 0 {
             missed.push((fault.name, report.injected));

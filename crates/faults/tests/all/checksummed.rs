@@ -4,8 +4,8 @@
 
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_points};
-use faults::explorer::{Again, Effort, Story};
-use faults::mutation::{How, Mutation};
+use faults::explorer::{Again, Effort, Scenario};
+use faults::mutation::{Defect, Mutation};
 use faults::{plot::Plot, pool::PoolMedium, sweep::sweep};
 use perdura::EngineKind;
 use pm::Site;
@@ -26,31 +26,31 @@ fn work(trace: &Trace) -> Trace {
     Trace { events: trace.events[first..last].to_vec(), ..trace.clone() }
 }
 
-fn fences(story: &Story<PoolMedium>) -> usize {
-    let events = work(&story.trace).events;
+fn fences(scenario: &Scenario<PoolMedium>) -> usize {
+    let events = work(&scenario.trace).events;
     events.iter().filter(|one| matches!(one.event, Event::Fence)).count()
 }
 
-const ZEROS: &str = "a larger log is emptied in room that nobody has used: zeros anyway";
+const ZEROS: &str = "a larger log is emptied in room that was never used: zeros anyway";
 const NEW_SEGMENT: Explained = (
     "pages.rs",
     "add_segment",
     "lane.fence_flushed()",
-    "behind a mini-transaction of the heap, for whoever shares the lane and changes its words in another way",
+    "after a mini-transaction of the heap, for a user of the same lane who changes its words in another way",
 );
 const FLUSHES_OF_FASH: [Explained; 1] = [("alternate.rs", "create", "lines.flush", ZEROS)];
 const FENCES_OF_FASH: [Explained; 3] = [
     NEW_SEGMENT,
     ("alternate.rs", "create", ".fence()", ZEROS),
-    ("alternate.rs", "settle", ".fence()", "rare in these stories; those of its crate show it"),
+    ("alternate.rs", "settle", ".fence()", "rare in these scenarios; those of its crate show it"),
 ];
 
 #[test]
 fn commits_with_one_fence_survive_crashes() {
     for engine in ENGINES {
         let (two, one) = (plot(engine, 14, 0).run_in_pool(), plot(engine, 14, 1).run_in_pool());
-        // The option is that of the story. Some transactions abort, some change pages that have to
-        // be split.
+        // The option is that of the scenario. Some transactions abort, some change pages that have
+        // to be split.
         let (more, less) = (fences(&two), fences(&one));
         assert!(less + one.models.len() / 2 <= more, "{engine}: {less} of {more} fences");
         let effort = at_points(Effort::once(20).then(Again::every(500, 2)));
@@ -68,31 +68,31 @@ fn commits_with_one_fence_survive_crashes() {
 #[ignore = "takes seconds; CI runs it"]
 fn whole_the_test_fails_without_any_one_flush_or_fence() {
     // The heap has a test of its own.
-    let of_work = |how, trace: &Trace| -> Vec<Site> {
-        let sites = Mutation::sites_in_memory(how, &work(trace));
+    let of_work = |defect, trace: &Trace| -> Vec<Site> {
+        let sites = Mutation::sites_in_memory(defect, &work(trace));
         sites.into_iter().filter(|site| site.file().contains("slotted/src")).collect()
     };
     for engine in ENGINES {
-        let stories = [14, 15].map(|seed| plot(engine, seed, 1).run_in_pool());
-        let [one, other] = &stories;
+        let scenarios = [14, 15].map(|seed| plot(engine, seed, 1).run_in_pool());
+        let [one, other] = &scenarios;
         let efforts = [
             (one, Effort::once(2)),
             (other, Effort::once(2)),
             (one, Effort::once(40)),
             (other, Effort::once(40)),
         ];
-        for how in [How::NoFlush, How::NoFence] {
-            let swept = sweep(&efforts, how, of_work);
-            println!("{engine}, {how:?}: {} places", swept.places);
-            assert!(swept.places > 0, "{engine}, {how:?}");
-            let explained: &[Explained] = match (engine, how) {
-                (EngineKind::Fash, How::NoFlush) => &FLUSHES_OF_FASH,
+        for defect in [Defect::NoFlush, Defect::NoFence] {
+            let swept = sweep(&efforts, defect, of_work);
+            println!("{engine}, {defect:?}: {} places", swept.places);
+            assert!(swept.places > 0, "{engine}, {defect:?}");
+            let explained: &[Explained] = match (engine, defect) {
+                (EngineKind::Fash, Defect::NoFlush) => &FLUSHES_OF_FASH,
                 (EngineKind::Fash, _) => &FENCES_OF_FASH,
-                (_, How::NoFence) => &[NEW_SEGMENT],
+                (_, Defect::NoFence) => &[NEW_SEGMENT],
                 _ => &[],
             };
             let (open, stale) = unexplained(swept.unnoticed, explained);
-            assert_eq!((open, stale), (vec![], vec![]), "{engine}, {how:?}");
+            assert_eq!((open, stale), (vec![], vec![]), "{engine}, {defect:?}");
         }
     }
 }

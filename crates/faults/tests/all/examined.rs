@@ -1,8 +1,8 @@
 //! The figures that `docs/reliability.md` asks of every build: every crash point of the standard
-//! story, so many distinct states, half of them of random stories, so many crashes in recovery.
-//! They take minutes, and CI asks for them: `cargo test -p perdura-faults -- --ignored whole`.
-//! Without that, the first transactions of stories are looked at. The kills are in the tests of the
-//! command.
+//! scenario, so many distinct states, half of them of random scenarios, so many crashes in
+//! recovery. They take minutes, and CI asks for them: `cargo test -p perdura-faults -- --ignored
+//! whole`. Without that, the first transactions of scenarios are looked at. The kills are in the
+//! tests of the command.
 
 use std::sync::atomic::AtomicU64;
 use std::thread;
@@ -25,17 +25,17 @@ fn sound(settings: &Settings) -> Report {
 
 /// Examines an engine, with at least so many states, and so many of crashes in recovery.
 fn examined(engine: EngineKind, states: u64, nested: u64) {
-    // So many states the standard story has, where it has more than are wanted: crashes in recovery
-    // come for a share of them.
+    // So many states the standard scenario has, where it has more than are wanted: crashes in
+    // recovery come for a share of them.
     let seed = first_seed();
     let settings = Settings { seed, states, nested, bound: 4, ..Settings::of(engine) };
     let report = sound(&settings);
     assert!(report.states >= states && report.in_recovery >= nested, "{report:?}");
 }
 
-/// A few random stories of an engine, each whole.
-fn random_stories(engine: EngineKind, stories: u64) {
-    for number in 0..stories {
+/// A few random scenarios of an engine, each whole.
+fn random_scenarios(engine: EngineKind, scenarios: u64) {
+    for number in 0..scenarios {
         let replay = Some(first_seed() + number);
         let of = Settings::of(engine);
         let settings = Settings { states: 20_000, nested: 1_000, bound: 4, replay, ..of };
@@ -60,9 +60,9 @@ fn each_seed_has_states_of_its_own() {
     }
 }
 
-/// Half of the states are those of random stories, whatever the standard story has.
+/// Half of the states are those of random scenarios, whatever the standard scenario has.
 #[test]
-fn random_stories_have_half_of_the_states() {
+fn random_scenarios_have_half_of_the_states() {
     let engine = EngineKind::Fast;
     for states in [0, 40, 1_000] {
         let of = Settings::of(engine);
@@ -141,12 +141,12 @@ fn long_nv_logging() {
     examined(EngineKind::NvLoggingFoc, 20_000, 2_000);
 }
 
-/// Stories of both, in groups too: their standard story alone takes minutes.
+/// Scenarios of both, in groups too: their standard scenario alone takes minutes.
 #[test]
 #[ignore = "takes a minute; CI runs it"]
-fn whole_random_stories_of_nv_logging() {
-    random_stories(EngineKind::NvLoggingFoi, 2);
-    random_stories(EngineKind::NvLoggingFoc, 4);
+fn whole_random_scenarios_of_nv_logging() {
+    random_scenarios(EngineKind::NvLoggingFoi, 2);
+    random_scenarios(EngineKind::NvLoggingFoc, 4);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The examiner itself: where the standard story goes, what kills alone notice, and that a
+//! The examiner itself: where the standard scenario goes, what kills alone notice, and that a
 //! violation can be seen again.
 
 use std::collections::BTreeSet;
@@ -7,14 +7,14 @@ use std::sync::atomic::AtomicU64;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort};
 use faults::medium::{Medium, Part};
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::plot::{Plot, STANDARD};
-use faults::{catalogue::find, pool::PoolMedium, story::two_operations_on_one_tuple};
+use faults::{catalogue::find, pool::PoolMedium, scenario::two_operations_on_one_tuple};
 use perdura::EngineKind;
 use sim::Event;
 
 /// Returns the files of the source of which there must be stores, flushes or fences in the standard
-/// story.
+/// scenario.
 fn places(engine: EngineKind) -> &'static [&'static str] {
     match engine {
         EngineKind::NvmInp => &[
@@ -39,10 +39,10 @@ fn places(engine: EngineKind) -> &'static [&'static str] {
 }
 
 #[test]
-fn the_standard_story_goes_everywhere() {
+fn the_standard_scenario_goes_everywhere() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmCow, EngineKind::NvmLog] {
-        let story = Plot::of_seed(engine, STANDARD).run_in_pool();
-        let events = &story.trace.events;
+        let scenario = Plot::of_seed(engine, STANDARD).run_in_pool();
+        let events = &scenario.trace.events;
         let fences = events.iter().filter(|one| matches!(one.event, Event::Fence)).count();
         let growths = events.iter().filter(|one| matches!(one.event, Event::Grow { .. })).count();
         println!("{engine}: {fences} fences, {growths} growths, {} events", events.len());
@@ -57,8 +57,8 @@ fn the_standard_story_goes_everywhere() {
         assert!(notes >= 180, "{engine}: {notes}");
     }
     for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log] {
-        let (story, _) = Plot::of_seed(engine, STANDARD).run_in_files();
-        let events = &story.trace.events;
+        let (scenario, _) = Plot::of_seed(engine, STANDARD).run_in_files();
+        let events = &scenario.trace.events;
         let of = |wanted: fn(&sim::DiskEvent) -> bool| {
             events.iter().filter(|one| wanted(&one.event)).count()
         };
@@ -109,16 +109,16 @@ fn logged(trace: &sim::DiskTrace) -> (BTreeSet<u8>, u64) {
 /// Pages split and merge, leave room for others and are found again by their neighbours, rows lie
 /// in chains, and the log goes round its partitions many times.
 #[test]
-fn the_standard_story_of_nv_disk_goes_everywhere() {
-    let (story, _) = Plot::of_seed(EngineKind::NvDisk, STANDARD).run_in_files();
-    let (changes, partitions) = logged(&story.trace);
+fn the_standard_scenario_of_nv_disk_goes_everywhere() {
+    let (scenario, _) = Plot::of_seed(EngineKind::NvDisk, STANDARD).run_in_files();
+    let (changes, partitions) = logged(&scenario.trace);
     println!("{changes:?}, {partitions} partitions");
     // All but rows that come many at once, and a second map.
     let expected = [1, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 17, 18, 19];
     let missing: Vec<_> = expected.iter().filter(|change| !changes.contains(change)).collect();
     assert!(missing.is_empty(), "{missing:?} of {changes:?}");
     assert!(partitions > 16, "{partitions}");
-    let files: BTreeSet<_> = story.trace.events.iter().map(|one| one.site.file()).collect();
+    let files: BTreeSet<_> = scenario.trace.events.iter().map(|one| one.site.file()).collect();
     for place in ["pool/staging.rs", "pool/cleaner.rs", "central/open.rs", "paged/src/space.rs"] {
         assert!(files.iter().any(|file| file.ends_with(place)), "{place}, {files:?}");
     }
@@ -131,9 +131,9 @@ fn kills_alone_notice_what_is_not_stored() {
         ["nvm-inp/insert-not-logged", "nvm-inp/delete-not-logged", "nvm-log/entry-not-logged"]
     {
         let Some(fault) = find(name).into_iter().next() else { panic!("no fault {name}") };
-        let story = Plot::new(fault.engine, 14, 60, 3).run_in_pool();
-        assert_eq!(story.explore_kills(None, 7).violation, None, "{name}: without it");
-        let explored = story.explore_kills(Some(&fault.mutation), 1);
+        let scenario = Plot::new(fault.engine, 14, 60, 3).run_in_pool();
+        assert_eq!(scenario.explore_kills(None, 7).violation, None, "{name}: without it");
+        let explored = scenario.explore_kills(Some(&fault.mutation), 1);
         println!("{name}: {} events, {} states", explored.injected, explored.states);
         assert!(explored.injected > 0 && explored.violation.is_some(), "{name}: {explored:?}");
     }
@@ -149,20 +149,20 @@ fn faults_of_recovery_need_a_second_crash_to_show() {
     // several on one tuple tell.
     let two = two_operations_on_one_tuple(EngineKind::NvmInp, true);
     let (some, others) = (plot(EngineKind::NvmInp), plot(EngineKind::NvmLog));
-    for (story, how, at) in [
-        (&some, How::NoStore, code(inp, "recover", "undo.recovered")),
-        (&some, How::NoStore, code(inp, "recover", "self.tables.undo")),
-        (&two, How::NoStore, code(inp, "recover", "log.retract")),
-        (&two, How::NoFlush, code(inp, "recover", "log.retract")),
-        (&two, How::NoFence, code(inp, "recover", "log.retract")),
-        (&others, How::NoStore, code(log, "recover", "undo.recovered")),
-        (&others, How::NoStore, code(log, "recover", "self.runs.undo")),
+    for (scenario, defect, at) in [
+        (&some, Defect::NoStore, code(inp, "recover", "undo.recovered")),
+        (&some, Defect::NoStore, code(inp, "recover", "self.tables.undo")),
+        (&two, Defect::NoStore, code(inp, "recover", "log.retract")),
+        (&two, Defect::NoFlush, code(inp, "recover", "log.retract")),
+        (&two, Defect::NoFence, code(inp, "recover", "log.retract")),
+        (&others, Defect::NoStore, code(log, "recover", "undo.recovered")),
+        (&others, Defect::NoStore, code(log, "recover", "self.runs.undo")),
     ] {
-        let fault = Mutation { how, at };
-        let once = story.explore(Some(&fault), Effort::once(4));
+        let fault = Mutation { defect, at };
+        let once = scenario.explore(Some(&fault), Effort::once(4));
         assert_eq!((once.injected, once.violation), (0, None), "{fault:?}");
         let twice = Effort::once(2).then(Again::every(3, 1));
-        let again = story.explore(Some(&fault), twice);
+        let again = scenario.explore(Some(&fault), twice);
         assert!(again.violation.is_some(), "{fault:?}: {again:?}");
     }
 }
@@ -170,15 +170,15 @@ fn faults_of_recovery_need_a_second_crash_to_show() {
 /// An acknowledgement comes from another thread than the fences: it must be found early all the
 /// same.
 #[test]
-fn early_acknowledgements_show_in_the_standard_story() {
+fn early_acknowledgements_show_in_the_standard_scenario() {
     for name in [
         "nvm-inp/commit-acknowledged-early",
         "nvm-cow/acknowledged-early",
         "nvm-log/commit-acknowledged-early",
     ] {
         let Some(fault) = find(name).into_iter().next() else { panic!("no fault {name}") };
-        let story = Plot::of_seed(fault.engine, STANDARD).run_in_pool();
-        let (_, injected) = <PoolMedium as Medium>::mutate(&story.trace, &fault.mutation);
+        let scenario = Plot::of_seed(fault.engine, STANDARD).run_in_pool();
+        let (_, injected) = <PoolMedium as Medium>::mutate(&scenario.trace, &fault.mutation);
         assert!(injected > 180, "{name}: {injected}");
     }
 }
@@ -208,14 +208,14 @@ fn a_replay_shows_the_same_violation() {
 
 /// The pieces that are looked at together are all there is, however it is cut.
 #[test]
-fn the_pieces_of_a_story_are_the_story() {
-    let story = Plot::new(EngineKind::NvmInp, 14, 20, 3).run_in_pool();
-    let points = PoolMedium::points(&story.trace);
-    let whole = story.explore(None, Effort::once(4));
+fn the_pieces_of_a_scenario_are_the_scenario() {
+    let scenario = Plot::new(EngineKind::NvmInp, 14, 20, 3).run_in_pool();
+    let points = PoolMedium::points(&scenario.trace);
+    let whole = scenario.explore(None, Effort::once(4));
     assert_eq!((whole.points, whole.violation), (points, None));
     let pieces = (0..3).map(|index| {
         let part = Part::piece(index, 3, points);
-        story.explore(None, Effort { part, ..Effort::once(4) }).points
+        scenario.explore(None, Effort { part, ..Effort::once(4) }).points
     });
     assert_eq!(pieces.sum::<u64>(), points);
 }

@@ -181,7 +181,7 @@ fn every_growth_of_the_pool_fails_in_turn() {
             EngineKind::Nvwal | EngineKind::Wal => 2,
             _ => 0,
         };
-        assert!(unheard.len() <= most, "{engine}: nobody was told of {unheard:?}");
+        assert!(unheard.len() <= most, "{engine}: no error for {unheard:?}");
     }
 }
 
@@ -240,7 +240,7 @@ fn the_disk_is_full(each: usize, each_of_paged: usize) {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
         let each = if EngineKind::P1.contains(&engine) { each } else { each_of_paged };
         let (_, unheard) = some_fail_in_turn(engine, Resource::Files { once: false }, each);
-        assert!(unheard.is_empty(), "{engine}: nobody was told of {unheard:?}");
+        assert!(unheard.is_empty(), "{engine}: no error for {unheard:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::common::{Explained, unexplained};
 use crate::points::at_points;
 use faults::explorer::{Again, Effort};
-use faults::mutation::{How, Mutation};
+use faults::mutation::{Defect, Mutation};
 use faults::{large::large_values_in_files, plot::Plot, sweep::sweep};
 use perdura::EngineKind;
 use pm::Site;
@@ -14,7 +14,7 @@ fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::P1.into_iter().filter(|engine| engine.traits().needs_files())
 }
 
-/// The story has been where it was to go.
+/// The scenario has been where it was to go.
 fn went_everywhere(engine: EngineKind, names: &[String]) {
     let files = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
     match engine {
@@ -33,10 +33,14 @@ fn went_everywhere(engine: EngineKind, names: &[String]) {
 }
 
 fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
-    let (story, names) = plot.run_in_files();
+    let (scenario, names) = plot.run_in_files();
     let effort = Effort { seed: 9, ..Effort::once(12).then(again) };
-    let explored = story.explore(None, at_points(effort));
-    println!("{engine}, seed {}: {} transactions, {explored:?}", plot.seed, story.models.len() - 1);
+    let explored = scenario.explore(None, at_points(effort));
+    println!(
+        "{engine}, seed {}: {} transactions, {explored:?}",
+        plot.seed,
+        scenario.models.len() - 1
+    );
     assert_eq!(explored.violation, None, "{engine}, seed {}", plot.seed);
     assert!(explored.nested > 0, "{explored:?}");
     went_everywhere(engine, &names);
@@ -55,12 +59,12 @@ fn durable_commits_survive_power_cuts_at_syncs() {
 #[test]
 fn values_beyond_pages_and_blocks_survive_crashes() {
     for engine in engines() {
-        let story = large_values_in_files(engine);
-        let explored = story.explore(None, Effort::once(12).then(Again::every(60, 1)));
+        let scenario = large_values_in_files(engine);
+        let explored = scenario.explore(None, Effort::once(12).then(Again::every(60, 1)));
         println!("{engine}, large values: {explored:?}");
         assert_eq!(explored.violation, None, "{engine}");
         assert!(explored.points > 15 && explored.nested > 0, "{explored:?}");
-        let kills = story.explore_kills(None, 1);
+        let kills = scenario.explore_kills(None, 1);
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
@@ -82,7 +86,7 @@ fn long_keys_survive_power_cuts_and_kills() {
 }
 
 #[test]
-fn kills_in_commits_and_in_recovery_and_then_power_cuts_are_survived() {
+fn power_cuts_after_kills_in_commit_or_recovery_lose_nothing() {
     for engine in engines() {
         power_cuts(engine, &Plot::new(engine, 2, 120, 40).with_kills(), TWICE);
     }
@@ -96,13 +100,13 @@ fn grouped_commits_are_safe_once_synced_and_whole_before() {
     }
 }
 
-/// In a short story from every few states.
+/// In a short scenario from every few states.
 #[test]
 fn crashes_after_crashes_after_crashes_are_survived() {
     for engine in engines() {
-        let (story, _) = Plot::new(engine, 8, 30, 40).run_in_files();
+        let (scenario, _) = Plot::new(engine, 8, 30, 40).run_in_files();
         let again = Again::every(6, 3);
-        let explored = story.explore(None, Effort::once(12).then(again));
+        let explored = scenario.explore(None, Effort::once(12).then(again));
         assert_eq!(explored.violation, None, "{engine}, seed 8");
         assert!(explored.nested > 50, "{explored:?}");
     }
@@ -112,8 +116,8 @@ fn crashes_after_crashes_after_crashes_are_survived() {
 #[test]
 fn kills_between_any_two_calls_are_survived() {
     for engine in engines() {
-        let (story, _) = Plot::new(engine, 21, 60, 40).run_in_files();
-        let explored = story.explore_kills(None, 1);
+        let (scenario, _) = Plot::new(engine, 21, 60, 40).run_in_files();
+        let explored = scenario.explore_kills(None, 1);
         assert_eq!(explored.violation, None, "{engine}");
         assert!(explored.states > 100, "{explored:?}");
     }
@@ -122,20 +126,21 @@ fn kills_between_any_two_calls_are_survived() {
 /// The places after the creation of the database and before its closing, which follows the last
 /// note. Only the mark that the database was closed relies on what closing syncs, and the mark lies
 /// in the pool, not in these images. Until creation has ended the files are not opened.
-fn sites_of_work(how: How, trace: &DiskTrace) -> Vec<Site> {
+fn sites_of_work(defect: Defect, trace: &DiskTrace) -> Vec<Site> {
     let events = &trace.events;
     let created = events.iter().position(|one| matches!(one.event, DiskEvent::Note(0)));
     let closing = events.iter().rposition(|one| matches!(one.event, DiskEvent::Note(_)));
     let work = created.expect("it is created")..closing.expect("it works");
     let work = DiskTrace { events: events[work].to_vec(), ..trace.clone() };
-    Mutation::sites_in_files(how, &work)
+    Mutation::sites_in_files(defect, &work)
 }
 
 /// Without one of its syncs an engine must fail the tests above, unless it is explained.
 fn without_one_sync(engine: EngineKind, plots: &[Plot], bound: u64, explained: &[Explained]) {
-    let stories: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
-    let stories: Vec<_> = stories.iter().map(|story| (story, Effort::once(bound))).collect();
-    let swept = sweep(&stories, How::NoSync, sites_of_work);
+    let scenarios: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
+    let scenarios: Vec<_> =
+        scenarios.iter().map(|scenario| (scenario, Effort::once(bound))).collect();
+    let swept = sweep(&scenarios, Defect::NoSync, sites_of_work);
     println!("{engine}: {} places sync", swept.places);
     assert!(swept.places >= 2);
     println!("unnoticed: {:?}", swept.unnoticed);
@@ -164,7 +169,7 @@ fn the_test_of_log_fails_without_one_sync() {
         let plot = Plot::new(EngineKind::Log, seed, 120, 40).with_kills();
         Plot { large: 50, ..plot }
     });
-    let twice = "comes behind that of the manifest's name when a database is opened; it has its test \
+    let twice = "comes after that of the manifest's name when a database is opened; it has its test \
                  where it stands alone (`storage/tests/wal_crash.rs`)";
     let explained = [("wal/recovery.rs", "make_durable", "sync_directory", twice)];
     without_one_sync(EngineKind::Log, &plots, 12, &explained);

@@ -4,28 +4,34 @@
 
 use crate::points::{at_kills, at_least, at_points, some_of};
 use faults::explorer::{Again, Effort};
-use faults::interleaved::{Interleaved, InterleavedStory};
+use faults::interleaved::{Interleaved, InterleavedScenario};
 use faults::medium::Medium;
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use perdura::EngineKind;
 
-/// The seeds of the stories.
+/// The seeds of the scenarios.
 const SEEDS: [u64; 2] = [1, 2];
 
-/// Looks at a story; crashes again from every so many of its states.
-fn survives<M: Medium>(engine: EngineKind, seed: u64, story: &InterleavedStory<M>, every: u64) {
-    let transactions: Vec<_> = story.models.iter().map(|models| models.len() - 1).collect();
+/// Looks at a scenario; crashes again from every so many of its states.
+fn survives<M: Medium>(
+    engine: EngineKind,
+    seed: u64,
+    scenario: &InterleavedScenario<M>,
+    every: u64,
+) {
+    let transactions: Vec<_> = scenario.models.iter().map(|models| models.len() - 1).collect();
     let changes = if engine.traits().needs_files() { 10 } else { 50 };
     let effort = Effort::once(6).then(Again::every(every, 1));
-    let explored = story.explore(None, at_points(effort));
+    let explored = scenario.explore(None, at_points(effort));
     println!(
         "{engine}, seed {seed}: {transactions:?} transactions, {} changes of thread, {explored:?}",
-        story.handed_over
+        scenario.handed_over
     );
     assert_eq!(explored.violation, None, "{engine}, seed {seed}");
-    assert!(story.handed_over > changes, "{engine}: {} changes of thread", story.handed_over);
+    assert!(scenario.handed_over > changes, "{engine}: {} changes of thread", scenario.handed_over);
     assert!(explored.points > at_least(20, 3) && explored.nested > 0, "{explored:?}");
-    let kills = story.explore_kills(at_kills(if engine.traits().needs_files() { 3 } else { 97 }));
+    let kills =
+        scenario.explore_kills(at_kills(if engine.traits().needs_files() { 3 } else { 97 }));
     assert_eq!(kills.violation, None, "{engine}, seed {seed}");
     assert!(kills.states > at_least(20, 3), "{kills:?}");
 }
@@ -44,8 +50,8 @@ fn partitions_of_nvm_inp_that_interleave_survive_crashes() {
 #[test]
 fn partitions_of_nvm_inp_with_statements_survive_crashes() {
     for &seed in some_of(&SEEDS) {
-        let story = with_statements(seed).run_in_pool();
-        survives(EngineKind::NvmInp, seed, &story, 4_000);
+        let scenario = with_statements(seed).run_in_pool();
+        survives(EngineKind::NvmInp, seed, &scenario, 4_000);
     }
 }
 
@@ -76,7 +82,7 @@ fn partitions_in_files_that_interleave_survive_crashes() {
 /// Ten times as close, of other interleavings.
 #[test]
 #[ignore = "takes many minutes"]
-fn partitions_that_interleave_survive_crashes_looked_at_closely() {
+fn interleaved_partitions_survive_ten_times_as_many_crashes() {
     for seed in 3..6 {
         for engine in EngineKind::P1 {
             let interleaved = Interleaved::new(engine, seed, 60);
@@ -116,14 +122,20 @@ const fn code(file: &'static str, function: &'static str, text: &'static str) ->
 #[test]
 fn faults_between_partitions_are_noticed() {
     const LANE: &str = "heap/src/lane.rs";
-    let fence = How::FenceOfAnotherThread;
+    let fence = Defect::FenceOfAnotherThread;
     let all = |engine, at| {
         [
-            (engine, Mutation { how: fence, at }),
+            (engine, Mutation { defect: fence, at }),
             // A chunk that is used before its reservation is durable.
-            (engine, Mutation { how: How::NoFence, at: code(LANE, "carve", "memory.fence()") }),
-            (engine, Mutation { how: How::NoFlush, at: code(LANE, "carve", "flush_word(at)") }),
-            (engine, Mutation { how: How::NoStore, at: code(LANE, "carve", "HIGH_WATER") }),
+            (
+                engine,
+                Mutation { defect: Defect::NoFence, at: code(LANE, "carve", "memory.fence()") },
+            ),
+            (
+                engine,
+                Mutation { defect: Defect::NoFlush, at: code(LANE, "carve", "flush_word(at)") },
+            ),
+            (engine, Mutation { defect: Defect::NoStore, at: code(LANE, "carve", "HIGH_WATER") }),
         ]
     };
     let commit = code("engines/src/undo/engine.rs", "commit", "memory.fence()");
@@ -133,15 +145,16 @@ fn faults_between_partitions_are_noticed() {
         all(EngineKind::NvmLog, commit),
         all(EngineKind::NvmCow, batch),
     ];
-    let stories = faults.into_iter().flatten();
-    let stories = stories.map(|(engine, fault)| (engine, Interleaved::new(engine, 1, 60), fault));
+    let scenarios = faults.into_iter().flatten();
+    let scenarios =
+        scenarios.map(|(engine, fault)| (engine, Interleaved::new(engine, 1, 60), fault));
     let at = code("engines/src/nvm_inp.rs", "statement", "fence_for");
-    let fault = Mutation { how: fence, at };
+    let fault = Mutation { defect: fence, at };
     let of_statements = (EngineKind::NvmInp, with_statements(1), fault);
     let mut missed = Vec::new();
-    for (engine, interleaved, fault) in stories.chain([of_statements]) {
-        let story = interleaved.run_in_pool();
-        let explored = story.explore(Some(&fault), Effort::once(10));
+    for (engine, interleaved, fault) in scenarios.chain([of_statements]) {
+        let scenario = interleaved.run_in_pool();
+        let explored = scenario.explore(Some(&fault), Effort::once(10));
         println!("{engine}, {fault:?}: {} changed, {} states", explored.injected, explored.states);
         if explored.violation.is_none() {
             missed.push((engine, fault, explored.injected));

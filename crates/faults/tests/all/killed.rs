@@ -4,7 +4,7 @@
 //! Fault model (`docs/format/crash-model.md`): the process is killed after any store; another one
 //! opens the memory with all that was stored and runs transactions; at any of its fences the power
 //! fails, for what the first one had not made durable, too. Then every acknowledged transaction of
-//! both must be there, besides them at most those in flight, in order and whole; indexes and
+//! both must be there, and else at most those in flight, in order and whole; indexes and
 //! allocator agree.
 
 use crate::common::{Explained, unexplained};
@@ -74,7 +74,7 @@ fn first_process(
     let media = faults::recorded(memory.clone(), RecordingFiles::new());
     let db = Database::create_on(media, &schema(), &options(engine)).unwrap();
     let mut models = vec![Model::default()];
-    // So that there is something to change before the story begins.
+    // So that there is something to change before the scenario begins.
     run(&db, &memory, (seed, keys), 40, MIXED, &mut models);
     models.drain(..models.len() - 1);
     memory.start();
@@ -157,7 +157,7 @@ fn kills_of(engine: EngineKind, seed: u64, every: usize, (trace, models): (Trace
         let (next, models) = next_process(killed, &models[acknowledged..]);
         let failed = power_cuts(killed, &next, &models, &mut states);
         let place = trace.events[killed.position() - 1].site;
-        assert_eq!(failed, None, "{engine}, seed {seed}, killed behind {place}");
+        assert_eq!(failed, None, "{engine}, seed {seed}, killed after {place}");
     });
     println!("{engine}, seed {seed}: {kills} kills, {states} states");
     assert!(kills >= 8 && states > 1_000, "{kills} kills, {states} states");
@@ -256,17 +256,17 @@ fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
 }
 
 #[test]
-fn the_test_of_nvm_inp_fails_without_one_flush_or_fence_of_its_recovery() {
+fn recovery_of_nvm_inp_needs_every_flush_and_fence() {
     openings_without_one(EngineKind::NvmInp, &[]);
 }
 
 #[test]
-fn the_test_of_nvm_cow_fails_without_one_flush_or_fence_of_its_recovery() {
+fn recovery_of_nvm_cow_needs_every_flush_and_fence() {
     openings_without_one(EngineKind::NvmCow, &[]);
 }
 
 #[test]
-fn the_test_of_nvm_log_fails_without_one_flush_or_fence_of_its_recovery() {
+fn recovery_of_nvm_log_needs_every_flush_and_fence() {
     openings_without_one(EngineKind::NvmLog, &[]);
 }
 

@@ -1,4 +1,4 @@
-//! The lints: what the records of the standard stories show without any crash: everything that an
+//! The lints: what the records of the standard scenarios show without any crash: everything that an
 //! acknowledged transaction stored is flushed and fenced, nothing is flushed or synced that has not
 //! changed, and no fence has nothing to order. Each exception is a place in the source, with its
 //! reason.
@@ -192,7 +192,7 @@ const SEAL: Explained = (
     "storage/src/logs/wal.rs",
     "rotate",
     "write_at(self.tail.written, &seal)",
-    "the seal lets recovery notice that the segment behind it is missing, which no crash causes: \
+    "the seal lets recovery notice that the segment after it is missing, which no crash causes: \
      that one was durable before",
 );
 
@@ -370,8 +370,8 @@ const GROWN: Explained = (
     "heap/src/persisted.rs",
     "end_mini",
     "flush_word",
-    "a log that has grown gives its old chunk back: whoever takes that may be another thread, \
-     whose fence does not cover the end of the mini-transaction",
+    "a log that has grown gives its old chunk back: another thread may take it, and its fence \
+     does not cover the end of the mini-transaction",
 );
 
 const OPENED: &str = "opening flushes what a killed process may have stored, and creation opens what \
@@ -428,9 +428,9 @@ fn journal() {
 
 #[test]
 fn sofort() {
-    const FOUND: &str = "the values of dictionaries that the process before has made, which who finds one \
-                         first flushes; and stamps of a transaction with many statements, which come \
-                         to a line again behind eight others";
+    const FOUND: &str = "the values of dictionaries that the process before has made, which the first to \
+                         find one flushes; and stamps of a transaction with many statements, which come \
+                         to a line again after eight others";
     pool(
         EngineKind::Sofort,
         carved![(

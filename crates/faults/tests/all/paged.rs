@@ -5,32 +5,32 @@ use crate::common::{Explained, unexplained};
 use crate::seeds::{again, first_seed};
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
-use faults::paged::left_out::Looks;
+use faults::paged::left_out::LeftOut;
+use faults::paged::run::{Plan, RunCounts};
 use faults::paged::stage::LogKind;
-use faults::paged::tell::{Plan, Told};
 
-/// Some of the crash points of the first stories.
+/// Some of the crash points of the first scenarios.
 fn survives(log: LogKind, stride: u64) {
-    let mut all = Told::default();
+    let mut all = RunCounts::default();
     let (mut states, mut nested) = (0, 0);
     for seed in 1..5 {
-        let story = Plan::new(log, seed).tell();
-        let story = story.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()));
+        let scenario = Plan::new(log, seed).run();
+        let scenario = scenario.unwrap_or_else(|why| panic!("{}, seed {seed}: {why}", log.name()));
         let part = Part { from: seed, to: u64::MAX, stride };
         let again = Again { per_mille: 500, ..Again::every(20, 2) };
         let effort = Effort { part, ..Effort::once(4).then(again) };
-        let explored = story.explore(effort);
+        let explored = scenario.explore(effort);
         assert_eq!(explored.violation, None, "{}, seed {seed}", log.name());
-        println!("{}, seed {seed}: {:?}, {explored:?}", log.name(), story.told);
+        println!("{}, seed {seed}: {:?}, {explored:?}", log.name(), scenario.counts);
         (states, nested) = (states + explored.states, nested + explored.nested);
-        all.committed += story.told.committed;
-        all.conflicts += story.told.conflicts;
-        all.rolled_back += story.told.rolled_back;
-        all.evictions += story.told.evictions;
-        all.waits += story.told.waits;
+        all.committed += scenario.counts.committed;
+        all.conflicts += scenario.counts.conflicts;
+        all.rolled_back += scenario.counts.rolled_back;
+        all.evictions += scenario.counts.evictions;
+        all.waits += scenario.counts.waits;
     }
     println!("{}: {all:?}, {states} states, {nested} in recovery", log.name());
     assert!(states > 200 && nested > 100, "{states} states, {nested} in recovery");
@@ -82,29 +82,29 @@ fn whole_flush_on_commit() {
 
 /// The record does not depend on the machine.
 #[test]
-fn the_same_seed_tells_the_same_story() {
+fn the_same_seed_gives_the_same_scenario() {
     for log in LogKind::ALL {
         let events = || {
-            let story = Plan { transactions: 8, ..Plan::new(log, 3) }.tell().expect("a story");
-            let memory = story.trace.memory.events.into_iter();
-            let files = story.trace.files.events.into_iter();
+            let scenario = Plan { transactions: 8, ..Plan::new(log, 3) }.run().expect("a scenario");
+            let memory = scenario.trace.memory.events.into_iter();
+            let files = scenario.trace.files.events.into_iter();
             let memory: Vec<_> =
                 memory.map(|one| format!("{} {:?}", one.number, one.event)).collect();
             let files: Vec<_> =
                 files.map(|one| format!("{} {:?}", one.number, one.event)).collect();
-            (memory, files, story.history)
+            (memory, files, scenario.history)
         };
         assert!(events() == events(), "{}", log.name());
     }
 }
 
 const fn left_out(
-    how: How,
+    defect: Defect,
     file: &'static str,
     function: &'static str,
     text: &'static str,
 ) -> Mutation {
-    Mutation { how, at: Where::Code(Code { file, function, text }) }
+    Mutation { defect, at: Where::Code(Code { file, function, text }) }
 }
 
 const INSERT: &str = "paged/src/log/nv/insert.rs";
@@ -112,52 +112,52 @@ const COMMIT: &str = "paged/src/log/nv/commit.rs";
 const FORM: &str = "paged/src/log/nv/form.rs";
 const AGAIN: &str = "paged/src/log/nv/restart.rs";
 
-/// A flush, a fence and a sync of each log and of the pages, of those that [`Looks::sweep`] leaves
+/// A flush, a fence and a sync of each log and of the pages, of those that [`LeftOut::sweep`] leaves
 /// out.
 #[test]
 fn a_flush_fence_or_sync_that_is_left_out_is_noticed() {
-    let sync = left_out(How::NoSync, "paged/src/log/central/flush.rs", "write_out", "file.sync");
-    let pages = left_out(How::NoSync, "paged/src/pool/cleaner.rs", "write_batch", "file.sync");
+    let sync = left_out(Defect::NoSync, "paged/src/log/central/flush.rs", "write_out", "file.sync");
+    let pages = left_out(Defect::NoSync, "paged/src/pool/cleaner.rs", "write_batch", "file.sync");
     for (log, faults) in [
         (LogKind::Central, [sync, pages]),
         (
             LogKind::OnInsert,
             [
-                left_out(How::NoFlush, INSERT, "insert", "memory.flush"),
-                left_out(How::NoFence, INSERT, "insert", "memory.fence"),
+                left_out(Defect::NoFlush, INSERT, "insert", "memory.flush"),
+                left_out(Defect::NoFence, INSERT, "insert", "memory.fence"),
             ],
         ),
         (
             LogKind::OnCommit,
             [
-                left_out(How::NoFlush, COMMIT, "pass", "ring.set"),
-                left_out(How::NoFence, COMMIT, "pass", "memory.fence"),
+                left_out(Defect::NoFlush, COMMIT, "pass", "ring.set"),
+                left_out(Defect::NoFence, COMMIT, "pass", "memory.fence"),
             ],
         ),
     ] {
-        let looks = Looks::new(log, 2, 41);
+        let left_out = LeftOut::new(log, 2, 41);
         for fault in faults {
-            assert!(looks.notice(&fault).is_some(), "{}: {fault:?}", log.name());
+            assert!(left_out.notice(&fault).is_some(), "{}: {fault:?}", log.name());
         }
     }
 }
 
 /// The next process relies on what the killed one had only stored or written.
 #[test]
-fn what_is_seen_behind_a_kill_survives_a_power_cut() {
-    let end = left_out(How::NoSync, "paged/src/log/central/end.rs", "write_anew", "file.sync");
-    let object = left_out(How::NoFlush, AGAIN, "note", "memory.flush");
-    let entry = left_out(How::NoFlush, AGAIN, "note", "ring.flush");
+fn what_is_seen_after_a_kill_survives_a_power_cut() {
+    let end = left_out(Defect::NoSync, "paged/src/log/central/end.rs", "write_anew", "file.sync");
+    let object = left_out(Defect::NoFlush, AGAIN, "note", "memory.flush");
+    let entry = left_out(Defect::NoFlush, AGAIN, "note", "ring.flush");
     // Who opens the log may not be the next to fence.
-    let restart = left_out(How::NoFence, FORM, "begin", "memory.fence");
+    let restart = left_out(Defect::NoFence, FORM, "begin", "memory.fence");
     for (log, faults) in [
         (LogKind::Central, vec![end]),
         (LogKind::OnInsert, vec![object, entry, restart]),
         (LogKind::OnCommit, vec![object, entry, restart]),
     ] {
-        let looks = Looks::new(log, 2, 41);
+        let left_out = LeftOut::new(log, 2, 41);
         for fault in faults {
-            let found = looks.notice_behind_kills(&fault);
+            let found = left_out.notice_after_kills(&fault);
             println!("{}: {fault:?}: {found:?}", log.name());
             assert!(found.is_some(), "{}: {fault:?}", log.name());
         }
@@ -169,7 +169,7 @@ const COPIED: Explained = (
     "central/open.rs",
     "open_at",
     "files.sync_directory()",
-    "names are durable since the log was made; those of files that somebody has copied may not be",
+    "names are durable since the log was made; those of copied files may not be",
 );
 const CLEARED: Explained = (
     "nv/ring.rs",
@@ -180,31 +180,31 @@ const CLEARED: Explained = (
 );
 
 fn each_place(log: LogKind, explained: &[Explained]) {
-    let (looks, mut unnoticed) = (Looks::new(log, 6, 23), Vec::new());
-    for how in [How::NoFlush, How::NoFence, How::NoSync] {
-        let swept = looks.sweep(how);
-        println!("{}, {how:?}: {} places", log.name(), swept.places);
+    let (left_out, mut unnoticed) = (LeftOut::new(log, 6, 23), Vec::new());
+    for defect in [Defect::NoFlush, Defect::NoFence, Defect::NoSync] {
+        let swept = left_out.sweep(defect);
+        println!("{}, {defect:?}: {} places", log.name(), swept.places);
         unnoticed.extend(swept.unnoticed);
     }
     let (open, _) = unexplained(unnoticed, explained);
-    assert!(open.is_empty(), "superfluous, or the stories are blind: {open:#?}");
+    assert!(open.is_empty(), "superfluous, or the scenarios are blind: {open:#?}");
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn long_each_flush_fence_and_sync_over_the_central_log_is_left_out() {
+fn long_each_flush_over_the_central_log_is_left_out() {
     each_place(LogKind::Central, &[COPIED]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn long_each_flush_fence_and_sync_over_flush_on_insert_is_left_out() {
+fn long_each_flush_over_flush_on_insert_is_left_out() {
     each_place(LogKind::OnInsert, &[CLEARED]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn long_each_flush_fence_and_sync_over_flush_on_commit_is_left_out() {
+fn long_each_flush_over_flush_on_commit_is_left_out() {
     each_place(LogKind::OnCommit, &[CLEARED]);
 }
 

@@ -10,12 +10,13 @@ fn indexes_in_persistent_memory_survive_crashes() {
     for percent in [50, 100] {
         let plot = Plot::new(EngineKind::Sofort, 21, 30, 40);
         let options = plot.options.placement(Placement::Percent(percent));
-        let story = Plot { options, ..plot }.run_in_pool();
-        let explored = story.explore(None, at_points(Effort::once(6).then(Again::every(500, 2))));
+        let scenario = Plot { options, ..plot }.run_in_pool();
+        let explored =
+            scenario.explore(None, at_points(Effort::once(6).then(Again::every(500, 2))));
         println!("{percent} %: {explored:?}");
         assert_eq!(explored.violation, None, "{percent} %");
         assert!(explored.points > 5 && explored.states > 100, "{percent} %: {explored:?}");
-        let kills = story.explore_kills(None, at_kills(13));
+        let kills = scenario.explore_kills(None, at_kills(13));
         assert_eq!(kills.violation, None, "{percent} %, killed");
     }
 }

@@ -1,4 +1,4 @@
-//! How closely the stories of a build are looked at.
+//! How closely the scenarios of a build are looked at.
 
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;

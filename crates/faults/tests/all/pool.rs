@@ -3,15 +3,15 @@
 
 use crate::common::{Explained, unexplained};
 use crate::points::{at_kills, at_least, at_points, one_in, thinned};
-use faults::explorer::{Again, Effort, Story};
-use faults::mutation::{How, Mutation, Where};
-use faults::short_stories::{
-    savepoints, statements, statements_with_long_keys, statements_with_nulls,
-};
-use faults::story::{
+use faults::explorer::{Again, Effort, Scenario};
+use faults::mutation::{Defect, Mutation, Where};
+use faults::scenario::{
     a_snapshot_goes_before_its_group_is_durable, chunks_go_back,
     chunks_go_back_when_runs_are_merged, inserts_with_updates, two_operations_on_one_tuple,
-    two_updates_behind_a_statement,
+    two_updates_after_a_statement,
+};
+use faults::short_scenarios::{
+    savepoints, statements, statements_with_long_keys, statements_with_nulls,
 };
 use faults::{
     full::room_is_made_on_a_full_pool, large::large_values_in_a_pool, plot::Plot, pool::PoolMedium,
@@ -25,14 +25,14 @@ fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files())
 }
 
-fn survives(what: &str, story: &Story<PoolMedium>, effort: Effort) {
-    survives_in_part(what, story, effort, 1);
+fn survives(what: &str, scenario: &Scenario<PoolMedium>, effort: Effort) {
+    survives_in_part(what, scenario, effort, 1);
 }
 
 /// The same at one in so many of the usual points.
-fn survives_in_part(what: &str, story: &Story<PoolMedium>, effort: Effort, one_in: u64) {
-    let explored = story.explore(None, thinned(at_points(effort), one_in));
-    println!("{what}: {} transactions, {explored:?}", story.models.len() - 1);
+fn survives_in_part(what: &str, scenario: &Scenario<PoolMedium>, effort: Effort, one_in: u64) {
+    let explored = scenario.explore(None, thinned(at_points(effort), one_in));
+    println!("{what}: {} transactions, {explored:?}", scenario.models.len() - 1);
     assert_eq!(explored.violation, None, "{what}");
     let (points, states) = (at_least(15, 1), at_least(200, 15));
     let enough = explored.points * one_in > points && explored.states * one_in > states;
@@ -95,7 +95,7 @@ fn long_keys_survive_crashes() {
 fn nvm_log_survives_power_cuts_at_fences() {
     let engine = EngineKind::NvmLog;
     survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
-    // Freezing, merging and taking apart have crash points of their own: shorter stories.
+    // Freezing, merging and taking apart have crash points of their own: shorter scenarios.
     let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 50, 60), plot(engine, 12, 30, 300)];
     power_cuts(engine, &plots, 4, Again::every(2_000, 2));
 }
@@ -116,9 +116,9 @@ fn nvm_cow_survives_power_cuts_at_fences() {
 /// Full, half deleted, filled with others: cut off at every fence, killed at every store.
 #[test]
 fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
-    let story = room_is_made_on_a_full_pool(EngineKind::NvmLog);
-    survives("a full pool", &story, Effort::once(3).then(Again::every(3_000, 1)));
-    let kills = story.explore_kills(None, at_kills(29));
+    let scenario = room_is_made_on_a_full_pool(EngineKind::NvmLog);
+    survives("a full pool", &scenario, Effort::once(3).then(Again::every(3_000, 1)));
+    let kills = scenario.explore_kills(None, at_kills(29));
     assert_eq!(kills.violation, None, "killed");
 }
 
@@ -126,18 +126,18 @@ fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
 #[test]
 fn values_of_several_chunks_survive_crashes() {
     for engine in engines() {
-        let story = large_values_in_a_pool(engine);
+        let scenario = large_values_in_a_pool(engine);
         survives(
             &format!("{engine}, large values"),
-            &story,
+            &scenario,
             Effort::once(3).then(Again::every(300, 1)),
         );
-        let kills = story.explore_kills(None, at_kills(11));
+        let kills = scenario.explore_kills(None, at_kills(11));
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
 
-/// Every engine, whichever there are, in a short story.
+/// Every engine, whichever there are, in a short scenario.
 #[test]
 fn every_engine_in_the_pool_survives_power_cuts() {
     for engine in engines() {
@@ -154,10 +154,10 @@ fn every_engine_in_the_pool_survives_power_cuts() {
 fn operations_on_one_tuple_are_ordered() {
     for engine in engines() {
         for commit in [true, false] {
-            let story = two_operations_on_one_tuple(engine, commit);
+            let scenario = two_operations_on_one_tuple(engine, commit);
             // The others change nothing in place.
             let states = if engine == EngineKind::NvmInp { 5_000 } else { 500 };
-            let explored = story.explore(None, Effort::once(states).then(Again::every(97, 1)));
+            let explored = scenario.explore(None, Effort::once(states).then(Again::every(97, 1)));
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
         }
     }
@@ -166,13 +166,13 @@ fn operations_on_one_tuple_are_ordered() {
 /// A page that a snapshot let go of while its group was made durable was flushed already: the next
 /// group that takes it has to flush it anew.
 #[test]
-fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
+fn pages_released_by_a_snapshot_are_flushed_on_reuse() {
     for engine in engines() {
-        let story = a_snapshot_goes_before_its_group_is_durable(engine);
+        let scenario = a_snapshot_goes_before_its_group_is_durable(engine);
         let again = Again::every(200, 1);
-        let explored = story.explore(None, Effort::once(40).then(again));
+        let explored = scenario.explore(None, Effort::once(40).then(again));
         assert_eq!(explored.violation, None, "{engine}");
-        let kills = story.explore_kills(None, 1);
+        let kills = scenario.explore_kills(None, 1);
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
@@ -180,18 +180,18 @@ fn pages_that_a_snapshot_lets_go_of_are_flushed_when_they_are_used_again() {
 /// The change that the statement has made in place is older than that of the transaction's first
 /// update: recovery must not do it again where the second one's image is missing.
 #[test]
-fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
+fn updates_after_a_statement_on_its_column_survive() {
     for engine in engines() {
         for commit in [true, false] {
-            let story = two_updates_behind_a_statement(engine, commit);
+            let scenario = two_updates_after_a_statement(engine, commit);
             // The others have no statements.
             let effort = match engine {
                 EngineKind::NvmInp => Effort::once(5_000).then(Again::every(97, 2)),
                 _ => Effort::once(20),
             };
-            let explored = story.explore(None, effort);
+            let explored = scenario.explore(None, effort);
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
-            let kills = story.explore_kills(None, 1);
+            let kills = scenario.explore_kills(None, 1);
             assert_eq!(kills.violation, None, "{engine}, committed: {commit}, killed");
         }
     }
@@ -203,19 +203,19 @@ fn updates_behind_a_statement_on_the_same_column_survive_crashes() {
 fn transactions_that_go_back_to_savepoints_survive_crashes() {
     for engine in [EngineKind::NvmInp, EngineKind::NvmLog] {
         for seed in [31, 32] {
-            let story = savepoints(engine, seed, 40);
+            let scenario = savepoints(engine, seed, 40);
             let again = Again::every(500, 2);
-            survives(&format!("{engine}, {seed}"), &story, Effort::once(10).then(again));
-            let kills = story.explore_kills(None, at_kills(3));
+            survives(&format!("{engine}, {seed}"), &scenario, Effort::once(10).then(again));
+            let kills = scenario.explore_kills(None, at_kills(3));
             assert_eq!(kills.violation, None, "{engine}, {seed}, killed");
         }
     }
 }
 
-/// Kills at every `stride`th store of a story, or at some of those.
+/// Kills at every `stride`th store of a scenario, or at some of those.
 fn kills(engine: EngineKind, transactions: usize, stride: u64) {
-    let story = plot(engine, 21, transactions, 40).run_in_pool();
-    let explored = story.explore_kills(None, at_kills(stride));
+    let scenario = plot(engine, 21, transactions, 40).run_in_pool();
+    let explored = scenario.explore_kills(None, at_kills(stride));
     println!("{engine}: {} stores, {} states", explored.points, explored.states);
     assert_eq!(explored.violation, None, "{engine}");
     assert!(explored.points > at_least(2_000, 200), "{explored:?}");
@@ -248,20 +248,20 @@ fn nvm_cow_survives_kills() {
 
 /// The places after the creation of the database, which acknowledges itself with the note 0, and
 /// before its closing, which follows the last note.
-fn sites_of_work(how: How, trace: &Trace) -> Vec<Site> {
+fn sites_of_work(defect: Defect, trace: &Trace) -> Vec<Site> {
     let events = &trace.events;
     let created = events.iter().position(|one| matches!(one.event, Event::Note(0)));
     let closing = events.iter().rposition(|one| matches!(one.event, Event::Note(_)));
     let work = created.unwrap_or(0)..closing.unwrap_or(events.len());
     let work = Trace { events: events[work].to_vec(), ..trace.clone() };
-    Mutation::sites_in_memory(how, &work)
+    Mutation::sites_in_memory(defect, &work)
 }
 
 /// Without one of its flushes or fences an engine must fail the tests above: else either they are
 /// blind or the instruction superfluous.
-fn sweep_all(stories: &[(&Story<PoolMedium>, Effort)]) {
-    let flushes = sweep(stories, How::NoFlush, sites_of_work);
-    let fences = sweep(stories, How::NoFence, sites_of_work);
+fn sweep_all(scenarios: &[(&Scenario<PoolMedium>, Effort)]) {
+    let flushes = sweep(scenarios, Defect::NoFlush, sites_of_work);
+    let fences = sweep(scenarios, Defect::NoFence, sites_of_work);
     println!("{} places flush, {} fence", flushes.places, fences.places);
     assert!(flushes.places >= 5 && fences.places >= 2);
     assert_eq!((flushes.unnoticed, fences.unnoticed), (vec![], vec![]));
@@ -292,17 +292,17 @@ fn sweep_in_place(engine: EngineKind, transactions: usize) {
 }
 
 #[test]
-fn the_crash_test_of_nvm_inp_fails_without_any_one_flush_or_fence() {
+fn nvm_inp_needs_every_flush_and_fence() {
     sweep_in_place(EngineKind::NvmInp, 160);
 }
 
 #[test]
-fn the_crash_test_of_nvm_log_fails_without_any_one_flush_or_fence() {
+fn nvm_log_needs_every_flush_and_fence() {
     sweep_in_place(EngineKind::NvmLog, 80);
 }
 
 #[test]
-fn the_crash_test_of_nvm_cow_fails_without_any_one_flush_or_fence() {
+fn nvm_cow_needs_every_flush_and_fence() {
     let engine = EngineKind::NvmCow;
     sweep_all(&[
         (&plot(engine, 11, 90, 60).run_in_pool(), Effort::once(20)),
@@ -318,18 +318,18 @@ const OPENING_CLEARS: &str = "what opening finds not cleared it clears, as after
 
 fn around_the_work(engine: EngineKind, flushes: &[Explained], fences: &[Explained]) {
     // The transactions are there to need what was created.
-    let story = plot(engine, 30, 12, 40).run_in_pool();
-    for (how, explained) in [(How::NoFlush, flushes), (How::NoFence, fences)] {
-        let work = sites_of_work(how, &story.trace);
-        let around = |how, trace: &Trace| {
-            let mut sites = Mutation::sites_in_memory(how, trace);
+    let scenario = plot(engine, 30, 12, 40).run_in_pool();
+    for (defect, explained) in [(Defect::NoFlush, flushes), (Defect::NoFence, fences)] {
+        let work = sites_of_work(defect, &scenario.trace);
+        let around = |defect, trace: &Trace| {
+            let mut sites = Mutation::sites_in_memory(defect, trace);
             sites.retain(|site| !work.contains(site));
             sites
         };
-        let swept = sweep(&[(&story, Effort::once(10))], how, around);
-        println!("{engine}, {how:?}: {} places in creation and closing alone", swept.places);
+        let swept = sweep(&[(&scenario, Effort::once(10))], defect, around);
+        println!("{engine}, {defect:?}: {} places in creation and closing alone", swept.places);
         let (open, stale) = unexplained(swept.unnoticed, explained);
-        assert_eq!((open, stale), (vec![], vec![]), "{engine}, {how:?}");
+        assert_eq!((open, stale), (vec![], vec![]), "{engine}, {defect:?}");
     }
 }
 
@@ -388,36 +388,40 @@ fn the_crash_test_of_nvm_cows_creation_and_closing_fails_too() {
 #[test]
 fn the_explorer_sees_missing_fences_in_every_engine() {
     for engine in engines() {
-        let story = plot(engine, 30, 20, 40).run_in_pool();
-        let fault = Mutation { how: How::NoFence, at: Where::Anywhere };
-        let explored = story.explore(Some(&fault), Effort::once(20));
+        let scenario = plot(engine, 30, 20, 40).run_in_pool();
+        let fault = Mutation { defect: Defect::NoFence, at: Where::Anywhere };
+        let explored = scenario.explore(Some(&fault), Effort::once(20));
         assert!(explored.violation.is_some(), "{engine}");
     }
 }
 
 /// Chunks that become empty are given back, and serve others.
-fn what_goes_back_survives_power_cuts(engine: EngineKind, story: &Story<PoolMedium>, bound: u64) {
-    let sites = Mutation::sites_in_memory(How::NoFlush, &story.trace);
+fn what_goes_back_survives_power_cuts(
+    engine: EngineKind,
+    scenario: &Scenario<PoolMedium>,
+    bound: u64,
+) {
+    let sites = Mutation::sites_in_memory(Defect::NoFlush, &scenario.trace);
     let given = sites.iter().filter(|site| site.line() == given_back()).count();
-    survives(&format!("{engine}, chunks that go back"), story, Effort::once(bound));
+    survives(&format!("{engine}, chunks that go back"), scenario, Effort::once(bound));
     assert!(given > 0, "{engine}: no chunk was given back");
 }
 
 #[test]
-fn what_nvm_inp_gives_back_to_the_pool_survives_power_cuts_and_kills() {
-    let story = chunks_go_back(EngineKind::NvmInp);
-    what_goes_back_survives_power_cuts(EngineKind::NvmInp, &story, 3);
-    assert_eq!(story.explore_kills(None, at_kills(5)).violation, None, "killed");
+fn chunks_freed_by_nvm_inp_survive_power_cuts_and_kills() {
+    let scenario = chunks_go_back(EngineKind::NvmInp);
+    what_goes_back_survives_power_cuts(EngineKind::NvmInp, &scenario, 3);
+    assert_eq!(scenario.explore_kills(None, at_kills(5)).violation, None, "killed");
 }
 
 #[test]
-fn what_nvm_cow_gives_back_to_the_pool_survives_power_cuts_and_kills() {
-    let story = chunks_go_back(EngineKind::NvmCow);
-    what_goes_back_survives_power_cuts(EngineKind::NvmCow, &story, 3);
-    assert_eq!(story.explore_kills(None, at_kills(5)).violation, None, "killed");
+fn chunks_freed_by_nvm_cow_survive_power_cuts_and_kills() {
+    let scenario = chunks_go_back(EngineKind::NvmCow);
+    what_goes_back_survives_power_cuts(EngineKind::NvmCow, &scenario, 3);
+    assert_eq!(scenario.explore_kills(None, at_kills(5)).violation, None, "killed");
 }
 
-/// The longer story with fewer states of each point.
+/// The longer scenario with fewer states of each point.
 #[test]
 fn what_nvm_log_gives_back_to_the_pool_survives_power_cuts() {
     what_goes_back_survives_power_cuts(

@@ -1,9 +1,9 @@
-//! The seeds of random stories: the same ones wherever tests are run, others in each build.
+//! The seeds of random scenarios: the same ones wherever tests are run, others in each build.
 
 /// The variable that `.ci/run` sets.
 const VARIABLE: &str = "PERDURA_SEED";
 
-/// The number of the first random story: that of this build, or 1.
+/// The number of the first random scenario: that of this build, or 1.
 pub(crate) fn first_seed() -> u64 {
     std::env::var(VARIABLE).map_or(1, |text| match text.parse() {
         Ok(seed @ 1..=0xffff_ffff) => seed,

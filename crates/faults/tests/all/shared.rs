@@ -14,7 +14,7 @@ use faults::sharing::Mix;
 use optimistic::{At, Flaw, Optimistic};
 use perdura::{Concurrency, EngineKind};
 
-/// A story of the optimistic engine.
+/// A scenario of the optimistic engine.
 fn shared(engine: &Optimistic, seed: u64, transactions: usize) -> Shared {
     let engine = engine.clone();
     let maker = move |scheduler: Arc<faults::scheduler::Scheduler>| -> Brought {
@@ -28,15 +28,15 @@ fn shared(engine: &Optimistic, seed: u64, transactions: usize) -> Shared {
 }
 
 #[test]
-fn what_interleaves_in_the_optimistic_engine_is_strictly_serializable() {
+fn interleavings_of_the_optimistic_engine_are_serializable() {
     let (mut committed, mut conflicts, mut handed_over) = (0, 0, 0);
     for seed in 0..40 {
         let threads = 2 + seed as usize % 3;
-        let story = Shared { threads, ..shared(&Optimistic::new(), seed, 60) }.run();
-        let order = story.history.check(Serializable);
+        let scenario = Shared { threads, ..shared(&Optimistic::new(), seed, 60) }.run();
+        let order = scenario.history.check(Serializable);
         committed += order.unwrap_or_else(|violation| panic!("seed {seed}: {violation}")).len();
-        conflicts += story.conflicts;
-        handed_over += story.handed_over;
+        conflicts += scenario.conflicts;
+        handed_over += scenario.handed_over;
     }
     println!("{committed} committed, {conflicts} conflicts, {handed_over} changes of thread");
     assert!(committed > 1_000 && conflicts > 100 && handed_over > 10_000);
@@ -47,9 +47,9 @@ fn on_snapshots_writes_are_skewed_and_nothing_worse() {
     let engine = Optimistic::new().on_snapshots();
     let mut skewed = Vec::new();
     for seed in 0..40 {
-        let story = shared(&engine, seed, 60).run();
-        story.history.check(Snapshot).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
-        if let Err(found) = story.history.check(Serializable) {
+        let scenario = shared(&engine, seed, 60).run();
+        scenario.history.check(Snapshot).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
+        if let Err(found) = scenario.history.check(Serializable) {
             println!("seed {seed}: {found}");
             skewed.push(found.to_string());
         }
@@ -62,7 +62,7 @@ fn on_snapshots_writes_are_skewed_and_nothing_worse() {
 #[test]
 fn the_same_seed_gives_the_same_record() {
     let record = || {
-        let story = shared(&Optimistic::new(), 3, 40).run();
+        let scenario = shared(&Optimistic::new(), 3, 40).run();
         let mut threads: Vec<u32> = Vec::new();
         let mut number = |thread| {
             threads.iter().position(|known| *known == thread).unwrap_or_else(|| {
@@ -70,10 +70,10 @@ fn the_same_seed_gives_the_same_record() {
                 threads.len() - 1
             })
         };
-        let events = story.trace.events.iter();
+        let events = scenario.trace.events.iter();
         let events: Vec<_> =
             events.map(|one| format!("{} {:?}", number(one.thread), one.event)).collect();
-        (events, story.history)
+        (events, scenario.history)
     };
     let (first, second) = (record(), record());
     assert!(first.0 == second.0, "{} events and {}", first.0.len(), second.0.len());
@@ -82,28 +82,28 @@ fn the_same_seed_gives_the_same_record() {
 }
 
 /// Power cuts at every fence, kills at one of so many stores.
-fn survives(name: &str, story: &Shared, rule: Rule, stride: u64) {
-    survives_in_part(name, story, (rule, stride), 1);
+fn survives(name: &str, scenario: &Shared, rule: Rule, stride: u64) {
+    survives_in_part(name, scenario, (rule, stride), 1);
 }
 
 /// The same at one in so many of them.
-fn survives_in_part(name: &str, story: &Shared, (rule, stride): (Rule, u64), one_in: u64) {
-    let (seed, story) = (story.seed, story.run());
-    story.history.check(rule).unwrap_or_else(|found| panic!("{name}, seed {seed}: {found}"));
+fn survives_in_part(name: &str, scenario: &Shared, (rule, stride): (Rule, u64), one_in: u64) {
+    let (seed, scenario) = (scenario.seed, scenario.run());
+    scenario.history.check(rule).unwrap_or_else(|found| panic!("{name}, seed {seed}: {found}"));
     let effort = Effort::once(6).then(Again::every(16, 1));
-    let explored = story.explore(rule, thinned(effort, one_in));
-    println!("{name}, seed {seed}: {} conflicts, {story:?}, {explored:?}", story.conflicts);
+    let explored = scenario.explore(rule, thinned(effort, one_in));
+    println!("{name}, seed {seed}: {} conflicts, {scenario:?}, {explored:?}", scenario.conflicts);
     assert_eq!(explored.violation, None, "{name}, seed {seed}");
-    let enough = explored.points * one_in > 60 && story.handed_over > 50;
-    assert!(enough, "{story:?}, {explored:?}");
-    let kills = story.explore_kills(rule, stride);
+    let enough = explored.points * one_in > 60 && scenario.handed_over > 50;
+    assert!(enough, "{scenario:?}, {explored:?}");
+    let kills = scenario.explore_kills(rule, stride);
     assert_eq!(kills.violation, None, "{name}, seed {seed}");
     // Where pages are changed in a cache, a transaction has few stores.
     assert!(kills.states > if one_in == 1 { 15 } else { 4 }, "{kills:?}");
 }
 
 #[test]
-fn two_writers_in_a_partition_of_the_optimistic_engine_survive_crashes() {
+fn two_writers_of_the_optimistic_engine_survive_crashes() {
     for seed in 1..3 {
         survives("optimistic", &shared(&Optimistic::new(), seed, 50), Serializable, 37);
     }
@@ -118,8 +118,8 @@ fn two_writers_that_take_turns_survive_crashes() {
     let one_by_one = |engine: &EngineKind| engine.traits().concurrency == Concurrency::Serial;
     let in_pool = |engine: &EngineKind| !engine.traits().needs_files();
     for engine in EngineKind::ALL.into_iter().filter(one_by_one).filter(in_pool) {
-        let story = Shared::new(options(engine), 5, 50);
-        survives_in_part(engine.name(), &story, (Serializable, 97), one_in(engine));
+        let scenario = Shared::new(options(engine), 5, 50);
+        survives_in_part(engine.name(), &scenario, (Serializable, 97), one_in(engine));
     }
 }
 
@@ -132,20 +132,20 @@ const LOOKS: Mix = Mix { get: 6, change: 1, longest: 9, ..Mix::NONE };
 /// Ranges, and rows that come and go.
 const RANGES: Mix = Mix { scan: 3, insert: 2, delete: 2, longest: 4, ..Mix::NONE };
 
-/// One of so many seeds has a story that shows the anomaly. A flaw has other faces, too: stories
-/// before it may show them.
+/// One of so many seeds has a scenario that shows the anomaly. A flaw has other faces, too:
+/// scenarios before it may show them.
 #[track_caller]
 fn noticed(flaw: Flaw, mix: Mix, name: &str, seeds: u64, crashes: bool) {
     let engine = Optimistic::new().with(flaw);
     // Between its two parts others have to come to an end.
     let one_in = if flaw == Flaw::DirtyWrite { 40 } else { 3 };
     for seed in 0..seeds {
-        let story = Shared { mix, keys: 4, one_in, ..shared(&engine, seed, 40) }.run();
-        let found = match story.history.check(Serializable) {
+        let scenario = Shared { mix, keys: 4, one_in, ..shared(&engine, seed, 40) }.run();
+        let found = match scenario.history.check(Serializable) {
             Err(violation) => Some(violation.to_string()),
             Ok(_) if crashes => {
                 let effort = Effort { part: Part { stride: 3, ..Part::ALL }, ..Effort::once(4) };
-                let explored = story.explore(Serializable, effort);
+                let explored = scenario.explore(Serializable, effort);
                 explored.violation.map(|violation| violation.what)
             }
             Ok(_) => None,

@@ -10,13 +10,13 @@ use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use crate::common::{Explained, unexplained};
-use faults::explorer::{Again, Effort, Story};
+use faults::explorer::{Again, Effort, Scenario};
 use faults::medium::{Medium, Part};
-use faults::mutation::{How, Mutation, Where};
+use faults::mutation::{Defect, Mutation, Where};
 use faults::plot::Plot;
 use faults::pool::PoolMedium;
-use faults::short_stories::statements;
-use faults::story::{inserts_with_updates, lists_that_grow_again, two_operations_on_one_tuple};
+use faults::scenario::{inserts_with_updates, lists_that_grow_again, two_operations_on_one_tuple};
+use faults::short_scenarios::statements;
 use faults::sweep::sweep_with;
 use perdura::EngineKind;
 use pm::Site;
@@ -72,22 +72,22 @@ const FINISHED: Explained = (
      The other engines need it",
 );
 
-/// Crash points of a story from which one crashes again, to see what is lost of a recovery.
+/// Crash points of a scenario from which one crashes again, to see what is lost of a recovery.
 const POINTS: usize = 8;
 
-/// Tuples of a story from which one does not crash again.
+/// Tuples of a scenario from which one does not crash again.
 const MANY_TUPLES: usize = 1000;
 
 /// Transactions after such a recovery: enough to change what it has changed.
 const AFTER: usize = 8;
 
-/// Places that store in the recovery from some of a story's states, each with numbers of crash
+/// Places that store in the recovery from some of a scenario's states, each with numbers of crash
 /// points after which it does.
-fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
+fn sites_in_recovery(scenario: &Scenario<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
     let mut sites: Vec<(Site, Vec<u64>)> = Vec::new();
     let part = Part { from: 3, to: u64::MAX, stride: 7 };
     let (mut point, mut position) = (part.from, None);
-    PoolMedium::walk(&story.trace, 2, part, 5, &mut |state| {
+    PoolMedium::walk(&scenario.trace, 2, part, 5, &mut |state| {
         if position.replace(state.position).is_some_and(|before| before != state.position) {
             point += part.stride;
         }
@@ -95,9 +95,9 @@ fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
             // It is not created yet.
             return ControlFlow::Continue(());
         }
-        let (db, memory) = story.medium.open(state.image, true).expect("it opens");
+        let (db, memory) = scenario.medium.open(state.image, true).expect("it opens");
         db.abandon();
-        for site in Mutation::sites_in_memory(How::NoStore, &PoolMedium::stop(&memory)) {
+        for site in Mutation::sites_in_memory(Defect::NoStore, &PoolMedium::stop(&memory)) {
             match sites.iter_mut().find(|(other, _)| *other == site) {
                 Some((_, points)) if points.len() == POINTS || points.last() == Some(&point) => {}
                 Some((_, points)) => points.push(point),
@@ -109,65 +109,69 @@ fn sites_in_recovery(story: &Story<PoolMedium>) -> Vec<(Site, Vec<u64>)> {
     sites
 }
 
-fn swept(engine: EngineKind, stories: &[(Story<PoolMedium>, u64)], explained: &[Explained]) {
-    let in_story: Vec<Site> = stories
+fn swept(engine: EngineKind, scenarios: &[(Scenario<PoolMedium>, u64)], explained: &[Explained]) {
+    let in_scenario: Vec<Site> = scenarios
         .iter()
-        .flat_map(|(story, _)| Mutation::sites_in_memory(How::NoStore, &story.trace))
+        .flat_map(|(scenario, _)| Mutation::sites_in_memory(Defect::NoStore, &scenario.trace))
         .collect();
     // With thousands of tuples each second crash takes too long, and recovery has no other places.
-    let is_small = |story: &Story<PoolMedium>| story.models[0].items.len() < MANY_TUPLES;
-    let in_recovery: Vec<_> = stories
+    let is_small = |scenario: &Scenario<PoolMedium>| scenario.models[0].items.len() < MANY_TUPLES;
+    let in_recovery: Vec<_> = scenarios
         .iter()
-        .map(|(story, _)| if is_small(story) { sites_in_recovery(story) } else { Vec::new() })
+        .map(
+            |(scenario, _)| {
+                if is_small(scenario) { sites_in_recovery(scenario) } else { Vec::new() }
+            },
+        )
         .collect();
-    let mut places = in_story.clone();
+    let mut places = in_scenario.clone();
     places.extend(in_recovery.iter().flatten().map(|(site, _)| site));
-    // Small stories whole, of large ones every fifth crash point; then all of them.
-    let glances = stories.iter().map(|(story, bound)| {
+    // Small scenarios whole, of large ones every fifth crash point; then all of them.
+    let glances = scenarios.iter().map(|(scenario, bound)| {
         let stride = if *bound > 8 { 1 } else { 5 };
-        (story, Effort { part: Part { stride, ..Part::ALL }, ..Effort::once(*bound) })
+        (scenario, Effort { part: Part { stride, ..Part::ALL }, ..Effort::once(*bound) })
     });
-    let whole = stories.iter().map(|(story, bound)| (story, Effort::once(*bound)));
+    let whole = scenarios.iter().map(|(scenario, bound)| (scenario, Effort::once(*bound)));
     let once: Vec<_> = glances.chain(whole).collect();
     // What the program leaves without the fault, too.
-    let known: Vec<_> = once.iter().map(|(story, effort)| story.known(*effort)).collect();
+    let known: Vec<_> = once.iter().map(|(scenario, effort)| scenario.known(*effort)).collect();
     let once = |fault: &Mutation, range: Range<usize>| {
-        once[range.clone()].iter().zip(&known[range]).any(|((story, effort), known)| {
-            story.explore_beyond(known, fault, *effort).violation.is_some()
+        once[range.clone()].iter().zip(&known[range]).any(|((scenario, effort), known)| {
+            scenario.explore_beyond(known, fault, *effort).violation.is_some()
         })
     };
-    let nested = |fault: &Mutation, (story, bound): &(Story<PoolMedium>, u64)| {
+    let nested = |fault: &Mutation, (scenario, bound): &(Scenario<PoolMedium>, u64)| {
         let effort = Effort::once(*bound).then(Again::every(60, 1));
-        story.explore(Some(fault), effort).violation.is_some()
+        scenario.explore(Some(fault), effort).violation.is_some()
     };
     // What is lost of a recovery is seen by crashes after those recoveries that come there.
     let again = |fault: &Mutation, site: Site| {
-        stories.iter().zip(&in_recovery).any(|((story, _), sites)| {
+        scenarios.iter().zip(&in_recovery).any(|((scenario, _), sites)| {
             let points = sites.iter().filter(|(other, _)| *other == site).flat_map(|one| &one.1);
             points.into_iter().any(|from| {
                 let part = Part { from: *from, to: from + 1, stride: 1 };
                 let crash = Again { transactions: AFTER, ..Again::every(1, 1) };
                 let effort = Effort { part, ..Effort::once(2).then(crash) };
-                story.explore(Some(fault), effort).violation.is_some()
+                scenario.explore(Some(fault), effort).violation.is_some()
             })
         })
     };
     let swept = sweep_with(places, |site| {
         let begun = Instant::now();
-        let fault = Mutation { how: How::NoStore, at: Where::Site(site) };
+        let fault = Mutation { defect: Defect::NoStore, at: Where::Site(site) };
         // Most places show soon. What has a reason is not looked for any longer: it is what no
         // effort finds.
         let is_explained =
             unexplained([format!("{}:{}", site.file(), site.line())], explained).0.is_empty();
-        let in_story = in_story.contains(&site);
-        let noticed = in_story && once(&fault, 0..stories.len())
+        let in_scenario = in_scenario.contains(&site);
+        let noticed = in_scenario && once(&fault, 0..scenarios.len())
             || again(&fault, site)
             || !is_explained
-                && (in_story && once(&fault, stories.len()..2 * stories.len())
-                    || stories
+                && (in_scenario && once(&fault, scenarios.len()..2 * scenarios.len())
+                    || scenarios
                         .iter()
                         .filter(|one| is_small(&one.0))
-                        .any(|story| nested(&fault, story)));
+                        .any(|scenario| nested(&fault, scenario)));
         println!("{engine}: {site} {noticed}, {} s", begun.elapsed().as_secs());
         noticed
     });
@@ -185,7 +189,7 @@ fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Plot {
 #[ignore = "takes minutes"]
 fn nvm_inp() {
     let engine = EngineKind::NvmInp;
-    let stories = [
+    let scenarios = [
         (two_operations_on_one_tuple(engine, true), 60),
         (two_operations_on_one_tuple(engine, false), 60),
         (inserts_with_updates(engine), 4),
@@ -195,7 +199,7 @@ fn nvm_inp() {
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 160, 60).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[TAKEN, HINT, CLOSED]);
+    swept(engine, &scenarios, &[TAKEN, HINT, CLOSED]);
 }
 
 #[test]
@@ -205,7 +209,7 @@ fn nvm_cow() {
     let large_nodes = plot(engine, 15, 30, 20);
     let large_nodes =
         Plot { options: large_nodes.options.tune("tree_node_bytes", 512), ..large_nodes };
-    let stories = [
+    let scenarios = [
         (plot(engine, 14, 60, 3).run_in_pool(), 4),
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (large_nodes.run_in_pool(), 4),
@@ -213,14 +217,14 @@ fn nvm_cow() {
         (plot(engine, 13, 120, 60).groups_of(4).run_in_pool(), 4),
         (lists_that_grow_again(), 4),
     ];
-    swept(engine, &stories, &[TAKEN, HINT, FINISHED]);
+    swept(engine, &scenarios, &[TAKEN, HINT, FINISHED]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn nvm_log() {
     let engine = EngineKind::NvmLog;
-    let stories = [
+    let scenarios = [
         (two_operations_on_one_tuple(engine, true), 60),
         (two_operations_on_one_tuple(engine, false), 60),
         (inserts_with_updates(engine), 4),
@@ -228,5 +232,5 @@ fn nvm_log() {
         (plot(engine, 12, 60, 300).run_in_pool(), 4),
         (plot(engine, 11, 80, 60).run_in_pool(), 4),
     ];
-    swept(engine, &stories, &[TAKEN, HINT, MEMTABLE_USE, FILTER]);
+    swept(engine, &scenarios, &[TAKEN, HINT, MEMTABLE_USE, FILTER]);
 }

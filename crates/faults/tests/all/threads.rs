@@ -44,7 +44,7 @@ fn four_threads_in_a_partition_of_each_engine_keep_its_rule() {
 }
 
 #[test]
-fn four_threads_in_a_partition_of_sofort_are_serializable_where_that_is_asked_for() {
+fn four_threads_in_sofort_are_serializable_if_asked_for() {
     for seed in 1..4 {
         let directory = tempfile::tempdir().unwrap();
         let options = small().engine(EngineKind::Sofort).isolation(Isolation::Serializable);
@@ -55,7 +55,7 @@ fn four_threads_in_a_partition_of_sofort_are_serializable_where_that_is_asked_fo
 }
 
 #[test]
-fn four_threads_in_a_partition_of_the_optimistic_engine_keep_its_rule() {
+fn four_threads_in_the_optimistic_engine_keep_its_rule() {
     let engines = [
         (Optimistic::new(), Rule::Serializable),
         (Optimistic::new().on_snapshots(), Rule::Snapshot),

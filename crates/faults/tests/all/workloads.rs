@@ -1,22 +1,22 @@
 //! YCSB and TPC-C under the explorer, for every engine: no state of a sample of their crash points
-//! is wrong, the same seed gives the same states, and a fault is caught. The tests of `story` look
-//! at far more; these are what applications do. TPC-C takes minutes: `cargo test -p perdura-faults
-//! --test all workloads:: -- --ignored --nocapture`
+//! is wrong, the same seed gives the same states, and a fault is caught. The tests of `scenario`
+//! look at far more; these are what applications do. TPC-C takes minutes: `cargo test -p
+//! perdura-faults --test all workloads:: -- --ignored --nocapture`
 
 use std::sync::atomic::AtomicU64;
 
 use crate::points::one_in;
-use faults::both::BothMedium;
+use faults::combined::CombinedMedium;
 use faults::examine::{Settings, examine};
-use faults::explorer::{Again, Effort, Explored, Story};
+use faults::explorer::{Again, Effort, Explored, Scenario};
 use faults::medium::{Medium, Part};
-use faults::mutation::{Code, How, Mutation, Where};
+use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::plot::Workload;
 use faults::plot::{Plot, STANDARD};
 use faults::script::{Script, run_in_files, run_in_pool, run_on};
 use perdura::{DurableIn, EngineKind};
 
-/// Returns an effort of one in so many of a story's crash points, and from one in so many of the
+/// Returns an effort of one in so many of a scenario's crash points, and from one in so many of the
 /// states.
 fn sample(workload: Workload, points: u64) -> Effort {
     let (most, every) = if workload == Workload::Tpcc { (60, 60) } else { (150, 40) };
@@ -24,23 +24,23 @@ fn sample(workload: Workload, points: u64) -> Effort {
     Effort { part, ..Effort::once(3) }.then(Again::every(every, 2))
 }
 
-fn survives<M: Medium>(name: &str, story: &Story<M, Script>, workload: Workload) {
-    survives_in_part(name, story, workload, 1);
+fn survives<M: Medium>(name: &str, scenario: &Scenario<M, Script>, workload: Workload) {
+    survives_in_part(name, scenario, workload, 1);
 }
 
 /// The same at one in so many of the usual points.
 fn survives_in_part<M: Medium>(
     name: &str,
-    story: &Story<M, Script>,
+    scenario: &Scenario<M, Script>,
     workload: Workload,
     one_in: u64,
 ) {
     // Where fewer places are looked at, no more of their states are crashed again: recoveries from
     // a log have many places.
-    let all = sample(workload, M::points(&story.trace));
+    let all = sample(workload, M::points(&scenario.trace));
     let part = Part { stride: all.part.stride * one_in, ..all.part };
     let effort = Effort { part, ..all };
-    let explored: Explored = story.explore(None, effort);
+    let explored: Explored = scenario.explore(None, effort);
     println!(
         "{name}: {} points, {} states, {} nested",
         explored.points, explored.states, explored.nested
@@ -48,8 +48,8 @@ fn survives_in_part<M: Medium>(
     assert_eq!(explored.violation, None, "{name}");
     let enough = explored.states * one_in > 50 && explored.nested * one_in > 10;
     assert!(enough, "{name}: {explored:?}");
-    let stride = M::events(&story.trace).div_ceil(50).max(1) as u64;
-    let kills = story.explore_kills(None, stride * one_in);
+    let stride = M::events(&scenario.trace).div_ceil(50).max(1) as u64;
+    let kills = scenario.explore_kills(None, stride * one_in);
     assert_eq!(kills.violation, None, "{name}, killed");
 }
 
@@ -63,7 +63,7 @@ fn every_engine_survives(workload: Workload) {
                 survives_in_part(&name, &run_in_pool(&plot), workload, one_in(engine));
             }
             DurableIn::Both => {
-                survives_in_part(&name, &run_on::<BothMedium>(&plot), workload, one_in(engine));
+                survives_in_part(&name, &run_on::<CombinedMedium>(&plot), workload, one_in(engine));
             }
         }
     }
@@ -89,19 +89,19 @@ fn two_columns_of_a_statement_change_together() {
         let script = Script::of(&plot);
         assert_eq!(script.update_columns(), Some(2), "seed {seed}");
         assert_eq!(script.schema().tables()[0].has_inline_columns(), seed == 1);
-        let story = run_in_pool(&plot);
-        let explored = story.explore(None, Effort::once(20).then(Again::every(20, 2)));
+        let scenario = run_in_pool(&plot);
+        let explored = scenario.explore(None, Effort::once(20).then(Again::every(20, 2)));
         println!("seed {seed}: {} states, {} nested", explored.states, explored.nested);
         assert_eq!(explored.violation, None, "seed {seed}");
         assert!(explored.states > 200 && explored.nested > 50, "seed {seed}: {explored:?}");
-        let kills = story.explore_kills(None, 1);
+        let kills = scenario.explore_kills(None, 1);
         assert_eq!(kills.violation, None, "seed {seed}, killed");
-        notices(&format!("seed {seed}"), &story, &[How::NoFence, How::NoFlush]);
+        notices(&format!("seed {seed}"), &scenario, &[Defect::NoFence, Defect::NoFlush]);
         for call in ["Flushed::lines", "superseded.lines.flush"] {
             let code = Code { file: INP, function: "statement", text: call };
             let at = Where::Code(code);
-            let fault = Mutation { how: How::NoFlush, at };
-            let explored = story.explore(Some(&fault), Effort::once(20));
+            let fault = Mutation { defect: Defect::NoFlush, at };
+            let explored = scenario.explore(Some(&fault), Effort::once(20));
             assert!(explored.injected > 0 && explored.violation.is_some(), "seed {seed}, {call}");
         }
     }
@@ -120,12 +120,12 @@ fn groups_survive_too() {
     }
 }
 
-fn notices<M: Medium>(name: &str, story: &Story<M, Script>, hows: &[How]) {
-    for how in hows {
-        let fault = Mutation { how: *how, at: Where::Anywhere };
-        let explored = story.explore(Some(&fault), Effort::once(4));
-        println!("{name}, {how:?}: {} states, {:?}", explored.states, explored.violation);
-        assert!(explored.injected > 0 && explored.violation.is_some(), "{name}, {how:?}");
+fn notices<M: Medium>(name: &str, scenario: &Scenario<M, Script>, defects: &[Defect]) {
+    for defect in defects {
+        let fault = Mutation { defect: *defect, at: Where::Anywhere };
+        let explored = scenario.explore(Some(&fault), Effort::once(4));
+        println!("{name}, {defect:?}: {} states, {:?}", explored.states, explored.violation);
+        assert!(explored.injected > 0 && explored.violation.is_some(), "{name}, {defect:?}");
     }
 }
 
@@ -144,18 +144,18 @@ fn faults_are_noticed(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
-        let in_pool = [How::EarlyAcknowledgement, How::NoFence, How::NoFlush];
+        let in_pool = [Defect::EarlyAcknowledgement, Defect::NoFence, Defect::NoFlush];
         match engine.traits().durable_in {
             DurableIn::Files => {
-                let hows = [How::EarlyAcknowledgement, How::NoSync];
-                notices(&name, &run_in_files(&plot), &hows);
+                let defects = [Defect::EarlyAcknowledgement, Defect::NoSync];
+                notices(&name, &run_in_files(&plot), &defects);
             }
             // The last fence of a commit by slot-header logging is that of its checkpoint.
             DurableIn::Pool if matches!(engine, EngineKind::Fast | EngineKind::Fash) => {
                 notices(&name, &run_in_pool(&plot), &in_pool[1..]);
             }
             DurableIn::Pool => notices(&name, &run_in_pool(&plot), &in_pool),
-            DurableIn::Both => notices(&name, &run_on::<BothMedium>(&plot), &in_pool),
+            DurableIn::Both => notices(&name, &run_on::<CombinedMedium>(&plot), &in_pool),
         }
     }
 }

@@ -15,7 +15,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::DiskReplay;
 
-use super::story::{Plan, Ran, Story, left};
+use super::scenario::{Plan, Ran, Scenario, left};
 
 /// Looks at few keys and changes them.
 const CHANGES: Mix = Mix { change: 1, longest: 2, ..Mix::NONE };
@@ -26,15 +26,15 @@ const RANGES: Mix = Mix { scan: 3, insert: 2, delete: 2, longest: 4, ..Mix::NONE
 /// Changes that are undone in part.
 const SAVEPOINTS: Mix = Mix { get: 2, change: 2, insert: 1, savepoint: 4, ..Mix::NONE };
 
-/// A story with a policy that is wrong.
-fn with(flaw: Flaw, mix: Mix) -> Story {
-    Story { keys: 4, flaw: Some(flaw), ..Story::new(0, mix) }
+/// A scenario with a policy that is wrong.
+fn with(flaw: Flaw, mix: Mix) -> Scenario {
+    Scenario { keys: 4, flaw: Some(flaw), ..Scenario::new(0, mix) }
 }
 
-/// The anomaly that a story shows, its crashes included if it records any; or the panic that it
+/// The anomaly that a scenario shows, its crashes included if it records any; or the panic that it
 /// ends in.
-fn found_in(story: &Story) -> Option<String> {
-    let ran = match catch_unwind(AssertUnwindSafe(|| story.run())) {
+fn found_in(scenario: &Scenario) -> Option<String> {
+    let ran = match catch_unwind(AssertUnwindSafe(|| scenario.run())) {
         Ok(ran) => ran,
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
@@ -62,22 +62,22 @@ fn crashes(ran: &Ran) -> Option<String> {
     found
 }
 
-/// One of so many seeds has a story that shows the anomaly. A flaw has other faces, too:
-/// stories before it may show them.
+/// One of so many seeds has a scenario that shows the anomaly. A flaw has other faces, too:
+/// scenarios before it may show them.
 #[track_caller]
-fn noticed(story: Story, name: &str, seeds: u64) {
+fn noticed(scenario: Scenario, name: &str, seeds: u64) {
     // Nothing of it shows when nothing is wrong.
     for seed in 0..seeds {
-        let story = Story { seed, ..story };
-        let right = Story { flaw: None, ..story };
+        let scenario = Scenario { seed, ..scenario };
+        let right = Scenario { flaw: None, ..scenario };
         assert_eq!(found_in(&right), None, "{right:?}");
-        let Some(found) = found_in(&story) else { continue };
-        println!("{:?}, seed {seed}: {found}", story.flaw);
+        let Some(found) = found_in(&scenario) else { continue };
+        println!("{:?}, seed {seed}: {found}", scenario.flaw);
         if found.contains(name) {
             return;
         }
     }
-    panic!("{:?}: no {name} in {seeds} seeds", story.flaw);
+    panic!("{:?}: no {name} in {seeds} seeds", scenario.flaw);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn a_non_repeatable_read_is_noticed() {
 
 #[test]
 fn a_write_skew_is_noticed() {
-    let story = with(Flaw::ReadLockLetGo, Mix::NONE);
-    noticed(Story { plan: Plan::Skewed, threads: 2, ..story }, "write skew (G2)", 10);
+    let scenario = with(Flaw::ReadLockLetGo, Mix::NONE);
+    noticed(Scenario { plan: Plan::Skewed, threads: 2, ..scenario }, "write skew (G2)", 10);
 }
 
 #[test]
@@ -103,9 +103,9 @@ fn a_dirty_read_is_noticed() {
 
 #[test]
 fn a_dirty_write_is_noticed() {
-    let story = with(Flaw::WriteNotLocked, Mix::NONE);
-    let story = Story { plan: Plan::Blind, aborts: 0, keys: 8, ..story };
-    noticed(story, "dirty write (G0)", 200);
+    let scenario = with(Flaw::WriteNotLocked, Mix::NONE);
+    let scenario = Scenario { plan: Plan::Blind, aborts: 0, keys: 8, ..scenario };
+    noticed(scenario, "dirty write (G0)", 200);
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn a_phantom_is_noticed() {
 
 #[test]
 fn a_commit_after_a_conflict_is_noticed() {
-    let story = Story { heedless: true, ..with(Flaw::DoomedCommits, CHANGES) };
-    noticed(story, "dirty read (G1a", 10);
+    let scenario = Scenario { heedless: true, ..with(Flaw::DoomedCommits, CHANGES) };
+    noticed(scenario, "dirty read (G1a", 10);
 }
 
 #[test]
@@ -126,28 +126,28 @@ fn what_a_savepoint_keeps_is_noticed() {
 
 #[test]
 fn a_kept_lock_that_was_taken_is_noticed() {
-    let story = Story { escalate_after: 0, ..with(Flaw::KeptThoughTaken, RANGES) };
-    noticed(story, "something that nobody has written", 40);
+    let scenario = Scenario { escalate_after: 0, ..with(Flaw::KeptThoughTaken, RANGES) };
+    noticed(scenario, "something that no transaction has written", 40);
 }
 
 #[test]
 fn dirty_acknowledgements_are_noticed() {
     for flaw in [Flaw::AcknowledgedEarly, Flaw::ReaderIndependent] {
-        let story = Story { crashes: true, each: 6, lag: 100, ..with(flaw, LOOKS) };
-        noticed(story, "dirty acknowledgement", 5);
+        let scenario = Scenario { crashes: true, each: 6, lag: 100, ..with(flaw, LOOKS) };
+        noticed(scenario, "dirty acknowledgement", 5);
     }
-    let story = with(Flaw::GoneGhostForgotten, Mix::NONE);
-    let story = Story { plan: Plan::Vanishing, crashes: true, each: 8, lag: 200, ..story };
+    let scenario = with(Flaw::GoneGhostForgotten, Mix::NONE);
+    let scenario = Scenario { plan: Plan::Vanishing, crashes: true, each: 8, lag: 200, ..scenario };
     // What a scan has not met is there again.
-    noticed(story, "phantom", 12);
+    noticed(scenario, "phantom", 12);
 }
 
 /// No anomaly comes of it: transactions are victims of deadlocks that there need not be.
 #[test]
 fn victims_of_an_update_that_is_read_as_any_row_are_noticed() {
     let victims = |flaw| {
-        let story = Story { plan: Plan::Ascending, keys: 8, ..Story::new(1, Mix::NONE) };
-        Story { flaw, ..story }.run().locks.victims
+        let scenario = Scenario { plan: Plan::Ascending, keys: 8, ..Scenario::new(1, Mix::NONE) };
+        Scenario { flaw, ..scenario }.run().locks.victims
     };
     assert_eq!(victims(None), 0);
     assert!(victims(Some(Flaw::UpdateAsShared)) > 0);

@@ -5,35 +5,35 @@
 use faults::{history::Rule::Serializable, sharing::Mix};
 use sim::DiskReplay;
 
-use super::story::{Plan, Story, left};
+use super::scenario::{Plan, Scenario, left};
 
 /// Early lock release and lock inheritance.
 const LOCKING: [(bool, Option<u64>); 4] =
     [(true, Some(1)), (true, None), (false, Some(1)), (false, None)];
 
-fn stories(seeds: std::ops::Range<u64>, mix: Mix) -> impl Iterator<Item = Story> {
+fn scenarios(seeds: std::ops::Range<u64>, mix: Mix) -> impl Iterator<Item = Scenario> {
     seeds.flat_map(move |seed| {
         LOCKING.map(|(early_release, inherit_after)| {
             // Every third one locks whole tables soon, and every other one has more keys than fit a
             // page.
             let escalate_after = if seed % 3 == 0 { 4 } else { usize::MAX };
             let keys = if seed % 2 == 0 { 5 } else { 24 };
-            let story = Story::new(seed, mix);
-            Story { keys, early_release, inherit_after, escalate_after, ..story }
+            let scenario = Scenario::new(seed, mix);
+            Scenario { keys, early_release, inherit_after, escalate_after, ..scenario }
         })
     })
 }
 
 fn all_have_an_order(seeds: std::ops::Range<u64>) {
     let (mut committed, mut conflicts, mut waits, mut inherited) = (0, 0, 0, 0);
-    for story in stories(seeds, Mix::LOCKS) {
-        let ran = story.run();
+    for scenario in scenarios(seeds, Mix::LOCKS) {
+        let ran = scenario.run();
         let order = ran.history.check(Serializable);
-        committed += order.unwrap_or_else(|found| panic!("{story:?}: {found}")).len();
+        committed += order.unwrap_or_else(|found| panic!("{scenario:?}: {found}")).len();
         conflicts += ran.conflicts;
         waits += ran.locks.waits;
         inherited += ran.locks.inherited;
-        assert_eq!((ran.locks.timeouts, ran.locks.held), (0, 0), "{story:?}");
+        assert_eq!((ran.locks.timeouts, ran.locks.held), (0, 0), "{scenario:?}");
     }
     println!("{committed} committed, {conflicts} conflicts, {waits} waits, {inherited} inherited");
     assert!(committed > 100 && conflicts > 10 && waits > 50 && inherited > 20);
@@ -46,23 +46,24 @@ fn whatever_interleaves_is_strictly_serializable() {
 
 #[test]
 #[ignore = "takes many minutes"]
-fn whatever_interleaves_is_strictly_serializable_over_many_seeds() {
+fn interleavings_of_many_seeds_are_strictly_serializable() {
     all_have_an_order(1_000..3_000);
 }
 
 #[test]
 fn transactions_in_the_order_of_keys_have_no_victims() {
     for seed in 0..20 {
-        let story = Story { plan: Plan::Ascending, keys: 8, ..Story::new(seed, Mix::NONE) };
-        let ran = story.run();
+        let scenario =
+            Scenario { plan: Plan::Ascending, keys: 8, ..Scenario::new(seed, Mix::NONE) };
+        let ran = scenario.run();
         assert_eq!((ran.locks.victims, ran.conflicts, ran.locks.held), (0, 0, 0), "seed {seed}");
         ran.history.check(Serializable).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
     }
 }
 
-fn survives(story: &Story, bound: u64) -> (u64, u64) {
-    let ran = Story { crashes: true, ..*story }.run();
-    ran.history.check(Serializable).unwrap_or_else(|found| panic!("{story:?}: {found}"));
+fn survives(scenario: &Scenario, bound: u64) -> (u64, u64) {
+    let ran = Scenario { crashes: true, ..*scenario }.run();
+    ran.history.check(Serializable).unwrap_or_else(|found| panic!("{scenario:?}: {found}"));
     let trace = ran.trace.as_ref().expect("it was recorded");
     let mut replay = DiskReplay::new(trace);
     let (mut points, mut states) = (0, 0);
@@ -70,9 +71,9 @@ fn survives(story: &Story, bound: u64) -> (u64, u64) {
         points += 1;
         let (noted, position) = (point.last_note.unwrap_or(0), point.position);
         let visited = point.for_each_state(bound, 5, |image| {
-            let found = left(image.clone()).unwrap_or_else(|error| panic!("{story:?}: {error}"));
+            let found = left(image.clone()).unwrap_or_else(|error| panic!("{scenario:?}: {error}"));
             let order = ran.history.recovered(Serializable, noted, &found);
-            order.unwrap_or_else(|why| panic!("{story:?}, before event {position}: {why}"));
+            order.unwrap_or_else(|why| panic!("{scenario:?}, before event {position}: {why}"));
         });
         states += visited.visited;
     }
@@ -82,8 +83,8 @@ fn survives(story: &Story, bound: u64) -> (u64, u64) {
 #[test]
 fn a_crash_leaves_a_prefix_of_what_interleaved() {
     let (mut points, mut states) = (0, 0);
-    for story in stories(100..101, Mix::LOCKS) {
-        let (more_points, more_states) = survives(&story, 4);
+    for scenario in scenarios(100..101, Mix::LOCKS) {
+        let (more_points, more_states) = survives(&scenario, 4);
         points += more_points;
         states += more_states;
     }
@@ -95,8 +96,8 @@ fn a_crash_leaves_a_prefix_of_what_interleaved() {
 #[ignore = "takes many minutes"]
 fn a_crash_leaves_a_prefix_of_what_interleaved_over_many_seeds() {
     let (mut points, mut states) = (0, 0);
-    for story in stories(200..260, Mix::LOCKS) {
-        let (more_points, more_states) = survives(&story, 16);
+    for scenario in scenarios(200..260, Mix::LOCKS) {
+        let (more_points, more_states) = survives(&scenario, 16);
         points += more_points;
         states += more_states;
     }

@@ -2,8 +2,8 @@
 //! every latch, every lock and every place of the log; with policies of the protocol that are
 //! wrong; and in a database with real threads.
 
+mod concurrency;
 mod flaws;
 mod interleaved;
 mod real;
-mod story;
-mod tells;
+mod scenario;

@@ -77,8 +77,8 @@ fn four_threads_in_one_table_are_strictly_serializable() {
 
 /// For as many seconds as `PERDURA_RACING_SECONDS` says; 60 if it says nothing.
 #[test]
-#[ignore = "takes as long as it is told"]
-fn four_threads_in_one_table_are_strictly_serializable_round_after_round() {
+#[ignore = "takes as long as it is asked to"]
+fn long_runs_of_four_threads_are_strictly_serializable() {
     let seconds = std::env::var("PERDURA_RACING_SECONDS").map_or(60, |seconds| {
         seconds.parse().expect("PERDURA_RACING_SECONDS is a number of seconds")
     });

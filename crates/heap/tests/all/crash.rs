@@ -297,9 +297,9 @@ fn mini_story(steps: u64) -> (Trace, u64) {
     (lane.memory().stop(), area)
 }
 
-/// The same with an object beside that is replaced after each, and has its bit in a word that the
-/// mini-transaction has changed.
-fn mini_story_beside(steps: u64) -> (Trace, u64) {
+/// The same with an object that is replaced after each mini-transaction. Its persisted bit is in a
+/// word that the mini-transaction has changed.
+fn mini_story_with_allocations(steps: u64) -> (Trace, u64) {
     let (mut lane, area) = mini_area();
     let (heap, memory) = (lane.heap().clone(), lane.memory().clone());
     let mut lines = LineSet::new();
@@ -428,7 +428,7 @@ fn mini_transactions_need_each_flush_and_fence() {
 /// that ends it. Left out, it never persists.
 #[test]
 fn the_test_of_mini_transactions_fails_without_any_one_store() {
-    let (trace, area) = mini_story_beside(12);
+    let (trace, area) = mini_story_with_allocations(12);
     let check = |image: &[u8], noted| mini_verdict(image, area, noted, 2);
     assert_eq!(explore(Replay::new(&trace), 60, check).2, None);
     // They have the place of the call that commits.
@@ -498,7 +498,7 @@ fn after_mini_kills(trace: &Trace, area: u64, every: usize) -> Vec<Next> {
         let step: u64 = memory.read(Off::new(area)).unwrap();
         let current: u64 = memory.read(Off::new(area + WORDS * 64)).unwrap();
         memory.note(step);
-        // Beside mini-transactions: its bit is in a word that the last one has changed.
+        // Outside of mini-transactions: its bit is in a word that the last one has changed.
         let mut lines = LineSet::new();
         let beside = lane.allocate(LINES_OF_WORK * 64, Purpose::Table).unwrap();
         memory.copy(Off::new(beside), &contents(step, LINES_OF_WORK * 64));

@@ -357,7 +357,7 @@ fn recovery_takes_the_lane_of_an_object() {
     let (mut one, mut two) = (lanes.take().unwrap(), lanes.take().unwrap());
     let objects = [persisted(&mut one, 1, 100), persisted(&mut two, 2, 100)];
     let fixed = persisted(&mut heap.lane(0), 3, 100);
-    assert!(lanes.take_owner(objects[0]).unwrap().is_none(), "somebody has it");
+    assert!(lanes.take_owner(objects[0]).unwrap().is_none(), "it has an owner");
     drop(one);
     let (copy, heap) = reopened(&memory, LIMIT);
     for lanes in [lanes, Lanes::of(&heap)] {

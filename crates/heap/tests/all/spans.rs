@@ -1,6 +1,6 @@
-//! Objects that take several chunks, beside objects in slots, against a model: nothing is handed out
-//! twice, also where their contents look like the allocator's own words, over two lanes, opened again
-//! and again, and on a full memory.
+//! Objects that take several chunks, and objects in slots, against a model: nothing is handed out
+//! twice, also where their contents look like the allocator's own words, over two lanes, opened
+//! again and again, and on a full memory.
 
 use std::collections::BTreeMap;
 
@@ -172,8 +172,8 @@ fn opened_with_a_span(persisted: bool) -> (Heap<Recording>, u64) {
     (Heap::open(memory).unwrap(), at)
 }
 
-/// A log may name a span whose bit is clear: no other lane gets its chunks before the owner says that
-/// it has recovered.
+/// A log may name a span whose bit is clear: no other lane gets its chunks before the owner says
+/// that it has recovered.
 #[test]
 fn an_empty_span_is_kept_until_its_owner_has_recovered() {
     let (heap, at) = opened_with_a_span(false);
@@ -188,8 +188,8 @@ fn an_empty_span_is_kept_until_its_owner_has_recovered() {
     owner.release(at);
 }
 
-/// A span that recovery has emptied, or found empty, is anybody's as soon as the owner has recovered,
-/// not only when the owner itself finds no room.
+/// A span that recovery has emptied, or found empty, is anybody's as soon as the owner has
+/// recovered, not only when the owner itself finds no room.
 #[test]
 fn an_owner_that_has_recovered_gives_its_empty_spans_to_others() {
     for persisted in [false, true] {
@@ -228,7 +228,8 @@ fn the_length_of_a_span_is_checked() {
     }
 }
 
-/// A wild offset may lead into a span that was there when the heap was opened, to a word that is zero.
+/// A wild offset may lead into a span that was there when the heap was opened, to a word that is
+/// zero.
 #[test]
 fn an_offset_into_a_span_makes_none_of_its_chunks_free() {
     let memory = Recording::pool(16 << 10, LIMIT).unwrap();

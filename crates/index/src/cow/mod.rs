@@ -6,7 +6,7 @@
 //! | [`TreeShape`] with a [`Root`] | the tree: look-up, changes, scans |
 //! | [`Pages`] | which pages are free, when a superseded one is |
 //!
-//! Pages lie in extents of a heap, or in a file behind a cache: [`crate::pages`]. The tree knows byte strings only. What commits a root, makes it durable, and who may see it, is
+//! Pages lie in extents of a heap, or in a file with a cache: [`crate::pages`]. The tree knows byte strings only. What commits a root, makes it durable, and who may see it, is
 //! the business of the layer above.
 
 mod build;

@@ -84,14 +84,14 @@ impl TreeShape {
         }
     }
 
-    /// The smallest power of two that [`Self::new`] takes for keys of so many bytes, however records
-    /// lie.
+    /// The smallest power of two that [`Self::new`] takes for keys of so many bytes, however
+    /// records lie.
     pub fn least_page_bytes(max_key_bytes: u32) -> u32 {
         let record = SLOT_BYTES + RECORD_HEADER_BYTES + CHILD_BYTES + max_key_bytes as usize;
         ((PAGE_HEADER_BYTES + 4 * record) as u32).next_power_of_two()
     }
 
-    /// The same shape for a tree none of whose values is longer than this beside a key of so many
+    /// The same shape for a tree none of whose values is longer than this with a key of so many
     /// bytes. If they fit a leaf, a walk over the pages need not read the leaves.
     #[must_use]
     pub fn with_longest_value(mut self, key_bytes: usize, value_bytes: usize) -> Self {
@@ -124,7 +124,7 @@ impl TreeShape {
         }
     }
 
-    /// The longest value that stands in the leaf beside a key of so many bytes: a page holds two
+    /// The longest value that stands in the leaf with a key of so many bytes: a page holds two
     /// records at least.
     pub(crate) fn max_inline(&self, key_bytes: usize) -> usize {
         match self.records {

@@ -238,7 +238,7 @@ impl TreeShape {
         Ok(true)
     }
 
-    /// Returns how many overflow pages a value of so many bytes takes beside a key of so many.
+    /// Returns how many overflow pages a value of so many bytes takes with a key of so many bytes.
     pub fn overflow_pages(&self, key_bytes: usize, value_bytes: usize) -> u64 {
         if value_bytes <= self.max_inline(key_bytes) {
             return 0;

@@ -24,7 +24,7 @@ pub trait PageSource: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<R, IndexError>;
 }
 
-/// A place where pages lie: a file behind a cache, or extents of a heap.
+/// A place where pages lie: a file with a cache, or extents of a heap.
 pub trait PageBackend: fmt::Debug + Send + Sync {
     /// Reads the pages.
     type Source: PageSource;

@@ -1,4 +1,4 @@
-//! Pages in a file, behind a cache (P1 3.2).
+//! Pages in a file, with a cache (P1 3.2).
 //!
 //! Page `n` lies at `data_at + (n - 1) * page_bytes`; there is no page 0. The high-water mark is
 //! the number of the last page that was ever used. Every page has a checksum, made when it is

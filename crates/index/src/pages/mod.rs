@@ -1,9 +1,9 @@
-//! Pages of one size, in a file behind a cache or in extents of a heap.
+//! Pages of one size, in a file with a cache or in extents of a heap.
 //!
 //! | part | what it does |
 //! |---|---|
 //! | [`PageSource`], [`PageBackend`] | the contract: pages are read, taken, written back |
-//! | [`FilePages`] | pages in a file, behind the page cache |
+//! | [`FilePages`] | pages in a file, with a page cache |
 //! | [`PoolPages`] | pages in extents of a heap |
 //!
 //! Knows a page's header and checksum, and nothing of trees: what a page is for, and when it can be

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use lab::emulation::{Counts, Meter, MeterOptions, Nvm};
+use lab::emulation::{LineCounts, Meter, MeterOptions, Nvm};
 use perdura::{Database, Domain, EngineKind, Engines, Environment, Media, Options};
 use pm::{Dram, Memory, Pool, PoolOptions, Range};
 use sim::{Arena, MemoryFiles, Traced, TracedRegion, Tracing};
@@ -82,7 +82,7 @@ fn model(engine: EngineKind, keep: bool) -> Result<(), Box<dyn Error>> {
     let nvm = Nvm::new(&meter, LIMIT)?;
     let database = nvm.create(&PerduraStore::schema(), &options(engine))?;
     drive(database, || meter.reset())?;
-    let counts = Counts::from(meter.counts());
+    let counts = meter.counts();
     simulator::print(
         counts.load_misses(),
         counts.store_misses,

@@ -49,7 +49,7 @@ pub fn follows(ours: &[Tested], papers: &[Tested]) -> String {
     let failed = ours.iter().filter(|one| one.verdict == NotReproduced).count();
     let mut text = format!(
         "In the paper's setting {}. Of the {failed} that ours does not reproduce it reproduces {}. ",
-        PaperSetting::p1().told(),
+        PaperSetting::p1().description(),
         listed(&gained)
     );
     if !gained.is_empty() {

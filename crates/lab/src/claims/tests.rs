@@ -160,7 +160,7 @@ fn run(experiment: &str, series: &str, panel: &str, x: impl Into<X>, loads: f64)
 }
 
 #[test]
-fn the_reason_of_a_best_size_has_counts_of_it_and_of_the_papers() {
+fn the_reason_of_a_best_size_has_counts_of_both_sizes() {
     let question = "metric='throughput'\nseries=['nvm-inp']\nbest=[256,512,1024]";
     let claim = Claim { experiment: "P1-F15".into(), ..claim(question) };
     let mut points = Vec::new();
@@ -362,7 +362,7 @@ fn half_an_axis_is_no_axis() {
 }
 
 #[test]
-fn each_setting_is_tested_with_its_own_points_and_lacks_its_own() {
+fn each_setting_is_tested_with_its_own_points() {
     let claims = claims().expect("read");
     let engines = ["inp", "cow", "log", "nvm-inp", "nvm-cow", "nvm-log"];
     let written = |ratio: f64| -> Vec<Point> {

@@ -2,21 +2,19 @@
 
 use pm::Component;
 use serde::{Deserialize, Serialize};
-use sim::Meter;
-
-use super::counts::Counts;
+use sim::{LineCounts, Meter};
 
 /// Counts by what the work was for; their sum is that of the whole run.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Breakdown {
     /// Tuples and fields.
-    pub storage: Counts,
+    pub storage: LineCounts,
     /// Logs, checkpoints, master records, and what makes them durable.
-    pub recovery: Counts,
+    pub recovery: LineCounts,
     /// Indexes and directories.
-    pub index: Counts,
+    pub index: LineCounts,
     /// All else.
-    pub other: Counts,
+    pub other: LineCounts,
 }
 
 impl Breakdown {
@@ -30,7 +28,7 @@ impl Breakdown {
                 Component::Recovery => &mut breakdown.recovery,
                 Component::Index => &mut breakdown.index,
                 Component::Other => &mut breakdown.other,
-            } += counts.into();
+            } += counts;
         }
         breakdown
     }

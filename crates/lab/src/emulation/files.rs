@@ -21,8 +21,8 @@ use std::time::Instant;
 
 use pm::{Domain, File, Files, HostFiles};
 use serde::{Deserialize, Serialize};
+use sim::LineCounts;
 
-use super::counts::Counts;
 use super::time::NativeTimes;
 
 /// Chunks of no more than a cache line.
@@ -56,7 +56,7 @@ impl FileCosts {
 
     /// Seconds that the calls of a run take.
     #[must_use]
-    pub fn seconds(&self, counts: &Counts) -> f64 {
+    pub fn seconds(&self, counts: &LineCounts) -> f64 {
         let calls = counts.file_calls as f64 * self.call_ns;
         (calls + counts.syncs as f64 * self.sync_ns) * 1e-9
     }
@@ -65,7 +65,7 @@ impl FileCosts {
 impl NativeTimes {
     /// Returns these times without what files cost in them.
     #[must_use]
-    pub fn without_files(&self, counts: &Counts, here: &FileCosts) -> Self {
+    pub fn without_files(&self, counts: &LineCounts, here: &FileCosts) -> Self {
         let calls = FileCosts { sync_ns: 0.0, ..*here };
         Self {
             durable: (self.durable - here.seconds(counts)).max(0.0),
@@ -75,7 +75,7 @@ impl NativeTimes {
 
     /// Returns these times for files that cost something else than here.
     #[must_use]
-    pub fn with_files(&self, counts: &Counts, here: &FileCosts, other: &FileCosts) -> Self {
+    pub fn with_files(&self, counts: &LineCounts, here: &FileCosts, other: &FileCosts) -> Self {
         let (without, files) = (self.without_files(counts, here), other.seconds(counts));
         Self { durable: without.durable + files, unflushed: without.unflushed + files }
     }
@@ -116,8 +116,8 @@ fn durable_write_ns(path: &Path, domain: Domain) -> io::Result<f64> {
 mod tests {
     use super::*;
 
-    const COUNTS: Counts = Counts { file_calls: 2_000_000, syncs: 1_000_000, ..NONE };
-    const NONE: Counts = Counts {
+    const COUNTS: LineCounts = LineCounts { file_calls: 2_000_000, syncs: 1_000_000, ..NONE };
+    const NONE: LineCounts = LineCounts {
         dependent: 0,
         near: 0,
         sequential: 0,

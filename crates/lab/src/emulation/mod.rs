@@ -2,7 +2,7 @@
 //! bandwidth.
 //!
 //! 1. The run is done once in [`Nvm`], in which the pool, the volatile memory and the files lie in
-//!    emulated memory (`pm`): it gives [`Counts`], the same on every machine.
+//!    emulated memory (`pm`): it gives [`LineCounts`], the same on every machine.
 //! 2. The same run is done natively, with and without flushes: [`NativeTimes`]. What a miss costs
 //!    here is measured once a machine: [`Host`].
 //! 3. [`emulate`] computes from these what the run would take with any [`NvmParameters`].
@@ -10,17 +10,15 @@
 //! `docs/emulation.md` says what is modelled, what is not, and how it was checked.
 
 mod breakdown;
-mod counts;
 mod files;
 mod host;
 mod nvm;
 mod time;
 
 pub use breakdown::Breakdown;
-pub use counts::Counts;
 pub use files::FileCosts;
 pub use host::Host;
 pub use nvm::Nvm;
 pub use pm::in_child;
-pub use sim::{Emulation, Meter, MeterOptions, Wear};
+pub use sim::{Emulation, LineCounts, Meter, MeterOptions, Wear};
 pub use time::{Emulated, NativeTimes, NvmParameters, emulate};

@@ -26,8 +26,8 @@
 //! overlapped. A claim holds where it holds at both ends.
 
 use serde::{Deserialize, Serialize};
+use sim::LineCounts;
 
-use super::counts::Counts;
 use super::host::Host;
 
 /// The time that the same work takes natively on this host, in seconds, with one worker.
@@ -84,7 +84,7 @@ impl NvmParameters {
 impl NvmParameters {
     /// Seconds that the lines take at the memory's bandwidth, which no run can be shorter than.
     #[must_use]
-    pub fn transfer_seconds(&self, counts: &Counts) -> f64 {
+    pub fn transfer_seconds(&self, counts: &LineCounts) -> f64 {
         let moved = (counts.nvm_loads() + counts.nvm_stores()) as f64 * 64e-9;
         self.gigabytes_per_second.map_or(0.0, |rate| moved / rate)
     }
@@ -143,7 +143,7 @@ enum Overlap {
 /// If there is no worker.
 #[must_use]
 pub fn emulate(
-    counts: &Counts,
+    counts: &LineCounts,
     native: &NativeTimes,
     host: &Host,
     nvm: &NvmParameters,
@@ -171,7 +171,7 @@ pub fn emulate(
 /// Nanoseconds that fetched lines take longer than they took natively. Less than nothing where the
 /// memory is faster than the host's.
 fn charges(
-    counts: &Counts,
+    counts: &LineCounts,
     native: &NativeTimes,
     host: &Host,
     latency_ns: f64,
@@ -215,21 +215,21 @@ mod tests {
     #[test]
     fn each_class_is_charged_its_share_of_the_difference() {
         // 5 * 10^6 lines of 200 ns more each are a second.
-        let line = |counts: Counts| emulate(&counts, &NATIVE, &HOST, &at(300.0)).seconds;
+        let line = |counts: LineCounts| emulate(&counts, &NATIVE, &HOST, &at(300.0)).seconds;
         let some = 5_000_000;
         let near = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-9, "{found}");
-        near(line(Counts { dependent: some, ..Counts::default() }), 1.8);
-        near(line(Counts { near: some, ..Counts::default() }), 1.3);
-        near(line(Counts { sequential: some, ..Counts::default() }), 1.0);
-        near(line(Counts { sequential: 4 * some, ..Counts::default() }), 1.2);
-        near(line(Counts { independent: 4 * some, ..Counts::default() }), 1.6);
-        near(line(Counts { store_misses: some, ..Counts::default() }), 1.0);
+        near(line(LineCounts { dependent: some, ..LineCounts::default() }), 1.8);
+        near(line(LineCounts { near: some, ..LineCounts::default() }), 1.3);
+        near(line(LineCounts { sequential: some, ..LineCounts::default() }), 1.0);
+        near(line(LineCounts { sequential: 4 * some, ..LineCounts::default() }), 1.2);
+        near(line(LineCounts { independent: 4 * some, ..LineCounts::default() }), 1.6);
+        near(line(LineCounts { store_misses: some, ..LineCounts::default() }), 1.0);
     }
 
     #[test]
     fn memory_that_is_faster_than_the_hosts_makes_the_run_shorter() {
         // 10^6 lines of 50 ns less each are a twentieth of a second.
-        let counts = Counts { dependent: 1_000_000, ..Counts::default() };
+        let counts = LineCounts { dependent: 1_000_000, ..LineCounts::default() };
         let time = emulate(&counts, &NATIVE, &HOST, &at(50.0));
         assert!((time.seconds - 0.95).abs() < 1e-9, "{time:?}");
         assert!((time.low - 0.95).abs() < 1e-9 && time.high > 0.98, "{time:?}");
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn lines_are_not_waited_for_longer_than_the_run_took() {
         // Of 10^9 lines at most 8 million, of 100 ns each, can have been waited for in 0.8 s.
-        let counts = Counts { dependent: 1_000_000_000, ..Counts::default() };
+        let counts = LineCounts { dependent: 1_000_000_000, ..LineCounts::default() };
         let time = emulate(&counts, &NATIVE, &HOST, &at(800.0));
         assert!((time.seconds - 0.8 * 8.0).abs() < 1e-9, "{time:?}");
         let time = emulate(&counts, &NATIVE, &HOST, &at(10.0));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_time_lies_within_its_interval() {
-        let counts = Counts {
+        let counts = LineCounts {
             dependent: 3_000_000,
             near: 1_000_000,
             sequential: 9_000_000,
@@ -255,7 +255,7 @@ mod tests {
             flushed_lines: 1_000_000,
             fences: 500_000,
             flush_requests: 1_500_000,
-            ..Counts::default()
+            ..LineCounts::default()
         };
         for latency_ns in [60.0, 100.0, 160.0, 320.0, 1280.0] {
             for workers in [1, 8] {
@@ -268,18 +268,18 @@ mod tests {
 
     #[test]
     fn workers_share_the_bandwidth_floor_and_syncs_add_to_it() {
-        let counts = Counts { sequential: 100_000_000, ..Counts::default() };
+        let counts = LineCounts { sequential: 100_000_000, ..LineCounts::default() };
         let nvm =
             NvmParameters { gigabytes_per_second: Some(1.0), workers: 8, ..at(HOST.dependent_ns) };
         assert!((emulate(&counts, &NATIVE, &HOST, &nvm).seconds - 6.4).abs() < 1e-9);
-        let counts = Counts { fences: 1_000_000, ..Counts::default() };
+        let counts = LineCounts { fences: 1_000_000, ..LineCounts::default() };
         let nvm = NvmParameters { fence_ns: 500.0, ..at(HOST.dependent_ns) };
         assert!((emulate(&counts, &NATIVE, &HOST, &nvm).seconds - 1.5).abs() < 1e-9);
     }
 
     #[test]
     fn work_that_fills_bandwidth_of_eight_cores_fills_twos() {
-        let counts = Counts { sequential: 100_000_000, ..Counts::default() };
+        let counts = LineCounts { sequential: 100_000_000, ..LineCounts::default() };
         let of = |workers| {
             let nvm =
                 NvmParameters { latency_ns: HOST.dependent_ns, ..NvmParameters::of_cores(workers) };

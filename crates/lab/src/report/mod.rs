@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scripts_of_the_page_contain_nothing_that_ends_them_early() {
+    fn no_script_of_the_page_contains_its_own_end() {
         for script in [CHARTS, PAGE, VEGA, VEGA_LITE, VEGA_EMBED] {
             assert!(!script.contains("</script"));
         }

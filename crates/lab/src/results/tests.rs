@@ -126,7 +126,7 @@ fn a_file_that_cannot_be_written_is_refused_with_what_to_do() {
 #[test]
 fn a_file_that_is_something_else_is_left_alone() {
     let (_directory, path) = file();
-    std::fs::write(&path, "this is no database, it is a text that somebody wrote").expect("text");
+    std::fs::write(&path, "this is a text and no database").expect("text");
     assert!(matches!(Results::open_or_create(&path), Err(LabError::NotResults { .. })));
     std::fs::remove_file(&path).expect("removed");
     let other = rusqlite::Connection::open(&path).expect("opens");

@@ -19,7 +19,7 @@ use super::settings::in_both;
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
 use crate::cost::{CostModel, Operation};
-use crate::emulation::{Breakdown, Counts, Emulation, Meter, MeterOptions, Nvm};
+use crate::emulation::{Breakdown, Emulation, LineCounts, Meter, MeterOptions, Nvm};
 use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
@@ -150,8 +150,8 @@ impl BytesStage {
             node_is_absent: true,
         };
         let Some(cost) = model.cost(self.engine, operation) else { return Vec::new() };
-        let counts: Counts = meter.counts().into();
-        let each = |counts: &Counts| counts.stored_bytes as f64 / OPERATIONS as f64;
+        let counts: LineCounts = meter.counts();
+        let each = |counts: &LineCounts| counts.stored_bytes as f64 / OPERATIONS as f64;
         let Breakdown { storage, recovery, index, other } = Breakdown::of(meter);
         let place = Point::of("P1-T3", self.engine.name(), operation.name());
         let bytes = |metric, value| place.counted(metric, "B", value);

@@ -229,7 +229,7 @@ mod tests {
         let mut stages = 0;
         let mut seen = 0;
         while database.background(64 << 10).expect("done") > 0 {
-            let footprint = database.footprint().expect("told");
+            let footprint = database.footprint().expect("a footprint");
             let files = stored(&directory.path().join("pool.files"));
             let counted = footprint.log + footprint.checkpoint;
             assert!(counted >= files, "{footprint:?}, {files} in files");
@@ -244,7 +244,7 @@ mod tests {
         for engine in EngineKind::P1 {
             let directory = tempfile::tempdir().expect("a directory");
             let database = database(&directory.path().join("pool"), engine);
-            let footprint = || database.footprint().expect("told");
+            let footprint = || database.footprint().expect("a footprint");
             let empty = footprint();
             if matches!(engine, EngineKind::Inp | EngineKind::Log) {
                 assert!(empty.log >= LOG_RESERVE, "{engine}: nothing is logged yet: {empty:?}");

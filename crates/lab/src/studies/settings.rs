@@ -129,7 +129,7 @@ mod tests {
             _: Setting,
             _: &std::path::Path,
         ) -> Result<Reopened, String> {
-            Err("nobody kills".into())
+            Err("nothing is killed".into())
         }
     }
 

@@ -30,7 +30,7 @@ use workloads::slotted::{Mix, Moment, Ran, SchemeKind, Spec, Workload, run};
 
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
-use crate::emulation::{Counts, Emulated, Host, NvmParameters, emulate};
+use crate::emulation::{Emulated, Host, LineCounts, NvmParameters, emulate};
 use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
@@ -185,7 +185,7 @@ impl SlottedStage {
     fn count(
         &self,
         workload: &Workload,
-    ) -> Result<(Ran, BTreeMap<&'static str, Counts>), LabError> {
+    ) -> Result<(Ran, BTreeMap<&'static str, LineCounts>), LabError> {
         let failed = LabError::measuring(self.scheme.name());
         let options = MeterOptions {
             cache_bytes: self.cache_bytes,
@@ -199,7 +199,7 @@ impl SlottedStage {
             Moment::Begins => meter.reset(),
             Moment::Ended => {
                 let steps = meter.steps().into_iter();
-                phases = steps.map(|one| (one.step.0, one.counts.into())).collect();
+                phases = steps.map(|one| (one.step.0, one.counts)).collect();
             }
         };
         let memory = Metered::new(arena, &meter);
@@ -280,7 +280,7 @@ impl Writes {
             Self::Serial => "a flush",
             Self::Overlapping => "a fence",
         };
-        format!("reads of {read_ns} ns, {} ns behind {each}", delay(write_ns))
+        format!("reads of {read_ns} ns, {} ns after {each}", delay(write_ns))
     }
 }
 
@@ -320,7 +320,7 @@ struct Measured<'a> {
     workload: &'a Workload,
     ran: Ran,
     host: Host,
-    phases: BTreeMap<String, (Counts, Times)>,
+    phases: BTreeMap<String, (LineCounts, Times)>,
 }
 
 impl Measured<'_> {
@@ -449,7 +449,7 @@ impl Measured<'_> {
             .into_iter()
             .map(|writes| self.time(experiment, "", x, &all, (writes, READ_NS, READ_NS)))
             .collect();
-        let sum = |steps: &[Step], of: fn(&Counts) -> u64| {
+        let sum = |steps: &[Step], of: fn(&LineCounts) -> u64| {
             steps.iter().map(|step| of(&self.phases[step.0].0)).sum::<u64>()
         };
         let flushes = |steps: &[Step]| sum(steps, |counts| counts.flush_requests);
@@ -567,10 +567,10 @@ mod tests {
 
     #[test]
     fn writes_are_delayed_after_each_flush_or_each_fence() {
-        let counts = Counts { flush_requests: 3000, fences: 1000, ..Counts::default() };
+        let counts = LineCounts { flush_requests: 3000, fences: 1000, ..LineCounts::default() };
         let times = Times::of(&[0.5], &[0.5]);
-        let mut phases: BTreeMap<String, (Counts, Times)> = slotted::phases::ALL
-            .map(|step| (step.0.to_owned(), (Counts::default(), Times::of(&[0.0], &[0.0]))))
+        let mut phases: BTreeMap<String, (LineCounts, Times)> = slotted::phases::ALL
+            .map(|step| (step.0.to_owned(), (LineCounts::default(), Times::of(&[0.0], &[0.0]))))
             .into();
         phases.insert(LOG_FLUSH.0.to_owned(), (counts, times));
         let spec = Spec { transactions: 1000, ..Spec::default() };

@@ -22,7 +22,7 @@ use workloads::Progress;
 use super::slotted::{BEYOND_CACHES, PAPER_CACHE_BYTES, Writes};
 use super::{Cell, Done, Stage};
 use crate::bench::Bench;
-use crate::emulation::{Counts, emulate};
+use crate::emulation::{LineCounts, emulate};
 use crate::error::LabError;
 use crate::point::Point;
 use crate::room::Takes;
@@ -142,7 +142,7 @@ impl Stage for SqliteStage {
 
 impl SqliteStage {
     /// Counts a run in emulated memory.
-    fn count(&self, workload: &Workload) -> Result<Counts, LabError> {
+    fn count(&self, workload: &Workload) -> Result<LineCounts, LabError> {
         let failed = LabError::measuring(self.mode.name());
         let meter = Meter::new(MeterOptions {
             cache_bytes: PAPER_CACHE_BYTES.next_power_of_two(),
@@ -160,7 +160,7 @@ impl SqliteStage {
         let name = waiting(media);
         let ran = run_through(VFS_NAME, &name, self.mode, workload, || meter.reset());
         ran.map_err(|error| failed(&error))?;
-        Ok(meter.counts().into())
+        Ok(meter.counts())
     }
 
     /// The seconds of a native run.

@@ -18,7 +18,7 @@ pub(crate) struct NoKills;
 
 impl Launcher for NoKills {
     fn kill(&self, _: Contestant, _: &Killed, _: Setting, _: &Path) -> Result<Reopened, String> {
-        Err("nobody is killed here".into())
+        Err("nothing is killed here".into())
     }
 }
 

@@ -12,7 +12,7 @@ use paged::threads::Host;
 use pm::Memory;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use sim::{BothImage, BothReplay, BothTrace, Recording, RecordingFiles};
+use sim::{CombinedImage, CombinedReplay, CombinedTrace, Recording, RecordingFiles};
 
 use super::archive::{Copied, FRAMES, Home, STAMP, copy};
 use super::crash::change;
@@ -38,14 +38,14 @@ struct Media {
 }
 
 impl Media {
-    fn of(image: &BothImage) -> Self {
+    fn of(image: &CombinedImage) -> Self {
         let memory = Recording::from_image(&image.memory, LIMIT).expect("memory");
         let files = memory.files(image.files.clone());
         Self { memory, files }
     }
 
-    fn image(&self) -> BothImage {
-        BothImage { memory: self.memory.contents(), files: self.files.image() }
+    fn image(&self) -> CombinedImage {
+        CombinedImage { memory: self.memory.contents(), files: self.files.image() }
     }
 
     fn start(&self) {
@@ -53,8 +53,8 @@ impl Media {
         self.files.start();
     }
 
-    fn stop(&self) -> BothTrace {
-        BothTrace { memory: self.memory.stop(), files: self.files.stop() }
+    fn stop(&self) -> CombinedTrace {
+        CombinedTrace { memory: self.memory.stop(), files: self.files.stop() }
     }
 
     fn home(&self) -> Home {
@@ -167,7 +167,7 @@ impl Old {
 
 /// A story: the events, what each acknowledged transaction has left, and a base backup of its begin.
 struct Told {
-    trace: BothTrace,
+    trace: CombinedTrace,
     models: Vec<[Model; 2]>,
     base: Option<Copied>,
     cold: usize,
@@ -258,12 +258,12 @@ struct Look {
 
 /// Calls `visit` with states of crash points, what was acknowledged, and the place.
 fn states(
-    trace: &BothTrace,
+    trace: &CombinedTrace,
     look: Look,
     seed: u64,
-    visit: &mut dyn FnMut(&BothImage, Option<u64>, usize),
+    visit: &mut dyn FnMut(&CombinedImage, Option<u64>, usize),
 ) {
-    let (mut replay, mut number) = (BothReplay::new(trace), seed);
+    let (mut replay, mut number) = (CombinedReplay::new(trace), seed);
     loop {
         number += 1;
         if !number.is_multiple_of(look.stride) {
@@ -279,7 +279,7 @@ fn states(
 }
 
 /// The contents that a restart finds, and the next one again.
-fn recovered(stage: &Stage, image: &BothImage) -> std::result::Result<[Model; 2], String> {
+fn recovered(stage: &Stage, image: &CombinedImage) -> std::result::Result<[Model; 2], String> {
     let media = Media::of(image);
     let store = stage.open(&media).map_err(|error| error.to_string())?;
     let found = contents(&store).map_err(|error| error.to_string())?;
@@ -292,7 +292,7 @@ fn recovered(stage: &Stage, image: &BothImage) -> std::result::Result<[Model; 2]
 }
 
 /// Every state of a crash in the recovery from a state finds the same.
-fn crashed_again(stage: &Stage, image: &BothImage, found: &[Model; 2]) -> u64 {
+fn crashed_again(stage: &Stage, image: &CombinedImage, found: &[Model; 2]) -> u64 {
     let media = Media::of(image);
     media.start();
     let store = stage.open(&media).expect("opened");
@@ -308,7 +308,7 @@ fn crashed_again(stage: &Stage, image: &BothImage, found: &[Model; 2]) -> u64 {
 }
 
 /// It goes on, and what its archive says is what it has.
-fn goes_on(stage: &Stage, image: &BothImage, found: &[Model; 2], base: Option<&Copied>) {
+fn goes_on(stage: &Stage, image: &CombinedImage, found: &[Model; 2], base: Option<&Copied>) {
     let (media, mut model) = (Media::of(image), found.clone());
     let store = stage.open(&media).expect("opened");
     let mut random = StdRng::seed_from_u64(9);

@@ -87,7 +87,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection, Error> {
     let (heap, description) = unless_failed(&pool, described())?;
     let kind: Option<EngineKind> = description.engine.parse().ok();
     let files = kind.filter(|kind| kind.traits().needs_files()).map(|kind| {
-        let mut path = pool.place().beside(FILES).path().to_owned();
+        let mut path = pool.place().with_suffix(FILES).path().to_owned();
         let mut paged = Vec::new();
         let missing = match look_at_files_of(&pool, kind.name()) {
             Ok(files) => {

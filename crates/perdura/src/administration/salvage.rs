@@ -117,7 +117,7 @@ pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Salvage, 
     let (from, to) = (from.as_ref(), to.as_ref());
     // Report what is seen at once before the time is spent.
     check_free(to)?;
-    check_free_for_files(&place_of(to)?.beside(COPIES))?;
+    check_free_for_files(&place_of(to)?.with_suffix(COPIES))?;
     let pool = Pool::open(from, &PoolOptions::default(), Access::Inspect)?;
     let header = pool.info().header;
     let mut media = Media::native(pool.clone());
@@ -414,7 +414,7 @@ fn copy_files(
     (new, database): (&NewPool, &Database<Native>),
 ) -> Result<HostFiles, Error> {
     let pool = database.pool();
-    let place = pool.place().beside(COPIES);
+    let place = pool.place().with_suffix(COPIES);
     let error = |path: &Path| {
         let path = path.display().to_string();
         move |source| Error::Io { path, source }

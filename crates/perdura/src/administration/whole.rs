@@ -72,7 +72,7 @@ fn check_free_at(place: &Place) -> Result<(), Error> {
             Left::Io(source) => Error::Io { path, source },
         }
     })?;
-    check_free_for_files(&place.beside(FILES))
+    check_free_for_files(&place.with_suffix(FILES))
 }
 
 /// A directory with files can be made at a place.

@@ -78,7 +78,7 @@ impl Database<Native> {
         let mut media = Media::native(pool.clone());
         let (mut files, mut pairing) = (None, None);
         if kind.traits().needs_files() {
-            let place = pool.place().beside(FILES);
+            let place = pool.place().with_suffix(FILES);
             let path = place.path().display().to_string();
             let error = |source| Error::Io { path: path.clone(), source };
             let own =

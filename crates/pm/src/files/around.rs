@@ -52,7 +52,7 @@ impl AroundPath {
     fn at(&self, name: &str) -> io::Result<Place> {
         match name.strip_prefix(&self.name) {
             Some("") => Ok(self.place.clone()),
-            Some(suffix) if !suffix.contains('/') => Ok(self.place.beside(suffix)),
+            Some(suffix) if !suffix.contains('/') => Ok(self.place.with_suffix(suffix)),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "is a name elsewhere")),
         }
     }

@@ -1,7 +1,7 @@
 //! A directory of the host.
 //!
 //! Invariants:
-//! - Files promise what the pool beside them promises: a sync does what the domain asks for, no
+//! - Files promise what their pool promises: a sync does what the domain asks for, no
 //!   less and no more.
 //! - After a failed sync a handle acknowledges nothing: the kernel may have dropped the pages that
 //!   it could not write, and a second sync would succeed over the loss.
@@ -33,7 +33,7 @@ use rustix::io::Errno;
 
 use super::host_directory::{Directory, Method, check_poison, open_directory};
 use super::host_file::HostFile;
-use super::manner::Manner;
+use super::ownership::Ownership;
 use super::{Files, check_name};
 use crate::counters::{Counters, bump};
 use crate::domain::Domain;
@@ -74,7 +74,7 @@ impl HostFiles {
             Err(error) => return Err(error),
         };
         // A link may lead to it, if it was prepared elsewhere.
-        let place = if made { place } else { place.behind_links()? };
+        let place = if made { place } else { place.resolve_links()? };
         let handle = open_directory(&place).inspect_err(|_| {
             if made {
                 let _ = place.remove_empty_directory();
@@ -93,10 +93,10 @@ impl HostFiles {
         if method == Method::Kernel {
             place.sync_directory().inspect_err(take_back)?;
         }
-        let manner = Manner::of(&handle).inspect_err(take_back)?;
+        let ownership = Ownership::of(&handle).inspect_err(take_back)?;
         let path = place.path().to_owned();
         let mut new = Directory::new(path, handle, method);
-        (new.place, new.made, new.manner) = (Some(place), made, manner);
+        (new.place, new.made, new.ownership) = (Some(place), made, ownership);
         Ok(Self(Arc::new(new)))
     }
 
@@ -114,10 +114,10 @@ impl HostFiles {
     /// As [`HostFiles::open`].
     pub fn open_at(place: Place, domain: Domain, modelled: bool) -> io::Result<Self> {
         let handle = open_directory(&place)?;
-        let manner = Manner::of(&handle)?;
+        let ownership = Ownership::of(&handle)?;
         let method = Method::of(domain, modelled)?;
         let mut new = Directory::new(place.path().to_owned(), handle, method);
-        (new.place, new.manner) = (Some(place), manner);
+        (new.place, new.ownership) = (Some(place), ownership);
         Ok(Self(Arc::new(new)))
     }
 
@@ -142,8 +142,8 @@ impl HostFiles {
         Ok(Self(Arc::new(Directory::new(parent.to_owned(), handle, Method::Kernel))))
     }
 
-    /// Keeps everybody else out, of this process and of others, whatever path leads them here, until
-    /// the last clone and the last file are dropped.
+    /// Keeps everybody else out, of this process and of others, whatever path leads them here,
+    /// until the last clone and the last file are dropped.
     ///
     /// # Errors
     /// [`PoolError::InUse`]: files belong to one database that is open. The kernel refuses.
@@ -155,8 +155,8 @@ impl HostFiles {
         Ok(())
     }
 
-    /// Removes the files, and the directory if [`HostFiles::create`] made it, to take a creation back
-    /// that failed half-way. Something else that has got its name stays.
+    /// Removes the files, and the directory if [`HostFiles::create`] made it, to take a creation
+    /// back that failed half-way. Something else that has got its name stays.
     ///
     /// # Errors
     /// The kernel refuses, or the directory has lost its name.
@@ -168,8 +168,8 @@ impl HostFiles {
         }
     }
 
-    /// Removes the files that a creation has left which was cut off: the one that says whose they are
-    /// last. The directory stays, empty.
+    /// Removes the files that a creation has left which was cut off: the one that says whose they
+    /// are last. The directory stays, empty.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -178,8 +178,8 @@ impl HostFiles {
         self.0.handle.sync_all()
     }
 
-    /// The directory by its name; unlike a lock this keeps no other process out. `None` if it is only gone
-    /// through.
+    /// The directory by its name; unlike a lock this keeps no other process out. `None` if it is
+    /// only gone through.
     ///
     /// # Errors
     /// It has lost its name, or the kernel refuses.
@@ -240,8 +240,8 @@ impl Files for HostFiles {
         check_name(name)?;
         let handle = &self.0.handle;
         let file = self.map_error(name, place::create_at(handle, OsStr::new(name)))?;
-        if let Some(manner) = self.0.manner {
-            let given = manner.give(&file);
+        if let Some(ownership) = self.0.ownership {
+            let given = ownership.give(&file);
             given.inspect_err(|_| drop(place::remove_at(handle, OsStr::new(name), &file)))?;
         }
         Ok(self.host_file(file))

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use super::manner::Manner;
+use super::ownership::Ownership;
 use crate::counters::Tally;
 use crate::domain::Domain;
 use crate::flush::FlushInstruction;
@@ -55,7 +55,7 @@ pub(super) struct Directory {
     /// True if nothing in it is changed.
     pub(super) read_only: bool,
     /// The owner and mode that new files are given.
-    pub(super) manner: Option<Manner>,
+    pub(super) ownership: Option<Ownership>,
     pub(super) lock: OnceLock<Registered>,
     pub(super) method: Method,
     pub(super) poisoned: AtomicBool,
@@ -73,7 +73,7 @@ impl Directory {
             handle,
             made: false,
             read_only: false,
-            manner: None,
+            ownership: None,
             lock: OnceLock::new(),
             method,
             poisoned: AtomicBool::new(false),

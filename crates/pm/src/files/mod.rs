@@ -1,14 +1,14 @@
 //! The seam to files: [`Files`] is a directory, [`File`] one file in it.
 //!
 //! Traditional engines keep their logs and checkpoints here. Files are held to the same durability
-//! domain as the pool beside them: see [`HostFiles`].
+//! domain as their pool: see [`HostFiles`].
 
 mod around;
 mod host;
 mod host_directory;
 mod host_file;
-mod manner;
 mod new_file;
+mod ownership;
 mod source;
 mod window;
 
@@ -35,8 +35,8 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// There is one of this name already, or the kernel refuses. After any error but the first there
-    /// is none.
+    /// There is one of this name already, or the kernel refuses. After any error but the first
+    /// there is none.
     #[track_caller]
     fn create(&self, name: &str) -> io::Result<Self::File>;
     /// Opens a file to read and write it.
@@ -79,10 +79,11 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn unfinished_name(&self, name: &str) -> String {
         format!("{name}.tmp")
     }
-    /// As [`Files::create`], for a file that has its [unfinished name](Files::unfinished_name). Where
-    /// other programs make files, too, they are kept away from it, it goes when the process ends before it
-    /// is finished, and one that an attempt has left which was killed is removed before: one that has its
-    /// mark, or that begins with `begins` and has the name which [`Files::make_whole`] gives.
+    /// As [`Files::create`], for a file that has its [unfinished name](Files::unfinished_name).
+    /// Where other programs make files, too, they are kept away from it, it goes when the process
+    /// ends before it is finished, and one that an attempt has left which was killed is removed
+    /// before: one that has its mark, or that begins with `begins` and has the name which
+    /// [`Files::make_whole`] gives.
     ///
     /// # Errors
     /// As [`Files::create`].
@@ -94,7 +95,8 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     ) -> io::Result<(Self::File, Option<Unfinished>)> {
         Ok((self.create(name)?, None))
     }
-    /// Called before such a file gets its contents in place of its mark. Returns the name that it has then.
+    /// Called before such a file gets its contents in place of its mark. Returns the name that it
+    /// has then.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -120,8 +122,8 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
             Err(error) => Err(error),
         }
     }
-    /// Returns a number of the database whose files they are, which headers carry, so that a file of
-    /// another database does not pass for one of these. Zero where that was not set.
+    /// Returns a number of the database whose files they are, which headers carry, so that a file
+    /// of another database does not pass for one of these. Zero where that was not set.
     fn stamp(&self) -> u32 {
         0
     }

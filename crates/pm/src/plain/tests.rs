@@ -51,7 +51,7 @@ fn locks_keep_out_other_openings_of_the_same_process() {
     assert!(third.lock(BYTE, Lock::Shared).unwrap());
 }
 
-fn beside_foreign_locks() -> PlainOptions {
+fn with_foreign_locks() -> PlainOptions {
     PlainOptions {
         create: true,
         reserved_bytes: 1 << 30,
@@ -72,7 +72,7 @@ fn process_lock(file: &File, kind: libc::c_int) -> bool {
 }
 
 /// Does something while a forked child lives that has all the files that are open now.
-fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
+fn during_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the child only waits, until it is killed.
     let child = unsafe {
         match libc::fork() {
@@ -94,12 +94,12 @@ fn beside_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn closing_beside_a_child_that_lives_on_leaves_no_lock() {
+fn closing_during_a_childs_life_leaves_no_lock() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
-    let (plain, watching) = (Plain::open(&path, &beside_foreign_locks()).unwrap(), open(&path));
+    let (plain, watching) = (Plain::open(&path, &with_foreign_locks()).unwrap(), open(&path));
     assert!(plain.lock(BYTE, Lock::Shared).unwrap());
-    let is_locked = beside_a_forked_child(|| {
+    let is_locked = during_a_forked_child(|| {
         drop(plain);
         watching.is_locked_by_others(BYTE).unwrap()
     });
@@ -109,11 +109,11 @@ fn closing_beside_a_child_that_lives_on_leaves_no_lock() {
 /// Locks of the process that are taken while others are closing the file are never lost, and no child that is forked
 /// meanwhile keeps a lock, or waits for ever for what its parent was doing.
 #[test]
-fn closing_beside_locks_and_forks_loses_none_and_leaves_none() {
+fn closing_with_locks_and_forks_loses_and_leaves_none() {
     const FORKS: u32 = 100;
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
-    let (options, watching) = (beside_foreign_locks(), open(&path));
+    let (options, watching) = (with_foreign_locks(), open(&path));
     let theirs = File::options().read(true).write(true).open(&path).unwrap();
     let (stops, mut taken) = (std::sync::atomic::AtomicBool::new(false), 0);
     std::thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn closing_beside_locks_and_forks_loses_none_and_leaves_none() {
             .collect();
         // With the thread between two steps of a close, perhaps.
         let leaves_none = || {
-            beside_a_forked_child(|| {
+            during_a_forked_child(|| {
                 let started = std::time::Instant::now();
                 while watching.is_locked_by_others(BYTE).unwrap() {
                     if started.elapsed().as_secs() > 10 {
@@ -172,7 +172,7 @@ fn closing_beside_locks_and_forks_loses_none_and_leaves_none() {
 fn closing_takes_no_lock_of_the_process_away() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
-    let options = beside_foreign_locks();
+    let options = with_foreign_locks();
     let (plain, watching) = (Plain::open(&path, &options).unwrap(), open(&path));
     let theirs = File::options().read(true).write(true).open(&path).unwrap();
     assert!(process_lock(&theirs, libc::F_RDLCK));
@@ -205,7 +205,7 @@ fn descriptors(path: &Path) -> usize {
 fn openings_with_a_lock_held_do_not_use_up_descriptors() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
-    let options = beside_foreign_locks();
+    let options = with_foreign_locks();
     drop(Plain::open(&path, &options).unwrap());
     assert_eq!(descriptors(&path), 0);
     let theirs = File::options().read(true).write(true).open(&path).unwrap();
@@ -238,7 +238,7 @@ fn openings_with_a_lock_held_do_not_use_up_descriptors() {
 fn a_file_not_openable_afresh_is_closed_unless_forked() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
-    let (options, watching) = (beside_foreign_locks(), open(&path));
+    let (options, watching) = (with_foreign_locks(), open(&path));
     locks::REFUSES.set(true);
     let left = (0..100).filter(|_| {
         drop(Plain::open(&path, &options).unwrap());
@@ -248,7 +248,7 @@ fn a_file_not_openable_afresh_is_closed_unless_forked() {
     });
     assert!(left.count() < 50);
     let shared = Plain::open(&path, &options).unwrap();
-    beside_a_forked_child(|| {
+    during_a_forked_child(|| {
         drop(shared);
         assert!(!watching.is_locked_by_others(BYTE).unwrap(), "it would stay with the child");
     });

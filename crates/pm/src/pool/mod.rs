@@ -154,7 +154,7 @@ impl Pool {
     pub fn check_path(&self) -> Result<(), PoolError> {
         let path = self.0.info.path.clone();
         let whereabouts = match self.0.is_new.load(Ordering::Acquire) {
-            true => self.0.place.beside(UNFINISHED).whereabouts(&self.0.file),
+            true => self.0.place.with_suffix(UNFINISHED).whereabouts(&self.0.file),
             false => self.0.place.whereabouts(&self.0.file),
         };
         PoolError::of_whereabouts(path, whereabouts)

@@ -85,7 +85,7 @@ impl NewPool {
             Err(error) => Err(io_error(path, "create the pool")(error)),
         };
         is_free()?;
-        let own = place.beside(UNFINISHED);
+        let own = place.with_suffix(UNFINISHED);
         let make = || {
             let (file, registered) = create(&own, &mut |left| clear(left, directories))?;
             let named = Named::of(&own, &file).inspect_err(|_| drop(own.remove(&file)))?;
@@ -136,7 +136,7 @@ impl NewPool {
     pub fn finish(self, pool: Option<&Pool>) -> Result<(), PoolError> {
         let path = &*self.place.asked_path();
         let doing = io_error(path, "give the pool its name");
-        let own = self.place.beside(UNFINISHED);
+        let own = self.place.with_suffix(UNFINISHED);
         let locked = match pool {
             Some(_) => None,
             None => Some(lock_again(&own).map_err(|left| in_the_way(&self.place, left))?),
@@ -167,7 +167,7 @@ impl NewPool {
     /// # Errors
     /// The reason why it is not free, and the place that is meant.
     pub fn sweep(place: &Place, directories: &[Place]) -> Result<(), (Place, Left)> {
-        let own = place.beside(UNFINISHED);
+        let own = place.with_suffix(UNFINISHED);
         sweep(&own, None, &mut |left| clear(left, directories)).map_err(|left| (own, left))
     }
 }
@@ -189,7 +189,7 @@ fn in_the_way(place: &Place, left: Left) -> PoolError {
         Left::InUse(holder) => {
             PoolError::InUse { path, holder: format!("{holder}, which is creating it") }
         }
-        Left::Foreign => PoolError::InTheWay { path: place.beside(UNFINISHED).asked_path() },
+        Left::Foreign => PoolError::InTheWay { path: place.with_suffix(UNFINISHED).asked_path() },
         Left::Io(source) => PoolError::Io { path, doing: "create the pool", source },
     }
 }
@@ -200,7 +200,7 @@ fn clear(left: &File, directories: &[Place]) -> io::Result<()> {
     let bytes = left.metadata()?.len();
     let Ok((header, _)) = header_of(Path::new(""), left, bytes) else { return Ok(()) };
     for directory in directories {
-        let files = match directory.clone().behind_links().and_then(HostFiles::look_at) {
+        let files = match directory.clone().resolve_links().and_then(HostFiles::look_at) {
             Ok(files) => files,
             // It was not made, or is something else's.
             Err(error)

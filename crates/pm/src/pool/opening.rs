@@ -39,7 +39,7 @@ impl Pool {
         options: &PoolOptions,
     ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
-        let mark = mark(place.beside(UNFINISHED).name());
+        let mark = mark(place.with_suffix(UNFINISHED).name());
         // On hugetlbfs it has to wait until the file is mapped.
         let _ = file.write_all_at(&mark, MARK_IN_POOL);
         let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
@@ -122,7 +122,7 @@ impl Pool {
     ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
         let (file, registered) = match is_new {
-            true => open_locked(&place.beside(UNFINISHED), path, access)?,
+            true => open_locked(&place.with_suffix(UNFINISHED), path, access)?,
             false => open_locked(place, path, access)?,
         };
         // Only now: until then another process may have let it grow.

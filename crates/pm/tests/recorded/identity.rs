@@ -348,7 +348,7 @@ fn only_a_pool_and_files_of_one_moment_go_together() {
     let (mut header, image) = moments[2].clone();
     header.uuid = [2; 16];
     assert_eq!(opens(&image, &header), Err(FilesOf::Another(UUID)));
-    assert_eq!(opens(&Image::new(), &header), Err(FilesOf::Nobody));
+    assert_eq!(opens(&Image::new(), &header), Err(FilesOf::NoIdentity));
     let text = opens(&moments[3].1, &moments[1].0).unwrap_err().to_string();
     assert!(text.contains("the pool must be of an older copy"), "{text}");
 }

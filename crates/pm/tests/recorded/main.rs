@@ -1,6 +1,6 @@
 //! Parts of this crate on media that record what is done to them.
 
-mod ends;
 mod identity;
+mod last_transactions;
 mod new_file;
 mod receipts;

@@ -1,9 +1,11 @@
 //! The counts of an emulated run.
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Totals of an emulated run since [`crate::Meter::reset`]. A line is 64 bytes.
-        #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
         pub struct LineCounts { $($(#[$doc])* pub $name: u64,)* }
 
         impl LineCounts {
@@ -59,16 +61,19 @@ counts! {
 
 impl LineCounts {
     /// Lines fetched for loads.
+    #[must_use]
     pub fn load_misses(&self) -> u64 {
         self.dependent + self.near + self.sequential + self.independent
     }
 
-    /// Lines that the memory delivered.
+    /// Lines that the memory delivered: P1's NVM loads (F9 to F11).
+    #[must_use]
     pub fn nvm_loads(&self) -> u64 {
         self.load_misses() + self.store_misses
     }
 
-    /// Lines that the memory took.
+    /// Lines that the memory took: P1's NVM stores (F9 to F11).
+    #[must_use]
     pub fn nvm_stores(&self) -> u64 {
         self.evicted_lines + self.flushed_lines
     }

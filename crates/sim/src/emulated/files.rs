@@ -2,11 +2,11 @@
 //!
 //! Reading copies out of the memory, writing copies into it, and a sync writes the lines back that
 //! were written through the handle, then fences once, as [`pm::HostFiles`] do in modelled `adr`.
-//! What the kernel does beside that costs the lines of [`crate::MeterOptions::lines_per_sync`] and
+//! What else the kernel does costs the lines of [`crate::MeterOptions::lines_per_sync`] and
 //! nothing else; its time is in the native run that an emulated one is paired with.
 //!
-//! Bytes of a file lie in extents. What was not written in an extent since it was given out reads as
-//! zeros without being there, so that nothing has to be cleared.
+//! Bytes of a file lie in extents. What was not written in an extent since it was given out reads
+//! as zeros without being there, so that nothing has to be cleared.
 //!
 //! These files end with the process.
 

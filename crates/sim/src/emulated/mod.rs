@@ -1,4 +1,4 @@
-//! Memory that counts what a non-volatile memory behind a processor's cache would have to do.
+//! Memory that counts what a non-volatile memory under a processor's cache would have to do.
 //!
 //! An [`Emulated`] memory wraps another one, does everything there, and reports to its [`Meter`] which
 //! lines are touched. The meter keeps one model of a last-level cache for all memories of a run, and

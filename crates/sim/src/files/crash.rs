@@ -269,16 +269,16 @@ impl<'a> DiskReplay<'a> {
     pub(crate) fn point(&self) -> DiskPoint<'_> {
         let mut choices = Vec::new();
         if !self.pending.is_empty() {
-            choices.push(Choice { what: What::Names, options: self.pending.len() + 1 });
+            choices.push(Choice { part: Part::Names, options: self.pending.len() + 1 });
         }
         for (file, inode) in &self.inodes {
             if !inode.lengths.is_empty() {
                 let options = inode.lengths.len() + 1;
-                choices.push(Choice { what: What::Length { file: *file }, options });
+                choices.push(Choice { part: Part::Length { file: *file }, options });
             }
             for (sector, versions) in &inode.sectors {
-                let what = What::Sector { file: *file, sector: *sector };
-                choices.push(Choice { what, options: versions.len() + 1 });
+                let part = Part::Sector { file: *file, sector: *sector };
+                choices.push(Choice { part, options: versions.len() + 1 });
             }
         }
         DiskPoint {
@@ -309,15 +309,16 @@ fn change_names(names: &mut BTreeMap<String, u64>, event: &DiskEvent) {
     }
 }
 
-/// Something of which it is open how much has persisted: option 0 is nothing, the last everything.
+/// A part of the disk that may have persisted in part: option 0 is nothing, the last everything.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    what: What,
+    part: Part,
     options: usize,
 }
 
+/// A part of the disk that persists by itself.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Part {
     Names,
     Length { file: u64 },
     Sector { file: u64, sector: usize },
@@ -378,16 +379,16 @@ impl DiskPoint<'_> {
         let mut lengths: BTreeMap<u64, usize> = BTreeMap::new();
         let mut sectors: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
         for (choice, pick) in self.choices.iter().zip(picks) {
-            match choice.what {
-                What::Names => {
+            match choice.part {
+                Part::Names => {
                     for event in &self.pending[..*pick] {
                         change_names(&mut names, event);
                     }
                 }
-                What::Length { file } => {
+                Part::Length { file } => {
                     lengths.insert(file, *pick);
                 }
-                What::Sector { file, sector } => {
+                Part::Sector { file, sector } => {
                     sectors.entry(file).or_default().push((sector, *pick));
                 }
             }

@@ -90,7 +90,7 @@ pub struct DiskRecord {
     pub event: DiskEvent,
     /// The caller that asked for it.
     pub site: Site,
-    /// The place in the order of all events, those of a memory that the files lie beside included.
+    /// The place in the order of all events, those of a memory that shares the counter included.
     pub number: u64,
 }
 
@@ -134,8 +134,8 @@ impl DiskTrace {
 }
 
 impl DiskTrace {
-    /// Calls `visit` with every state that a kill of the process could leave: all calls up to
-    /// some point, and none after it. A write is also cut in half. With it goes the number of events
+    /// Calls `visit` with every state that a kill of the process could leave: all calls up to some
+    /// point, and none after it. A write is also cut in half. With it goes the number of events
     /// before the kill, and the last note among them.
     pub fn process_states(
         &self,

@@ -175,7 +175,7 @@ fn a_lock_keeps_stores_away_from_what_is_read() {
 }
 
 #[test]
-fn what_is_published_is_read_beside_stores_to_other_bytes() {
+fn published_bytes_are_read_during_stores_to_others() {
     published(&dram());
     published(&recording());
     published(&emulated());

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pm::{Beside, FileEnds, Memory as _, Plain};
+use pm::{FileEnds, MarkerFile, Memory as _, Plain};
 
 use crate::database::contract::{Failure, SuperJournalNotice};
 use crate::store::error::{Result, StoreError};
@@ -84,7 +84,7 @@ fn path_of(name: &[u8]) -> &Path {
 /// # Errors
 /// The kernel does not answer.
 pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
-    let found = Beside::new(path_of(name), true).is_there();
+    let found = MarkerFile::new(path_of(name), true).is_there();
     let there = found.map_err(|error| {
         StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
     })?;
@@ -100,7 +100,7 @@ pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
 pub(crate) fn decide_durably(name: &[u8]) -> Result<Verdict> {
     let verdict = decide(name)?;
     if verdict == Verdict::Apply {
-        match Beside::new(path_of(name), true).sync_name() {
+        match MarkerFile::new(path_of(name), true).sync_name() {
             // Its folder is gone as well.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             synced => synced.map_err(|error| {
@@ -114,7 +114,7 @@ pub(crate) fn decide_durably(name: &[u8]) -> Result<Verdict> {
 /// The placeholder journal of one connection's database.
 #[derive(Debug)]
 pub(crate) struct PlaceholderJournal {
-    file: Beside,
+    file: MarkerFile,
     data: Plain,
     /// The super-journal in the placeholder that this connection created and has not removed.
     made: Mutex<Option<Vec<u8>>>,
@@ -127,7 +127,7 @@ impl PlaceholderJournal {
     pub(crate) fn new(data: &Plain, database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-journal");
-        let file = data.beside(&PathBuf::from(path));
+        let file = data.marker_file(&PathBuf::from(path));
         Self { file, data: data.clone(), made: Mutex::new(None), named: AtomicBool::new(false) }
     }
 
@@ -188,18 +188,18 @@ impl PlaceholderJournal {
         if let Some(name) = name_of_placeholder(&ends)
             && self.is_unnamed(name).unwrap_or(false)
         {
-            let _ = self.data.beside(path_of(name)).remove();
+            let _ = self.data.marker_file(path_of(name)).remove();
         }
     }
 
     /// Returns whether a super-journal exists and none of the journals it lists names it.
     fn is_unnamed(&self, name: &[u8]) -> std::io::Result<bool> {
-        let found = self.data.beside(path_of(name)).ends(SUPER_MAX)?;
+        let found = self.data.marker_file(path_of(name)).ends(SUPER_MAX)?;
         let Some(found) = found.filter(|found| found.bytes <= SUPER_MAX as u64) else {
             return Ok(false);
         };
         for journal in found.last.split(|byte| *byte == 0).filter(|journal| !journal.is_empty()) {
-            let ends = self.data.beside(path_of(journal)).ends(NAME_MAX + TRAILER_BYTES)?;
+            let ends = self.data.marker_file(path_of(journal)).ends(NAME_MAX + TRAILER_BYTES)?;
             if ends.is_some_and(|ends| name_at_end(&ends.last) == Some(name)) {
                 return Ok(false);
             }

@@ -36,7 +36,7 @@ mod shared;
 use std::io;
 use std::sync::Arc;
 
-use pm::{Component, End, File, Files, Memory, Off, Range, View, observe};
+use pm::{Component, File, Files, LastTransaction, Memory, Off, Range, View, observe};
 
 use self::error::io_error;
 use self::layout::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, SEGMENT_HEADER_BYTES};
@@ -69,7 +69,7 @@ pub struct WalOptions {
     /// checkpoint that was written while they ran has parts of them.
     pub reaches: u64,
     /// The end of a log that is recovered, if that is known.
-    pub end: Option<End>,
+    pub end: Option<LastTransaction>,
 }
 
 impl Default for WalOptions {

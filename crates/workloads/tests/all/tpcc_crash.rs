@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 
 use perdura::{Database, DurableIn, EngineKind, Error, Media, Options};
 use sim::{
-    BothImage, BothReplay, BothTrace, DiskReplay, DiskTrace, Recorded, Recording, RecordingFiles,
-    Replay, Trace,
+    CombinedImage, CombinedReplay, CombinedTrace, DiskReplay, DiskTrace, Recorded, Recording,
+    RecordingFiles, Replay, Trace,
 };
 use workloads::contents;
 use workloads::tpcc::{self, Kind, Spec, Terminal, Workload};
@@ -67,14 +67,14 @@ struct Medium {
 enum History {
     Pool(Trace),
     Files { trace: DiskTrace, pool: Vec<u8> },
-    Both(BothTrace),
+    Both(CombinedTrace),
 }
 
 /// The remains after a cut.
 enum Image<'a> {
     Pool(&'a [u8]),
     Files { files: &'a BTreeMap<String, Vec<u8>>, pool: &'a [u8] },
-    Both(&'a BothImage),
+    Both(&'a CombinedImage),
 }
 
 impl Medium {
@@ -129,9 +129,10 @@ impl Medium {
             DurableIn::Files => {
                 History::Files { trace: self.files.stop(), pool: self.memory.contents() }
             }
-            DurableIn::Both => {
-                History::Both(BothTrace { memory: self.memory.stop(), files: self.files.stop() })
-            }
+            DurableIn::Both => History::Both(CombinedTrace {
+                memory: self.memory.stop(),
+                files: self.files.stop(),
+            }),
         }
     }
 }
@@ -179,7 +180,7 @@ impl History {
                 }
             }
             Self::Both(trace) => {
-                let mut replay = BothReplay::new(trace);
+                let mut replay = CombinedReplay::new(trace);
                 while flow.is_continue() {
                     points += 1;
                     if points % stride > 0 {
@@ -224,8 +225,8 @@ impl History {
             Self::Files { trace, pool } => {
                 Self::Files { trace: without_syncs(trace), pool: pool.clone() }
             }
-            Self::Both(BothTrace { memory, files }) => {
-                Self::Both(BothTrace { memory: of_memory(memory), files: without_syncs(files) })
+            Self::Both(CombinedTrace { memory, files }) => {
+                Self::Both(CombinedTrace { memory: of_memory(memory), files: without_syncs(files) })
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use faults::history::{By, Cell, History, Key, Pending, Range, Recorder};
-use faults::sharing::{Changes, Looks, Mix, Scanned, Shown, TAGS, Work, body, cell_of};
+use faults::sharing::{Mix, Reads, Scanned, Shown, TAGS, Work, Writes, body, cell_of};
 use paged::flaw::Flaw;
 use paged::ids::{Lsn, TreeNo};
 use paged::latch::{Followed, Latched};
@@ -45,9 +45,9 @@ pub(crate) enum Plan {
     Vanishing,
 }
 
-/// A story.
+/// A scenario.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Story {
+pub(crate) struct Scenario {
     /// Chooses the transactions, and who goes on when.
     pub(crate) seed: u64,
     pub(crate) threads: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Story {
     pub(crate) crashes: bool,
 }
 
-/// A story that has been run.
+/// A scenario that has been run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// The things that the transactions saw; the last one sees all that is there.
@@ -81,9 +81,9 @@ pub(crate) struct Ran {
     pub(crate) trace: Option<DiskTrace>,
 }
 
-fn files_options(frames: usize, story: Option<&Story>) -> StoreOptions {
-    let (inherit_after, escalate_after, early_release) = match story {
-        Some(story) => (story.inherit_after, story.escalate_after, story.early_release),
+fn files_options(frames: usize, scenario: Option<&Scenario>) -> StoreOptions {
+    let (inherit_after, escalate_after, early_release) = match scenario {
+        Some(scenario) => (scenario.inherit_after, scenario.escalate_after, scenario.early_release),
         None => (None, usize::MAX, true),
     };
     let timeout = Duration::from_secs(20);
@@ -117,9 +117,13 @@ const FRAMES: usize = 24;
 
 type Stored<T> = Store<RecordingFiles, T>;
 
-fn create<T: Latched>(threads: &Arc<T>, files: &RecordingFiles, story: &Story) -> Arc<Stored<T>> {
+fn create<T: Latched>(
+    threads: &Arc<T>,
+    files: &RecordingFiles,
+    scenario: &Scenario,
+) -> Arc<Stored<T>> {
     let log = Central::create(files, "log-", log_options(), Arc::clone(threads)).expect("a log");
-    let (threads, options) = (Arc::clone(threads), files_options(FRAMES, Some(story)));
+    let (threads, options) = (Arc::clone(threads), files_options(FRAMES, Some(scenario)));
     Store::create_by(threads, files, "", 77, Arc::new(log), options, &[ROWS, BY_TAG])
         .expect("a store")
 }
@@ -187,7 +191,7 @@ fn tagged(key: Key, cell: Cell) -> Vec<u8> {
     [cell.tag, key].map(u64::to_be_bytes).concat()
 }
 
-impl<T: Latched> Looks for At<'_, T> {
+impl<T: Latched> Reads for At<'_, T> {
     type Error = PagedError;
 
     fn get(&mut self, key: Key) -> Result<Option<Cell>> {
@@ -222,7 +226,7 @@ impl<T: Latched> Looks for At<'_, T> {
     }
 }
 
-impl<T: Latched> Changes for At<'_, T> {
+impl<T: Latched> Writes for At<'_, T> {
     type Savepoint = Lsn;
 
     fn get_for_update(&mut self, key: Key) -> Result<Option<Cell>> {
@@ -269,7 +273,7 @@ impl<T: Latched> Changes for At<'_, T> {
 
 /// The state that the threads share.
 struct Shared<'a> {
-    story: &'a Story,
+    scenario: &'a Scenario,
     baton: Arc<Baton>,
     store: Arc<Stored<Baton>>,
     files: RecordingFiles,
@@ -278,8 +282,8 @@ struct Shared<'a> {
     conflicts: AtomicU64,
 }
 
-impl Story {
-    /// A story of four threads with random transactions on a few keys.
+impl Scenario {
+    /// A scenario of four threads with random transactions on a few keys.
     pub(crate) fn new(seed: u64, mix: Mix) -> Self {
         Self {
             seed,
@@ -329,7 +333,7 @@ impl Story {
             files.note(0);
         }
         let shared = Shared {
-            story: self,
+            scenario: self,
             baton: Arc::clone(&baton),
             store: Arc::clone(&store),
             files: files.clone(),
@@ -363,9 +367,9 @@ enum Ended {
 
 impl Shared<'_> {
     fn thread(&self, me: usize) {
-        let mut random = SmallRng::seed_from_u64(self.story.seed * 16 + me as u64);
+        let mut random = SmallRng::seed_from_u64(self.scenario.seed * 16 + me as u64);
         let mut session = self.store.session();
-        for _ in 0..self.story.each {
+        for _ in 0..self.scenario.each {
             let age = self.ages.fetch_add(1, Ordering::Relaxed);
             let plan: u64 = random.random();
             while let Ended::Conflict = self.attempt(&mut session, me, age, plan) {
@@ -388,16 +392,16 @@ impl Shared<'_> {
         match done {
             Ok(()) => {}
             Err(PagedError::Conflict(_)) => {
-                let committed = self.story.heedless && session.commit().is_ok();
+                let committed = self.scenario.heedless && session.commit().is_ok();
                 if !committed {
                     session.abort().expect("aborted");
                 }
                 self.recorder.aborted(pending);
                 return Ended::Conflict;
             }
-            Err(error) => panic!("seed {}: {error}", self.story.seed),
+            Err(error) => panic!("seed {}: {error}", self.scenario.seed),
         }
-        let aborts = self.story.aborts;
+        let aborts = self.scenario.aborts;
         if aborts > 0 && random.random_ratio(1, aborts) {
             session.abort().expect("aborted");
             self.recorder.aborted(pending);
@@ -406,12 +410,12 @@ impl Shared<'_> {
         let changed = session.has_changed();
         let at = session.commit().expect("committed");
         let order = changed.then_some(at.0);
-        for _ in 0..random.random_range(0..=self.story.lag) {
+        for _ in 0..random.random_range(0..=self.scenario.lag) {
             self.baton.point();
         }
         self.store.wait(at).expect("durable");
         self.recorder.committed(pending, order);
-        if self.story.crashes {
+        if self.scenario.crashes {
             self.files.note(self.recorder.now());
         }
         Ended::Over
@@ -424,12 +428,12 @@ impl Shared<'_> {
         random: &mut SmallRng,
         pending: &mut Pending,
     ) -> Result<()> {
-        let (work, mut at) = (self.story.work(), At { session });
-        match self.story.plan {
-            Plan::Random(_) if random.random_ratio(1, 4) => work.look(&mut at, random, pending),
+        let (work, mut at) = (self.scenario.work(), At { session });
+        match self.scenario.plan {
+            Plan::Random(_) if random.random_ratio(1, 4) => work.read(&mut at, random, pending),
             Plan::Random(_) => work.change(&mut at, random, &self.recorder, pending),
             Plan::Ascending => {
-                for key in (0..self.story.keys).filter(|_| random.random()) {
+                for key in (0..self.scenario.keys).filter(|_| random.random()) {
                     let found = at.get_for_update(key)?;
                     pending.read(key, found);
                     if found.is_some() {
@@ -455,7 +459,7 @@ impl Shared<'_> {
                 Ok(())
             }
             Plan::Vanishing => {
-                let key = random.random_range(0..self.story.keys);
+                let key = random.random_range(0..self.scenario.keys);
                 let there = at.delete(key)?;
                 pending.found(key, there);
                 let cell = Cell { value: self.recorder.unique(), tag: key % TAGS };
@@ -468,7 +472,7 @@ impl Shared<'_> {
             Plan::Blind => {
                 for _ in 0..random.random_range(1..6) {
                     // Only these are there.
-                    let key = random.random_range(0..self.story.keys) / 2 * 2;
+                    let key = random.random_range(0..self.scenario.keys) / 2 * 2;
                     pending.found(key, true);
                     self.replace(&mut at, key, pending)?;
                 }

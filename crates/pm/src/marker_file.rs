@@ -1,5 +1,5 @@
-//! A small file in the directory of a mapped one: [`Beside`]. It is a sign to others by being there, so its name is made
-//! durable, and its bytes before that.
+//! A small file in the directory of a mapped one: [`MarkerFile`]. Its existence is the message to
+//! other processes, so its name is made durable, and its bytes before the name.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -20,22 +20,22 @@ pub struct FileEnds {
 /// A file by its name, which need not be there.
 ///
 /// ```
-/// use pm::Beside;
-/// let path = std::env::temp_dir().join(format!("beside-{}", std::process::id()));
-/// let file = Beside::new(&path, true);
+/// use pm::MarkerFile;
+/// let path = std::env::temp_dir().join(format!("marker-{}", std::process::id()));
+/// let file = MarkerFile::new(&path, true);
 /// file.put(b"here", 0o600).unwrap();
 /// assert_eq!(file.ends(2).unwrap().unwrap().last, b"re");
 /// file.remove().unwrap();
 /// assert_eq!(file.ends(2).unwrap(), None);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Beside {
+pub struct MarkerFile {
     path: PathBuf,
     outlives: bool,
 }
 
-impl Beside {
-    /// The file of a name, on a medium that `outlives` the machine's memory or not: only there anything is synced.
+impl MarkerFile {
+    /// The file of a name. It is synced only if its medium `outlives` the machine's memory.
     pub fn new(path: &Path, outlives: bool) -> Self {
         Self { path: path.to_owned(), outlives }
     }
@@ -45,8 +45,8 @@ impl Beside {
         &self.path
     }
 
-    /// Makes it with these bytes and access rights, durably, in place of one that is there. If that fails, no file is
-    /// there, as far as the kernel lets it be removed.
+    /// Makes the file durable with these bytes and access rights, and replaces one that exists. If
+    /// that fails, the file is removed, as far as the kernel allows it.
     ///
     /// # Errors
     /// The kernel refuses, or there is no room.

@@ -1,9 +1,10 @@
-//! Crashes of a program that uses a memory and files beside it: both are cut off at the same moment.
+//! Crashes of a program that uses a memory and files: both are cut off at the same moment.
 //!
-//! The events of both have numbers from one counter ([`Recording::files`](crate::Recording::files)). A
-//! crash point is one of either medium: before a fence drains, before a sync, before a note and after
-//! it, at the end. What can persist of one medium does not depend on what has of the other, so the
-//! states are all pairs of what each may hold: those of lines and those of sectors together.
+//! The events of both have numbers from one counter
+//! ([`Recording::files`](crate::Recording::files)). A crash point is one of either medium: before a
+//! fence drains, before a sync, before a note and after it, at the end. What can persist of one
+//! medium does not depend on what has of the other, so the states are all pairs of what each may
+//! hold: those of lines and those of sectors together.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +15,31 @@ use crate::files::{DiskEvent, DiskPoint, DiskReplay, DiskTrace};
 use crate::picks::{CrashStates, for_each_pick};
 use crate::recording::{Event, Trace, atoms, put};
 
-/// Contents of a memory and of the files beside it.
+/// Contents of a memory and of files.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub struct BothImage {
+pub struct CombinedImage {
     /// The memory.
     pub memory: Vec<u8>,
     /// The files.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
-/// The record of a memory and of the files beside it.
+/// The record of a memory and of files.
 #[derive(Clone, Default, Debug)]
-pub struct BothTrace {
+pub struct CombinedTrace {
     /// The memory.
     pub memory: Trace,
     /// The files.
     pub files: DiskTrace,
 }
 
-impl BothTrace {
+impl CombinedTrace {
     /// Calls `visit` with every state that a kill of the process could leave: all that was done
     /// up to some event of either medium, and nothing after it. A copy and a write are also cut in
     /// half. With it goes the number of events before the kill, and the last note among them.
-    pub fn process_states(&self, mut visit: impl FnMut(usize, Option<u64>, &BothImage)) {
+    pub fn process_states(&self, mut visit: impl FnMut(usize, Option<u64>, &CombinedImage)) {
         let files = self.files.beginning();
-        let mut image = BothImage { memory: self.memory.image.clone(), files: files.image() };
+        let mut image = CombinedImage { memory: self.memory.image.clone(), files: files.image() };
         let (mut of_memory, mut of_files) =
             (self.memory.events.iter().peekable(), self.files.events.iter().peekable());
         let (mut events, mut note) = (0, None);
@@ -99,7 +100,7 @@ impl BothTrace {
 
 /// Walks along the traces of both and stops at each crash point.
 #[derive(Debug)]
-pub struct BothReplay<'a> {
+pub struct CombinedReplay<'a> {
     memory: Replay<'a>,
     files: DiskReplay<'a>,
     last_note: Option<u64>,
@@ -110,7 +111,7 @@ pub struct BothReplay<'a> {
 
 /// A place where a crash of both is looked at.
 #[derive(Debug)]
-pub struct BothPoint<'a> {
+pub struct CombinedPoint<'a> {
     memory: CrashPoint<'a>,
     files: DiskPoint<'a>,
     /// The last of the notes in either trace.
@@ -119,9 +120,9 @@ pub struct BothPoint<'a> {
     pub position: usize,
 }
 
-impl<'a> BothReplay<'a> {
+impl<'a> CombinedReplay<'a> {
     /// Starts before the first event.
-    pub fn new(trace: &'a BothTrace) -> Self {
+    pub fn new(trace: &'a CombinedTrace) -> Self {
         let (memory, files) = (Replay::new(&trace.memory), DiskReplay::new(&trace.files));
         Self { memory, files, last_note: None, passed: 0, changed: true, stops: false }
     }
@@ -132,8 +133,8 @@ impl<'a> BothReplay<'a> {
     }
 
     /// Goes on to the next crash point. Points between which nothing was done or promised are one.
-    pub fn next_point(&mut self) -> Option<BothPoint<'_>> {
-        self.pass_point().then(|| BothPoint {
+    pub fn next_point(&mut self) -> Option<CombinedPoint<'_>> {
+        self.pass_point().then(|| CombinedPoint {
             memory: self.memory.point(),
             files: self.files.point(),
             last_note: self.last_note,
@@ -177,22 +178,22 @@ impl<'a> BothReplay<'a> {
     }
 }
 
-impl BothPoint<'_> {
+impl CombinedPoint<'_> {
     /// Returns how many lines, sectors, lengths and directories may differ from what is durable.
     pub fn pending(&self) -> usize {
         self.memory.pending_lines() + self.files.pending()
     }
 
-    /// Calls `visit` with the contents of both in each state: all of them if there are at most `bound`;
-    /// else some, of which the most telling come first, as for
-    /// [files alone](DiskPoint::for_each_state): every two lines, every two sectors, and every line
-    /// with every sector are seen in all four combinations of lost and persisted. The same seed gives
+    /// Calls `visit` with the contents of both in each state: all of them if there are at most
+    /// `bound`; else some, of which the most telling come first, as for [files
+    /// alone](DiskPoint::for_each_state): every two lines, every two sectors, and every line with
+    /// every sector are seen in all four combinations of lost and persisted. The same seed gives
     /// the same states.
     pub fn for_each_state(
         &self,
         bound: u64,
         seed: u64,
-        mut visit: impl FnMut(&BothImage),
+        mut visit: impl FnMut(&CombinedImage),
     ) -> CrashStates {
         let lines = self.memory.options();
         let options: Vec<usize> = lines.iter().copied().chain(self.files.options()).collect();
@@ -202,7 +203,7 @@ impl BothPoint<'_> {
                 return false;
             }
             let (of_lines, of_files) = picks.split_at(lines.len());
-            let image = BothImage {
+            let image = CombinedImage {
                 memory: self.memory.image(of_lines),
                 files: self.files.image(of_files),
             };
@@ -221,7 +222,8 @@ mod tests {
 
     use crate::Recording;
 
-    /// The states of `act` at its last crash point: a word in memory, a byte in a file, and the note.
+    /// The states of `act` at its last crash point: a word in memory, a byte in a file, and the
+    /// note.
     fn states(act: impl FnOnce(&Recording, &dyn Fn(u8), &dyn Fn())) -> HashSet<(u64, u8, u64)> {
         let memory = Recording::new(1 << 16).unwrap();
         memory.grow(4096).unwrap();
@@ -231,8 +233,8 @@ mod tests {
         let file = files.open("a").unwrap();
         let write = |byte| file.write_at(0, &[byte]).unwrap();
         act(&memory, &write, &|| file.sync().unwrap());
-        let trace = BothTrace { memory: memory.stop(), files: files.stop() };
-        let (mut replay, mut found) = (BothReplay::new(&trace), HashSet::new());
+        let trace = CombinedTrace { memory: memory.stop(), files: files.stop() };
+        let (mut replay, mut found) = (CombinedReplay::new(&trace), HashSet::new());
         while let Some(point) = replay.next_point() {
             found.clear();
             let note = point.last_note.unwrap_or(0);
@@ -289,7 +291,7 @@ mod tests {
         files.open("a").unwrap().write_at(0, &[9, 9]).unwrap();
         memory.note(1);
         memory.store(Off::new(64), 8);
-        let trace = BothTrace { memory: memory.stop(), files: files.stop() };
+        let trace = CombinedTrace { memory: memory.stop(), files: files.stop() };
         let mut found = Vec::new();
         trace.process_states(|events, note, image| {
             found.push((events, note, image.memory[64], image.files["a"][..2].to_vec()));

@@ -1,22 +1,22 @@
-//! Stories of statements and of savepoints.
+//! Scenarios of statements and of savepoints.
 
 use perdura::{Database, EngineKind, Options, Schema};
 use rand::Rng;
 use sim::{Recorded, Recording};
 
 use crate::driver::Driver;
-use crate::explorer::Story;
+use crate::explorer::Scenario;
 use crate::items::{Model, Tables, inlined_schema, long_schema, nullable_schema, schema};
 use crate::plot::{long_key_options, options};
 use crate::pool::PoolMedium;
-use crate::story::{told, told_of};
+use crate::scenario::{record, record_with};
 use crate::work::Items;
 
 /// Transactions that go back to savepoints, in engines that have them.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Story<PoolMedium> {
+pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Scenario<PoolMedium> {
     const KEYS: u64 = 12;
     let mut driver = Driver::new(seed, KEYS);
     let mut models = vec![Model::default()];
@@ -31,8 +31,8 @@ pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record(engine, |_, _| Ok(()), act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Updates of few tuples, each a transaction of its own in a thread of its own; between them
@@ -40,7 +40,7 @@ pub fn savepoints(engine: EngineKind, seed: u64, transactions: usize) -> Story<P
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Story<PoolMedium> {
+pub fn statements(engine: EngineKind, seed: u64, transactions: usize) -> Scenario<PoolMedium> {
     // A table's columns are inlined or they are not.
     let schema = if seed.is_multiple_of(2) { schema() } else { inlined_schema() };
     statements_of(&schema, options(engine), seed, transactions)
@@ -54,7 +54,7 @@ pub fn statements_with_nulls(
     engine: EngineKind,
     seed: u64,
     transactions: usize,
-) -> Story<PoolMedium> {
+) -> Scenario<PoolMedium> {
     statements_of(&nullable_schema(), options(engine), seed, transactions)
 }
 
@@ -66,7 +66,7 @@ pub fn statements_with_long_keys(
     engine: EngineKind,
     seed: u64,
     transactions: usize,
-) -> Story<PoolMedium> {
+) -> Scenario<PoolMedium> {
     statements_of(&long_schema(), long_key_options(options(engine)), seed, transactions)
 }
 
@@ -75,7 +75,7 @@ fn statements_of(
     options: Options,
     seed: u64,
     transactions: usize,
-) -> Story<PoolMedium> {
+) -> Scenario<PoolMedium> {
     const KEYS: u64 = 4;
     let mut driver = Driver::new(seed, KEYS);
     let mut models = vec![Model::default()];
@@ -95,6 +95,6 @@ fn statements_of(
         }
         Ok(())
     };
-    let (medium, trace) = told_of(schema, options, |_, _| Ok(()), act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record_with(schema, options, |_, _| Ok(()), act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }

@@ -4,11 +4,11 @@
 use std::ops::ControlFlow;
 
 use perdura::{Database, Error, Media, Options};
-use sim::{BothImage, BothReplay, BothTrace, Recorded, Recording, RecordingFiles};
+use sim::{CombinedImage, CombinedReplay, CombinedTrace, Recorded, Recording, RecordingFiles};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::files::hash_files;
-use crate::medium::{InPool, Medium, Part, State, Walked};
+use crate::medium::{CrashPoints, InPool, Medium, State};
 use crate::mutation::Mutation;
 
 /// The most that the pool may grow to.
@@ -16,7 +16,7 @@ pub const LIMIT: u64 = 2 << 20;
 
 /// A recording pool and recording files.
 #[derive(Clone, Debug)]
-pub struct BothMedium {
+pub struct CombinedMedium {
     /// The options with which a database is opened.
     pub options: Options,
     /// Kept, so that its address is taken: what recovers lies elsewhere.
@@ -25,27 +25,28 @@ pub struct BothMedium {
 
 /// The pool and the files under a database.
 #[derive(Clone, Debug)]
-pub struct BothHandle {
+pub struct CombinedHandle {
     memory: Recording,
     files: RecordingFiles,
 }
 
-impl Medium for BothMedium {
-    type Image = BothImage;
-    type Trace = BothTrace;
-    type Handle = BothHandle;
+impl Medium for CombinedMedium {
+    type Image = CombinedImage;
+    type Trace = CombinedTrace;
+    type Handle = CombinedHandle;
+    type Replay<'a> = CombinedReplay<'a>;
     const WHOLE: bool = true;
 
     fn open(
         &self,
-        image: &BothImage,
+        image: &CombinedImage,
         record: bool,
-    ) -> Result<(Database<Recorded>, BothHandle), Error> {
+    ) -> Result<(Database<Recorded>, CombinedHandle), Error> {
         let io = |source| Error::Io { path: "recording".into(), source };
         let memory = Recording::pool_from_image(&image.memory, LIMIT).map_err(io)?;
         assert!(!memory.is_mapped_like(&self.before), "it recovers at another address");
         let files = memory.files(image.files.clone());
-        let handle = BothHandle { memory, files };
+        let handle = CombinedHandle { memory, files };
         if record {
             Self::start(&handle);
         }
@@ -53,23 +54,23 @@ impl Medium for BothMedium {
         Ok((Database::open_on(Self::media(&handle), &self.options)?, handle))
     }
 
-    fn away_from(&self, handle: BothHandle) -> Self {
+    fn away_from(&self, handle: CombinedHandle) -> Self {
         Self { before: handle.memory, ..self.clone() }
     }
 
-    fn note(handle: &BothHandle, note: u64) {
+    fn note(handle: &CombinedHandle, note: u64) {
         handle.memory.note(note);
     }
 
-    fn stop(handle: &BothHandle) -> BothTrace {
-        BothTrace { memory: handle.memory.stop(), files: handle.files.stop() }
+    fn stop(handle: &CombinedHandle) -> CombinedTrace {
+        CombinedTrace { memory: handle.memory.stop(), files: handle.files.stop() }
     }
 
-    fn now(handle: &BothHandle) -> BothImage {
-        BothImage { memory: handle.memory.contents(), files: handle.files.image() }
+    fn now(handle: &CombinedHandle) -> CombinedImage {
+        CombinedImage { memory: handle.memory.contents(), files: handle.files.image() }
     }
 
-    fn has_no_rest(_: &Database<Recorded>, handle: &BothHandle) -> Result<(), String> {
+    fn has_no_rest(_: &Database<Recorded>, handle: &CombinedHandle) -> Result<(), String> {
         // The database's own check has compared the allocator with what the data lead to. Files are
         // those of pages, of pages on their way there, and of cold records of the log.
         let names: Vec<_> = handle.files.image().into_keys().collect();
@@ -85,46 +86,14 @@ impl Medium for BothMedium {
         Err(format!("has files that it does not need: {names:?}"))
     }
 
-    fn points(trace: &BothTrace) -> u64 {
-        let (mut replay, mut points) = (BothReplay::new(trace), 0);
-        while replay.pass_point() {
-            points += 1;
-        }
-        points
+    fn replay(trace: &CombinedTrace) -> CombinedReplay<'_> {
+        CombinedReplay::new(trace)
     }
 
-    fn walk(
-        trace: &BothTrace,
-        bound: u64,
-        part: Part,
-        seed: u64,
-        visit: &mut dyn FnMut(State<'_, BothImage>) -> ControlFlow<()>,
-    ) -> Walked {
-        let (mut replay, mut walked, mut number) = (BothReplay::new(trace), Walked::default(), 0);
-        let mut flow = ControlFlow::Continue(());
-        while flow.is_continue() && number < part.to {
-            number += 1;
-            if !part.has(number - 1) {
-                if replay.pass_point() {
-                    continue;
-                }
-                break;
-            }
-            let Some(point) = replay.next_point() else { break };
-            walked.points += 1;
-            let (position, acknowledged) = (point.position, point.last_note);
-            point.for_each_state(bound, seed, |image| {
-                if flow.is_continue() {
-                    let fingerprint = fingerprint(image);
-                    flow = visit(State { position, acknowledged, image, fingerprint });
-                }
-            });
-        }
-        walked.barriers = replay.barriers();
-        walked
-    }
-
-    fn kills(trace: &BothTrace, visit: &mut dyn FnMut(State<'_, BothImage>) -> ControlFlow<()>) {
+    fn kills(
+        trace: &CombinedTrace,
+        visit: &mut dyn FnMut(State<'_, CombinedImage>) -> ControlFlow<()>,
+    ) {
         let mut flow = ControlFlow::Continue(());
         trace.process_states(|position, acknowledged, image| {
             if flow.is_continue() {
@@ -134,41 +103,69 @@ impl Medium for BothMedium {
         });
     }
 
-    fn events(trace: &BothTrace) -> usize {
+    fn events(trace: &CombinedTrace) -> usize {
         trace.memory.events.len() + trace.files.events.len()
     }
 
-    fn mutate(trace: &BothTrace, mutation: &Mutation) -> (BothTrace, u64) {
-        mutation.of_both(trace)
+    fn mutate(trace: &CombinedTrace, mutation: &Mutation) -> (CombinedTrace, u64) {
+        mutation.of_combined(trace)
     }
 
-    fn explain(trace: &BothTrace, position: usize, _: &BothImage) -> Vec<String> {
+    fn explain(trace: &CombinedTrace, position: usize, _: &CombinedImage) -> Vec<String> {
         explain(trace, position)
     }
 }
 
-impl InPool for BothMedium {
-    fn fresh() -> BothHandle {
-        let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
-        let files = memory.files(std::collections::BTreeMap::new());
-        BothHandle { memory, files }
+impl CrashPoints<CombinedImage> for CombinedReplay<'_> {
+    fn pass_point(&mut self) -> bool {
+        CombinedReplay::pass_point(self)
     }
 
-    fn media(handle: &BothHandle) -> Media<Recorded> {
+    fn visit_point(
+        &mut self,
+        bound: u64,
+        seed: u64,
+        visit: &mut dyn FnMut(State<'_, CombinedImage>) -> ControlFlow<()>,
+    ) -> Option<ControlFlow<()>> {
+        let point = self.next_point()?;
+        let (position, acknowledged) = (point.position, point.last_note);
+        let mut flow = ControlFlow::Continue(());
+        point.for_each_state(bound, seed, |image| {
+            if flow.is_continue() {
+                let fingerprint = fingerprint(image);
+                flow = visit(State { position, acknowledged, image, fingerprint });
+            }
+        });
+        Some(flow)
+    }
+
+    fn barriers(&self) -> u64 {
+        CombinedReplay::barriers(self)
+    }
+}
+
+impl InPool for CombinedMedium {
+    fn fresh() -> CombinedHandle {
+        let memory = Recording::pool(64 << 10, LIMIT).expect("address space");
+        let files = memory.files(std::collections::BTreeMap::new());
+        CombinedHandle { memory, files }
+    }
+
+    fn media(handle: &CombinedHandle) -> Media<Recorded> {
         crate::recorded(handle.memory.clone(), handle.files.clone())
     }
 
-    fn start(handle: &BothHandle) {
+    fn start(handle: &CombinedHandle) {
         handle.memory.start();
         handle.files.start();
     }
 
-    fn of(options: Options, handle: BothHandle) -> Self {
+    fn of(options: Options, handle: CombinedHandle) -> Self {
         Self { options, before: handle.memory }
     }
 }
 
-fn fingerprint(image: &BothImage) -> u64 {
+fn fingerprint(image: &CombinedImage) -> u64 {
     let mut hash = Xxh3Default::new();
     hash.update(&(image.memory.len() as u64).to_le_bytes());
     hash.update(&image.memory);
@@ -177,14 +174,14 @@ fn fingerprint(image: &BothImage) -> u64 {
 }
 
 /// The events around a crash, for people.
-pub(crate) fn explain(trace: &BothTrace, position: usize) -> Vec<String> {
+pub(crate) fn explain(trace: &CombinedTrace, position: usize) -> Vec<String> {
     let memory = trace.memory.events.iter().map(|one| (one.number, one.site));
     let files = trace.files.events.iter().map(|one| (one.number, one.site));
     let mut events: Vec<_> = memory.chain(files).collect();
     events.sort_by_key(|(number, _)| *number);
     let mut said = Vec::new();
     if let Some((_, site)) = position.checked_sub(1).and_then(|before| events.get(before)) {
-        said.push(format!("the crash comes behind what {site} does"));
+        said.push(format!("the crash comes after what {site} does"));
     }
     if let Some((_, site)) = events.get(position) {
         said.push(format!("the crash comes before what {site} does"));

@@ -1,7 +1,7 @@
-//! Stories: what an engine does before it crashes.
+//! Scenarios: what an engine does before it crashes.
 //!
 //! Transactions with few and many operations, aborts, duplicate and missing keys; small in every
-//! way, so that a story has splits, merges, root changes, growth of pool and log, rotations,
+//! way, so that a scenario has splits, merges, root changes, growth of pool and log, rotations,
 //! checkpoints, MemTables that are frozen or written out and merged through several levels, pages
 //! that do not fit into the cache, batches of several transactions, and snapshots that pin what is
 //! superseded.
@@ -11,7 +11,7 @@ use rand::Rng;
 use sim::{Recorded, Recording, RecordingFiles};
 
 use crate::driver::Driver;
-use crate::explorer::Story;
+use crate::explorer::Scenario;
 use crate::files::{self, FileMedium};
 use crate::items::{Item, Model, Tables, compare, contents, insert_item, schema, update_item};
 use crate::medium::InPool;
@@ -20,17 +20,17 @@ use crate::pool::{self, PoolMedium};
 use crate::work::Items;
 
 impl Plot {
-    /// Runs the story of an engine whose data lie in the pool; see [`Self::run_on`].
-    pub fn run_in_pool(&self) -> Story<PoolMedium> {
+    /// Runs the scenario of an engine whose data lie in the pool; see [`Self::run_on`].
+    pub fn run_in_pool(&self) -> Scenario<PoolMedium> {
         self.run_on()
     }
 
-    /// Runs the story of an engine whose data lie in the pool and in files. Note `n` says that the
-    /// first `n` transactions are acknowledged.
+    /// Runs the scenario of an engine whose data lie in the pool and in files. Note `n` says that
+    /// the first `n` transactions are acknowledged.
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run_on<M: InPool>(&self) -> Story<M> {
+    pub fn run_on<M: InPool>(&self) -> Scenario<M> {
         let handle = M::fresh();
         let note = |note: usize| M::note(&handle, note as u64);
         let options = self.options.clone().commit(self.commit());
@@ -76,16 +76,23 @@ impl Plot {
         db.close().expect("it closes");
         let trace = M::stop(&handle);
         let medium = M::of(self.options.clone(), handle);
-        Story { work: Items, medium, trace, models, in_flight: self.group as usize, created: true }
+        Scenario {
+            work: Items,
+            medium,
+            trace,
+            models,
+            in_flight: self.group as usize,
+            created: true,
+        }
     }
 
-    /// Runs the story of an engine that keeps files, with checkpoints, aborts and large
+    /// Runs the scenario of an engine that keeps files, with checkpoints, aborts and large
     /// transactions. Note `n` says that the first `n` are acknowledged: as they commit, or if they
     /// are grouped, as a sync returns. Returns the names of the files at the end, too.
     ///
     /// # Panics
     /// The engine fails without any crash.
-    pub fn run_in_files(&self) -> (Story<FileMedium>, Vec<String>) {
+    pub fn run_in_files(&self) -> (Scenario<FileMedium>, Vec<String>) {
         let options = self.options.clone().commit(self.commit());
         let memory = Recording::pool(64 << 10, files::LIMIT).expect("address space");
         let files = RecordingFiles::new();
@@ -172,7 +179,7 @@ impl Plot {
         let medium = FileMedium { options: self.options.clone(), pool: same.pool };
         let in_flight = self.group as usize;
         let trace = files.stop();
-        (Story { work: Items, medium, trace, models, in_flight, created: true }, names)
+        (Scenario { work: Items, medium, trace, models, in_flight, created: true }, names)
     }
 }
 
@@ -181,7 +188,7 @@ impl Plot {
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn chunks_go_back(engine: EngineKind) -> Story<PoolMedium> {
+pub fn chunks_go_back(engine: EngineKind) -> Scenario<PoolMedium> {
     const PART: u64 = 40;
     const PARTS: u64 = 8;
     let item = |key: u64| Item {
@@ -218,19 +225,20 @@ pub fn chunks_go_back(engine: EngineKind) -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record(engine, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// The same of NVM-Log, which frees what was deleted when so much has come after it that all runs
-/// are merged: just before that the story begins, and goes on with updates of tuples of that size.
+/// are merged: just before that the scenario begins, and goes on with updates of tuples of that
+/// size.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn chunks_go_back_when_runs_are_merged() -> Story<PoolMedium> {
+pub fn chunks_go_back_when_runs_are_merged() -> Scenario<PoolMedium> {
     const GONE: u64 = 280;
     const LEFT: u64 = 30;
-    /// Transactions that fill MemTables, before and in the story.
+    /// Transactions that fill MemTables, before and in the scenario.
     const BEFORE: i64 = 27;
     const IN_IT: i64 = 6;
     const PAIRS: i64 = 30;
@@ -297,8 +305,8 @@ pub fn chunks_go_back_when_runs_are_merged() -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(EngineKind::NvmLog, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record(EngineKind::NvmLog, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// One transaction that updates both columns of a composite index and then deletes the tuple; or
@@ -306,7 +314,7 @@ pub fn chunks_go_back_when_runs_are_merged() -> Story<PoolMedium> {
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<PoolMedium> {
+pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Scenario<PoolMedium> {
     let item = |count, flag: &[u8]| Item {
         name: "n".into(),
         payload: vec![],
@@ -332,15 +340,15 @@ pub fn two_operations_on_one_tuple(engine: EngineKind, commit: bool) -> Story<Po
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record(engine, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// A statement on an inlined column, and a transaction that updates it twice; or aborts.
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn two_updates_behind_a_statement(engine: EngineKind, commit: bool) -> Story<PoolMedium> {
+pub fn two_updates_after_a_statement(engine: EngineKind, commit: bool) -> Scenario<PoolMedium> {
     let names = [Value::Text("l"), Value::I64(1)];
     let value = |version| [version; 100];
     let model = |version| {
@@ -368,8 +376,8 @@ pub fn two_updates_behind_a_statement(engine: EngineKind, commit: bool) -> Story
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record(engine, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Transactions that insert a tuple and update it several times, so that one which fills the
@@ -377,7 +385,7 @@ pub fn two_updates_behind_a_statement(engine: EngineKind, commit: bool) -> Story
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
+pub fn inserts_with_updates(engine: EngineKind) -> Scenario<PoolMedium> {
     let mut models = vec![Model::default()];
     let act = |db: &Database<Recorded>, tables: &Tables, memory: &Recording| {
         for key in 0..24u64 {
@@ -404,8 +412,8 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(engine, |_, _| Ok(()), act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record(engine, |_, _| Ok(()), act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// A group of transactions whose first one a snapshot sees; it goes before the group is made
@@ -413,7 +421,7 @@ pub fn inserts_with_updates(engine: EngineKind) -> Story<PoolMedium> {
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn a_snapshot_goes_before_its_group_is_durable(engine: EngineKind) -> Story<PoolMedium> {
+pub fn a_snapshot_goes_before_its_group_is_durable(engine: EngineKind) -> Scenario<PoolMedium> {
     const KEYS: u64 = 2;
     let item =
         |count| Item { name: "n".into(), payload: vec![], count, flag: b"f".into(), score: 0.0 };
@@ -452,8 +460,8 @@ pub fn a_snapshot_goes_before_its_group_is_durable(engine: EngineKind) -> Story<
         Ok(())
     };
     let options = options(engine).commit(Commit::grouped(GROUP));
-    let (medium, trace) = told_of(&schema(), options, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: GROUP as usize, created: false }
+    let (medium, trace) = record_with(&schema(), options, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: GROUP as usize, created: false }
 }
 
 /// More than there are transactions between two syncs.
@@ -464,7 +472,7 @@ const GROUP: u32 = 10;
 ///
 /// # Panics
 /// The engine fails without any crash.
-pub fn lists_that_grow_again() -> Story<PoolMedium> {
+pub fn lists_that_grow_again() -> Scenario<PoolMedium> {
     /// Tuples of the first transaction, for seven segments at least, and of the last, for five.
     const TUPLES: (u64, u64) = (3500, 2500);
     let item =
@@ -491,21 +499,21 @@ pub fn lists_that_grow_again() -> Story<PoolMedium> {
         }
         Ok(())
     };
-    let (medium, trace) = told(EngineKind::NvmCow, first, act).expect("it runs");
-    Story { work: Items, medium, trace, models, in_flight: 1, created: false }
+    let (medium, trace) = record(EngineKind::NvmCow, first, act).expect("it runs");
+    Scenario { work: Items, medium, trace, models, in_flight: 1, created: false }
 }
 
 /// Makes a database in a pool, does `first`, and records `act`.
-pub(crate) fn told(
+pub(crate) fn record(
     engine: EngineKind,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,
     act: impl FnOnce(&Database<Recorded>, &Tables, &Recording) -> Result<(), Error>,
 ) -> Result<(PoolMedium, sim::Trace), Error> {
-    told_of(&schema(), options(engine), first, act)
+    record_with(&schema(), options(engine), first, act)
 }
 
 /// The same with a database of this schema and these options.
-pub(crate) fn told_of(
+pub(crate) fn record_with(
     schema: &Schema,
     options: Options,
     first: impl FnOnce(&Database<Recorded>, &Tables) -> Result<(), Error>,

@@ -66,11 +66,11 @@ fn rows_of_one_page_by_many_threads(engine: EngineKind) {
 /// One has inserted, changed and read, and stays open; another thread does the same with other
 /// keys, and ends.
 #[test]
-fn who_has_other_keys_ends_while_a_transaction_is_open() {
-    engines().for_each(other_keys_beside_an_open_transaction);
+fn transactions_on_other_keys_end_while_one_is_open() {
+    engines().for_each(other_keys_during_an_open_transaction);
 }
 
-fn other_keys_beside_an_open_transaction(engine: EngineKind) {
+fn other_keys_during_an_open_transaction(engine: EngineKind) {
     let directory = tempfile::tempdir().unwrap();
     let db = Database::create(directory.path().join("db"), &schema(), &options(engine)).unwrap();
     let table = db.table(CELL).unwrap();

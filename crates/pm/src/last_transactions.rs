@@ -1,5 +1,5 @@
-//! The last transaction of each partition when a database with files was closed: after the copies
-//! in the file `identity`. By it a single file of another moment is found out.
+//! The last transaction of each partition when a database with files was closed. It stands after
+//! the copies in the file `identity`, and reveals a single file of another moment.
 //!
 //! 1. Closing writes it after everything else in the files is durable, and before the pool's mark
 //!    that it is closed.
@@ -27,14 +27,14 @@ const _: () = assert!(MOST >= 256);
 
 /// The last transaction that a partition has to have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct End {
+pub struct LastTransaction {
     /// Its number.
     pub last: u64,
     /// True if there is none after it: the partition was closed then.
     pub exactly: bool,
 }
 
-impl End {
+impl LastTransaction {
     /// Returns whether a partition may end with this transaction.
     #[must_use]
     pub fn allows(self, found: u64) -> bool {
@@ -44,14 +44,14 @@ impl End {
 
 /// The last transaction of each partition.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ends {
+pub struct LastTransactions {
     /// The epoch in which the database was closed.
     pub epoch: Epoch,
     /// The last transactions, by partition.
     pub last: Vec<u64>,
 }
 
-impl Ends {
+impl LastTransactions {
     /// Checks the last transaction that was found in a partition. `closed`: the pool is, in the epoch
     /// of these ends.
     ///
@@ -59,8 +59,8 @@ impl Ends {
     /// A file of the partition is of another moment.
     pub fn check(&self, partition: u32, found: u64, closed: bool) -> Result<(), FilesOf> {
         match self.last.get(partition as usize) {
-            Some(&last) if !(End { last, exactly: closed }).allows(found) => {
-                Err(FilesOf::OtherEnd { partition, closed_at: last, found })
+            Some(&last) if !(LastTransaction { last, exactly: closed }).allows(found) => {
+                Err(FilesOf::OtherLastTransaction { partition, closed_at: last, found })
             }
             _ => Ok(()),
         }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_partition_ends_as_it_was_closed_or_later_if_opened_since() {
-        let ends = Ends { epoch: Epoch::default(), last: vec![5, 9] };
+        let ends = LastTransactions { epoch: Epoch::default(), last: vec![5, 9] };
         assert_eq!(ends.check(0, 5, true), Ok(()));
         assert_eq!(ends.check(1, 10, false), Ok(()));
         for (partition, found, closed) in [(0, 4, true), (0, 6, true), (1, 8, false)] {

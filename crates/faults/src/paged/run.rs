@@ -13,7 +13,7 @@ use paged::threads::{Baton, Threads, Waiter};
 use paged::tree::Direction;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use sim::{BothTrace, RecordingFiles};
+use sim::{CombinedTrace, RecordingFiles};
 
 use super::stage::{LogKind, Media, Open, Stage, TREES};
 use crate::explorer::without_panic;
@@ -35,20 +35,20 @@ pub type Contents = Vec<(Key, Cell)>;
 
 /// A recorded run.
 #[derive(Debug)]
-pub struct Story {
+pub struct Scenario {
     /// The store.
     pub stage: Stage,
     /// The transactions with what they saw.
     pub history: History,
     /// The events of the media, with the history's time at each acknowledgement.
-    pub trace: BothTrace,
+    pub trace: CombinedTrace,
     /// Counts of what happened.
-    pub told: Told,
+    pub counts: RunCounts,
 }
 
 /// Counts of what happened in a run.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct RunCounts {
     /// Transactions that were acknowledged.
     pub committed: u64,
     /// Transactions that were undone, by choice or because they could not go on.
@@ -67,7 +67,7 @@ pub struct Told {
 
 /// The transactions of a run, and the store under them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Aim {
+pub enum Workload {
     /// Transactions of every kind.
     #[default]
     Everything,
@@ -92,7 +92,7 @@ pub struct Plan {
     /// Transactions of each thread.
     pub transactions: u64,
     /// The kind of transactions.
-    pub aim: Aim,
+    pub workload: Workload,
 }
 
 impl Plan {
@@ -107,15 +107,15 @@ impl Plan {
             restart: if seed % 5 < 3 { Restart::OnDemand } else { Restart::Full },
             ..Stage::new(log)
         };
-        Self { stage, seed, workers, transactions: 30, aim: Aim::Everything }
+        Self { stage, seed, workers, transactions: 30, workload: Workload::Everything }
     }
 
     /// The same plan with these transactions.
     #[must_use]
-    pub fn aimed(mut self, aim: Aim) -> Self {
-        self.aim = aim;
-        self.stage.early_release |= aim == Aim::Readers;
-        if aim == Aim::SmallSegments {
+    pub fn with_workload(mut self, workload: Workload) -> Self {
+        self.workload = workload;
+        self.stage.early_release |= workload == Workload::Readers;
+        if workload == Workload::SmallSegments {
             self.stage.segment_records = 1;
         }
         self
@@ -125,11 +125,11 @@ impl Plan {
     ///
     /// # Errors
     /// The store does something wrong without any crash.
-    pub fn tell(&self) -> Result<Story, String> {
-        without_panic(|| self.run())
+    pub fn run(&self) -> Result<Scenario, String> {
+        without_panic(|| self.record())
     }
 
-    fn run(&self) -> Result<Story, String> {
+    fn record(&self) -> Result<Scenario, String> {
         let Self { stage, seed, workers, .. } = *self;
         let baton = stage.baton(seed);
         let (media, open) = stage.create(&baton);
@@ -162,14 +162,14 @@ impl Plan {
         checks(&open)?;
         let held = open.store.lock_counts().held;
         if held > 0 && !stage.inherit {
-            return Err(format!("{held} locks are held when nobody works"));
+            return Err(format!("{held} locks are held when no thread works"));
         }
         let history = scene.recorder.history();
         history.check(Serializable).map_err(|found| found.to_string())?;
-        let mut told = scene.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        told.evictions = open.store.pool_stats().evictions;
-        told.waits = open.store.lock_counts().waits;
-        Ok(Story { stage, history, trace, told })
+        let mut counts = scene.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        counts.evictions = open.store.pool_stats().evictions;
+        counts.waits = open.store.lock_counts().waits;
+        Ok(Scenario { stage, history, trace, counts })
     }
 }
 
@@ -184,7 +184,7 @@ struct Scene<'a> {
     media: &'a Media,
     open: &'a Open,
     recorder: Recorder,
-    counts: Mutex<Told>,
+    counts: Mutex<RunCounts>,
     ages: AtomicU64,
     left: AtomicUsize,
     ended: AtomicBool,
@@ -247,20 +247,20 @@ impl Scene<'_> {
                 return Ok(());
             }
             let Self { plan, open, recorder, ages, .. } = self;
-            let told = transaction(plan.aim, session, open, recorder, &mut random, me, ages)
+            let done = transaction(plan.workload, session, open, recorder, &mut random, me, ages)
                 .map_err(|error| format!("transaction {turn} of thread {me}: {error}"))?;
-            if told.committed > 0 {
+            if done.committed > 0 {
                 note(&self.plan.stage, self.media, self.recorder.now());
             }
             if random.random_ratio(1, 12) {
                 self.open.store.checkpoint().map_err(|error| format!("a checkpoint: {error}"))?;
             }
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.committed += told.committed;
-            counts.aborted += told.aborted;
-            counts.conflicts += told.conflicts;
-            counts.refused += told.refused;
-            counts.rolled_back += told.rolled_back;
+            counts.committed += done.committed;
+            counts.aborted += done.aborted;
+            counts.conflicts += done.conflicts;
+            counts.refused += done.refused;
+            counts.rolled_back += done.rolled_back;
         }
         Ok(())
     }
@@ -268,21 +268,21 @@ impl Scene<'_> {
 
 /// Runs one transaction to its end; returns what became of it.
 pub(super) fn transaction(
-    aim: Aim,
+    workload: Workload,
     session: &mut Own,
     open: &Open,
     recorder: &Recorder,
     random: &mut SmallRng,
     me: usize,
     ages: &AtomicU64,
-) -> paged::Result<Told> {
-    let mut told = Told::default();
+) -> paged::Result<RunCounts> {
+    let mut counts = RunCounts::default();
     let mut doing = Doing { session, pending: recorder.begin(me), recorder, random };
     doing.session.begin(ages.fetch_add(1, Ordering::SeqCst), None);
-    let mut done = match aim {
-        Aim::Everything | Aim::SmallSegments => doing.several(&mut told),
-        Aim::Gaps => doing.change_a_gap(),
-        Aim::Readers => doing.read_or_change_one(),
+    let mut done = match workload {
+        Workload::Everything | Workload::SmallSegments => doing.several(&mut counts),
+        Workload::Gaps => doing.change_a_gap(),
+        Workload::Readers => doing.read_or_change_one(),
     };
     if matches!(done, Err(PagedError::Conflict(_))) && doing.random.random() {
         // It is doomed: the half of it that was done may not be committed.
@@ -295,27 +295,27 @@ pub(super) fn transaction(
         let at = doing.session.commit()?;
         open.store.wait(at)?;
         recorder.committed(doing.pending, Some(at.0));
-        told.committed = 1;
-        return Ok(told);
+        counts.committed = 1;
+        return Ok(counts);
     }
     match done {
         Ok(()) => {}
-        Err(PagedError::Conflict(_)) => told.conflicts = 1,
+        Err(PagedError::Conflict(_)) => counts.conflicts = 1,
         Err(
             PagedError::LogFull { .. }
             | PagedError::NoFrame { .. }
             | PagedError::TransactionTooLarge { .. },
-        ) => told.refused = 1,
+        ) => counts.refused = 1,
         Err(error) => return Err(error),
     }
-    told.aborted = 1;
+    counts.aborted = 1;
     let Doing { session, pending, .. } = doing;
     session.abort()?;
     recorder.aborted(pending);
-    Ok(told)
+    Ok(counts)
 }
 
-/// Commits a row that no story has.
+/// Commits a row that no scenario has.
 pub(super) fn add_one(open: &Open) -> paged::Result<()> {
     let mut session = open.store.session();
     session.begin(1, None);
@@ -362,7 +362,7 @@ fn cell_of(row: &[u8]) -> Cell {
 }
 
 impl Doing<'_> {
-    fn several(&mut self, told: &mut Told) -> paged::Result<()> {
+    fn several(&mut self, counts: &mut RunCounts) -> paged::Result<()> {
         let tree = self.random.random_range(0..TREES.len());
         let from = [0, 5, 20, KEYS - RUN][self.random.random_range(0..4)];
         match self.random.random_range(0..10) {
@@ -371,7 +371,7 @@ impl Doing<'_> {
             2 | 3 => (from..from + RUN).try_for_each(|number| self.delete(tree, number)),
             4 => self.look(),
             5 | 6 => self.change_what_was_seen(tree, from),
-            _ => self.mixed(told),
+            _ => self.mixed(counts),
         }
     }
 
@@ -437,7 +437,7 @@ impl Doing<'_> {
         if self.random.random() { self.scan(tree, from, to) } else { Ok(()) }
     }
 
-    fn mixed(&mut self, told: &mut Told) -> paged::Result<()> {
+    fn mixed(&mut self, counts: &mut RunCounts) -> paged::Result<()> {
         let mut saved = None;
         for _ in 0..self.random.random_range(1..6) {
             let tree = self.random.random_range(0..TREES.len());
@@ -462,7 +462,7 @@ impl Doing<'_> {
         {
             self.session.rollback_to(savepoint)?;
             self.pending.roll_back_to(operations);
-            told.rolled_back += 1;
+            counts.rolled_back += 1;
             let number = self.random.random_range(0..KEYS);
             self.get(0, number)?;
         }

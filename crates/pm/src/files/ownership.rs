@@ -1,25 +1,25 @@
-//! Decides whom new files belong to: a database that one user keeps is sometimes opened by root.
+//! Owner and mode of new files: a database that one user keeps is sometimes opened by root.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::{fs, io};
 
 /// Owner and mode of the files in a directory, where they are not what the kernel gives them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct Ownership {
     uid: u32,
     gid: u32,
     mode: u32,
 }
 
-impl Manner {
-    /// Returns the manner of new files in a directory: they belong to whom it belongs to, and who
-    /// may go into it may read or write them.
+impl Ownership {
+    /// Returns the ownership of new files in a directory: its owner and group, and the read and
+    /// write bits of its mode. `None` if that is what the kernel gives them.
     pub(super) fn of(directory: &fs::File) -> io::Result<Option<Self>> {
         let meta = directory.metadata()?;
-        let manner = Self { uid: meta.uid(), gid: meta.gid(), mode: meta.mode() & 0o666 };
+        let ownership = Self { uid: meta.uid(), gid: meta.gid(), mode: meta.mode() & 0o666 };
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let usual = (manner.uid, manner.gid) == own && manner.mode == 0o600;
-        Ok((!usual).then_some(manner))
+        let usual = (ownership.uid, ownership.gid) == own && ownership.mode == 0o600;
+        Ok((!usual).then_some(ownership))
     }
 
     /// Gives a new file its owner, where this process may do so, and its mode.

@@ -1,6 +1,6 @@
 //! The last transactions that a closed database has noted in its file `identity`.
 
-use pm::{Ends, Epoch, File, Files, IDENTITY, Pairing};
+use pm::{Epoch, File, Files, IDENTITY, LastTransactions, Pairing};
 use sim::{DiskReplay, RecordingFiles};
 
 /// The place of the ends, and the bytes up to their end: see `docs/format/identity.md`.
@@ -22,15 +22,16 @@ fn open_again(pairing: &mut Pairing<RecordingFiles>, next: Epoch) {
     pairing.finish().unwrap();
 }
 
-fn found(files: &RecordingFiles) -> Option<Ends> {
-    Pairing::open(files).unwrap().unwrap().ends().unwrap()
+fn found(files: &RecordingFiles) -> Option<LastTransactions> {
+    Pairing::open(files).unwrap().unwrap().last_transactions().unwrap()
 }
 
 #[test]
 fn ends_are_read_as_written_and_a_flipped_bit_is_noticed() {
     let (files, mut pairing) = created();
     assert_eq!(found(&files), None);
-    let written = Ends { epoch: Epoch { number: 3, token: 7 }, last: vec![5, 0, u64::MAX] };
+    let written =
+        LastTransactions { epoch: Epoch { number: 3, token: 7 }, last: vec![5, 0, u64::MAX] };
     open_again(&mut pairing, written.epoch);
     pairing.note_ends(written.last.clone()).unwrap();
     assert_eq!(found(&files), Some(written));
@@ -46,8 +47,8 @@ fn ends_are_read_as_written_and_a_flipped_bit_is_noticed() {
 fn a_crash_while_ends_are_written_leaves_old_none_or_new() {
     let (files, mut pairing) = created();
     let many: Vec<u64> = (0..256).collect();
-    let old = Ends { epoch: Epoch::default(), last: many.clone() };
-    let new = Ends { epoch: Epoch { number: 1, token: 2 }, last: many };
+    let old = LastTransactions { epoch: Epoch::default(), last: many.clone() };
+    let new = LastTransactions { epoch: Epoch { number: 1, token: 2 }, last: many };
     pairing.note_ends(old.last.clone()).unwrap();
     open_again(&mut pairing, new.epoch);
     files.start();
