@@ -210,7 +210,10 @@ impl<F: Files> Cold for ColdFile<F> {
         if let Some(file) = &self.file
             && self.longest > FILE_HEADER_BYTES
         {
-            file.set_len(FILE_HEADER_BYTES).map_err(failed)?;
+            // After an attempt that got no space it is shorter, and would have to grow.
+            if file.len().map_err(failed)? > FILE_HEADER_BYTES {
+                file.set_len(FILE_HEADER_BYTES).map_err(failed)?;
+            }
             self.places.clear();
             (self.end, self.longest) = (FILE_HEADER_BYTES, FILE_HEADER_BYTES);
             self.synced = self.synced.min(self.end);
