@@ -74,7 +74,7 @@ pub(crate) struct Array<S> {
 fn page_of(segment: u64) -> Result<(usize, u64)> {
     let level = (segment + 1).ilog2() as usize;
     if level >= LEVELS {
-        return Err(ColumnError::Unfit { what: "one more segment" });
+        return Err(ColumnError::Unfit { what: "one more row, or another value of a column," });
     }
     Ok((level, segment + 1 - (1 << level)))
 }

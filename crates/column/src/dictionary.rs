@@ -249,7 +249,9 @@ impl<M: Memory> Dictionary<M> {
         let bytes = self.element_bytes();
         let grow = |segment| add_sized(&mut lane.write(), &self.values, segment, bytes);
         if self.ids.next() >= u64::from(NULL) {
-            return Err(ColumnError::Unfit { what: "one more value in a column" });
+            return Err(ColumnError::Unfit {
+                what: "a column with more than 4,294,967,295 different values",
+            });
         }
         Ok(self.ids.take(&self.memory, self.values.shape, 1, grow)? as u32)
     }

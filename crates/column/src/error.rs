@@ -26,7 +26,9 @@ pub enum ColumnError {
     #[error("there is no row with this key")]
     MissingKey,
     /// There are as many transactions as there are slots.
-    #[error("all {slots} transaction slots are taken")]
+    #[error(
+        "{slots} transactions are open, as many as the store was created for: end one, or create it with more"
+    )]
     Busy {
         /// The number of slots.
         slots: u32,

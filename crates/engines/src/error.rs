@@ -27,7 +27,8 @@ pub enum ConflictReason {
     WriteWrite,
     /// Something that it had read was no longer so when it committed.
     Validation,
-    /// The transaction had waited for a lock for as long as it was allowed to.
+    /// The transaction had waited for a lock, for room in the log, or for another of the open ones to
+    /// end, for as long as it was allowed to.
     Timeout,
 }
 
@@ -37,7 +38,7 @@ impl fmt::Display for ConflictReason {
             Self::Deadlock => "each waited for the other",
             Self::WriteWrite => "both changed the same tuple",
             Self::Validation => "it had read what the other one changed",
-            Self::Timeout => "it waited too long for a lock",
+            Self::Timeout => "it waited too long for the others to end: for a lock, for room in the log, or for its turn among the open transactions",
         })
     }
 }
@@ -59,8 +60,8 @@ pub enum EngineError {
     #[error(transparent)]
     Master(#[from] MasterError),
     /// Pages, locks or the log of a paged engine could not do it; the transaction can go on or abort.
-    #[error(transparent)]
-    Paged(PagedError),
+    #[error("{0}{advice}", advice = advice(.0))]
+    Paged(#[source] PagedError),
     /// A store of slotted pages cannot be as it was asked for.
     #[error(transparent)]
     Slotted(SlottedError),
@@ -131,6 +132,18 @@ pub enum EngineError {
         /// The reason of the failure.
         why: String,
     },
+}
+
+/// The options that make a limit larger which was reached.
+fn advice(error: &PagedError) -> &'static str {
+    match error {
+        PagedError::NoFrame { .. } => " (option `buffer_bytes`, at any opening)",
+        PagedError::LogFull { medium: false, .. } => " (option `log_bytes`)",
+        PagedError::TransactionTooLarge { .. } => {
+            ", or have a larger log: option `log_bytes`, and with NV-Logging `log_entries`, when the database is created"
+        }
+        _ => "",
+    }
 }
 
 impl EngineError {

@@ -22,7 +22,9 @@ pub enum HeapError {
     #[error(transparent)]
     Bad(#[from] Bad),
     /// All lanes that there can be have been handed out.
-    #[error("a heap has at most {max} lanes, and all of them have an owner")]
+    #[error(
+        "{max} sessions allocate in the pool already, the most that it can have: end some of them"
+    )]
     NoLaneLeft {
         /// The most lanes that there can be, the fixed ones among them.
         max: u32,

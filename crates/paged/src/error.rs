@@ -30,7 +30,9 @@ pub enum PagedError {
     #[error("{0}")]
     Conflict(Conflict),
     /// A transaction has more log than the log manager can hold for it.
-    #[error("the transaction has {bytes} bytes of log; at most {most} are possible")]
+    #[error(
+        "the transaction has {bytes} bytes of log; at most {most} are possible: commit it in parts"
+    )]
     TransactionTooLarge {
         /// The bytes of its log.
         bytes: u64,
@@ -50,16 +52,22 @@ pub enum PagedError {
         medium: bool,
     },
     /// Too many locks are held at once.
-    #[error("{most} locks are held, the most that are possible")]
+    #[error(
+        "the open transactions have locked {most} rows, the most that are possible: commit after fewer rows, or let fewer transactions be open at once"
+    )]
     TooManyLocks {
         /// The limit.
         most: usize,
     },
     /// All frames of the buffer pool are pinned.
-    #[error("all {frames} frames of the buffer pool are in use; make it larger")]
+    #[error(
+        "all {bytes} bytes of the buffer pool are in use at this moment: let fewer transactions run at once, or make it larger"
+    )]
     NoFrame {
         /// The number of frames.
         frames: usize,
+        /// The bytes of their pages.
+        bytes: usize,
     },
     /// There is no tree of this number.
     #[error("there is no {tree}")]

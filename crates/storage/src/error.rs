@@ -124,7 +124,9 @@ pub enum StorageError {
     },
     /// The transactions of a batch make and supersede more objects than its list can name, or a
     /// transaction has more changes than its undo log can.
-    #[error("the transaction changes too much: {max} changes at most; do it in parts")]
+    #[error(
+        "the transaction changes too many rows: at most {max}, and fewer if it changes many columns of them; commit it in parts"
+    )]
     TransactionTooLarge {
         /// Objects that the list can name, or entries that the log can have.
         max: u64,

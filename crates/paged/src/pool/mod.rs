@@ -487,7 +487,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
                 T::pause();
             }
         }
-        Err(PagedError::NoFrame { frames: self.frames.len() })
+        let frames = self.frames.len();
+        Err(PagedError::NoFrame { frames, bytes: frames * self.page_bytes })
     }
 
     /// Takes the page out of a frame, after writing it if its medium does not have it. Returns

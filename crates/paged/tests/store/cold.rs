@@ -89,6 +89,11 @@ fn busy(store: &Arc<TestStore>, models: &mut [Model; 2], transactions: u64) -> R
     Ok(())
 }
 
+/// Bytes of the file of cold records.
+fn cold_bytes(files: &RecordingFiles) -> usize {
+    files.image().get("cold").map_or(0, Vec::len)
+}
+
 #[test]
 fn a_transaction_that_stays_open_does_not_hold_the_ring() {
     for persist in [Persist::OnInsert, Persist::OnCommit] {
@@ -98,7 +103,7 @@ fn a_transaction_that_stays_open_does_not_hold_the_ring() {
             let (mut old, mut models) = with_old(&store);
             busy(&store, &mut models, 1000).unwrap();
             assert!(store.log().end().0 > 7 * FORM.entries, "many rounds");
-            let cold = files.image()["cold"].len();
+            let cold = cold_bytes(&files);
             assert!(cold > 16 + 3 * 64, "its records, in {cold} bytes");
             // It goes on: old records and new ones are undone together.
             old.update(TREES[0], &[OLD], &[9; 31]).unwrap();
@@ -110,7 +115,7 @@ fn a_transaction_that_stays_open_does_not_hold_the_ring() {
             }
             check(&store, &models).unwrap();
             store.checkpoint().unwrap();
-            assert_eq!(files.image()["cold"].len(), 16, "nobody needs them any more");
+            assert_eq!(cold_bytes(&files), 16, "nothing needs them any more");
             drop((old, store));
             check(&open(&memory, &files, persist).unwrap(), &models).unwrap();
         }
@@ -202,7 +207,10 @@ fn each_call_that_fails_while_records_are_put_by_is_counted_and_loses_nothing() 
         }
         drop((old, store));
         files.fail_after(None);
-        check(&open(&memory, &files, persist).unwrap(), &models).unwrap();
+        let store = open(&memory, &files, persist).unwrap();
+        check(&store, &models).unwrap();
+        store.checkpoint().unwrap();
+        assert!(cold_bytes(&files) <= 16, "{persist:?}: {site}: its space is not given back");
     }
     assert!(of_cold.len() >= 4 && counted >= 8, "{of_cold:?}, {counted}");
 }
@@ -330,6 +338,24 @@ fn cold_records_of_which_a_power_cut_has_left_some_are_put_by_again() {
             });
         }
         assert!(some > 0, "{persist:?}");
+    }
+}
+
+/// A program is killed while it puts records by. The next one undoes their transaction from the ring, and
+/// nothing needs the file.
+#[test]
+fn a_kill_leaves_no_space_to_cold_records() {
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let mut left = 0;
+        for number in 0.. {
+            let Some((files, contents)) = died(persist, number) else { break };
+            left += u32::from(cold_bytes(&files) > 16);
+            let memory = Recording::from_image(&contents, LIMIT).unwrap();
+            let store = open(&memory, &files, persist).unwrap();
+            store.checkpoint().unwrap();
+            assert!(cold_bytes(&files) <= 16, "{persist:?}, call {number}: it stays for ever");
+        }
+        assert!(left > 0, "{persist:?}");
     }
 }
 

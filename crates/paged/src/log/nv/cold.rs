@@ -4,7 +4,8 @@
 //! 1. A checkpoint that could move the head further, but for open transactions, appends their older
 //!    records to the file and syncs it. Then the head moves.
 //! 2. Undo reads from the file what the ring does not have any more.
-//! 3. When no open transaction is as old as that, the file is cut off.
+//! 3. When no open transaction is as old as that, the file is cut off, with what a crash or a full
+//!    medium has left there.
 //!
 //! ```text
 //! 0        8         12      16
@@ -48,7 +49,7 @@ pub(super) trait Cold: Send + Sync + Debug {
     /// Reads a record, if it is there.
     fn read(&self, lsn: Lsn) -> Result<Option<Logged>>;
 
-    /// Forgets all records.
+    /// Forgets all records, and gives their space back.
     fn forget(&mut self) -> Result<()>;
 }
 
@@ -62,6 +63,8 @@ pub(super) struct ColdFile<F: Files> {
     /// The place of each record.
     places: BTreeMap<Lsn, u64>,
     end: u64,
+    /// Bytes that the file may have: more than `end` after a crash, or an attempt that failed.
+    longest: u64,
     /// The place up to which this program has made the file durable; zero before even its name is.
     synced: u64,
 }
@@ -78,8 +81,9 @@ impl<F: Files> ColdFile<F> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
+        let longest = file.as_ref().map_or(Ok(0), File::len).map_err(failed)?;
         let (files, places, end) = (files.clone(), BTreeMap::new(), FILE_HEADER_BYTES);
-        let mut cold = Self { files, name, stamp, file, places, end, synced: 0 };
+        let mut cold = Self { files, name, stamp, file, places, end, longest, synced: 0 };
         cold.find_records(kept)?;
         Ok(cold)
     }
@@ -178,6 +182,7 @@ impl<F: Files> Cold for ColdFile<F> {
             return Ok(Some(error));
         }
         let (file, end) = (self.file.as_ref().expect("there is one"), from + bytes.len() as u64);
+        self.longest = self.longest.max(end);
         let written = file
             .reserve(end)
             .and_then(|()| file.write_at(0, &self.header()))
@@ -200,10 +205,15 @@ impl<F: Files> Cold for ColdFile<F> {
     }
 
     fn forget(&mut self) -> Result<()> {
-        if let (Some(file), false) = (&self.file, self.places.is_empty()) {
-            file.set_len(FILE_HEADER_BYTES).map_err(failed)?;
+        if let Some(file) = &self.file
+            && self.longest > FILE_HEADER_BYTES
+        {
+            // After an attempt that got no space it is shorter, and would have to grow.
+            if file.len().map_err(failed)? > FILE_HEADER_BYTES {
+                file.set_len(FILE_HEADER_BYTES).map_err(failed)?;
+            }
             self.places.clear();
-            self.end = FILE_HEADER_BYTES;
+            (self.end, self.longest) = (FILE_HEADER_BYTES, FILE_HEADER_BYTES);
             self.synced = self.synced.min(self.end);
         }
         Ok(())

@@ -79,7 +79,9 @@ pub enum WalError {
         supported: u32,
     },
     /// The record is longer than a frame can say. Discard it.
-    #[error("a log record can have {MAX_PAYLOAD_BYTES} bytes and no more")]
+    #[error(
+        "the transaction changes too much: it can have {MAX_PAYLOAD_BYTES} bytes of log; commit it in parts"
+    )]
     TooLong,
     /// A part of the record could not be put; it must be discarded.
     #[error("a part of this log record is missing; it cannot be committed")]
