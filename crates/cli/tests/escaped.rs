@@ -265,7 +265,7 @@ fn arguments_are_escaped() {
         (&["pool", "info", "file"], &[&option]),
         (&["pool", "info", "file"], &[&valued]),
         (&create, &[&joined]),
-        (&create, &["--limit", &joined]),
+        (&create, &["--limit", &unknown]),
         (&create, &["--engine", ODD]),
         (&create, &["--domain", ODD]),
         (&create, &["--option", ODD]),
@@ -284,7 +284,7 @@ fn arguments_are_escaped() {
         (&["bench", "slotted"], &["--baseline", ODD]),
         (&["bench", "sqlite"], &["--mode", ODD]),
         (&["bench", "sqlite"], &["--keys", ODD]),
-        (&["bench", "sqlite"], &["--record", &many]),
+        (&["bench", "sqlite"], &["--record", ODD]),
         (&["sqlite", "install"], &[ODD]),
         (&["completions"], &[ODD]),
     ] {

@@ -3,12 +3,11 @@
 //! Invariant: a command exits the process in `main` alone; what was created is cleaned up by unwinding
 //! through `Result`s. A child process, which has created nothing to be cleaned up, may exit in [`or_end`].
 
-use std::cmp::Reverse;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::error::ContextValue;
+use clap::Parser;
 use pm::{Escaped, is_invisible};
 
 /// The reason why a command did not end with exit code 0.
@@ -89,33 +88,23 @@ pub fn or_end(done: Result<(), Failure>) {
     }
 }
 
-/// Says what clap finds wrong with the command line, or what it was asked for. Arguments and their parts in it
-/// are shown as [`Escaped`] does.
-pub fn report_usage(error: &clap::Error) -> ExitCode {
-    let arguments = std::env::args_os().map(|one| one.to_string_lossy().into_owned());
-    let mut given: Vec<String> = arguments.filter(|one| one.contains(is_invisible)).collect();
-    if given.is_empty() || !error.use_stderr() {
+/// Says what clap finds wrong with the command line of `C`, or what it was asked for. Arguments are shown as
+/// [`Escaped`] does.
+pub fn report_usage<C: Parser>(error: &clap::Error) -> ExitCode {
+    let given: Vec<String> =
+        std::env::args_os().map(|one| one.to_string_lossy().into_owned()).collect();
+    if given.iter().all(|one| !one.contains(is_invisible)) {
         error.exit();
     }
-    // A part of an argument: an option before its `=`, a value after it, an item of a list.
-    given.extend(error.context().filter_map(|(_, value)| match value {
-        ContextValue::String(part) => Some(part.clone()),
-        _ => None,
-    }));
-    say(escaped_in(&error.render().to_string(), given).trim_end());
-    ExitCode::from(2)
-}
-
-/// Returns a text of several lines in which the parts that were given, and every other control character, are
-/// shown as [`Escaped`] does.
-fn escaped_in(text: &str, mut given: Vec<String>) -> String {
-    // One may be a part of another one.
-    given.sort_by_key(|part| Reverse(part.len()));
-    let parts = given.iter().filter(|part| part.contains(is_invisible));
-    let shown = |text: String, part: &String| text.replace(part, &Escaped(part).to_string());
-    let text = parts.fold(text.to_owned(), shown);
-    let lines: Vec<String> = text.split('\n').map(|line| Escaped(line).to_string()).collect();
-    lines.join("\n")
+    // The message may name an argument in part, and without its escape sequences: it cannot be looked for
+    // there. So the arguments are escaped, and parsed again.
+    match C::try_parse_from(given.iter().map(|one| Escaped(one).to_string())) {
+        Err(error) => error.exit(),
+        Ok(_) => {
+            say(Escaped(error.render()));
+            ExitCode::from(2)
+        }
+    }
 }
 
 /// Says a line on standard error. One that takes no more changes nothing about what a command does.
@@ -151,17 +140,3 @@ usage!(
     workloads::tpcc::SpecError,
     workloads::tatp::SpecError
 );
-
-#[cfg(test)]
-mod tests {
-    use super::escaped_in;
-
-    #[test]
-    fn given_parts_make_no_lines() {
-        let (whole, part) = ("a\nDAMAGE,b\u{1b}", "a\nDAMAGE");
-        let given = vec![part.to_owned(), whole.to_owned()];
-        let text = format!("'{whole}':\n'{part}'\u{9b}");
-        let shown = "'a\\nDAMAGE,b\\u{1b}':\n'a\\nDAMAGE'\\u{9b}";
-        assert_eq!(escaped_in(&text, given), shown);
-    }
-}
