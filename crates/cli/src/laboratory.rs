@@ -28,7 +28,8 @@ pub(crate) fn start() -> Result<(), Failure> {
             return Err(Failure::about(place.display(), error));
         }
     }
-    let beside = beside.map_or_else(|_| String::new(), |path| format!(" {} or", path.display()));
+    let beside = beside
+        .map_or_else(|_| String::new(), |path| format!(" {} or", pm::Escaped(path.display())));
     Err(Failure::Missing(format!(
         "this command is in the program {PROGRAM}, which is not{beside} on PATH; build it with `cargo build --release --workspace`"
     )))

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::Parser;
 use pm::{Escaped, is_invisible};
 
 /// The reason why a command did not end with exit code 0.
@@ -87,20 +88,23 @@ pub fn or_end(done: Result<(), Failure>) {
     }
 }
 
-/// Says what clap finds wrong with the command line, or what it was asked for. An argument in it is shown as
+/// Says what clap finds wrong with the command line of `C`, or what it was asked for. Arguments are shown as
 /// [`Escaped`] does.
-pub fn report_usage(error: &clap::Error) -> ExitCode {
-    let arguments: Vec<String> =
+pub fn report_usage<C: Parser>(error: &clap::Error) -> ExitCode {
+    let given: Vec<String> =
         std::env::args_os().map(|one| one.to_string_lossy().into_owned()).collect();
-    if arguments.iter().all(|one| !one.contains(is_invisible)) {
+    if given.iter().all(|one| !one.contains(is_invisible)) {
         error.exit();
     }
-    let mut text = error.render().to_string();
-    for argument in arguments.iter().filter(|one| one.contains(is_invisible)) {
-        text = text.replace(argument, &Escaped(argument).to_string());
+    // The message may name an argument in part, and without its escape sequences: it cannot be looked for
+    // there. So the arguments are escaped, and parsed again.
+    match C::try_parse_from(given.iter().map(|one| Escaped(one).to_string())) {
+        Err(error) => error.exit(),
+        Ok(_) => {
+            say(Escaped(error.render()));
+            ExitCode::from(2)
+        }
     }
-    say(text.trim_end());
-    ExitCode::from(2)
 }
 
 /// Says a line on standard error. One that takes no more changes nothing about what a command does.
@@ -124,7 +128,7 @@ macro_rules! usage {
     ($($error:ty),*) => {
         $(impl From<$error> for Failure {
             fn from(error: $error) -> Self {
-                Self::Usage(error.to_string())
+                Self::Usage(Escaped(error).to_string())
             }
         })*
     };

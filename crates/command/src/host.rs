@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use perdura::{Domain, FlushInstruction, Medium};
+use pm::Escaped;
 use serde::Serialize;
 
 /// The JSON of `host`.
@@ -45,7 +46,8 @@ impl Host {
     /// One line for people.
     pub fn line(&self) -> String {
         let Self { cpu, cores, flush, medium, kernel } = self;
-        format!("{cpu}, {cores} cores, {flush}, {medium}, kernel {kernel}\n")
+        let line = format!("{cpu}, {cores} cores, {flush}, {medium}, kernel {kernel}");
+        format!("{}\n", Escaped(line))
     }
 }
 

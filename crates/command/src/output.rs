@@ -207,8 +207,11 @@ fn remove_quietly(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// A table with a head: the first `left` columns are words, the others numbers.
+/// A table with a head: the first `left` columns are words, the others numbers. A row is one line,
+/// whatever its cells contain.
 pub fn table(head: &[String], rows: &[Vec<String>], left: usize) -> String {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| Escaped(cell).to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let widths: Vec<usize> = (0..head.len())
         .map(|column| {
             let cells = rows.iter().map(|row| row[column].chars().count());
@@ -284,5 +287,7 @@ mod tests {
         let cells = |row: [&str; 2]| row.map(str::to_owned).to_vec();
         let text = table(&cells(["who", "n"]), &[cells(["a", "10"]), cells(["long", "7"])], 1);
         assert_eq!(text, "who    n\n----  --\na     10\nlong   7\n");
+        let text = table(&cells(["a", "n"]), &[cells(["x\ny", "10"]), cells(["z", "7"])], 1);
+        assert_eq!(text, "a      n\n----  --\nx\\ny  10\nz      7\n");
     }
 }

@@ -1,5 +1,7 @@
 //! Numbers as people write them: `200k`, `2M`, `1GiB` when read, `412,345` when printed.
 
+use pm::Escaped;
+
 /// Reads a number with an optional suffix: `k`, `M`, `G`, `T` are powers of 1000, `Ki`, `Mi`,
 /// `Gi`, `Ti` powers of 1024, and a `B` may follow either.
 ///
@@ -10,7 +12,7 @@ pub fn parse_number(text: &str) -> Result<u64, String> {
     let (number, suffix) = text.split_at(digits);
     let number: u64 = number
         .parse()
-        .map_err(|_| format!("`{text}` is no number; write 5000, 200k, 2M or 1GiB"))?;
+        .map_err(|_| format!("`{}` is no number; write 5000, 200k, 2M or 1GiB", Escaped(text)))?;
     let bare = suffix.strip_suffix('B').filter(|bare| !bare.is_empty()).unwrap_or(suffix);
     let factor: u64 = match bare {
         "" => 1,
@@ -22,7 +24,12 @@ pub fn parse_number(text: &str) -> Result<u64, String> {
         "Mi" => 1 << 20,
         "Gi" => 1 << 30,
         "Ti" => 1 << 40,
-        _ => return Err(format!("`{suffix}` is no unit; use k, M, G, T, KiB, MiB, GiB or TiB")),
+        _ => {
+            return Err(format!(
+                "`{}` is no unit; use k, M, G, T, KiB, MiB, GiB or TiB",
+                Escaped(suffix)
+            ));
+        }
     };
     number.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
 }

@@ -113,7 +113,8 @@ fn settings(args: &CrashArgs) -> Result<Vec<Settings>, Failure> {
     };
     if faults.is_empty() {
         return Err(Failure::Usage(format!(
-            "there is no fault `{name}` of these engines; `perdura crash --list-faults` names them"
+            "there is no fault `{}` of these engines; `perdura crash --list-faults` names them",
+            pm::Escaped(name)
         )));
     }
     Ok(faults.into_iter().map(|fault| one(fault.engine, Some(fault))).collect())
@@ -268,7 +269,7 @@ fn soak_table(runs: &[SoakRun]) -> String {
     let rows: Vec<_> = runs.iter().map(row).collect();
     let wrong = |run: &SoakRun| {
         let wrong = run.soaked.wrong.as_ref()?;
-        Some(format!("\n{}, {}: {wrong}\n", run.engine, run.domain))
+        Some(format!("\n{}, {}: {}\n", run.engine, run.domain, pm::Escaped(wrong)))
     };
     let wrong: String = runs.iter().filter_map(wrong).collect();
     table(&head, &rows, 2)

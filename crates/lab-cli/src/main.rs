@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return report_usage(&error),
+        Err(error) => return report_usage::<Cli>(&error),
     };
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use pm::Escaped;
+
 /// The reason why the laboratory could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
     /// There is no experiment of this name.
-    #[error("there is no experiment '{given}'; `perdura lab list` names all: {known}")]
+    #[error("there is no experiment '{given}'; `perdura lab list` names all: {known}", given = Escaped(.given))]
     UnknownExperiment {
         /// The name that was asked for.
         given: String,
@@ -15,20 +17,20 @@ pub enum LabError {
         known: String,
     },
     /// The file holds something else.
-    #[error("{}: this is not a results file of the laboratory; name another with --results", path.display())]
+    #[error("{path}: this is not a results file of the laboratory; name another with --results", path = Escaped(.path.display()))]
     NotResults {
         /// The file.
         path: PathBuf,
     },
     /// The file was written by another version.
     #[error(
-        "{}: its format is version {found}, this command reads and writes version {known}; {}",
-        path.display(),
+        "{path}: its format is version {found}, this command reads and writes version {known}; {}",
         if found < known {
             "keep it for the version that wrote it, and name a new file with --results"
         } else {
             "use the newer perdura that wrote it, or name a new file with --results"
-        }
+        },
+        path = Escaped(.path.display())
     )]
     Version {
         /// The file.
@@ -39,37 +41,37 @@ pub enum LabError {
         known: i64,
     },
     /// No such file exists, or it is empty.
-    #[error("{}: there are no results; `perdura lab run P1 --quick` makes some", path.display())]
+    #[error("{path}: there are no results; `perdura lab run P1 --quick` makes some", path = Escaped(.path.display()))]
     NoResults {
         /// The file.
         path: PathBuf,
     },
     /// Another run is under way.
     #[error(
-        "{}: another `perdura lab run` writes to it; wait until it has ended, since two at once would spoil each other's times",
-        path.display()
+        "{path}: another `perdura lab run` writes to it; wait until it has ended, since two at once would spoil each other's times",
+        path = Escaped(.path.display())
     )]
     Running {
         /// The file.
         path: PathBuf,
     },
     /// Another process holds the file.
-    #[error("{}: another process has locked it; wait until it is done", path.display())]
+    #[error("{path}: another process has locked it; wait until it is done", path = Escaped(.path.display()))]
     Locked {
         /// The file.
         path: PathBuf,
     },
     /// No room.
     #[error(
-        "{}: the disk is full; what was measured before is kept, so free some space and run the same command again",
-        path.display()
+        "{path}: the disk is full; what was measured before is kept, so free some space and run the same command again",
+        path = Escaped(.path.display())
     )]
     DiskFull {
         /// The file.
         path: PathBuf,
     },
     /// The file of results cannot be opened or written to.
-    #[error("{}: {source}; name a file that can be written with --results", path.display())]
+    #[error("{path}: {source}; name a file that can be written with --results", path = Escaped(.path.display()), source = Escaped(.source))]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -77,7 +79,7 @@ pub enum LabError {
         source: rusqlite::Error,
     },
     /// The file of results is damaged.
-    #[error("{}: {source}; keep it for what can be saved of it, and name a new file with --results", path.display())]
+    #[error("{path}: {source}; keep it for what can be saved of it, and name a new file with --results", path = Escaped(.path.display()), source = Escaped(.source))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -85,7 +87,7 @@ pub enum LabError {
         source: rusqlite::Error,
     },
     /// The database of results failed otherwise.
-    #[error("{}: {source}", path.display())]
+    #[error("{path}: {source}", path = Escaped(.path.display()), source = Escaped(.source))]
     Results {
         /// The file.
         path: PathBuf,
@@ -93,7 +95,7 @@ pub enum LabError {
         source: rusqlite::Error,
     },
     /// The operating system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{path}: {source}", path = Escaped(.path.display()), source = Escaped(.source))]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -101,7 +103,7 @@ pub enum LabError {
         source: std::io::Error,
     },
     /// Nothing is known of what was named.
-    #[error("{what} '{given}' has no results; there are: {known}")]
+    #[error("{what} '{given}' has no results; there are: {known}", given = Escaped(.given), known = Escaped(.known))]
     Nothing {
         /// Commit, host, scale or seed.
         what: &'static str,
@@ -111,7 +113,7 @@ pub enum LabError {
         known: String,
     },
     /// More than one thing has this name.
-    #[error("'{given}' could be any of: {known}; write more of it")]
+    #[error("'{given}' could be any of: {known}; write more of it", given = Escaped(.given), known = Escaped(.known))]
     Ambiguous {
         /// The thing that was asked for.
         given: String,
@@ -119,7 +121,7 @@ pub enum LabError {
         known: String,
     },
     /// A file that was given is not what it should be.
-    #[error("{}: {what}", path.display())]
+    #[error("{path}: {what}", path = Escaped(.path.display()), what = Escaped(.what))]
     Input {
         /// The file.
         path: PathBuf,
@@ -127,19 +129,19 @@ pub enum LabError {
         what: String,
     },
     /// Our own claims cannot be read.
-    #[error("the claims of this build: {0}")]
+    #[error("the claims of this build: {text}", text = Escaped(.0))]
     Claims(String),
     /// The room does not suffice for what is to be measured.
     #[error(
         "there is not enough room for what is missing, and nothing was begun:\n{}\nfree some, choose another directory with --path, or name only experiments that fit",
-        lacking.join("\n")
+        lines(.lacking)
     )]
     NoRoom {
         /// Each study, with what it takes and what there is.
         lacking: Vec<String>,
     },
     /// A measurement failed.
-    #[error("{what}: {why}")]
+    #[error("{what}: {why}", what = Escaped(.what), why = Escaped(.why))]
     Measurement {
         /// The measurement.
         what: String,
@@ -149,8 +151,8 @@ pub enum LabError {
     /// Some measurements failed.
     #[error(
         "{} of the measurements failed; all others are kept, and the same command tries these again:\n{}",
-        failures.len(),
-        failures.join("\n")
+        .failures.len(),
+        lines(.failures)
     )]
     Failures {
         /// Each with what it is and why it failed.
@@ -188,6 +190,12 @@ impl LabError {
     }
 }
 
+/// Returns one line for each text.
+fn lines(texts: &[String]) -> String {
+    let lines: Vec<String> = texts.iter().map(|text| Escaped(text).to_string()).collect();
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,5 +208,39 @@ mod tests {
         let results = Path::new("/data/results.db");
         assert!(full("/data/results.db").is_of_results(results));
         assert!(!full("/dev/shm/pool").is_of_results(results));
+    }
+
+    #[test]
+    fn errors_make_no_lines_of_what_they_name() {
+        const ODD: &str = "a\nDAMAGE\u{1b}\u{202e}";
+        let path = || PathBuf::from(ODD);
+        let text = || ODD.to_owned();
+        let source = || rusqlite::Error::InvalidParameterName(text());
+        let all = [
+            LabError::UnknownExperiment { given: text(), known: "P1".into() },
+            LabError::NotResults { path: path() },
+            LabError::Version { path: path(), found: 1, known: 2 },
+            LabError::NoResults { path: path() },
+            LabError::Running { path: path() },
+            LabError::Locked { path: path() },
+            LabError::DiskFull { path: path() },
+            LabError::Unwritable { path: path(), source: source() },
+            LabError::Damaged { path: path(), source: source() },
+            LabError::Results { path: path(), source: source() },
+            LabError::Io { path: path(), source: std::io::Error::other(ODD) },
+            LabError::Nothing { what: "commit", given: text(), known: text() },
+            LabError::Ambiguous { given: text(), known: text() },
+            LabError::Input { path: path(), what: text() },
+            LabError::Claims(text()),
+            LabError::NoRoom { lacking: vec![text(), text()] },
+            LabError::Measurement { what: text(), why: text() },
+            LabError::Failures { failures: vec![text(), text()] },
+        ];
+        for error in all {
+            let shown = error.to_string();
+            assert!(shown.contains("a\\nDAMAGE\\u{1b}\\u{202e}"), "{shown:?}");
+            assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
+            assert!(!shown.lines().any(|line| line.starts_with("DAMAGE")), "{shown:?}");
+        }
     }
 }

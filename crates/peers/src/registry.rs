@@ -126,7 +126,8 @@ impl fmt::Display for PeerKind {
 /// A name that no peer has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown peer '{given}': use one of {}, or for TPC-B {}",
+    "unknown peer '{}': use one of {}, or for TPC-B {}",
+    .given.escape_debug(),
     PeerKind::ALL.map(PeerKind::name).join(", "),
     PeerKind::TPCB.map(PeerKind::name).join(", ")
 )]

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
+use crate::escaped::Escaped;
 use crate::flush::{FlushInstruction, LineStore, store_fence};
 use crate::limits::page_bytes;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
@@ -111,7 +112,7 @@ impl Plain {
         let file = Held::open(path, &opening, options.foreign_locks)?;
         let metadata = file.get().metadata()?;
         if !metadata.is_file() {
-            return Err(other(format!("{} is no regular file", path.display())));
+            return Err(other(format!("{} is no regular file", Escaped(path.display()))));
         }
         if let Some(mode) = options.mode
             && metadata.len() == 0
@@ -125,7 +126,7 @@ impl Plain {
         let medium = medium_of(file.get())?;
         let domain = options.domain.unwrap_or(medium.natural);
         if domain != medium.natural && medium.natural != Domain::Process {
-            let (name, natural) = (&medium.name, medium.natural);
+            let (name, natural) = (Escaped(&medium.name), medium.natural);
             return Err(other(format!("the domain of {name} is {natural}, not {domain}")));
         }
         let instruction = match domain {

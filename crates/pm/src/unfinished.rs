@@ -23,6 +23,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use crate::error::{FOREIGN, PoolError};
+use crate::escaped::Escaped;
 use crate::place::{Named, Place};
 use crate::poison::fork_generation;
 use crate::registry::Registered;
@@ -201,6 +202,7 @@ impl Left {
     /// Returns it as an error of the kernel's kind about the file `name`.
     pub fn into_io(self, name: &str) -> io::Error {
         let taken = |what: String| io::Error::new(io::ErrorKind::AlreadyExists, what);
+        let name = Escaped(name);
         match self {
             Self::InUse(who) => taken(format!("`{name}` is being written {who}; wait for that")),
             Self::Foreign => taken(format!("`{name}` {FOREIGN}")),

@@ -34,7 +34,10 @@ pub(crate) fn make_default(sqlite: &Sqlite) -> Result<(), String> {
         }
         let name = CStr::from_ptr((*default).name);
         if name != OWN {
-            return Err(format!("the program has chosen the VFS {}", name.to_string_lossy()));
+            return Err(format!(
+                "the program has chosen the VFS {}",
+                name.to_bytes().escape_ascii()
+            ));
         }
         if known.is_null() {
             register(sqlite)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use pm::Escaped;
 use serde::{Deserialize, Serialize};
 
 /// A workload as its specification has it, or as P2's testbed ran it.
@@ -38,7 +39,7 @@ impl fmt::Display for Form {
 
 /// A name that no form has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no form `{0}`; there are specification, shore-kits")]
+#[error("there is no form `{word}`; there are specification, shore-kits", word = Escaped(.0))]
 pub struct ParseFormError(String);
 
 impl FromStr for Form {

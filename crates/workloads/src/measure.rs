@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hdrhistogram::Histogram;
+use pm::Escaped;
 
 use crate::store::{Commit, StoreError};
 
@@ -75,7 +76,7 @@ impl Measurement {
 #[non_exhaustive]
 pub enum RunError {
     /// The store failed.
-    #[error("{store}, partition {partition}, transaction {transaction}: {source}")]
+    #[error("{store}, partition {partition}, transaction {transaction}: {source}", store = Escaped(.store), source = Escaped(.source))]
     Store {
         /// Name of the store.
         store: String,

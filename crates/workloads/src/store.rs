@@ -8,6 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
+use pm::Escaped;
+
 use crate::tuple::{COLUMN_BYTES, COLUMNS, Column, ROW_BYTES};
 
 /// The moment at which an update is durable. Stores are opened with the form that the driver is
@@ -49,7 +51,7 @@ pub enum StoreError {
         partitions: usize,
     },
     /// The store has no room for another tuple.
-    #[error("{}: full at {tuples} tuples; create it for more", path.display())]
+    #[error("{path}: full at {tuples} tuples; create it for more", path = Escaped(.path.display()))]
     Full {
         /// The file that is full.
         path: PathBuf,
@@ -57,7 +59,7 @@ pub enum StoreError {
         tuples: u64,
     },
     /// The file is not what this store writes.
-    #[error("{}: {what}", path.display())]
+    #[error("{path}: {what}", path = Escaped(.path.display()), what = Escaped(.what))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -65,7 +67,7 @@ pub enum StoreError {
         what: String,
     },
     /// The operating system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{path}: {source}", path = Escaped(.path.display()), source = Escaped(.source))]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -73,7 +75,7 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// The store cannot do this on this machine, or in this version.
-    #[error("{0}")]
+    #[error("{text}", text = Escaped(.0))]
     Unsupported(String),
     /// An error of the store's own.
     #[error(transparent)]

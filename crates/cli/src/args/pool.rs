@@ -208,7 +208,7 @@ impl OptionValue {
     /// There is no `=`, no engine has such an option, or after it is no number.
     fn parse(text: &str) -> Result<Self, String> {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            format!("`{text}` is no option with a value, such as `page_bytes=8KiB`")
+            format!("`{}` is no option with a value, such as `page_bytes=8KiB`", pm::Escaped(text))
         })?;
         EngineKind::check_option_name(name).map_err(|error| error.to_string())?;
         Ok(Self { name: name.into(), value: parse_number(value)? })

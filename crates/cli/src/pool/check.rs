@@ -255,7 +255,7 @@ fn repair(file: &Path, into: &Path, json: Option<&JsonTarget>) -> Result<(), Fai
         let text = match &error {
             Error::Pool(PoolError::DomainTooStrong { path, wanted, natural, .. }) => format!(
                 "{}: {wanted} is stronger than {natural}, the domain of its medium; put NEW on a medium that keeps it",
-                path.display()
+                Escaped(path.display())
             ),
             error => text_of(error),
         };

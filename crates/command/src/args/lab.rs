@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, value_parser};
+use pm::Escaped;
 
 use crate::output::JsonTarget;
 
@@ -185,5 +186,5 @@ fn share(text: &str) -> Result<f64, String> {
     // `5` would be 500%, which is a slip.
     let most = if scale == 1.0 { 1.0 } else { f64::MAX };
     let share = share.filter(|share| (0.0..=most).contains(share));
-    share.ok_or_else(|| format!("`{text}` is no share; write 5% or 0.05"))
+    share.ok_or_else(|| format!("`{}` is no share; write 5% or 0.05", Escaped(text)))
 }

@@ -1,8 +1,10 @@
 //! Values of options that name several things, or one of the medium's.
 
+use std::fmt::Display;
 use std::str::FromStr;
 
 use perdura::{Domain, EngineKind};
+use pm::Escaped;
 
 /// A domain, or the medium's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +21,13 @@ pub struct List<T>(pub Vec<T>);
 /// The first word that is no item.
 pub fn list<T: FromStr + Copy + PartialEq>(text: &str, all: Option<&[T]>) -> Result<List<T>, String>
 where
-    T::Err: ToString,
+    T::Err: Display,
 {
     let mut items = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !matches!(*word, "" | "none")) {
         let more = match all {
             Some(all) if word == "all" => all.to_vec(),
-            _ => vec![word.parse().map_err(|error: T::Err| error.to_string())?],
+            _ => vec![word.parse().map_err(|error: T::Err| Escaped(error).to_string())?],
         };
         for item in more {
             if !items.contains(&item) {

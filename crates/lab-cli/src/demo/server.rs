@@ -156,7 +156,7 @@ fn field<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse().map_err(|_| format!("`{}` is no number", pm::Escaped(text)))
 }
 
 fn within(text: &str, least: u64, most: u64) -> Result<u64, String> {

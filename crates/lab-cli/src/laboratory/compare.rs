@@ -8,6 +8,7 @@ use command::output::{check_target, report, table};
 use lab::compare::{Change, Compared, compare};
 use lab::results::{Configured, Results, Selection, Wanted};
 use lab::{Host, LabError};
+use pm::Escaped;
 use serde::Serialize;
 
 use super::failed::failure;
@@ -37,7 +38,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     if first.host != second.host && one.by_commit && other.by_commit {
         return Err(Failure::Failed(format!(
             "{} was measured on {} and {} on {}: what differs may be the machines; measure one of them again, or name two machines to compare those",
-            args.a, first.host, args.b, second.host
+            Escaped(&args.a),
+            Escaped(&first.host),
+            Escaped(&args.b),
+            Escaped(&second.host)
         )));
     }
     if first.seed != second.seed {
@@ -50,12 +54,13 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     if found.compared.is_empty() {
         let why = format!(
             "{} and {} have nothing in common that was measured with the same configuration",
-            args.a, args.b
+            Escaped(&args.a),
+            Escaped(&args.b)
         );
         return Err(Failure::Failed(why + "; `perdura lab status` says what there is"));
     }
     let line = |selection: &Selection| {
-        format!("{} on {} ({})", selection.commit, selection.host, selection.scale)
+        Escaped(format!("{} on {} ({})", selection.commit, selection.host, selection.scale))
     };
     let mut text = format!("A: {}\nB: {}\n\n", line(first), line(second));
     let changed = |one: &&Compared| matches!(one.change, Change::Worse | Change::Better);
@@ -150,7 +155,10 @@ impl Side {
                 let like = Wanted { commit: other.map(|other| other.commit.as_str()), ..like };
                 results.select_like(of_host, like).map_err(|error| match error {
                     LabError::Nothing { what: "host", given, known } => Failure::Failed(format!(
-                        "'{given}' is no file of results, no commit ({commits}) and no host ({known})"
+                        "'{}' is no file of results, no commit ({}) and no host ({})",
+                        Escaped(given),
+                        Escaped(&commits),
+                        Escaped(known)
                     )),
                     other => failure(other),
                 })?

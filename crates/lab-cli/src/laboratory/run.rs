@@ -76,7 +76,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         plan.missing(),
         plan.all(),
         duration(started.elapsed()),
-        args.results.results.display(),
+        pm::Escaped(args.results.results.display()),
     );
     let printed = report(&text, &Points::new(&host, &selection, &points), args.json.as_ref());
     Failure::or_verdict(printed, || match differing().map_err(failure)? {
@@ -99,7 +99,7 @@ fn differing(
     }
     Ok(Some(format!(
         "counts differ that the same seed has to give again, a bug of Perdura: please report it with {}; to measure them again, name another file with --results\n{}",
-        results.path().display(),
+        pm::Escaped(results.path().display()),
         texts.join("\n")
     )))
 }

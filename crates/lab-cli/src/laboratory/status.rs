@@ -129,7 +129,7 @@ fn human_text(status: &Status<'_>, runs: &[Run]) -> String {
     let mut text = format!(
         "Commit {}, host {}, {}\n\n{}",
         status.commit,
-        status.host_key,
+        pm::Escaped(status.host_key),
         status.scale,
         table(&head, &rows, 2)
     );

@@ -2,6 +2,7 @@
 
 #[path = "../../../cli/tests/common/mod.rs"]
 mod common;
+mod escaped;
 mod frames;
 mod look;
 mod room;

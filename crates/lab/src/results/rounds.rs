@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use pm::Escaped;
 use serde_json::Value;
 
 use super::{Configured, ROUND};
@@ -119,6 +120,7 @@ pub(super) fn unequal(all: &[Configured]) -> Vec<Unequal> {
                         "{experiment}{panel}: {metric} of {series} at {x} is {value} in one round and \
                          {other} in another"
                     );
+                    let text = Escaped(text).to_string();
                     unequal.push(Unequal { experiment: experiment.clone(), text });
                 }
                 // The same, or reported already.

@@ -85,7 +85,10 @@ fn named<T: Copy>(
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
         let names = names.join(", ");
-        ParseNameError(format!("`{text}` is no {what}; choose one of {names}, or all"))
+        ParseNameError(format!(
+            "`{}` is no {what}; choose one of {names}, or all",
+            text.escape_debug()
+        ))
     })
 }
 

@@ -107,7 +107,10 @@ impl FromStr for SqliteMode {
             return Ok(found);
         }
         let all = Self::ALL.map(Self::name).join(", ");
-        Err(ParseModeError(format!("`{text}` is no mode; choose one of {all}, or all")))
+        Err(ParseModeError(format!(
+            "`{}` is no mode; choose one of {all}, or all",
+            text.escape_debug()
+        )))
     }
 }
 

@@ -18,6 +18,7 @@ mod damage_sweep;
 mod damaged_files;
 mod damaged_while_open;
 mod engine_options;
+mod escaped;
 mod face;
 mod full_disk;
 mod full_pool;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::ownership::Ownership;
 use crate::counters::Tally;
 use crate::domain::Domain;
+use crate::escaped::Escaped;
 use crate::flush::FlushInstruction;
 use crate::place::{self, Place};
 use crate::poison::fork_generation;
@@ -107,16 +108,16 @@ impl Directory {
     pub(super) fn explained(&self, name: &str, error: Errno) -> io::Error {
         let why = match error {
             Errno::NOENT if self.handle.metadata().is_ok_and(|meta| meta.nlink() == 0) => {
-                format!("{}: was removed while it was open", self.path.display())
+                format!("{}: was removed while it was open", Escaped(self.path.display()))
             }
-            Errno::LOOP => format!("`{name}` is a link, not a regular file"),
+            Errno::LOOP => format!("`{}` is a link, not a regular file", Escaped(name)),
             Errno::ACCESS => {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 let Ok(stat) = rustix::fs::statat(&self.handle, name, flags) else {
                     return error.into();
                 };
                 let why = place::no_right(stat.st_uid, stat.st_mode & 0o7777);
-                format!("{} {why}", self.path.join(name).display())
+                format!("{} {why}", Escaped(self.path.join(name).display()))
             }
             other => return other.into(),
         };

@@ -22,6 +22,7 @@ pub use source::Source;
 
 use crate::bytes::Bytes;
 use crate::counters::Counters;
+use crate::escaped::Escaped;
 use crate::unfinished::{self, MARK_BYTES, Unfinished};
 
 /// A directory of files. Clones share it. Names are plain file names without a `/`.
@@ -236,7 +237,7 @@ pub fn check_name(name: &str) -> io::Result<()> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("`{name}` is not a file name"),
+            format!("`{}` is not a file name", Escaped(name)),
         ));
     }
     Ok(())

@@ -16,6 +16,7 @@
 use std::io::{self, Write};
 
 use super::{File, Files};
+use crate::escaped::Escaped;
 use crate::unfinished::{MARK_BYTES, Unfinished};
 
 /// A file that is being written; see the module's comment. Dropping it gives it up.
@@ -87,7 +88,7 @@ impl<F: Files> NewFile<F> {
 
     fn name_it(&mut self) -> io::Result<u64> {
         if !self.files.leads_to(&self.own, self.file())? {
-            let why = format!("`{}` was removed or replaced meanwhile", self.own);
+            let why = format!("`{}` was removed or replaced meanwhile", Escaped(&self.own));
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         self.files.rename_new(&self.own, &self.name)?;

@@ -18,6 +18,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use crate::escaped::Escaped;
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
@@ -75,6 +77,7 @@ impl FlushInstruction {
     pub fn detect() -> Result<Self, String> {
         if let Ok(word) = std::env::var(FORCE_VARIABLE) {
             let forced = Self::ALL.into_iter().find(|one| one.name() == word).ok_or_else(|| {
+                let word = Escaped(&word);
                 format!("{FORCE_VARIABLE}={word}: choose clwb, clflushopt, clflush or dccvap")
             })?;
             if !forced.is_available() {

@@ -1,6 +1,6 @@
 //! A database in any memory, without files and with one connection: an emulation runs on it.
 
-use pm::Memory;
+use pm::{Escaped, Memory};
 
 use crate::database::contract::{Failure, Level, MainFile};
 use crate::store::connection::Store;
@@ -89,7 +89,7 @@ impl<M: Memory> MainFile for MemoryFile<M> {
                     self.store.set_mode(mode);
                     Ok(mode.name().into())
                 }
-                None => Err(format!("`{word}` is no mode")),
+                None => Err(format!("`{}` is no mode", Escaped(word))),
             }),
             ("perdura_stats", _) => Some(Ok(self.store.stats().json())),
             _ => None,

@@ -1,6 +1,6 @@
 //! Values of URI parameters and pragmas.
 
-use pm::Domain;
+use pm::{Domain, Escaped};
 
 use crate::database::contract::{Failure, OpenOptions};
 use crate::store::mode::Mode;
@@ -30,7 +30,7 @@ impl Share {
     /// The value of a name, or the error for an unknown one.
     pub(super) fn of(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|share| share.name() == name);
-        found.ok_or_else(|| format!("`{name}` is unknown; there are perdura, stock"))
+        found.ok_or_else(|| format!("`{}` is unknown; there are perdura, stock", Escaped(name)))
     }
 }
 
@@ -63,5 +63,5 @@ pub(super) fn is_no(word: &str) -> bool {
 /// The error for an unknown mode.
 pub(super) fn no_mode(word: &str) -> String {
     let all = Mode::ALL.map(Mode::name).join(", ");
-    format!("`{word}` is no mode; there are {all}, and stock in a URI")
+    format!("`{}` is no mode; there are {all}, and stock in a URI", Escaped(word))
 }

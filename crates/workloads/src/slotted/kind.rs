@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pm::Memory;
+use pm::{Escaped, Memory};
 use slotted::Scheme;
 
 /// A thing that can be done with any scheme.
@@ -79,7 +79,7 @@ kinds! {
 
 /// A name of no scheme.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{given}` is no scheme of slotted pages; choose one of {}, or all", NAMES.join(", "))]
+#[error("`{given}` is no scheme of slotted pages; choose one of {names}, or all", given = Escaped(.given), names = NAMES.join(", "))]
 pub struct ParseKindError {
     given: String,
 }

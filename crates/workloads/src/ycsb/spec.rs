@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use pm::Escaped;
 use serde::{Deserialize, Serialize};
 
 use super::COLUMNS;
@@ -89,7 +90,7 @@ impl Skew {
 
 /// A name that is none of those known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} '{given}': use one of {known}")]
+#[error("unknown {what} '{given}': use one of {known}", given = Escaped(.given))]
 pub struct ParseNameError {
     what: &'static str,
     given: String,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engines::below::text::parse_timestamp;
-use engines::below::{AroundPath, Environment, NewFile};
+use engines::below::{AroundPath, Environment, Escaped, NewFile};
 use engines::{BasePart, BaseSource, LogUntil, Restoring, find_until};
 use zerocopy::IntoBytes;
 
@@ -69,7 +69,8 @@ impl FromStr for Until {
         let micros = parse_timestamp(text).and_then(|micros| u64::try_from(micros).ok());
         let wrong = || {
             format!(
-                "`{text}` is neither `end`, nor the number of a ticket, nor a time such as 2026-01-31T12:00:00Z"
+                "`{}` is neither `end`, nor the number of a ticket, nor a time such as 2026-01-31T12:00:00Z",
+                Escaped(text)
             )
         };
         let since = std::time::Duration::from_micros(micros.ok_or_else(wrong)?);
