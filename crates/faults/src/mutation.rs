@@ -228,7 +228,7 @@ impl Mutation {
             if is_hit {
                 match self.defect {
                     Defect::NoFlush | Defect::NoFence | Defect::NoStore | Defect::NoCopy => {
-                        keep = false
+                        keep = false;
                     }
                     Defect::NoFirstLine => keep = neighbour(index.checked_sub(1)),
                     Defect::NoLastLine => keep = neighbour(Some(index + 1)),

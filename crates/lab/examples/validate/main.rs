@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use lab::emulation::{LineCounts, Meter, MeterOptions, Nvm};
+use lab::emulation::{Meter, MeterOptions, Nvm};
 use perdura::{Database, Domain, EngineKind, Engines, Environment, Media, Options};
 use pm::{Dram, Memory, Pool, PoolOptions, Range};
 use sim::{Arena, MemoryFiles, Traced, TracedRegion, Tracing};

@@ -228,10 +228,10 @@ fn findings_escape_what_they_name() {
 
 fn schema(more: &str) -> Schema {
     let [key, text, index] = ["key", "text", "index"].map(odd);
-    let table = TableSchema::new(&odd("table"))
+    let table = TableSchema::new(odd("table"))
         .column(&key, ColumnType::Text { max: 60 })
         .column(&text, ColumnType::Text { max: 60 })
-        .column(&odd(more), ColumnType::U64)
+        .column(odd(more), ColumnType::U64)
         .key(&[&key])
         .unique_index(&index, &[&text]);
     Schema::new().table(table)
