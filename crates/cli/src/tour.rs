@@ -58,7 +58,7 @@ const IN_MEMORY: Plan = Plan {
     engines: &EngineKind::ALL,
     domains: &[Domain::Adr, Domain::Process],
     compared: EngineKind::NvmInp,
-    transactions: 100_000,
+    transactions: 40_000,
     counts: [("flushes", |it| it.flushed_lines), ("fences", |it| it.fences)],
 };
 /// On a disk.

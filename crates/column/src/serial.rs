@@ -223,8 +223,8 @@ impl<M: Memory> Shared<M> {
         if is_changed { Err(ColumnError::Outdated) } else { Ok(()) }
     }
 
-    /// Returns whether a statement has made or ended a version that was read, or would have been: one that only
-    /// one of the two snapshots sees.
+    /// Returns whether another transaction's statement has changed what the read set holds: whether it made or
+    /// ended a version that lies in what was read, and that only one of the snapshots `from` and `to` sees.
     pub(crate) fn is_changed(
         &self,
         read_set: &ReadSet<'_>,

@@ -208,7 +208,8 @@ macro_rules! reads {
                 Ok($engine.get_bytes(number, key, columns, out)?)
             }
 
-            /// Calls `visit` with the tuples of a scan, in order, until it breaks.
+            /// Calls `visit` with each tuple of a scan, in the order of the scan's key, until `visit`
+            /// returns [`ControlFlow::Break`].
             ///
             /// # Errors
             /// [`Error::NoIndex`], [`Error::NoColumn`], [`Error::Invalid`], [`Error::Damaged`];

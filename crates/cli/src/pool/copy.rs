@@ -181,10 +181,10 @@ struct BaseBackupReport {
     bytes: u64,
 }
 
-/// Says what came of a copy. `done` begins the line for people.
+/// Prints the outcome of a copy: a line that begins with `done`, or JSON where that was asked for.
 ///
 /// # Errors
-/// Standard output or the file takes no more.
+/// Standard output, or the file for the JSON, cannot be written.
 pub(super) fn report_copy(
     done: &str,
     (from, to): (&str, &str),

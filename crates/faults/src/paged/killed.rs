@@ -251,10 +251,11 @@ fn followed_by(killed: &CombinedTrace, next: &CombinedTrace) -> CombinedTrace {
     both
 }
 
-/// The numbers that files of the next process have in the record of the killed one.
+/// Maps each file's number in the trace of the next process to the number of the same file in the
+/// trace of the killed one.
 ///
 /// # Panics
-/// Files come and go: those of a paged store do not, once it is created.
+/// The next process has made a file. A paged store makes none after its creation.
 fn same_files(killed: &CombinedTrace, next: &CombinedTrace) -> BTreeMap<u64, u64> {
     let numbers = &killed.files.numbers;
     let same = next.files.numbers.iter().map(|(name, number)| (*number, numbers[name]));

@@ -69,8 +69,9 @@ impl Lying {
         self.undone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The record that stands where another one would be if the transaction went the other way. No
-    /// lock is held while the log is read: another thread may go on then.
+    /// Returns the change that stands in this one's place if a transaction's changes are read in the
+    /// reverse order; any other record as it is. It holds no lock while it reads the log, since
+    /// another thread may run then.
     fn turned_round(&self, read: Logged) -> Result<Logged> {
         let known = self.undone().get(&read.tx).and_then(|known| known.last().map(|one| one.lsn));
         if known.is_none_or(|last| last < read.lsn) {

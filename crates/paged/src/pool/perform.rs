@@ -117,7 +117,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         Ok(redone)
     }
 
-    /// Redoes a record on one of its pages, if that page does not have it.
+    /// Applies a record to one of its pages, unless the page's LSN shows that it has it. Returns
+    /// whether it was applied.
     ///
     /// # Errors
     /// As [`Self::redo`].

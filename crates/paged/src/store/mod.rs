@@ -75,8 +75,8 @@ pub struct StoreOptions {
     pub locks: LockOptions,
     /// Early lock release: locks go when the commit record has its LSN, not when it is durable.
     pub early_release: bool,
-    /// A thread takes checkpoints, writes pages before their frames are needed and finishes
-    /// restarts. Without it transactions do a part each.
+    /// Whether a thread takes checkpoints, writes pages before their frames are needed and finishes
+    /// restarts. Without it each transaction does a part of that work.
     pub background: bool,
     /// The work that has to be done before it is open.
     pub restart: Restart,

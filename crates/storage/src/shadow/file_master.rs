@@ -260,7 +260,8 @@ impl FileMaster {
         file.sync().map_err(&failed)
     }
 
-    /// Brings the second copy up to date, durably, before the file is closed.
+    /// Writes the second copy of the master record, which may be older than the first, and syncs it.
+    /// A file that is closed has two equal copies; after a crash the first one counts.
     ///
     /// # Errors
     /// The medium failed.

@@ -112,8 +112,8 @@ impl<'a, E: Environment, O: Observer> Loader<'a, E, O> {
         })
     }
 
-    /// Inserts with numbers 1 to `count`, [`BATCH`] in a transaction; one number stands for so
-    /// many rows.
+    /// Calls `insert` with each number from 1 to `count`, [`BATCH`] numbers in a transaction. A number
+    /// makes `rows_each` rows.
     fn batches(
         &mut self,
         count: u64,
