@@ -157,8 +157,9 @@ fn what_is_seen_after_a_kill_survives_a_power_cut() {
     ] {
         let left_out = LeftOut::new(log, 2, 41);
         for fault in faults {
-            let closer = || LeftOut::new(log, 4, 11).notice_after_kills(&fault);
-            let found = left_out.notice_after_kills(&fault).or_else(closer);
+            // One kill of each scenario is followed by two threads.
+            let more = || LeftOut::new(log, 16, 997).notice_after_kills(&fault);
+            let found = left_out.notice_after_kills(&fault).or_else(more);
             println!("{}: {fault:?}: {found:?}", log.name());
             assert!(found.is_some(), "{}: {fault:?}", log.name());
         }
