@@ -114,30 +114,26 @@ fn killed_creation_begins_anew() {
         let place = Place::new(engine);
         let (mut calls, mut named) = (0, 0);
         for call in 0.. {
-            for create in [Place::open_or_create, Place::create] {
-                match place.child(Way::Killed, call).wait() {
-                    State::Killed => {}
-                    State::Ended(CREATED) => calls = call,
-                    other => panic!("{engine}, call {call}: {other:?}"),
-                }
-                let was_named = place.path().exists();
-                named += u64::from(was_named);
-                let database = match create(&place) {
-                    // It has its name once it is whole.
-                    Err(Error::Pool(PoolError::Exists { .. })) if was_named => {
-                        place.open_or_create()
-                    }
-                    created => created,
-                };
-                let database = database.unwrap_or_else(|error| {
-                    panic!(
-                        "{engine}, call {call}, left {:?}: {error}",
-                        names(place.directory.path())
-                    )
-                });
-                place.is_whole(database, call);
-                place.remove();
+            // The two take turns.
+            let create: fn(&Place) -> Result<Database, Error> =
+                if call % 2 == 0 { Place::open_or_create } else { Place::create };
+            match place.child(Way::Killed, call).wait() {
+                State::Killed => {}
+                State::Ended(CREATED) => calls = call,
+                other => panic!("{engine}, call {call}: {other:?}"),
             }
+            let was_named = place.path().exists();
+            named += u64::from(was_named);
+            let database = match create(&place) {
+                // It has its name once it is whole.
+                Err(Error::Pool(PoolError::Exists { .. })) if was_named => place.open_or_create(),
+                created => created,
+            };
+            let database = database.unwrap_or_else(|error| {
+                panic!("{engine}, call {call}, left {:?}: {error}", names(place.directory.path()))
+            });
+            place.is_whole(database, call);
+            place.remove();
             if calls > 0 {
                 break;
             }

@@ -152,19 +152,19 @@ fn whole_random_scenarios_of_nv_logging() {
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_inp() {
-    examined(EngineKind::NvmInp, 57_000, 4_000);
+    examined(EngineKind::NvmInp, 30_000, 4_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_cow() {
-    examined(EngineKind::NvmCow, 99_000, 4_000);
+    examined(EngineKind::NvmCow, 30_000, 4_000);
 }
 
 #[test]
 #[ignore = "takes a minute; CI runs it"]
 fn whole_nvm_log() {
-    examined(EngineKind::NvmLog, 60_000, 4_000);
+    examined(EngineKind::NvmLog, 30_000, 4_000);
 }
 
 #[test]
