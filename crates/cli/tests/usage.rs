@@ -149,7 +149,7 @@ Options:
       --path <DIR>  Directory to make the pools in [default: /dev/shm if it has room for them, else the directory for temporary files]
   -h, --help        Print help
 
-Each engine gets a database in the domain adr, modelled unless the medium is persistent memory, and one in process. SQLite and LMDB get one each, at their durable settings. All have 50,000 tuples of 1 KB and run 100,000 transactions of YCSB, half of them updates, each durable by itself, on one thread: three times in turns, of which the median counts. Flushes and fences are counted apart. Then a process with another database of each is killed with SIGKILL in the middle of its work, and a fresh process looks for every acknowledged transaction. Nothing is left of it.
+Each engine gets a database in the domain adr, modelled unless the medium is persistent memory, and one in process. SQLite and LMDB get one each, at their durable settings. All have 20,000 tuples of 1 KB and run 40,000 transactions of YCSB, half of them updates, each durable by itself, on one thread: three times in turns, of which the median counts. Flushes and fences are counted apart. Then a process with another database of each is killed with SIGKILL in the middle of its work, and a fresh process looks for every acknowledged transaction. Nothing is left of it.
 
 On a disk the engines are those whose data or log are files, in the domain disk, a run has 1,000 transactions, and syncs and written bytes are counted.
 
