@@ -123,7 +123,7 @@ pub enum EngineError {
         known: String,
     },
     /// A savepoint is of another transaction, or later than one that was rolled back to.
-    #[error("the savepoint is none of this transaction, or behind one that was rolled back to")]
+    #[error("the savepoint is none of this transaction, or set after one that was rolled back to")]
     NoSavepoint,
     /// An abort or a commit failed half-way: nothing more is acknowledged.
     #[error(

@@ -166,7 +166,7 @@ impl Old {
 }
 
 /// A story: the events, what each acknowledged transaction has left, and a base backup of its begin.
-struct Told {
+struct Recorded {
     trace: CombinedTrace,
     models: Vec<[Model; 2]>,
     base: Option<Copied>,
@@ -178,7 +178,7 @@ fn old_of(store: &Arc<TestStore>) -> Old {
     Old { session: store.session(), rows: Model::new(), is_open: false }
 }
 
-fn tell(stage: &Stage, seed: u64, kills: bool) -> Told {
+fn record(stage: &Stage, seed: u64, kills: bool) -> Recorded {
     let (media, mut store) = stage.create();
     let base = stage.archives.then(|| copy(&store));
     media.start();
@@ -242,7 +242,7 @@ fn tell(stage: &Stage, seed: u64, kills: bool) -> Told {
     }
     let trace = media.stop();
     drop((old, store));
-    Told { trace, models, base, cold, kills: killed }
+    Recorded { trace, models, base, cold, kills: killed }
 }
 
 /// The states that are looked at.
@@ -337,21 +337,21 @@ fn explore(seeds: Range<u64>, kills: &[bool], look: Look) -> (u64, u64) {
     let (mut visited, mut nested) = (0, 0);
     for (seed, kills) in seeds.flat_map(|seed| kills.iter().map(move |kills| (seed, *kills))) {
         let stage = Stage::of(seed);
-        let told = tell(&stage, seed, kills);
-        assert!(told.cold > 16, "seed {seed}: nothing was put by");
-        assert_eq!(told.kills > 0, kills, "seed {seed}");
-        states(&told.trace, look, seed, &mut |image, noted, position| {
+        let recorded = record(&stage, seed, kills);
+        assert!(recorded.cold > 16, "seed {seed}: nothing was put by");
+        assert_eq!(recorded.kills > 0, kills, "seed {seed}");
+        states(&recorded.trace, look, seed, &mut |image, noted, position| {
             let at = || format!("seed {seed}, {stage:?}, kills {kills}, before event {position}");
             let first = noted.unwrap_or(0) as usize;
             let found = recovered(&stage, image).unwrap_or_else(|why| panic!("{}: {why}", at()));
-            let is_sound = told.models[first..].iter().take(2).any(|model| *model == found);
+            let is_sound = recorded.models[first..].iter().take(2).any(|model| *model == found);
             assert!(is_sound, "{}: not what transaction {first} left", at());
             visited += 1;
             if visited % look.one_in == 0 {
                 nested += crashed_again(&stage, image, &found);
             }
             if visited % look.one_in == look.one_in / 2 {
-                goes_on(&stage, image, &found, told.base.as_ref());
+                goes_on(&stage, image, &found, recorded.base.as_ref());
             }
         });
         println!("seed {seed}, {stage:?}, kills {kills}: {visited} states, {nested} again");
