@@ -274,8 +274,12 @@ fn a_line_is_stored_whole_where_processor_and_domain_let_it() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
     for domain in Domain::ALL {
-        let options =
-            PlainOptions { create: true, domain: Some(domain), ..PlainOptions::default() };
+        let options = PlainOptions {
+            create: true,
+            domain: Some(domain),
+            reserved_bytes: 1 << 20,
+            ..PlainOptions::default()
+        };
         let file = Plain::open(&path, &options).unwrap();
         let has = domain != Domain::Disk && LineStore::detect().is_some();
         assert_eq!(file.has_store_line(), has, "{domain}");
