@@ -347,16 +347,4 @@ fn snake_case(ident: &Ident) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_is_called_like_its_struct_in_snake_case() {
-        let name = |name: &str| snake_case(&Ident::new(name, Span::call_site()));
-        assert_eq!(name("Job"), "job");
-        assert_eq!(name("JobOfQueue"), "job_of_queue");
-        assert_eq!(name("HTTPLog"), "http_log");
-        assert_eq!(name("Top10"), "top10");
-        assert_eq!(name("Old_Job"), "old_job");
-    }
-}
+mod tests;

@@ -26,6 +26,8 @@ use perdura::{Backup, Database, Domain, EngineKind, Error, LoadOptions, Options,
 const CREATED: i32 = 0;
 const REFUSED: i32 = 1;
 const WRONG: i32 = 2;
+/// A creation is stopped at one call in so many.
+const STEP: usize = 3;
 
 /// Lets no other test hold a lock while a child is forked.
 fn alone() -> MutexGuard<'static, ()> {
@@ -113,10 +115,14 @@ fn killed_creation_begins_anew() {
     for engine in EngineKind::ALL {
         let place = Place::new(engine);
         let (mut calls, mut named) = (0, 0);
-        for call in 0.. {
+        for call in (0..).step_by(STEP) {
             // The two take turns.
             let create: fn(&Place) -> Result<Database, Error> =
-                if call % 2 == 0 { Place::open_or_create } else { Place::create };
+                if (call / STEP as u64).is_multiple_of(2) {
+                    Place::open_or_create
+                } else {
+                    Place::create
+                };
             match place.child(Way::Killed, call).wait() {
                 State::Killed => {}
                 State::Ended(CREATED) => calls = call,
@@ -149,7 +155,7 @@ fn two_creations_leave_one_database() {
     for engine in EngineKind::ALL {
         let place = Place::new(engine);
         let (mut calls, mut first, mut second) = (0, 0, 0);
-        for call in 0.. {
+        for call in (0..).step_by(STEP) {
             for create in [Place::open_or_create, Place::create] {
                 let child = place.child(Way::Stopped, call);
                 let state = child.wait();

@@ -89,6 +89,7 @@ mod tests {
 
     #[test]
     fn a_child_sees_what_was_there_and_changes_only_its_copy() {
+        let _alone = crate::forks::alone();
         let mut value = vec![1, 2, 3];
         let there = in_child(|| {
             value.push(4);
@@ -100,11 +101,13 @@ mod tests {
 
     #[test]
     fn more_than_a_pipe_holds_comes_back() {
+        let _alone = crate::forks::alone();
         assert_eq!(in_child(|| vec![7; 1 << 20]).unwrap().len(), 1 << 20);
     }
 
     #[test]
     fn work_that_fails_is_an_error() {
+        let _alone = crate::forks::alone();
         assert!(in_child(|| panic!("on purpose")).unwrap_err().to_string().contains("panicked"));
         let killed = in_child(|| std::process::abort()).unwrap_err();
         assert!(killed.to_string().contains("signal"), "{killed}");
@@ -114,6 +117,7 @@ mod tests {
     /// killed.
     #[test]
     fn a_child_ends_with_its_parent() {
+        let _alone = crate::forks::alone();
         let mut ends = [0; 2];
         // SAFETY: two descriptors are stored into our array.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);

@@ -70,6 +70,13 @@ pub(crate) fn forked() -> u32 {
     FORKED.load(Ordering::Relaxed)
 }
 
+/// Lets one test at a time fork, and count what forks of others would change.
+#[cfg(test)]
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +86,7 @@ mod tests {
     fn no_child_finds_a_mutex_locked_by_an_absent_thread() {
         static MUTEX: Mutex<u64> = Mutex::new(0);
         static STOPS: AtomicBool = AtomicBool::new(false);
+        let _alone = alone();
         hold_over_forks(&MUTEX);
         let counting = std::thread::spawn(|| {
             while !STOPS.load(Ordering::Relaxed) {

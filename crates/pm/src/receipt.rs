@@ -21,6 +21,11 @@ use std::marker::PhantomData;
 use crate::line_set::LineSet;
 use crate::memory::Memory;
 
+/// Misuse that does not compile.
+#[cfg(doctest)]
+#[doc = include_str!("receipt_misuse.md")]
+struct Misuse;
+
 /// `T` has been written and its lines flushed; a fence is still missing, of the same thread: a fence
 /// covers what its own thread has flushed. So this stays with its thread.
 ///

@@ -225,7 +225,7 @@ fn each_call_that_changes_a_file_fails(each: usize, each_of_paged: usize) {
 
 #[test]
 fn calls_that_change_a_file_fail_in_turn() {
-    each_call_that_changes_a_file_fails(at_calls(4), at_calls(31));
+    each_call_that_changes_a_file_fails(at_calls(11), at_calls(83));
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn the_disk_is_full(each: usize, each_of_paged: usize) {
 
 #[test]
 fn the_disk_is_full_from_a_call_on() {
-    the_disk_is_full(at_calls(4), at_calls(31));
+    the_disk_is_full(at_calls(11), at_calls(83));
 }
 
 #[test]

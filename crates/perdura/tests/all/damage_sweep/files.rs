@@ -119,8 +119,8 @@ impl Left {
         // Most of a paged engine's log is no longer needed after a checkpoint.
         let step = match (thorough(), self.is_paged()) {
             (true, _) => 1,
-            (false, true) => 29 * self.one_in,
-            (false, false) => 11,
+            (false, true) => 61 * self.one_in,
+            (false, false) => 29,
         };
         for (name, bytes) in &self.files {
             let used = |at: usize| {
@@ -141,8 +141,8 @@ impl Left {
     fn cut(&self, sweep: &mut Sweep) {
         let step = match (thorough(), self.is_paged()) {
             (true, _) => 1,
-            (false, true) => 397 * self.one_in,
-            (false, false) => 61,
+            (false, true) => 797 * self.one_in,
+            (false, false) => 127,
         };
         for (name, bytes) in &self.files {
             for len in (0..bytes.len()).step_by(step).chain([1, 512, bytes.len().saturating_sub(1)])
@@ -182,7 +182,7 @@ impl Left {
         // After the last commit nothing was written, and a crash leaves the same.
         let lost = usize::from(has_log && !self.closed);
         let last = &self.history[self.history.len() - 1 - lost..];
-        let step = if has_log && !thorough() { 8 * 5 * self.one_in } else { 8 };
+        let step = if has_log && !thorough() { 8 * 11 * self.one_in } else { 8 };
         let places = (DATA_START..self.pool.len()).step_by(step);
         for at in places.filter(|at| self.pool[at & !63..][..64] != [0; 64]) {
             let kinds = [0, 1, u64::MAX, 1 << 63];

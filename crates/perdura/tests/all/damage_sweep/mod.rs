@@ -7,8 +7,8 @@
 //! the pools of the NVM engines, whose tuples have no checksum. Never a panic, a hang, or memory
 //! without bound.
 //!
-//! By default a part of the places gets one of its values, other ones in each test: every second
-//! word of a pool of an NVM engine, a byte in eleven of a file. `PERDURA_DAMAGE=all` gives each
+//! By default a part of the places gets one of its values, other ones in each test: every fifth
+//! word of a pool of an NVM engine, a byte in 29 of a file. `PERDURA_DAMAGE=all` gives each
 //! place all of them (minutes).
 
 use std::ops::ControlFlow;

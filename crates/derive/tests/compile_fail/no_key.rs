@@ -1,6 +1,0 @@
-#[derive(perdura::Table)]
-struct Job {
-    id: u64,
-}
-
-fn main() {}
