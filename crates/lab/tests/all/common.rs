@@ -1,9 +1,7 @@
 //! A laboratory for tests: a machine, and runs of the smallest size on it.
 
-// Each test uses a part of it.
-#![allow(dead_code)]
-
 use std::path::Path;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
 use lab::calibrations::Calibrations;
@@ -12,6 +10,20 @@ use lab::results::{Results, Selection};
 use lab::run::{Identity, Plan};
 use lab::setting::Setting;
 use lab::{Host, Point, Scale, Sizes};
+
+/// Read by each test that does not fork this process, written by each that does.
+static FORKS: RwLock<()> = RwLock::new(());
+
+/// Waits until no other test runs, and lets none begin before the result is dropped. Emulated runs fork this
+/// process; in the child a lock that another thread holds is never released.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    FORKS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets no test fork this process before the result is dropped.
+pub(crate) fn not_forked() -> RwLockReadGuard<'static, ()> {
+    FORKS.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Never kills.
 pub(crate) struct NoKills;
@@ -36,7 +48,7 @@ pub(crate) fn identity(commit: &str, seed: u64) -> Identity {
     Identity { commit: commit.into(), host, seed }
 }
 
-/// All that a run of these experiments measures, from nothing. It may fork this process.
+/// All that a run of these experiments measures, from nothing. It forks this process: see [`alone`].
 pub(crate) fn measured(experiments: &[&str], seed: u64) -> Vec<Point> {
     // Not on a disk, if that can be: peers sync after each update.
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());

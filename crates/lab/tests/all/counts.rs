@@ -1,13 +1,12 @@
-//! The same seed gives the same counts, bit for bit, in another process too. One test in each:
-//! emulated runs fork it.
-
-mod common;
+//! The same seed gives the same counts, bit for bit, in another process too. Emulated runs
+//! fork them.
 
 use std::fs;
 use std::process::Command;
 
-use common::measured;
 use lab::Point;
+
+use crate::common::{alone, measured};
 
 /// The experiments that count. Storage, too: with one thread it is the same after the same work.
 const COUNTED: [&str; 6] = ["P1-F9", "P1-F11", "P1-F14", "P1-T3", "PEERS-SPACE", "PEERS-CHURN"];
@@ -33,10 +32,11 @@ fn the_same_seed_in_another_process() {
 
 #[test]
 fn the_same_seed_gives_the_same_counts_and_another_one_others() {
+    let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let counted = place.path().join("counted");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "the_same_seed_in_another_process"])
+        .args(["--ignored", "--exact", "counts::the_same_seed_in_another_process"])
         .env(INTO, &counted)
         .spawn()
         .unwrap();

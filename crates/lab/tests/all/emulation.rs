@@ -9,6 +9,8 @@ use perdura::{Database, Domain, EngineKind, Options};
 use workloads::ycsb::{self, Mix, Skew, Spec, Workload};
 use workloads::{PerduraStore, RunOptions, contents, tpcc};
 
+use crate::common::{alone, not_forked};
+
 const PARTITIONS: u32 = 2;
 
 fn workload() -> Workload {
@@ -61,6 +63,7 @@ fn counts_of_a_run(kind: EngineKind) -> (LineCounts, Breakdown) {
 
 #[test]
 fn all_engines_hold_the_same_as_natively_also_after_recovery() {
+    let _shared = not_forked();
     let (place, workload) = (tempfile::tempdir().unwrap(), workload());
     for kind in EngineKind::P1 {
         let path = place.path().join(kind.name());
@@ -85,6 +88,7 @@ fn all_engines_hold_the_same_as_natively_also_after_recovery() {
 
 #[test]
 fn counts_repeat_also_in_a_copy_of_the_process() {
+    let _alone = alone();
     let workload = workload();
     for kind in EngineKind::P1 {
         let (first, breakdown) = counts_of_a_run(kind);
@@ -108,6 +112,7 @@ fn counts_repeat_also_in_a_copy_of_the_process() {
 
 #[test]
 fn parts_of_each_engines_memory_work_make_up_the_whole() {
+    let _shared = not_forked();
     for kind in EngineKind::P1 {
         let (counts, breakdown) = counts_of_a_run(kind);
         assert!(counts.load_misses() > 0 && counts.nvm_stores() > 0, "{kind}: {counts:?}");
@@ -128,6 +133,7 @@ fn parts_of_each_engines_memory_work_make_up_the_whole() {
 
 #[test]
 fn tpcc_runs_in_emulated_memory() {
+    let _shared = not_forked();
     let spec = tpcc::Spec { items: 100, customers: 30, transactions: 100, ..tpcc::Spec::default() };
     for kind in [EngineKind::Inp, EngineKind::NvmInp] {
         let meter = Meter::new(MeterOptions::default());
@@ -144,6 +150,7 @@ fn tpcc_runs_in_emulated_memory() {
 
 #[test]
 fn a_higher_latency_takes_longer() {
+    let _shared = not_forked();
     let host = Host {
         arena_bytes: 1 << 20,
         dependent_ns: 80.0,

@@ -1,11 +1,8 @@
 //! A run that is stopped in the middle goes on where it was, and does nothing twice.
 
-mod common;
-
 use std::cell::Cell;
 use std::path::Path;
 
-use common::identity;
 use lab::bench::{Bench, Contestant, Killed, Launcher, Reopened};
 use lab::calibrations::Calibrations;
 use lab::claims::{Missing, Verdict};
@@ -17,6 +14,8 @@ use lab::setting::Setting;
 use lab::studies::Study;
 use lab::{LabError, Scale, Sizes};
 use workloads::Room;
+
+use crate::common::{identity, not_forked};
 
 /// Counts kills without killing, and breaks down after some.
 struct Pretended {
@@ -68,6 +67,7 @@ fn run(
 
 #[test]
 fn a_run_that_was_stopped_goes_on_where_it_was() {
+    let _shared = not_forked();
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("results.db");
     let mut results = Results::open_or_create(&path).expect("made");
@@ -119,6 +119,7 @@ fn a_run_that_was_stopped_goes_on_where_it_was() {
 
 #[test]
 fn what_a_kill_lost_is_an_error_and_no_result() {
+    let _shared = not_forked();
     struct Loses;
     impl Launcher for Loses {
         fn kill(
@@ -148,6 +149,7 @@ fn what_a_kill_lost_is_an_error_and_no_result() {
 
 #[test]
 fn what_there_is_no_room_for_is_not_begun() {
+    let _shared = not_forked();
     let sizes = Sizes::new(Scale::Tiny, 0);
     let stages = Study::Recovery.stages(&sizes);
     let cells: Vec<_> = stages.iter().flat_map(|stage| stage.cells()).collect();

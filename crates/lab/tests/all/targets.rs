@@ -1,13 +1,13 @@
 //! Everything that Perdura's own targets need is measured, at the smallest sizes: every series,
-//! every latency, every size of the axis. One test in a process of its own: emulated runs fork it.
+//! every latency, every size of the axis. Emulated runs fork this process.
 
-mod common;
-
-use common::measured;
 use lab::{Point, X};
+
+use crate::common::{alone, measured};
 
 #[test]
 fn all_that_the_targets_are_about_is_measured() {
+    let _alone = alone();
     let points = measured(&["PEERS-MIX", "PEERS-CHURN", "PEERS-THREADS"], 3);
     let of = |experiment: &str, metric: &str| -> Vec<&Point> {
         let wanted = |point: &&Point| point.experiment == experiment && point.metric == metric;

@@ -1,14 +1,11 @@
 //! Contestants that take turns: what is measured in each of them becomes one figure, and nothing
-//! before the last one is there. One test in a process of its own: emulated runs fork it.
-
-mod common;
+//! before the last one is there. Emulated runs fork this process.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{NoKills, identity};
 use lab::bench::Bench;
 use lab::calibrations::Calibrations;
 use lab::experiments::named;
@@ -16,6 +13,8 @@ use lab::results::{Results, Selection};
 use lab::run::Plan;
 use lab::{LabError, Point, Scale, Sizes};
 use workloads::Room;
+
+use crate::common::{NoKills, alone, identity};
 
 const SEED: u64 = 5;
 const TURNS: u32 = 2;
@@ -66,6 +65,7 @@ fn points(results: &Results) -> Vec<Point> {
 
 #[test]
 fn turns_become_one_figure_when_all_of_them_are_there() {
+    let _alone = alone();
     let directory = tempfile::tempdir().expect("a directory");
     let mut results = Results::open_or_create(&directory.path().join("results.db")).expect("made");
 
