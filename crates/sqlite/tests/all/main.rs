@@ -16,6 +16,7 @@ mod kill_two_databases;
 mod locking;
 mod missing_instructions;
 mod mixed_modes;
+mod placing;
 mod prepared;
 mod process_kills;
 mod ptrace;

@@ -8,8 +8,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, params};
 
-use crate::crashes::Wrong;
-use crate::mirror::Mirror;
+use super::crashes::Wrong;
+use super::mirror::Mirror;
 
 /// A folder in memory, if there is one.
 pub(crate) fn folder() -> tempfile::TempDir {

@@ -4,8 +4,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, params};
 
-use crate::databases::{QUICK, folder};
-use crate::mirror::{Cost, Mirror};
+use super::databases::{QUICK, folder};
+use super::mirror::{Cost, Mirror};
 
 const LOADED: i64 = 4_000;
 const COUNTED: i64 = 1_500;

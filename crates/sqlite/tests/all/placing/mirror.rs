@@ -12,7 +12,7 @@ use perdura_sqlite::store::span::Span;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use crate::crashes::{Medium, Step, Wrong};
+use super::crashes::{Medium, Step, Wrong};
 
 /// Bytes before a commit's record: number, length, checksum.
 const LOG_COMMIT_BYTES: usize = 16;
