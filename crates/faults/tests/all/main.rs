@@ -13,6 +13,7 @@ mod history;
 mod interleaved;
 mod killed;
 mod lints;
+mod locking;
 mod paged;
 mod placed;
 mod points;

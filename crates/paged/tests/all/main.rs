@@ -8,5 +8,7 @@ mod lock_waits;
 mod locks;
 mod nv;
 mod nv_crash;
+mod pages;
 mod recovery;
+mod store;
 mod toy;

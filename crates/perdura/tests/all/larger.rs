@@ -70,7 +70,7 @@ impl Order {
     fn start(&self, what: &str) -> Child {
         let order = format!("{what}:{}:{}:{}", self.rows, self.buffer, self.directory.display());
         Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "--ignored", "--nocapture", "ordered"])
+            .args(["--exact", "--ignored", "--nocapture", "larger::ordered"])
             .env(ORDER, order)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

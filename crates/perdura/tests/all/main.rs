@@ -1,6 +1,7 @@
 //! All tests of the public API in one binary, since each binary compiles every engine anew. A test
 //! that needs a process of its own lies next to this folder.
 
+mod larger;
 mod support;
 
 mod amplification;
