@@ -14,6 +14,7 @@ mod first_start;
 mod kernel_calls;
 mod kill_two_databases;
 mod locking;
+mod long;
 mod missing_instructions;
 mod mixed_modes;
 mod placing;

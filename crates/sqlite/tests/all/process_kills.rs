@@ -21,13 +21,13 @@ const MORE: usize = 3;
 
 /// The connections of a database: their modes in turn, and the value of `perdura_share`.
 #[derive(Clone, Copy)]
-struct Kind {
-    modes: &'static [&'static str],
-    share: &'static str,
+pub(crate) struct Kind {
+    pub(crate) modes: &'static [&'static str],
+    pub(crate) share: &'static str,
 }
 
-const MODES: [&str; 5] = ["fash1", "fast", "fash", "nvwal", "full"];
-const FASH1: Kind = Kind { modes: &["fash1"], share: "perdura" };
+pub(crate) const MODES: [&str; 5] = ["fash1", "fast", "fash", "nvwal", "full"];
+pub(crate) const FASH1: Kind = Kind { modes: &["fash1"], share: "perdura" };
 
 impl Kind {
     /// The database's URI for a connection.
@@ -108,7 +108,7 @@ fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
 }
 
 /// In each round, kills one of `writers` processes, then the others. No acknowledged number is lost.
-fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
+pub(crate) fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open(&kind.uri(&path, 0)).unwrap();
@@ -180,35 +180,4 @@ fn kills_lose_no_acknowledged_row() {
     kill_in_rounds(FASH1, 2, 4, 2);
     kill_in_rounds(Kind { modes: &MODES, share: "perdura" }, MODES.len() as i64, 1, 3);
     kill_in_rounds(Kind { modes: &MODES, share: "stock" }, MODES.len() as i64, 1, 4);
-}
-
-/// Each mode, with and without stock SQLite, and all modes together. `PERDURA_TEST_ROUNDS` in the environment is
-/// the number of rounds.
-#[test]
-#[ignore = "takes minutes"]
-fn long_kills_in_each_mode_lose_no_acknowledged_row() {
-    let rounds = std::env::var("PERDURA_TEST_ROUNDS").map_or(100, |text| text.parse().unwrap());
-    let chosen = std::env::var("PERDURA_TEST_MODE").unwrap_or_default();
-    for (number, share) in
-        (0..MODES.len() + 1).flat_map(|number| [(number, "perdura"), (number, "stock")])
-    {
-        let modes = MODES.get(number..=number).unwrap_or(&MODES);
-        let name = format!("{} {share}", modes.join("+"));
-        if name.contains(&chosen) {
-            println!("{name}: {rounds} rounds of four");
-            kill_in_rounds(Kind { modes, share }, 4, rounds, 5 + number as u64);
-        }
-    }
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn a_thousand_kills_lose_no_acknowledged_row() {
-    kill_in_rounds(FASH1, 1, 1000, 3);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn a_thousand_kills_of_four_lose_no_acknowledged_row() {
-    kill_in_rounds(FASH1, 4, 1000, 4);
 }

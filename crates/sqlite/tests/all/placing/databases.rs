@@ -21,13 +21,13 @@ pub(crate) const QUICK: &str =
     "pragma locking_mode = exclusive; pragma journal_mode = memory; pragma synchronous = off;";
 
 #[derive(Clone, Copy, Debug)]
-struct Scenario {
-    page_bytes: usize,
-    auto_vacuum: u8,
-    secure_delete: bool,
-    commits: usize,
-    seed: u64,
-    wrong: Wrong,
+pub(crate) struct Scenario {
+    pub(crate) page_bytes: usize,
+    pub(crate) auto_vacuum: u8,
+    pub(crate) secure_delete: bool,
+    pub(crate) commits: usize,
+    pub(crate) seed: u64,
+    pub(crate) wrong: Wrong,
 }
 
 fn rows(db: &Connection) -> Vec<(i64, String, Vec<u8>)> {
@@ -89,7 +89,7 @@ fn change(db: &Connection, random: &mut SmallRng, scenario: Scenario) {
     sql("commit", &[]);
 }
 
-fn run(scenario: Scenario) {
+pub(crate) fn run(scenario: Scenario) {
     let folder = folder();
     let (path, copy) = (folder.path().join("db"), folder.path().join("copy"));
     let mut random = SmallRng::seed_from_u64(scenario.seed);
@@ -175,17 +175,6 @@ fn stock_sqlite_reads_what_was_placed() {
             run(Scenario { page_bytes, auto_vacuum, secure_delete, commits, seed, wrong });
             seed += 1;
         }
-    }
-}
-
-#[test]
-#[ignore = "long: forty times as many commits"]
-fn long_stock_sqlite_reads_what_was_placed() {
-    for seed in 100..260 {
-        let page_bytes = [512, 1024, 2048, 4096, 8192, 65_536][seed as usize % 6];
-        let (auto_vacuum, secure_delete) = ((seed / 6 % 3) as u8, seed % 5 < 2);
-        let (commits, wrong) = (600, Wrong::Nothing);
-        run(Scenario { page_bytes, auto_vacuum, secure_delete, commits, seed, wrong });
     }
 }
 

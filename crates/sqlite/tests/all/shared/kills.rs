@@ -18,7 +18,7 @@ const PATH: &str = "PERDURA_TEST_PATH";
 const FIRST: &str = "PERDURA_TEST_FIRST";
 const WAY: &str = "PERDURA_TEST_WAY";
 /// A connection that does not share with stock SQLite.
-const ALONE: &str = "alone";
+pub(crate) const ALONE: &str = "alone";
 
 /// A process that inserts and prints numbers from `first` on.
 fn start(path: &Path, way: &str, first: i64) -> Child {
@@ -79,7 +79,7 @@ fn writer() {
 }
 
 /// Kills a process of this VFS, one of stock SQLite, and `others`, after a few commits each.
-fn kills(rounds: i64, others: &[&str]) {
+pub(crate) fn kills(rounds: i64, others: &[&str]) {
     let directory = folder();
     let path = directory.path().join("db");
     let watcher = open_shared(&path, "fash1");
@@ -141,11 +141,4 @@ fn kills(rounds: i64, others: &[&str]) {
 fn kills_of_stock_or_ours_lose_no_acknowledged_row() {
     kills(12, &[]);
     kills(6, &[ALONE]);
-}
-
-#[test]
-#[ignore = "takes minutes: 1,800 kills"]
-fn long_kills_of_stock_or_ours_lose_no_acknowledged_row() {
-    kills(300, &[]);
-    kills(300, &[ALONE, "nvwal"]);
 }

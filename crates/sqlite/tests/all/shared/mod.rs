@@ -1,6 +1,6 @@
 //! Databases that stock SQLite uses at the same time, with `perdura_share=stock`.
 
-mod kills;
+pub(crate) mod kills;
 mod placeholders;
 mod stores;
 
