@@ -1,3 +1,5 @@
+//! A program of its own: it runs the compiler.
+//!
 //! A struct that declares no table does not compile, and the error says what to write.
 //!
 //! Each program in `compile_fail` is wrong in one way or a few; the compiler's output is a file

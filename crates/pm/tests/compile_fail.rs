@@ -1,3 +1,5 @@
+//! A program of its own: it runs the compiler.
+//!
 //! Illegal order does not compile: what publishes an object wants the receipt that it is durable,
 //! and receipts cannot be copied, used twice or made by hand.
 //!

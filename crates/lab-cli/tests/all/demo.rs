@@ -17,7 +17,7 @@ use crate::common::{interruptible, run};
 const HANGS: Duration = Duration::from_secs(120);
 
 /// A demonstration that runs.
-struct Demo {
+pub(crate) struct Demo {
     child: Child,
     port: u16,
     directory: tempfile::TempDir,
@@ -25,7 +25,7 @@ struct Demo {
 
 impl Demo {
     /// Starts one on any port, and waits until both engines work.
-    fn start(more: &[&str]) -> Self {
+    pub(crate) fn start(more: &[&str]) -> Self {
         let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
         let mut child = interruptible(&[])
             .args(["demo", "--port", "0", "--subscribers", "100", "--path"])
@@ -84,7 +84,7 @@ impl Demo {
     }
 
     /// Has an engine's process killed, and waits until the next one has committed; returns both.
-    fn crash(&self, number: usize) -> (u64, u64) {
+    pub(crate) fn crash(&self, number: usize) -> (u64, u64) {
         let (status, body) = self.own("POST", &format!("/crash?lane={number}"));
         assert_eq!(status, 200, "{body}");
         let killed: Value = serde_json::from_str(&body).expect("JSON");
@@ -106,7 +106,7 @@ impl Demo {
     }
 
     /// Checks that after so many crashes nothing is lost, nor there too much, nor torn.
-    fn is_whole(&self, number: usize, restarts: u64) {
+    pub(crate) fn is_whole(&self, number: usize, restarts: u64) {
         let checks = &self.lane(number)["checks"];
         assert_eq!(checks["restarts"], restarts, "{checks}");
         for wrong in ["lost", "surplus", "torn"] {
@@ -116,7 +116,7 @@ impl Demo {
     }
 
     /// Ends it as Ctrl-C does; nothing is left.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         let workers = [0, 1].map(|lane| self.lane(lane)["pid"].as_u64().expect("its number"));
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it lives");
         let status = self.child.wait().expect("it ends");
@@ -252,18 +252,5 @@ fn the_page_is_for_this_machine_and_takes_no_nonsense() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.out.is_empty() && ran.err.contains(&port), "{ran:?}");
     assert!(ran.err.contains("--port"), "{ran:?}");
-    demo.end();
-}
-
-#[test]
-#[ignore = "takes ten seconds: cargo test --release -p perdura-lab-cli --test demo -- --ignored"]
-fn long_ten_kills_in_a_row_lose_nothing() {
-    let demo = Demo::start(&["--users", "4", "--statements", "50", "--pace", "5"]);
-    for lane in 0..2 {
-        for _ in 0..10 {
-            demo.crash(lane);
-        }
-        demo.is_whole(lane, 10);
-    }
     demo.end();
 }

@@ -5,4 +5,5 @@ mod common;
 mod crash;
 mod demo;
 mod lab;
+mod long;
 mod source;

@@ -6,6 +6,7 @@ mod central_space;
 mod damage;
 mod lock_waits;
 mod locks;
+mod long;
 mod nv;
 mod nv_crash;
 mod pages;

@@ -302,7 +302,7 @@ impl Model {
     }
 }
 
-fn kill_over_and_over(rows: u64, buffer: u64, kills: u64, life: Duration) {
+pub(crate) fn kill_over_and_over(rows: u64, buffer: u64, kills: u64, life: Duration) {
     let directory = tempfile::tempdir().expect("a directory");
     let order = Order { rows, buffer, directory: directory.path().to_owned() };
     File::create(order.numbers()).expect("created").write_all_at(&[0; 32], 0).expect("written");
@@ -364,10 +364,4 @@ fn pages_bytes(directory: &Path) -> u64 {
 #[test]
 fn kills_under_load_lose_nothing_of_data_larger_than_memory() {
     kill_over_and_over(50_000, 1 << 20, 6, Duration::from_millis(150));
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn two_hundred_kills_under_load_lose_nothing_of_data_larger_than_memory() {
-    kill_over_and_over(400_000, 8 << 20, 200, Duration::from_millis(600));
 }

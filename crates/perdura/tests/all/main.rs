@@ -2,6 +2,7 @@
 //! that needs a process of its own lies next to this folder.
 
 mod larger;
+mod long;
 mod support;
 
 mod amplification;
@@ -50,3 +51,4 @@ mod sofort_dead_rows;
 mod stats;
 mod table2;
 mod typed;
+mod whole;

@@ -11,7 +11,7 @@ use super::scenario::{Plan, Scenario, left};
 const LOCKING: [(bool, Option<u64>); 4] =
     [(true, Some(1)), (true, None), (false, Some(1)), (false, None)];
 
-fn scenarios(seeds: std::ops::Range<u64>, mix: Mix) -> impl Iterator<Item = Scenario> {
+pub(crate) fn scenarios(seeds: std::ops::Range<u64>, mix: Mix) -> impl Iterator<Item = Scenario> {
     seeds.flat_map(move |seed| {
         LOCKING.map(|(early_release, inherit_after)| {
             // Every third one locks whole tables soon, and every other one has more keys than fit a
@@ -24,7 +24,7 @@ fn scenarios(seeds: std::ops::Range<u64>, mix: Mix) -> impl Iterator<Item = Scen
     })
 }
 
-fn all_have_an_order(seeds: std::ops::Range<u64>) {
+pub(crate) fn all_have_an_order(seeds: std::ops::Range<u64>) {
     let (mut committed, mut conflicts, mut waits, mut inherited) = (0, 0, 0, 0);
     for scenario in scenarios(seeds, Mix::LOCKS) {
         let ran = scenario.run();
@@ -45,12 +45,6 @@ fn whatever_interleaves_is_strictly_serializable() {
 }
 
 #[test]
-#[ignore = "takes many minutes"]
-fn interleavings_of_many_seeds_are_strictly_serializable() {
-    all_have_an_order(1_000..3_000);
-}
-
-#[test]
 fn transactions_in_the_order_of_keys_have_no_victims() {
     for seed in 0..20 {
         let scenario =
@@ -61,7 +55,7 @@ fn transactions_in_the_order_of_keys_have_no_victims() {
     }
 }
 
-fn survives(scenario: &Scenario, bound: u64) -> (u64, u64) {
+pub(crate) fn survives(scenario: &Scenario, bound: u64) -> (u64, u64) {
     let ran = Scenario { crashes: true, ..*scenario }.run();
     ran.history.check(Serializable).unwrap_or_else(|found| panic!("{scenario:?}: {found}"));
     let trace = ran.trace.as_ref().expect("it was recorded");
@@ -90,16 +84,4 @@ fn a_crash_leaves_a_prefix_of_what_interleaved() {
     }
     println!("{points} crash points, {states} states");
     assert!(points > 100 && states > 300, "{points} points, {states} states");
-}
-
-#[test]
-#[ignore = "takes many minutes"]
-fn a_crash_leaves_a_prefix_of_what_interleaved_over_many_seeds() {
-    let (mut points, mut states) = (0, 0);
-    for scenario in scenarios(200..260, Mix::LOCKS) {
-        let (more_points, more_states) = survives(&scenario, 16);
-        points += more_points;
-        states += more_states;
-    }
-    println!("{points} crash points, {states} states");
 }

@@ -4,6 +4,6 @@
 
 mod concurrency;
 mod flaws;
-mod interleaved;
-mod real;
+pub(crate) mod interleaved;
+pub(crate) mod real;
 mod scenario;

@@ -2,15 +2,13 @@
 //! that agrees with real time, whether locks are released early and inherited or not. A deadlock
 //! ends with a victim, and the caller that gave the victim to `write` does not see it.
 
-use std::time::{Duration, Instant};
-
 use faults::history::Rule::Serializable;
 use faults::racing::Racing;
 use faults::sharing::{Mix, Sharer, schema};
 use perdura::{Database, Domain, EngineKind, Options};
 
 /// Early lock release and lock inheritance.
-const LOCKING: [(u64, u64); 4] = [(1, 1), (1, 0), (0, 1), (0, 0)];
+pub(crate) const LOCKING: [(u64, u64); 4] = [(1, 1), (1, 0), (0, 1), (0, 0)];
 
 /// Small pages, so that a few rows are several pages; few of them in memory, so that some are
 /// evicted.
@@ -36,7 +34,13 @@ fn counted(db: &Database) -> (u64, u64) {
 
 /// Runs rounds of transactions, each after the contents that the last one has left, while `more` of
 /// their number says so.
-fn run(locking: (u64, u64), keys: u64, seed: u64, transactions: usize, more: impl Fn(u64) -> bool) {
+pub(crate) fn run(
+    locking: (u64, u64),
+    keys: u64,
+    seed: u64,
+    transactions: usize,
+    more: impl Fn(u64) -> bool,
+) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::create(path, &schema(), &options(locking)).unwrap();
@@ -73,20 +77,4 @@ fn four_threads_in_one_table_are_strictly_serializable() {
         run(locking, 8, seed, 700, |round| round < 1);
     }
     run(LOCKING[0], 60, 9, 1_000, |round| round < 1);
-}
-
-/// For as many seconds as `PERDURA_RACING_SECONDS` says; 60 if it says nothing.
-#[test]
-#[ignore = "takes as long as it is asked to"]
-fn long_runs_of_four_threads_are_strictly_serializable() {
-    let seconds = std::env::var("PERDURA_RACING_SECONDS").map_or(60, |seconds| {
-        seconds.parse().expect("PERDURA_RACING_SECONDS is a number of seconds")
-    });
-    let share = Duration::from_secs(seconds) / 8;
-    for (keys, seed) in [(8, 1_000_000), (100, 2_000_000)] {
-        for (locking, seed) in LOCKING.into_iter().zip((seed..).step_by(100_000)) {
-            let begun = Instant::now();
-            run(locking, keys, seed, 1_000, |round| round == 0 || begun.elapsed() < share);
-        }
-    }
 }

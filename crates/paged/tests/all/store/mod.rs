@@ -16,7 +16,7 @@ mod lost_end;
 mod lost_memory;
 mod model;
 mod moments;
-mod nv_power;
+pub(crate) mod nv_power;
 mod queue;
 mod rest;
 mod restart;

@@ -247,13 +247,13 @@ fn record(stage: &Stage, seed: u64, kills: bool) -> Recorded {
 
 /// The states that are looked at.
 #[derive(Clone, Copy)]
-struct Look {
+pub(crate) struct Look {
     /// One crash point in so many.
-    stride: u64,
+    pub(crate) stride: u64,
     /// States of each.
-    bound: u64,
+    pub(crate) bound: u64,
     /// One of so many states crashes again in its recovery, and another one goes on.
-    one_in: u64,
+    pub(crate) one_in: u64,
 }
 
 /// Calls `visit` with states of crash points, what was acknowledged, and the place.
@@ -333,7 +333,7 @@ fn goes_on(stage: &Stage, image: &CombinedImage, found: &[Model; 2], base: Optio
 }
 
 /// Looks at stories; returns how many states there were, of the second crashes too.
-fn explore(seeds: Range<u64>, kills: &[bool], look: Look) -> (u64, u64) {
+pub(crate) fn explore(seeds: Range<u64>, kills: &[bool], look: Look) -> (u64, u64) {
     let (mut visited, mut nested) = (0, 0);
     for (seed, kills) in seeds.flat_map(|seed| kills.iter().map(move |kills| (seed, *kills))) {
         let stage = Stage::of(seed);
@@ -363,10 +363,4 @@ fn explore(seeds: Range<u64>, kills: &[bool], look: Look) -> (u64, u64) {
 fn power_cuts_of_memory_and_files_leave_what_was_acknowledged() {
     let (states, nested) = explore(0..4, &[true], Look { stride: 97, bound: 2, one_in: 23 });
     assert!(states > 100 && nested > 100, "{states} states, {nested} again");
-}
-
-#[test]
-#[ignore = "takes minutes: see docs/reliability.md"]
-fn long_power_cuts_of_memory_and_files() {
-    explore(0..16, &[false, true], Look { stride: 1, bound: 6, one_in: 200 });
 }

@@ -4,7 +4,7 @@
 //! something else stores there. So a place that is not noticed is a hint, whose loss costs nothing
 //! that was promised and is repaired, or it is superfluous.
 //!
-//! Minutes: `cargo test -p perdura-faults --test all stores:: -- --ignored --nocapture`
+//! `cargo test -p perdura-faults --test all -- --ignored --nocapture long::stores::`
 
 use std::ops::{ControlFlow, Range};
 use std::time::Instant;
@@ -186,7 +186,7 @@ fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Plot {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "scripts/long runs it"]
 fn nvm_inp() {
     let engine = EngineKind::NvmInp;
     let scenarios = [
@@ -203,7 +203,7 @@ fn nvm_inp() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "scripts/long runs it"]
 fn nvm_cow() {
     let engine = EngineKind::NvmCow;
     let large_nodes = plot(engine, 15, 30, 20);
@@ -221,7 +221,7 @@ fn nvm_cow() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "scripts/long runs it"]
 fn nvm_log() {
     let engine = EngineKind::NvmLog;
     let scenarios = [
