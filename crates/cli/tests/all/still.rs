@@ -2,8 +2,8 @@
 //! is of one moment, and the process goes on, whatever becomes of the command.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{perdura, run};
 
-/// The variable with the place of the writer's database, for the process that is the writer.
-const WRITER: &str = "PERDURA_TEST_WRITER";
 const ACCOUNTS: u64 = 50;
 const EACH: i64 = 1000;
 const PARTITIONS: u32 = 2;
@@ -55,42 +53,6 @@ fn create(path: &Path, engine: EngineKind, bytes: u64) {
     db.close().expect("closed");
 }
 
-/// Rounds: in each partition, the first one first, money goes from an account to another, and the
-/// round is counted. Says how many rounds are acknowledged, now and then. Not a test: the process
-/// that the tests start.
-#[test]
-#[ignore = "the process that the other tests start"]
-fn writer() {
-    let Some(path) = std::env::var_os(WRITER) else { return };
-    let db = Database::open(PathBuf::from(path), &Options::new()).expect("a database");
-    let (account, counter) = (db.table("account").unwrap(), db.table("counter").unwrap());
-    thread::spawn(|| {
-        // Ends with who started it.
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(0);
-    });
-    let mut row = Row::new();
-    for round in 1u64.. {
-        for partition in 0..PARTITIONS as usize {
-            let (from, to) = (round * 7 % ACCOUNTS, (round * 11 + 1) % ACCOUNTS);
-            let moved = db.partition(partition).write(|tx| {
-                for (id, change) in [(from, -3), (to, 3)] {
-                    let key = [Value::U64(id)];
-                    assert!(tx.get_into(&account, &key, &mut row)?);
-                    let note = vec![round as u8; (round % 200) as usize];
-                    let after = Value::I64(row.i64(1) + change);
-                    tx.update(&account, &key, &[(1, after), (2, Value::Bytes(&note))])?;
-                }
-                tx.update(&counter, &[Value::U64(0)], &[(1, Value::U64(round))])
-            });
-            moved.expect("committed");
-        }
-        if round % 50 == 0 {
-            println!("\nround {round}");
-        }
-    }
-}
-
 /// A process that writes until this is dropped.
 struct Writer {
     child: Child,
@@ -99,9 +61,9 @@ struct Writer {
 
 impl Writer {
     fn start(path: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "--ignored", "--nocapture", "still::writer"])
-            .env(WRITER, path)
+        let mut child = Command::new(env!("CARGO_BIN_EXE_perdura-cli-children"))
+            .args([ACCOUNTS.to_string(), PARTITIONS.to_string()])
+            .arg(path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
