@@ -4,40 +4,16 @@
 use std::fs;
 use std::process::Command;
 
-use lab::Point;
-
-use crate::common::{alone, measured};
-
-/// The experiments that count. Storage, too: with one thread it is the same after the same work.
-const COUNTED: [&str; 6] = ["P1-F9", "P1-F11", "P1-F14", "P1-T3", "PEERS-SPACE", "PEERS-CHURN"];
-
-/// The counts of the studies that count, of a run from nothing.
-fn counts(experiments: &[&str], seed: u64) -> Vec<Point> {
-    let points = measured(experiments, seed);
-    points.into_iter().filter(|point| point.exact).collect()
-}
-
-/// The variable that names the file for the counts of the other process.
-const INTO: &str = "PERDURA_COUNTS_INTO";
-
-/// Writes each figure with all its digits.
-#[test]
-#[ignore = "a process of the other test"]
-fn the_same_seed_in_another_process() {
-    let Some(into) = std::env::var_os(INTO) else { return };
-    let lines: Vec<String> =
-        counts(&COUNTED, 7).iter().map(|point| format!("{point:?}\n")).collect();
-    fs::write(into, lines.concat()).unwrap();
-}
+use crate::common::alone;
+use crate::counted::{COUNTED, counts};
 
 #[test]
 fn the_same_seed_gives_the_same_counts_and_another_one_others() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let counted = place.path().join("counted");
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "counts::the_same_seed_in_another_process"])
-        .env(INTO, &counted)
+    let mut child = Command::new(env!("CARGO_BIN_EXE_perdura-laboratory-children"))
+        .arg(&counted)
         .spawn()
         .unwrap();
     let one = counts(&COUNTED, 7);

@@ -2,6 +2,7 @@
 //! link. Tests that fork it run alone (`common::alone`).
 
 mod common;
+mod counted;
 mod counts;
 mod emulation;
 mod resuming;
