@@ -3,7 +3,9 @@
 mod attached;
 mod bad_input;
 mod budgets;
+mod children;
 mod concurrent;
+mod contents;
 mod damage;
 mod direct_stores;
 mod emulated;

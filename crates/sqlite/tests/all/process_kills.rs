@@ -2,22 +2,15 @@
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
 
+use crate::children::child;
 use crate::register::{open, stats};
 use crate::sql::{check, folder, side_of, stock};
-
-const PATH: &str = "PERDURA_TEST_PATH";
-const FIRST: &str = "PERDURA_TEST_FIRST";
-/// The numbers that a process inserts before it waits. A fast one would otherwise fill the database while another
-/// waits for the lock.
-const SHARE: usize = 25;
-/// The numbers that it inserts after each input.
-const MORE: usize = 3;
 
 /// The connections of a database: their modes in turn, and the value of `perdura_share`.
 #[derive(Clone, Copy)]
@@ -37,49 +30,16 @@ impl Kind {
     }
 }
 
-/// A process of the test `writer` below, which inserts and prints numbers from `first` on.
+/// A process that inserts and prints numbers from `first` on.
 fn start(path: &Path, first: i64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "process_kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
-        .env(PATH, path)
-        .env(FIRST, first.to_string())
+    child("writer")
+        .arg(path)
+        .arg(first.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .spawn()
         .unwrap()
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn writer() {
-    let Ok(path) = std::env::var(PATH) else { return };
-    let first: i64 = std::env::var(FIRST).unwrap().parse().unwrap();
-    let connection = open(Path::new(&path)).unwrap();
-    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
-    let mut out = std::io::stdout();
-    let mut left = SHARE;
-    for number in first.. {
-        if left == 0 {
-            // With an open connection and no lock.
-            if std::io::stdin().read_line(&mut String::new()).unwrap() == 0 {
-                return;
-            }
-            writeln!(out, "=going on").unwrap();
-            left = MORE;
-        }
-        left -= 1;
-        let text = "x".repeat(number as usize * 37 % 900);
-        connection
-            .execute_batch(&format!(
-                "BEGIN IMMEDIATE; INSERT INTO t VALUES({number}, '{text}');
-                 UPDATE t SET b = b || 'y' WHERE a = {first} + abs(random()) % {}; COMMIT",
-                number - first + 1
-            ))
-            .unwrap();
-        writeln!(out, "=done {number}").unwrap();
-        out.flush().unwrap();
-    }
 }
 
 /// Lets a process continue, and waits until it does. Its next numbers are still to be read.

@@ -3,6 +3,7 @@
 
 pub(crate) mod child;
 pub(crate) mod databases;
+pub(crate) mod protocol;
 
 use child::{HeldLocks, Size, Work};
 use databases::{Counts, Databases, Fate};

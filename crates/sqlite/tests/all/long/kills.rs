@@ -1,7 +1,8 @@
 //! More kills.
 
 use crate::process_kills::{FASH1, Kind, MODES, kill_in_rounds};
-use crate::shared::kills::{ALONE, kills};
+use crate::shared::ALONE;
+use crate::shared::kills::kills;
 
 /// Each mode, with and without stock SQLite, and all modes together. `PERDURA_TEST_ROUNDS` in the environment is
 /// the number of rounds.
