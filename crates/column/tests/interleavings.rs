@@ -1,3 +1,5 @@
+//! A program of its own: the crate's sources are compiled again at its root, over a scheduler's locks and atomics.
+//!
 //! Sessions whose interleaving a scheduler chooses: at every load and store of the clock and of the slots'
 //! mirrors, and at every latch, another one may go on. The sources are those of the crate, compiled a
 //! second time over the scheduler's locks and atomics. `all/crowd.rs` interleaves what lies in persistent
@@ -527,19 +529,6 @@ fn serializable_transactions_are_equal_to_some_order() {
     assert_eq!(run(300, serial::<100>), 600);
 }
 
-#[test]
-#[ignore = "takes minutes"]
-fn long_interleavings() {
-    assert_eq!(run(100_000, serial::<0>), 200_000);
-    assert_eq!(run(50_000, serial::<100>), 100_000);
-    assert_eq!(run(100_000, story::<0>), 200_000);
-    assert_eq!(run(50_000, story::<50>), 100_000);
-    assert_eq!(run(50_000, story::<100>), 100_000);
-    assert_eq!(run(50_000, reopened::<0>), 100_000);
-    assert_eq!(run(50_000, reopened::<50>), 100_000);
-    assert_eq!(run(50_000, reopened::<100>), 100_000);
-}
-
 /// The test notices each store that is left out.
 #[test]
 fn a_store_that_is_left_out_is_noticed() {
@@ -557,5 +546,23 @@ fn a_store_that_is_left_out_is_noticed() {
         let found = catch_unwind(AssertUnwindSafe(|| run(100, story::<0>)));
         sync::LEFT_OUT.set(None);
         assert!(found.is_err(), "it is not noticed that `{text}` is left out");
+    }
+}
+
+/// What `scripts/long` runs in a night, and no build.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "scripts/long runs it"]
+    fn interleavings() {
+        assert_eq!(run(100_000, serial::<0>), 200_000);
+        assert_eq!(run(50_000, serial::<100>), 100_000);
+        assert_eq!(run(100_000, story::<0>), 200_000);
+        assert_eq!(run(50_000, story::<50>), 100_000);
+        assert_eq!(run(50_000, story::<100>), 100_000);
+        assert_eq!(run(50_000, reopened::<0>), 100_000);
+        assert_eq!(run(50_000, reopened::<50>), 100_000);
+        assert_eq!(run(50_000, reopened::<100>), 100_000);
     }
 }

@@ -1,3 +1,5 @@
+//! A program of its own: it forks, and filters system calls under an allocator of its own.
+//!
 //! A creation that is killed at any of its calls to the kernel, or at which another process creates
 //! the same database: of all engines. Backups, dumps, restores, loads and repairs that are killed.
 //! `calls` says how.

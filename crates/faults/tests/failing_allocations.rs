@@ -1,3 +1,5 @@
+//! A program of its own: its allocator fails, and it forks.
+//!
 //! Every allocation of global memory fails in turn, in a run that has everything
 //! (`faults::failing`).
 //!
@@ -270,8 +272,13 @@ fn allocations_of_every_engine_fail_in_turn() {
     in_two_processes(9);
 }
 
-#[test]
-#[ignore = "takes a minute or two"]
-fn long_allocations_of_every_engine_fail_in_turn() {
-    in_two_processes(1);
+/// What `scripts/long` runs in a night, and no build.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "scripts/long runs it"]
+    fn allocations_of_every_engine_fail_in_turn() {
+        in_two_processes(1);
+    }
 }

@@ -1,10 +1,12 @@
+//! A program of its own: it filters system calls under an allocator of its own.
+//!
 //! Every call to the kernel fails in turn, in a run that has everything (`faults::failing` says
 //! what that is, and what has to hold): of pools and files of the host, of all engines.
 //!
 //! The calls are real, and the engines those that ship.
 //!
 //! One in 17 points is visited; all of them, which takes minutes, with
-//! `cargo test -p perdura-faults -- --ignored long`.
+//! `cargo test -p perdura-faults --test failing_calls -- --ignored long::`.
 //!
 //! Each point is visited in several ways: it fails, once; it has no room, and neither has anything
 //! after it until the error has been borne; a signal interrupts it; it does half of what it was
@@ -185,23 +187,6 @@ fn some_calls_of(engine: EngineKind, domains: &[Domain], one_in: u64) {
 
 fn calls_of(engine: EngineKind) {
     some_calls_of(engine, &[Domain::Disk, Domain::Adr], 17);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_every_call_of_every_engine() {
-    std::thread::scope(|scope| {
-        for engine in EngineKind::ALL {
-            let one_in = match engine {
-                // They make ten times as many calls.
-                EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => 11,
-                // They are `fast` but for their commits.
-                EngineKind::Fash | EngineKind::Nvwal | EngineKind::Journal | EngineKind::Wal => 5,
-                _ => 1,
-            };
-            scope.spawn(move || some_calls_of(engine, &[Domain::Disk, Domain::Adr], one_in));
-        }
-    });
 }
 
 /// Whatever else a file is asked for when it has been created: what there is of it then is no
@@ -437,4 +422,29 @@ fn calls_of_nv_logging_foi() {
 #[test]
 fn calls_of_nv_logging_foc() {
     some_calls_of_paged(EngineKind::NvLoggingFoc);
+}
+
+/// What `scripts/long` runs in a night, and no build.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "scripts/long runs it"]
+    fn every_call_of_every_engine() {
+        std::thread::scope(|scope| {
+            for engine in EngineKind::ALL {
+                let one_in = match engine {
+                    // They make ten times as many calls.
+                    EngineKind::NvDisk | EngineKind::NvLoggingFoi | EngineKind::NvLoggingFoc => 11,
+                    // They are `fast` but for their commits.
+                    EngineKind::Fash
+                    | EngineKind::Nvwal
+                    | EngineKind::Journal
+                    | EngineKind::Wal => 5,
+                    _ => 1,
+                };
+                scope.spawn(move || some_calls_of(engine, &[Domain::Disk, Domain::Adr], one_in));
+            }
+        });
+    }
 }

@@ -1,5 +1,6 @@
-//! A forked child has what its parent has open, and not its threads. One test, in a program of its
-//! own: who forks has no other thread at work.
+//! A program of its own: it forks, and no other thread may be at work then.
+//!
+//! A forked child has what its parent has open, and not its threads.
 
 use std::cell::RefCell;
 

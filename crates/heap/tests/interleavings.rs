@@ -1,3 +1,5 @@
+//! A program of its own: the crate's sources are compiled again at its root, over a scheduler's locks.
+//!
 //! The allocator, shared by threads whose interleaving a scheduler chooses: at every load, store,
 //! flush, fence and lock another thread may go on. The sources are those of the crate, compiled a
 //! second time over the scheduler's locks.

@@ -1,3 +1,5 @@
+//! A program of its own: its allocator counts.
+//!
 //! In steady state a transaction makes no global allocation: what it needs lives in a `Memory`,
 //! where the emulator and the footprint see it, or in buffers that are used again.
 //!

@@ -1,3 +1,5 @@
+//! A program of its own: it forks, and no other test may hold a lock then.
+//!
 //! A forked child shares its parent's mapping and open file, but the pool is the parent's: the
 //! child's handle refuses, and dropping it takes nothing from the parent.
 

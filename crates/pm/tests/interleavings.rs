@@ -1,3 +1,5 @@
+//! A program of its own: the crate's source is compiled again at its root, over a scheduler's atomics.
+//!
 //! The table that the handler of SIGBUS looks pools up in, while others are opened and closed, under
 //! a scheduler that chooses the interleaving. The source is that of the crate, compiled a second
 //! time over the scheduler's atomics.

@@ -1,4 +1,6 @@
-//! The removal of what is not finished, alone in its process: it takes everything.
+//! A program of its own: the removal takes everything that the process has not finished.
+//!
+//! After the removal of what is not finished nothing is begun or finished.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};

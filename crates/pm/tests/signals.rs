@@ -1,8 +1,9 @@
+//! A program of its own: a timer and a handler belong to the whole process.
+//!
 //! Signals at 1 kHz (`docs/reliability.md`, "Bad inputs" 17), whose handler does not let the kernel
 //! restart what they interrupt: everything that asks the kernel for something goes on.
 //!
-//! All system calls of the engines are made here in `pm`. In a binary of its own: a timer and a
-//! handler belong to the whole process.
+//! All system calls of the engines are made here in `pm`.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,6 @@
-//! A relative path counts from where the process was when it opened the pool. Alone in its binary:
-//! a working directory belongs to the process.
+//! A program of its own: a working directory belongs to the process.
+//!
+//! A relative path counts from where the process was when it opened the pool.
 
 use std::path::Path;
 use std::{env, fs};

@@ -1,5 +1,6 @@
-//! What one recording leaves is used by the next one. The test is alone in its process, so that nothing else
-//! takes it.
+//! A program of its own: a recording of another test would take what the last one has left.
+//!
+//! What one recording leaves is used by the next one.
 
 use pm::{Memory, Off};
 use sim::Recording;

@@ -1,3 +1,5 @@
+//! A program of its own: the hook for panics of its scheduler belongs to the process.
+//!
 //! Locks of connections under a scheduler that chooses their interleaving, and which may die after any store. At every
 //! load and store of a shared word another connection may run.
 //!
@@ -240,18 +242,6 @@ fn connection_may_die_after_any_store() {
     }
 }
 
-#[test]
-#[ignore = "long: a hundred times as many interleavings"]
-fn long_connection_may_die_after_any_store() {
-    for one in 0..STORES {
-        for other in (0..STORES).step_by(3).chain([usize::MAX]) {
-            let run = move || run_lives([one, other, usize::MAX], Shared::new());
-            shuttle::check_random_with_seed(run, 11, 1_000);
-            shuttle::check_pct(run, 500, 4);
-        }
-    }
-}
-
 /// The test notices a store that does not replay, and one that takes living connections for dead.
 #[test]
 fn wrong_answers_are_noticed() {
@@ -432,4 +422,21 @@ fn abandoned_turn_is_replayed_by_the_next_connection() {
         1,
         1,
     );
+}
+
+/// What `scripts/long` runs in a night, and no build.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "scripts/long runs it"]
+    fn connection_may_die_after_any_store() {
+        for one in 0..STORES {
+            for other in (0..STORES).step_by(3).chain([usize::MAX]) {
+                let run = move || run_lives([one, other, usize::MAX], Shared::new());
+                shuttle::check_random_with_seed(run, 11, 1_000);
+                shuttle::check_pct(run, 500, 4);
+            }
+        }
+    }
 }

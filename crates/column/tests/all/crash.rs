@@ -257,7 +257,7 @@ fn verdict_and_use(image: &[u8], acknowledged: &[Acknowledged], noted: u64) -> R
     go_on(&store, found, &mut SmallRng::seed_from_u64(noted))
 }
 
-fn survives_power_cuts(options: Options, seed: u64, many: u64, bound: u64) -> u64 {
+pub(crate) fn survives_power_cuts(options: Options, seed: u64, many: u64, bound: u64) -> u64 {
     let story = story(options, seed, many);
     let (points, states, failed) = explore(Replay::new(&story.trace), bound, |image, noted| {
         verdict_and_use(image, &story.acknowledged, noted)
@@ -273,16 +273,6 @@ fn statements_and_commits_survive_power_cuts_at_every_fence() {
     assert!(survives_power_cuts(durable(), 1, 16, 8) > 1000);
     assert!(survives_power_cuts(mixed(), 2, 16, 4) > 500);
     assert!(survives_power_cuts(hashed(), 1, 12, 6) > 1000);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn statements_and_commits_survive_many_power_cuts() {
-    for seed in 10..20 {
-        for options in [small(), mixed(), durable()] {
-            assert!(survives_power_cuts(options, seed, 60, 120) > 20_000);
-        }
-    }
 }
 
 /// The states of some power cuts are recovered from, and the power is cut again at every fence of that.
@@ -314,7 +304,7 @@ fn recovery_survives_power_cuts_at_every_fence() {
 
 /// A process is killed at every few stores; the next one finds what it had stored, durable or not,
 /// goes on with it, and loses its power.
-fn survives_kills(
+pub(crate) fn survives_kills(
     options: Options,
     seed: u64,
     many: u64,
@@ -377,16 +367,6 @@ fn a_power_cut_after_a_kill_loses_nothing() {
     assert_eq!(survives_kills(durable(), 3, 6, 17, Trace::clone), None);
     assert_eq!(survives_kills(mixed(), 4, 6, 17, Trace::clone), None);
     assert_eq!(survives_kills(hashed(), 4, 6, 31, Trace::clone), None);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn a_power_cut_after_many_kills_loses_nothing() {
-    for seed in 30..32 {
-        for options in [small(), mixed(), durable()] {
-            assert_eq!(survives_kills(options, seed, 12, 11, Trace::clone), None, "seed {seed}");
-        }
-    }
 }
 
 /// A fence after a mini-transaction of the heap is for a thread that changes one of its words next in

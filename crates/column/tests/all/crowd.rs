@@ -367,7 +367,7 @@ impl Record {
     }
 }
 
-fn survives_power_cuts(options: Options, seed: u64, threads: usize, bound: u64) -> u64 {
+pub(crate) fn survives_power_cuts(options: Options, seed: u64, threads: usize, bound: u64) -> u64 {
     let story = story(options, seed, threads);
     let (points, states, failed) = explore(Replay::new(&story.trace), bound, |image, noted| {
         verdict(image, &story, noted as usize, true)
@@ -385,13 +385,4 @@ fn interleaved_sessions_survive_power_cuts_at_fences() {
         let states: u64 = (20..22).map(cut).sum();
         assert!(states > 1000, "{states}");
     }
-}
-
-#[test]
-#[ignore = "minutes"]
-fn interleaved_sessions_survive_many_power_cuts() {
-    let options = [small(), durable(), mixed()];
-    let cut = |seed| survives_power_cuts(options[seed as usize % 3], seed, 3, 100);
-    let states: u64 = (100..140).map(cut).sum();
-    assert!(states > 100_000, "{states}");
 }

@@ -10,6 +10,7 @@ mod cut_off;
 mod hashed;
 mod keyed;
 mod killed;
+mod long;
 mod model;
 mod placed;
 mod serial;

@@ -7,7 +7,7 @@ use faults::catalogue::faults;
 use faults::examine::{Settings, examine};
 use perdura::EngineKind;
 
-fn caught(engine: EngineKind) {
+pub(crate) fn caught(engine: EngineKind) {
     let mut missed = Vec::new();
     for fault in faults().filter(|fault| fault.engine == engine) {
         let settings = Settings { inject: Some(fault), ..Settings::of(engine) };
@@ -48,18 +48,6 @@ fn faults_of_nv_disk_are_caught() {
 }
 
 #[test]
-#[ignore = "takes one or two minutes"]
-fn long_faults_of_nv_logging_foi_are_caught() {
-    caught(EngineKind::NvLoggingFoi);
-}
-
-#[test]
-#[ignore = "takes one or two minutes"]
-fn long_faults_of_nv_logging_foc_are_caught() {
-    caught(EngineKind::NvLoggingFoc);
-}
-
-#[test]
 fn faults_of_nvm_inp_are_caught() {
     caught(EngineKind::NvmInp);
 }
@@ -97,12 +85,6 @@ fn faults_of_journal_are_caught() {
 #[test]
 fn faults_of_wal_are_caught() {
     caught(EngineKind::Wal);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_faults_of_sofort_are_caught() {
-    caught(EngineKind::Sofort);
 }
 
 #[test]

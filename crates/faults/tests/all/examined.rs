@@ -1,8 +1,7 @@
 //! The figures that `docs/reliability.md` asks of every build: every crash point of the standard
 //! scenario, so many distinct states, half of them of random scenarios, so many crashes in
-//! recovery. They take minutes, and CI asks for them: `cargo test -p perdura-faults -- --ignored
-//! whole`. Without that, the first transactions of scenarios are looked at. The kills are in the
-//! tests of the command.
+//! recovery. They take minutes; `whole/examined.rs` has them. Here the first transactions of
+//! scenarios are looked at. The kills are in the tests of the command.
 
 use std::sync::atomic::AtomicU64;
 use std::thread;
@@ -24,7 +23,7 @@ fn sound(settings: &Settings) -> Report {
 }
 
 /// Examines an engine, with at least so many states, and so many of crashes in recovery.
-fn examined(engine: EngineKind, states: u64, nested: u64) {
+pub(crate) fn examined(engine: EngineKind, states: u64, nested: u64) {
     // So many states the standard scenario has, where it has more than are wanted: crashes in
     // recovery come for a share of them.
     let seed = first_seed();
@@ -34,7 +33,7 @@ fn examined(engine: EngineKind, states: u64, nested: u64) {
 }
 
 /// A few random scenarios of an engine, each whole.
-fn random_scenarios(engine: EngineKind, scenarios: u64) {
+pub(crate) fn random_scenarios(engine: EngineKind, scenarios: u64) {
     for number in 0..scenarios {
         let replay = Some(first_seed() + number);
         let of = Settings::of(engine);
@@ -126,104 +125,4 @@ fn the_first_transactions_of_engines_in_both() {
         let report = sound(&settings);
         assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
     }
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_crashes_in_recovery_of_p1() {
-    EngineKind::P1.into_iter().for_each(|engine| examined(engine, 20_000, 20_000));
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_nv_logging() {
-    examined(EngineKind::NvLoggingFoi, 20_000, 2_000);
-    examined(EngineKind::NvLoggingFoc, 20_000, 2_000);
-}
-
-/// Scenarios of both, in groups too: their standard scenario alone takes minutes.
-#[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_random_scenarios_of_nv_logging() {
-    random_scenarios(EngineKind::NvLoggingFoi, 2);
-    random_scenarios(EngineKind::NvLoggingFoc, 4);
-}
-
-#[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_nvm_inp() {
-    examined(EngineKind::NvmInp, 30_000, 4_000);
-}
-
-#[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_nvm_cow() {
-    examined(EngineKind::NvmCow, 30_000, 4_000);
-}
-
-#[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_nvm_log() {
-    examined(EngineKind::NvmLog, 30_000, 4_000);
-}
-
-#[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_inp() {
-    examined(EngineKind::Inp, 20_000, 4_000);
-}
-
-#[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_cow() {
-    examined(EngineKind::Cow, 20_000, 4_000);
-}
-
-#[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_log() {
-    examined(EngineKind::Log, 20_000, 4_000);
-}
-
-#[test]
-#[ignore = "takes half a minute; CI runs it"]
-fn whole_nv_disk() {
-    examined(EngineKind::NvDisk, 20_000, 2_000);
-}
-
-#[test]
-#[ignore = "takes half a minute; CI runs it"]
-fn whole_fast() {
-    examined(EngineKind::Fast, 20_000, 2_000);
-}
-
-#[test]
-#[ignore = "takes half a minute; CI runs it"]
-fn whole_fash() {
-    examined(EngineKind::Fash, 20_000, 2_000);
-}
-
-#[test]
-#[ignore = "takes half a minute; CI runs it"]
-fn whole_nvwal() {
-    examined(EngineKind::Nvwal, 20_000, 2_000);
-}
-
-#[test]
-#[ignore = "takes half a minute; CI runs it"]
-fn whole_journal() {
-    examined(EngineKind::Journal, 20_000, 2_000);
-}
-
-#[test]
-#[ignore = "takes half a minute; CI runs it"]
-fn whole_wal() {
-    examined(EngineKind::Wal, 20_000, 2_000);
-}
-
-/// Transactions that are open go on after each crash, and after the next one.
-#[test]
-#[ignore = "takes half a minute; CI runs it"]
-fn whole_sofort() {
-    examined(EngineKind::Sofort, 20_000, 2_000);
 }

@@ -214,7 +214,7 @@ fn calls_fail_in_turn(engine: EngineKind, one_in: usize, explained: &[Explained]
     assert!(one_in > 1 || stale.is_empty(), "{engine}: {stale:?}");
 }
 
-fn each_call_that_changes_a_file_fails(each: usize, each_of_paged: usize) {
+pub(crate) fn each_call_that_changes_a_file_fails(each: usize, each_of_paged: usize) {
     calls_fail_in_turn(EngineKind::Inp, each, &[SEAL]);
     calls_fail_in_turn(EngineKind::Cow, each, &[AHEAD]);
     calls_fail_in_turn(EngineKind::Log, each, &[SEAL, INPUT]);
@@ -228,15 +228,9 @@ fn calls_that_change_a_file_fail_in_turn() {
     each_call_that_changes_a_file_fails(at_calls(11), at_calls(83));
 }
 
-#[test]
-#[ignore = "takes a minute"]
-fn long_every_call_that_changes_a_file_fails_in_turn() {
-    each_call_that_changes_a_file_fails(1, 1);
-}
-
 /// From one in so many calls on. The paged engines make many, and a full disk is full for all of
 /// them.
-fn the_disk_is_full(each: usize, each_of_paged: usize) {
+pub(crate) fn the_disk_is_full(each: usize, each_of_paged: usize) {
     for engine in EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files()) {
         let each = if EngineKind::P1.contains(&engine) { each } else { each_of_paged };
         let (_, unheard) = some_fail_in_turn(engine, Resource::Files { once: false }, each);
@@ -247,12 +241,6 @@ fn the_disk_is_full(each: usize, each_of_paged: usize) {
 #[test]
 fn the_disk_is_full_from_a_call_on() {
     the_disk_is_full(at_calls(11), at_calls(83));
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_the_disk_is_full_from_every_call_on() {
-    the_disk_is_full(1, 1);
 }
 
 /// Zeroes are read of a medium that has failed: that is no database whose creation was cut off,

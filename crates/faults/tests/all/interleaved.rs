@@ -13,7 +13,7 @@ use perdura::EngineKind;
 const SEEDS: [u64; 2] = [1, 2];
 
 /// Looks at a scenario; crashes again from every so many of its states.
-fn survives<M: Medium>(
+pub(crate) fn survives<M: Medium>(
     engine: EngineKind,
     seed: u64,
     scenario: &InterleavedScenario<M>,
@@ -75,22 +75,6 @@ fn partitions_in_files_that_interleave_survive_crashes() {
     for engine in EngineKind::P1.into_iter().filter(|engine| engine.traits().needs_files()) {
         for &seed in some_of(&SEEDS) {
             survives(engine, seed, &Interleaved::new(engine, seed, 60).run_in_files(), 40);
-        }
-    }
-}
-
-/// Ten times as close, of other interleavings.
-#[test]
-#[ignore = "takes many minutes"]
-fn interleaved_partitions_survive_ten_times_as_many_crashes() {
-    for seed in 3..6 {
-        for engine in EngineKind::P1 {
-            let interleaved = Interleaved::new(engine, seed, 60);
-            if engine.traits().needs_files() {
-                survives(engine, seed, &interleaved.run_in_files(), 10);
-            } else {
-                survives(engine, seed, &interleaved.run_in_pool(), 300);
-            }
         }
     }
 }

@@ -6,7 +6,6 @@ use crate::seeds::{again, first_seed};
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
 use faults::mutation::{Code, Defect, Mutation, Where};
-use faults::paged::catalogue::FAULTS;
 use faults::paged::examine::examine;
 use faults::paged::left_out::LeftOut;
 use faults::paged::run::{Plan, RunCounts};
@@ -54,30 +53,12 @@ fn threads_over_flush_on_commit_survive_crashes() {
 }
 
 /// As many states as `docs/reliability.md` asks of every build.
-fn examined(log: LogKind) {
+pub(crate) fn examined(log: LogKind) {
     let examined = examine(log, first_seed(), 20_000, 2_000).unwrap_or_else(|violation| {
         let test = std::thread::current().name().map(again).unwrap_or_default();
         panic!("{violation}\nagain with: {test}")
     });
     println!("{}: {examined:?}", log.name());
-}
-
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_central_log() {
-    examined(LogKind::Central);
-}
-
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_flush_on_insert() {
-    examined(LogKind::OnInsert);
-}
-
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_flush_on_commit() {
-    examined(LogKind::OnCommit);
 }
 
 /// The record does not depend on the machine.
@@ -167,13 +148,13 @@ fn what_is_seen_after_a_kill_survives_a_power_cut() {
 }
 
 /// The places that may be left out.
-const COPIED: Explained = (
+pub(crate) const COPIED: Explained = (
     "central/open.rs",
     "open_at",
     "files.sync_directory()",
     "names are durable since the log was made; those of copied files may not be",
 );
-const CLEARED: Explained = (
+pub(crate) const CLEARED: Explained = (
     "nv/ring.rs",
     "clear",
     "self.memory.f",
@@ -181,7 +162,7 @@ const CLEARED: Explained = (
      entries have no round, so it clears them (4.5)",
 );
 
-fn each_place(log: LogKind, explained: &[Explained]) {
+pub(crate) fn each_place(log: LogKind, explained: &[Explained]) {
     let (left_out, mut unnoticed) = (LeftOut::new(log, 6, 23), Vec::new());
     for defect in [Defect::NoFlush, Defect::NoFence, Defect::NoSync] {
         let swept = left_out.sweep(defect);
@@ -190,44 +171,4 @@ fn each_place(log: LogKind, explained: &[Explained]) {
     }
     let (open, _) = unexplained(unnoticed, explained);
     assert!(open.is_empty(), "superfluous, or the scenarios are blind: {open:#?}");
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_each_flush_over_the_central_log_is_left_out() {
-    each_place(LogKind::Central, &[COPIED]);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_each_flush_over_flush_on_insert_is_left_out() {
-    each_place(LogKind::OnInsert, &[CLEARED]);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn long_each_flush_over_flush_on_commit_is_left_out() {
-    each_place(LogKind::OnCommit, &[CLEARED]);
-}
-
-#[test]
-#[ignore = "minutes"]
-fn every_fault_is_noticed() {
-    let mut missed = Vec::new();
-    for fault in FAULTS {
-        for log in fault.logs {
-            match fault.notice(*log, 6) {
-                Ok(found) => println!(
-                    "{} over {}: seed {}, {} states: {}",
-                    fault.name,
-                    log.name(),
-                    found.seed,
-                    found.states,
-                    found.what
-                ),
-                Err(injected) => missed.push((fault.name, log.name(), injected)),
-            }
-        }
-    }
-    assert!(missed.is_empty(), "not noticed (with the events that were changed): {missed:?}");
 }

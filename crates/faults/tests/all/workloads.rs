@@ -1,7 +1,7 @@
 //! YCSB and TPC-C under the explorer, for every engine: no state of a sample of their crash points
 //! is wrong, the same seed gives the same states, and a fault is caught. The tests of `scenario`
-//! look at far more; these are what applications do. TPC-C takes minutes: `cargo test -p
-//! perdura-faults --test all workloads:: -- --ignored --nocapture`
+//! look at far more; these are what applications do. TPC-C takes minutes:
+//! `long/workloads.rs`.
 
 use std::sync::atomic::AtomicU64;
 
@@ -53,7 +53,7 @@ fn survives_in_part<M: Medium>(
     assert_eq!(kills.violation, None, "{name}, killed");
 }
 
-fn every_engine_survives(workload: Workload) {
+pub(crate) fn every_engine_survives(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");
@@ -72,12 +72,6 @@ fn every_engine_survives(workload: Workload) {
 #[test]
 fn every_engine_survives_ycsb() {
     every_engine_survives(Workload::Ycsb);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn every_engine_survives_tpcc() {
-    every_engine_survives(Workload::Tpcc);
 }
 
 /// Seeds whose updates, most of them statements, change two columns: not inlined, and inlined.
@@ -134,13 +128,7 @@ fn faults_in_ycsb_are_noticed() {
     faults_are_noticed(Workload::Ycsb);
 }
 
-#[test]
-#[ignore = "takes minutes"]
-fn faults_in_tpcc_are_noticed() {
-    faults_are_noticed(Workload::Tpcc);
-}
-
-fn faults_are_noticed(workload: Workload) {
+pub(crate) fn faults_are_noticed(workload: Workload) {
     for engine in EngineKind::ALL {
         let plot = Plot::of(workload, engine, STANDARD);
         let name = format!("{engine}, {workload}");

@@ -8,9 +8,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::support::{
-    Driver, Model, Tables, compare, contents, few, schema, small_logs, the_others,
-};
+use crate::support::{Driver, Model, Tables, compare, contents, few, schema, small_logs};
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Error, Options, Scan, Schema, Table, TableSchema, Tx,
     Value, examine_parts, salvage,
@@ -90,13 +88,7 @@ fn what_a_medium_loses_is_lost_as_in_a_kill() {
     few().for_each(lost_as_in_a_kill);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_what_a_medium_loses_is_lost_as_in_a_kill() {
-    the_others().for_each(lost_as_in_a_kill);
-}
-
-fn lost_as_in_a_kill(engine: EngineKind) {
+pub(crate) fn lost_as_in_a_kill(engine: EngineKind) {
     match engine.traits().needs_files() {
         true => {}
         false if CACHED.contains(&engine) => stores_are_lost(engine, &roomy(engine), 8),

@@ -1,6 +1,8 @@
 //! All tests of the public API in one binary, since each binary compiles every engine anew. A test
 //! that needs a process of its own lies next to this folder.
 
+mod larger;
+mod long;
 mod support;
 
 mod amplification;
@@ -49,3 +51,4 @@ mod sofort_dead_rows;
 mod stats;
 mod table2;
 mod typed;
+mod whole;

@@ -20,7 +20,7 @@ fn options(engine: EngineKind) -> Options {
 
 /// Options of the engines on slotted pages, whose pool has room for all that the test writes: one
 /// that grew would lie over what has failed.
-fn slotted(engine: EngineKind) -> Options {
+pub(crate) fn slotted(engine: EngineKind) -> Options {
     options(engine).tune("page_bytes", 512).tune("checkpoint_frames", 40).pool_initial(448 << 10)
 }
 
@@ -46,7 +46,7 @@ fn items(db: &Database) -> Result<Vec<(u64, Item)>, Error> {
 }
 
 /// Lets each page fail; one in so many is read at least.
-fn every_page_fails(engine: EngineKind, options: &Options, one_in: usize) {
+pub(crate) fn every_page_fails(engine: EngineKind, options: &Options, one_in: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
     let db = Database::create(&path, &schema(), options).unwrap();
@@ -121,12 +121,4 @@ fn a_medium_that_fails_at_any_page_gives_errors() {
     // One of the engines on slotted pages, whose code is the same.
     every_page_fails(EngineKind::Fast, &slotted(EngineKind::Fast), 4);
     every_page_fails(EngineKind::Sofort, &columns(), 4);
-}
-
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_a_medium_that_fails_at_any_page_of_slotted_pages_gives_errors() {
-    for engine in EngineKind::P3 {
-        every_page_fails(engine, &slotted(engine), 4);
-    }
 }

@@ -1,7 +1,7 @@
 //! A single file of another moment, or of another database, in the place of the one that belongs
 //! there: opening refuses it, or what is read is what was acknowledged.
 
-use crate::support::{copy_file, few, small_logs, the_others};
+use crate::support::{copy_file, few, small_logs};
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -218,7 +218,10 @@ impl Moments {
 }
 
 /// With checkpoints or without, closed or killed.
-fn a_single_file_is_refused(engines: impl Iterator<Item = EngineKind>, moments: &[(bool, bool)]) {
+pub(crate) fn a_single_file_is_refused(
+    engines: impl Iterator<Item = EngineKind>,
+    moments: &[(bool, bool)],
+) {
     for engine in engines {
         for &(checkpoints, closes) in moments {
             let moments = Moments::of(engine, checkpoints, closes);
@@ -261,20 +264,11 @@ fn a_single_file_of_another_moment_or_database_is_refused() {
 }
 
 #[test]
-#[ignore = "takes a minute; CI runs it"]
-fn whole_a_single_file_of_another_moment_is_refused() {
-    a_single_file_is_refused(with_files(), &[(true, true)]);
-    let others = the_others().filter(|engine| engine.traits().needs_files());
-    a_single_file_is_refused(others, &[(false, true), (true, false)]);
-    a_single_file_is_refused(with_files(), &[(false, false)]);
-}
-
-#[test]
 fn after_a_kill_files_beside_a_log_in_the_pool_are_refused_or_become_those_of_the_log() {
     a_single_file_is_refused(few().filter(|engine| is_logged(*engine)), &[(false, false)]);
 }
 
-fn with_files() -> impl Iterator<Item = EngineKind> {
+pub(crate) fn with_files() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(|engine| engine.traits().needs_files())
 }
 

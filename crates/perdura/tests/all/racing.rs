@@ -2,7 +2,7 @@
 //! threads and in processes. What each thread does is seeded; who comes first is not, and makes no
 //! difference to what has to hold.
 
-use crate::support::{few, in_memory, small_logs, the_others};
+use crate::support::{few, in_memory, small_logs};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -128,13 +128,7 @@ fn threads_that_open_while_others_close_lose_nothing() {
     few().for_each(threads_that_open_while_others_close);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_threads_that_open_while_others_close_lose_nothing() {
-    the_others().for_each(threads_that_open_while_others_close);
-}
-
-fn threads_that_open_while_others_close(engine: EngineKind) {
+pub(crate) fn threads_that_open_while_others_close(engine: EngineKind) {
     for background in [Background::Inline, Background::Thread] {
         let (directory, options) = (in_memory(), options(engine, background));
         let path = directory.path().join("db");

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{
     Driver, Item, Model, Tables, compare, contents, few, insert_item, schema, small_logs,
-    the_others,
 };
 use perdura::{
     Concurrency, Database, Domain, EngineKind, Error, Options, Salvage, examine_parts, salvage,
@@ -164,13 +163,7 @@ fn what_is_salvaged_of_damaged_files_is_right() {
     what_is_salvaged_is_right(few());
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_what_is_salvaged_of_damaged_files_is_right() {
-    what_is_salvaged_is_right(the_others());
-}
-
-fn what_is_salvaged_is_right(engines: impl Iterator<Item = EngineKind>) {
+pub(crate) fn what_is_salvaged_is_right(engines: impl Iterator<Item = EngineKind>) {
     for engine in engines {
         let mut subject = Subject::new(engine);
         let (mut partial, mut nothing, mut all) = (0, 0, 0);
@@ -361,17 +354,11 @@ fn a_damaged_page_is_named_and_costs_no_other() {
     damaged_pages_are_named(few(), 17);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_a_damaged_page_is_named_and_costs_no_other() {
-    damaged_pages_are_named(the_others(), 7);
-}
-
 /// Bytes of a page of the files.
 const PAGE: usize = 512;
 
 /// Each inner page, and one in so many others.
-fn damaged_pages_are_named(engines: impl Iterator<Item = EngineKind>, one_in: usize) {
+pub(crate) fn damaged_pages_are_named(engines: impl Iterator<Item = EngineKind>, one_in: usize) {
     let in_pages = |engine: &EngineKind| {
         let traits = engine.traits();
         traits.concurrency == Concurrency::Shared && traits.needs_files()

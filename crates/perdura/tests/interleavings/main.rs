@@ -1,3 +1,5 @@
+//! A program of its own: sources of the crate are compiled again at its root, over a scheduler's locks.
+//!
 //! The lock of a partition, the waking of the thread in the background, and the times of
 //! transactions that wait to be continued, under a scheduler that chooses the interleaving. The
 //! sources are those of the crate, compiled a second time over the scheduler's locks. A waiter that

@@ -1,26 +1,21 @@
 //! Transactions over several databases that are attached to one connection.
 
+mod databases;
+
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use perdura_sqlite::database::{Failure, Level, MainFile as _, Mapped, OpenOptions};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::register::{in_forked_child, open, stats};
+pub(crate) use databases::{attach, insert, journal_of, litter, preparing};
+
+use crate::children::child;
+use crate::register::{open, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
 
 const ONE: &str = "one";
-
-pub(crate) fn journal_of(path: &Path) -> PathBuf {
-    path.with_file_name(format!("{}-journal", path.file_name().unwrap().to_str().unwrap()))
-}
-
-pub(crate) fn attach(connection: &Connection, path: &Path, name: &str, vfs: &str) {
-    let attach = format!("ATTACH 'file:{}?vfs={vfs}' AS {name}", path.display());
-    connection.execute_batch(&attach).unwrap();
-}
 
 /// A connection to a database and to attached ones of these names, each with a table.
 fn with_attached(directory: &Path, names: &[&str]) -> (Connection, Vec<PathBuf>) {
@@ -38,19 +33,6 @@ fn with_attached(directory: &Path, names: &[&str]) -> (Connection, Vec<PathBuf>)
 pub(crate) fn keys(connection: &Connection, name: &str) -> Vec<i64> {
     let mut select = connection.prepare(&format!("SELECT a FROM {name}.t ORDER BY a")).unwrap();
     select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
-}
-
-/// The journals and super-journals left in a directory.
-pub(crate) fn litter(directory: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-    names.retain(|name| name.contains("-journal") || name.contains("-mj"));
-    names
-}
-
-pub(crate) fn insert(names: &[&str], key: i64) -> String {
-    let each = names.iter().map(|name| format!("INSERT INTO {name}.t VALUES({key}, 'text');"));
-    format!("BEGIN; {} COMMIT", each.collect::<String>())
 }
 
 #[test]
@@ -210,33 +192,6 @@ fn prepared(directory: &Path, name: &str, super_journal: &Path) -> PathBuf {
     preparing(directory, name, super_journal).0
 }
 
-/// The same, still open.
-pub(crate) fn preparing(directory: &Path, name: &str, super_journal: &Path) -> (PathBuf, Mapped) {
-    let path = directory.join(name);
-    let connection = open(&path).unwrap();
-    connection
-        .execute_batch(
-            "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(1, 'x')",
-        )
-        .unwrap();
-    connection.close().unwrap();
-    let copy = directory.join("copy");
-    std::fs::copy(&path, &copy).unwrap();
-    Connection::open(&copy).unwrap().execute_batch("INSERT INTO t VALUES(2, 'y')").unwrap();
-    let journals = [journal_of(&path).as_os_str().as_bytes(), b"\0"].concat();
-    let mut file =
-        std::fs::OpenOptions::new().append(true).create(true).open(super_journal).unwrap();
-    file.write_all(&journals).unwrap();
-    let mut mapped = Mapped::open(&path, &OpenOptions::default()).unwrap().unwrap();
-    for level in [Level::Shared, Level::Reserved, Level::Exclusive] {
-        mapped.lock(level).unwrap();
-    }
-    mapped.write(0, &std::fs::read(&copy).unwrap()).unwrap();
-    mapped.commit(Some(super_journal.as_os_str().as_bytes())).unwrap();
-    std::fs::remove_file(copy).unwrap();
-    (path, mapped)
-}
-
 pub(crate) fn refused_by_stock(path: &Path) {
     for sql in ["SELECT * FROM t", "DELETE FROM t"] {
         let error = Connection::open(path).unwrap().execute_batch(sql).unwrap_err();
@@ -388,42 +343,9 @@ fn undecidable_part_is_not_overwritten_by_its_reader() {
 fn forked_child_does_not_decide_its_parents_part() {
     let folder = folder();
     let path = folder.path().join("db");
-    let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "attached::forker", "--ignored", "--test-threads=1"])
-        .env("PERDURA_TEST_PATH", &path)
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    let ended = child("prepared-forker").arg(&path).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(rows(&stock(&path)).len(), 2);
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn forker() {
-    let Ok(path) = std::env::var("PERDURA_TEST_PATH") else { return };
-    let path = Path::new(&path);
-    let super_journal = path.with_file_name("db-mj012345678");
-    let (_, mut mapped) = preparing(path.parent().unwrap(), "db", &super_journal);
-    let files = litter(path.parent().unwrap());
-    for kind in 0..5 {
-        let mut held = Some(mapped);
-        assert!(in_forked_child(|| {
-            let mut mapped = held.take().unwrap();
-            match kind {
-                0 => mapped.commit(None).is_err(),
-                1 => mapped.unlock(Level::None).is_ok(),
-                2 => mapped.end_transaction().is_err(),
-                3 => mapped.commit(Some(super_journal.as_os_str().as_bytes())).is_err(),
-                _ => Box::new(mapped).close().is_err(),
-            }
-        }));
-        mapped = held.take().unwrap();
-        assert_eq!(litter(path.parent().unwrap()), files, "{kind}");
-    }
-    std::fs::remove_file(&super_journal).unwrap();
-    mapped.end_transaction().unwrap();
-    mapped.unlock(Level::None).unwrap();
-    Box::new(mapped).close().unwrap();
 }
 
 #[test]

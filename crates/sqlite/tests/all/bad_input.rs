@@ -1,12 +1,12 @@
 //! Bad inputs: each is reported as an error of SQLite's, and nothing is lost.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rusqlite::{Connection, ErrorCode};
 
-use crate::register::{in_forked_child, open};
+use crate::children::child;
+use crate::register::open;
 use crate::sql::{check, folder, rows, side_of, stock};
 
 /// Copies of an unclosed database and its side file under another name, as a kill leaves them.
@@ -185,45 +185,9 @@ fn forked_child_is_refused_and_parent_keeps_its_locks() {
     let directory = folder();
     let path = directory.path().join("db");
     // A process with one thread: locks of other threads at the fork would stay held in the child.
-    let ended = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "bad_input::forker", "--ignored", "--test-threads=1"])
-        .env("PERDURA_TEST_PATH", &path)
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    let ended = child("forker").arg(&path).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(rows(&stock(&path)).len(), 3);
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn forker() {
-    let Ok(path) = std::env::var("PERDURA_TEST_PATH") else { return };
-    let connection = open(Path::new(&path)).unwrap();
-    connection.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
-    let refused = in_forked_child(|| {
-        let result = connection.execute_batch("INSERT INTO t VALUES(2, 'two')");
-        result.is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
-    });
-    assert!(refused);
-    connection.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
-    // The parent's lock survives whatever the child does.
-    let other = open(Path::new(&path)).unwrap();
-    other.busy_timeout(std::time::Duration::ZERO).unwrap();
-    connection.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES(4, 'four')").unwrap();
-    let held = RefCell::new(Some(connection));
-    assert!(in_forked_child(|| {
-        let connection = held.take().unwrap();
-        let _ = connection.execute_batch("ROLLBACK");
-        let refused = connection.execute_batch("BEGIN IMMEDIATE").is_err();
-        drop(connection);
-        refused
-    }));
-    let error = other.execute_batch("BEGIN IMMEDIATE").unwrap_err();
-    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
-    let connection = held.take().unwrap();
-    connection.execute_batch("COMMIT").unwrap();
-    assert_eq!(rows(&other).len(), 3);
-    connection.close().unwrap();
 }
 
 #[test]
@@ -232,38 +196,18 @@ fn full_medium_is_an_error_and_loses_nothing() {
     let path = directory.path().join("db");
     // A process whose files are limited to 2 MiB.
     let ended = Command::new("sh")
-        .args(["-c", "ulimit -f 4096; exec \"$0\" --exact bad_input::filler --ignored"])
-        .arg(std::env::current_exe().unwrap())
-        .env("PERDURA_TEST_PATH", &path)
+        .args(["-c", "ulimit -f 4096; exec \"$@\"", "sh"])
+        .arg(child("filler").get_program())
+        .arg("filler")
+        .arg(&path)
         .output()
         .unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let found = stock(&path);
     let numbers: (i64, i64) = found
         .query_row("SELECT count(*), max(a) FROM t", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert_eq!(numbers.0, numbers.1);
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn filler() {
-    let Ok(path) = std::env::var("PERDURA_TEST_PATH") else { return };
-    let connection = open(Path::new(&path)).unwrap();
-    connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
-    let insert = |number: i64| {
-        connection.execute("INSERT INTO t VALUES(?1, hex(zeroblob(20000)))", [number])
-    };
-    let (number, error) =
-        (1..).find_map(|number| insert(number).err().map(|error| (number, error))).unwrap();
-    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DiskFull));
-    check(&connection);
-    let there: i64 = connection.query_row("SELECT max(a) FROM t", [], |row| row.get(0)).unwrap();
-    assert_eq!(there, number - 1);
-    // It continues once there is room.
-    connection.execute("DELETE FROM t WHERE a > ?1", [number - 5]).unwrap();
-    insert(number - 4).unwrap();
-    connection.close().unwrap();
 }
 
 /// Opening a database that stock SQLite has in WAL mode leaks no descriptor.

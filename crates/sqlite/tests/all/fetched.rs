@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -17,6 +17,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::children::child;
 use crate::register::{open, register, stats};
 use crate::sql::{check, folder, stock};
 use crate::store_kills;
@@ -296,15 +297,11 @@ fn change(writer: &Connection, random: &mut SmallRng, step: i64) {
     while open && rows.next().unwrap().is_some_and(|row| row.get::<_, i64>(1).is_ok()) {}
 }
 
-const PATH: &str = "PERDURA_TEST_PATH";
-const MODE: &str = "PERDURA_TEST_MODE";
-
 /// Runs a process that changes all rows; returns whether it could commit.
 fn another_one_writes(path: &Path, mode: &str) -> bool {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "fetched::writing", "--ignored", "--nocapture", "--test-threads=1"])
-        .env(PATH, path)
-        .env(MODE, mode)
+    let mut child = child("one-commit")
+        .arg(path)
+        .arg(mode)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -315,23 +312,6 @@ fn another_one_writes(path: &Path, mode: &str) -> bool {
     let said = |word: &str| said.iter().any(|line| line.contains(word));
     assert!(said("=committed") != said("=busy"));
     said("=committed")
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn writing() {
-    let Ok(path) = std::env::var(PATH) else { return };
-    let connection = open(Path::new(&path)).unwrap();
-    connection.busy_timeout(Duration::ZERO).unwrap();
-    let mode = std::env::var(MODE).unwrap();
-    connection.execute_batch(&format!("PRAGMA perdura_mode = {mode}")).unwrap();
-    match connection.execute_batch("UPDATE t SET b = b + 1, c = c || b") {
-        Ok(()) => println!("=committed"),
-        Err(error) => {
-            assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
-            println!("=busy");
-        }
-    }
 }
 
 #[test]

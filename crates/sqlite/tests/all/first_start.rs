@@ -8,28 +8,15 @@ use std::rc::Rc;
 use perdura_sqlite::database::{MainFile as _, Mapped, OpenOptions};
 use pm::{Domain, Plain, PlainOptions};
 
-use crate::failing::child::{LONG, Process, ready};
+use crate::children::child;
+use crate::failing::child::{LONG, Process};
 use crate::kernel_calls::watching_syncs;
 use crate::ptrace::{Call, End, kill_at};
-use crate::register::{open, register};
+use crate::register::open;
 use crate::sql::{check, folder, rows, side_of, stock};
 
-const URI: &str = "PERDURA_TEST_URI";
 const CREATE: &str = "BEGIN; CREATE TABLE IF NOT EXISTS t(a INTEGER PRIMARY KEY, b TEXT);
     INSERT OR IGNORE INTO t VALUES(1, 'one'); COMMIT";
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn creator() {
-    let Ok(uri) = std::env::var(URI) else { return };
-    register();
-    ready();
-    let one = open(Path::new(&uri)).unwrap();
-    one.execute_batch(CREATE).unwrap();
-    one.close().unwrap();
-    // The calls of the test's own end do not count.
-    std::process::exit(0);
-}
 
 #[test]
 fn killed_creation_can_be_repeated() {
@@ -44,8 +31,7 @@ fn killed_creation_can_be_repeated() {
             let folder = folder();
             let path = folder.path().join("db");
             let uri = format!("file:{}?{way}", path.display());
-            let mut command = Process::of_test("first_start::creator");
-            let mut process = Process::spawn(command.env(URI, &uri));
+            let mut process = Process::spawn(child("creator").args([uri.as_str(), CREATE]));
             let go = || process.stdin.write_all(b"\n").unwrap();
             let end = kill_at(&mut process.child, process.thread, number, Call::is_of_files, go);
             let one = open(Path::new(&uri)).unwrap();

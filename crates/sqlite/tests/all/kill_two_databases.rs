@@ -2,18 +2,18 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use perdura_sqlite::database::name_at_end;
 use rusqlite::Connection;
 
-use crate::attached::{attach, insert, journal_of, keys, litter, refused_by_stock};
+use crate::attached::{journal_of, keys, litter, refused_by_stock};
+use crate::children::child;
 use crate::failing::child::{HeldLocks, Process, Size, Work};
 use crate::ptrace::{End, kill_at_call};
 use crate::register::open;
 use crate::sql::{check, folder, rows, stock};
 
-const PATHS: &str = "PERDURA_TEST_PATHS";
 /// The VFS, with both databases shared with stock SQLite.
 const SHARED: &str = "perdura&perdura_share=stock";
 
@@ -117,25 +117,6 @@ fn kill_at_any_call_keeps_two_databases_alike() {
 }
 
 #[test]
-#[ignore = "a process of the other tests"]
-fn pair_writer() {
-    let Ok(paths) = std::env::var(PATHS) else { return };
-    let (one, two) = paths.split_once(':').unwrap();
-    let connection = open(Path::new(one)).unwrap();
-    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
-    attach(&connection, Path::new(two), "two", "perdura");
-    let first: i64 = std::env::var("PERDURA_TEST_KEY").unwrap().parse().unwrap();
-    for key in first.. {
-        // Every third one is in one database only, and every fifth is rolled back.
-        let names = if key % 3 == 0 { &["main"][..] } else { &["main", "two"] };
-        let both = insert(names, key).replace("BEGIN", "BEGIN IMMEDIATE");
-        let end = if key % 5 == 0 { "ROLLBACK" } else { "COMMIT" };
-        connection.execute_batch(&both.replace("COMMIT", end)).unwrap();
-        println!("=done {key}");
-    }
-}
-
-#[test]
 fn killed_process_next_to_a_live_one_keeps_databases_alike() {
     const ACKNOWLEDGED: usize = 40;
     let folder = folder();
@@ -151,11 +132,9 @@ fn killed_process_next_to_a_live_one_keeps_databases_alike() {
     for round in 0..6 {
         let firsts = [1_000_000, 2_000_000].map(|first| first + round * 10_000);
         let mut children = firsts.map(|first| {
-            Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "kill_two_databases::pair_writer", "--ignored", "--nocapture"])
-                .arg("--test-threads=1")
-                .env(PATHS, format!("{}:{}", paths[0].display(), paths[1].display()))
-                .env("PERDURA_TEST_KEY", first.to_string())
+            child("pair-writer")
+                .args(&paths)
+                .arg(first.to_string())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
                 .spawn()

@@ -2,27 +2,22 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use perdura_sqlite::database::{MappedOpener, OpenOptions, Opened, Opener as _, SIDE_SUFFIX};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::register::{fork_a_child_that_lives_on, next_to_a_forked_child, open};
+use crate::children::child;
+use crate::register::{next_to_a_forked_child, open};
 use crate::sql::{check, folder, stock};
-
-const PATH: &str = "PERDURA_TEST_PATH";
-const SQL: &str = "PERDURA_TEST_SQL";
-/// A statement of a holder at which it forks a child.
-const FORK: &str = "FORK";
 
 /// A process that has run these statements and then idles.
 fn holder(path: &Path, sql: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "locking::holding", "--ignored", "--nocapture", "--test-threads=1"])
-        .env(PATH, path)
-        .env(SQL, sql)
+    let mut child = child("holder")
+        .arg(path)
+        .arg(sql)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -31,24 +26,6 @@ fn holder(path: &Path, sql: &str) -> Child {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.map_while(Result::ok).any(|line| line.contains("=holds")), "{sql}");
     child
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn holding() {
-    let Ok(path) = std::env::var(PATH) else { return };
-    let connection = open(Path::new(&path)).unwrap();
-    for statement in std::env::var(SQL).unwrap().split(';') {
-        if statement.trim() == FORK {
-            fork_a_child_that_lives_on();
-            continue;
-        }
-        // A busy connection keeps its locks.
-        let _ = connection.execute_batch(statement);
-    }
-    println!("=holds");
-    // Until it is killed, or its parent ends.
-    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 fn is_busy(result: rusqlite::Result<()>) -> bool {

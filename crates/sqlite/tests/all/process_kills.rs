@@ -2,32 +2,25 @@
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
 
+use crate::children::child;
 use crate::register::{open, stats};
 use crate::sql::{check, folder, side_of, stock};
 
-const PATH: &str = "PERDURA_TEST_PATH";
-const FIRST: &str = "PERDURA_TEST_FIRST";
-/// The numbers that a process inserts before it waits. A fast one would otherwise fill the database while another
-/// waits for the lock.
-const SHARE: usize = 25;
-/// The numbers that it inserts after each input.
-const MORE: usize = 3;
-
 /// The connections of a database: their modes in turn, and the value of `perdura_share`.
 #[derive(Clone, Copy)]
-struct Kind {
-    modes: &'static [&'static str],
-    share: &'static str,
+pub(crate) struct Kind {
+    pub(crate) modes: &'static [&'static str],
+    pub(crate) share: &'static str,
 }
 
-const MODES: [&str; 5] = ["fash1", "fast", "fash", "nvwal", "full"];
-const FASH1: Kind = Kind { modes: &["fash1"], share: "perdura" };
+pub(crate) const MODES: [&str; 5] = ["fash1", "fast", "fash", "nvwal", "full"];
+pub(crate) const FASH1: Kind = Kind { modes: &["fash1"], share: "perdura" };
 
 impl Kind {
     /// The database's URI for a connection.
@@ -37,49 +30,16 @@ impl Kind {
     }
 }
 
-/// A process of the test `writer` below, which inserts and prints numbers from `first` on.
+/// A process that inserts and prints numbers from `first` on.
 fn start(path: &Path, first: i64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "process_kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
-        .env(PATH, path)
-        .env(FIRST, first.to_string())
+    child("writer")
+        .arg(path)
+        .arg(first.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .spawn()
         .unwrap()
-}
-
-#[test]
-#[ignore = "a process of the other tests"]
-fn writer() {
-    let Ok(path) = std::env::var(PATH) else { return };
-    let first: i64 = std::env::var(FIRST).unwrap().parse().unwrap();
-    let connection = open(Path::new(&path)).unwrap();
-    connection.busy_timeout(std::time::Duration::from_secs(60)).unwrap();
-    let mut out = std::io::stdout();
-    let mut left = SHARE;
-    for number in first.. {
-        if left == 0 {
-            // With an open connection and no lock.
-            if std::io::stdin().read_line(&mut String::new()).unwrap() == 0 {
-                return;
-            }
-            writeln!(out, "=going on").unwrap();
-            left = MORE;
-        }
-        left -= 1;
-        let text = "x".repeat(number as usize * 37 % 900);
-        connection
-            .execute_batch(&format!(
-                "BEGIN IMMEDIATE; INSERT INTO t VALUES({number}, '{text}');
-                 UPDATE t SET b = b || 'y' WHERE a = {first} + abs(random()) % {}; COMMIT",
-                number - first + 1
-            ))
-            .unwrap();
-        writeln!(out, "=done {number}").unwrap();
-        out.flush().unwrap();
-    }
 }
 
 /// Lets a process continue, and waits until it does. Its next numbers are still to be read.
@@ -108,7 +68,7 @@ fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
 }
 
 /// In each round, kills one of `writers` processes, then the others. No acknowledged number is lost.
-fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
+pub(crate) fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open(&kind.uri(&path, 0)).unwrap();
@@ -180,35 +140,4 @@ fn kills_lose_no_acknowledged_row() {
     kill_in_rounds(FASH1, 2, 4, 2);
     kill_in_rounds(Kind { modes: &MODES, share: "perdura" }, MODES.len() as i64, 1, 3);
     kill_in_rounds(Kind { modes: &MODES, share: "stock" }, MODES.len() as i64, 1, 4);
-}
-
-/// Each mode, with and without stock SQLite, and all modes together. `PERDURA_TEST_ROUNDS` in the environment is
-/// the number of rounds.
-#[test]
-#[ignore = "takes minutes"]
-fn long_kills_in_each_mode_lose_no_acknowledged_row() {
-    let rounds = std::env::var("PERDURA_TEST_ROUNDS").map_or(100, |text| text.parse().unwrap());
-    let chosen = std::env::var("PERDURA_TEST_MODE").unwrap_or_default();
-    for (number, share) in
-        (0..MODES.len() + 1).flat_map(|number| [(number, "perdura"), (number, "stock")])
-    {
-        let modes = MODES.get(number..=number).unwrap_or(&MODES);
-        let name = format!("{} {share}", modes.join("+"));
-        if name.contains(&chosen) {
-            println!("{name}: {rounds} rounds of four");
-            kill_in_rounds(Kind { modes, share }, 4, rounds, 5 + number as u64);
-        }
-    }
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn a_thousand_kills_lose_no_acknowledged_row() {
-    kill_in_rounds(FASH1, 1, 1000, 3);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn a_thousand_kills_of_four_lose_no_acknowledged_row() {
-    kill_in_rounds(FASH1, 4, 1000, 4);
 }

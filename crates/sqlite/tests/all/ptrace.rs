@@ -2,14 +2,7 @@
 
 use std::process::Child;
 
-/// A system call that no kernel has. A tracer detaches from the thread there.
-const MARK: i64 = 1_000_000;
-
-/// Lets a tracer detach from this thread.
-pub(crate) fn mark() {
-    // SAFETY: the kernel rejects the unknown call.
-    unsafe { libc::syscall(MARK) };
-}
+use crate::failing::protocol::MARK;
 
 /// The end of tracing a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,10 +4,13 @@ use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Once;
 
-use perdura_sqlite::ffi::entry::{perdura_register, register_opener};
+use perdura_sqlite::ffi::entry::perdura_register;
+#[cfg(test)]
+use perdura_sqlite::ffi::entry::register_opener;
 use rusqlite::{Connection, OpenFlags};
 
-/// The extension function that SQLite calls when a connection is opened.
+/// The extension function that SQLite calls when a connection is opened. Children of tests have the VFS that ships
+/// alone.
 unsafe extern "C" fn begin(
     _: *mut libsqlite3_sys::sqlite3,
     _: *mut *mut c_char,
@@ -15,16 +18,19 @@ unsafe extern "C" fn begin(
 ) -> c_int {
     // SAFETY: it is SQLite's table.
     unsafe {
-        let opener = Box::new(crate::explore::RecordingOpener);
-        let emulated = Box::new(crate::emulated::EmulatedOpener);
-        let watched = Box::new(crate::fetched::WatchedOpener);
-        match register_opener(routines.cast(), c"perdura-recording", opener)
-            | register_opener(routines.cast(), c"perdura-emulated", emulated)
-            | register_opener(routines.cast(), c"perdura-watched", watched)
+        #[cfg(test)]
         {
-            0 => perdura_register(routines.cast(), 0),
-            error => error,
+            let opener = Box::new(crate::explore::RecordingOpener);
+            let emulated = Box::new(crate::emulated::EmulatedOpener);
+            let watched = Box::new(crate::fetched::WatchedOpener);
+            let error = register_opener(routines.cast(), c"perdura-recording", opener)
+                | register_opener(routines.cast(), c"perdura-emulated", emulated)
+                | register_opener(routines.cast(), c"perdura-watched", watched);
+            if error != 0 {
+                return error;
+            }
         }
+        perdura_register(routines.cast(), 0)
     }
 }
 
@@ -49,24 +55,6 @@ pub(crate) fn stats(connection: &Connection, name: &str) -> u64 {
     digits.parse().expect("a number")
 }
 
-/// Runs `work` in a forked child; returns its result.
-pub(crate) fn in_forked_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs only the work and then ends; none of the parent's values is dropped in it.
-    unsafe {
-        match libc::fork() {
-            0 => {
-                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-                libc::_exit(i32::from(!matches!(result, Ok(true))));
-            }
-            child => {
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                status == 0
-            }
-        }
-    }
-}
-
 /// Runs `work` while an idle forked child lives, and then kills the child.
 pub(crate) fn next_to_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the child only waits until it is killed.
@@ -87,19 +75,6 @@ pub(crate) fn next_to_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
         assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
     }
     result
-}
-
-/// Forks a child that ends at the first byte of its standard input, or when all writers have closed it.
-pub(crate) fn fork_a_child_that_lives_on() {
-    // SAFETY: the child only reads a byte and ends.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            libc::read(0, [0u8; 1].as_mut_ptr().cast(), 1);
-            libc::_exit(0);
-        }
-        assert!(child > 0, "no child");
-    }
 }
 
 /// Registers the VFS, once.

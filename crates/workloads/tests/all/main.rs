@@ -1,6 +1,7 @@
 //! The workloads and their verifiers, in one program.
 
 mod driver_and_verifier;
+mod paged;
 mod shared;
 mod tatp;
 mod tpcb;

@@ -8,13 +8,7 @@ fn chunks_of_every_size_hold_a_database_and_its_restored_backup() {
     few().for_each(chunks_of_every_size_hold);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_chunks_of_every_size_hold_a_database_and_its_restored_backup() {
-    the_others().for_each(chunks_of_every_size_hold);
-}
-
-fn chunks_of_every_size_hold(engine: EngineKind) {
+pub(crate) fn chunks_of_every_size_hold(engine: EngineKind) {
     for chunk_bytes in (13..=22).map(|bits| 1u64 << bits) {
         let place = Place::new();
         let options = small(engine).chunk_bytes(chunk_bytes);

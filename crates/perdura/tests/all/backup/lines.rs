@@ -8,7 +8,7 @@ use perdura::{
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::{Place, contents, each, every_type, few, filled, insert_both, small, the_others};
+use super::{Place, contents, each, every_type, few, filled, insert_both, small};
 
 fn dump<E: Environment>(db: &Database<E>, tables: &[Table]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -42,13 +42,7 @@ fn what_goes_out_comes_back_in_every_engine() {
     few().for_each(what_goes_out_comes_back);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_what_goes_out_comes_back_in_every_engine() {
-    the_others().for_each(what_goes_out_comes_back);
-}
-
-fn what_goes_out_comes_back(engine: EngineKind) {
+pub(crate) fn what_goes_out_comes_back(engine: EngineKind) {
     let place = Place::new();
     for partitions in [1, 3] {
         let name = format!("db-{partitions}");
@@ -163,13 +157,7 @@ fn a_line_that_is_wrong_is_named_and_nothing_of_its_batch_is_in() {
     few().for_each(a_line_that_is_wrong_is_named);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_a_line_that_is_wrong_is_named_and_nothing_of_its_batch_is_in() {
-    the_others().for_each(a_line_that_is_wrong_is_named);
-}
-
-fn a_line_that_is_wrong_is_named(engine: EngineKind) {
+pub(crate) fn a_line_that_is_wrong_is_named(engine: EngineKind) {
     let wrong = [
         ("{", "EOF while parsing"),
         ("7", "invalid type"),

@@ -1,15 +1,15 @@
 //! Copies of a database, for every engine: backups and JSON lines. A copy is what was committed at
 //! one moment; what is damaged or does not fit is refused with the place; a failure leaves nothing.
 
-mod chunks;
+pub(crate) mod chunks;
 mod damaged;
-mod lines;
-mod moments;
+pub(crate) mod lines;
+pub(crate) mod moments;
 mod point_in_time;
-mod restored;
+pub(crate) mod restored;
 mod trouble;
 
-use crate::support::{few, small_logs, the_others};
+use crate::support::{few, small_logs};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use perdura::{
     Value,
 };
 
-use super::{Place, contents, each, few, restored, small, the_others};
+use super::{Place, contents, each, few, restored, small};
 
 const ACCOUNTS: u64 = 60;
 
@@ -100,13 +100,7 @@ fn a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
     few().for_each(a_backup_is_one_moment);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_a_backup_taken_while_somebody_writes_is_one_moment_of_the_history() {
-    the_others().for_each(a_backup_is_one_moment);
-}
-
-fn a_backup_is_one_moment(engine: EngineKind) {
+pub(crate) fn a_backup_is_one_moment(engine: EngineKind) {
     let place = Place::new();
     let db = Database::create(place.at("db"), &schema(), &small(engine)).unwrap();
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -172,13 +166,7 @@ fn several_partitions_are_copied_at_one_moment() {
     few().for_each(several_partitions_are_copied);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_several_partitions_are_copied_at_one_moment() {
-    the_others().for_each(several_partitions_are_copied);
-}
-
-fn several_partitions_are_copied(engine: EngineKind) {
+pub(crate) fn several_partitions_are_copied(engine: EngineKind) {
     const PARTITIONS: u64 = 3;
     let place = Place::new();
     let options = small(engine).partitions(PARTITIONS as u32);

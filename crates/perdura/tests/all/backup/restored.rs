@@ -9,7 +9,6 @@ use perdura::{
 
 use super::{
     Place, contents, each, every_type, few, filled, insert_both, restore, restored, small,
-    the_others,
 };
 
 #[test]
@@ -17,13 +16,7 @@ fn every_type_comes_back_in_every_engine() {
     few().for_each(every_type_comes_back);
 }
 
-#[test]
-#[ignore = "takes seconds; CI runs it"]
-fn whole_every_type_comes_back_in_every_engine() {
-    the_others().for_each(every_type_comes_back);
-}
-
-fn every_type_comes_back(engine: EngineKind) {
+pub(crate) fn every_type_comes_back(engine: EngineKind) {
     let place = Place::new();
     let db = filled(&place.at("db"), &small(engine).partitions(2), 80);
     let summary = db.backup(place.at("backup")).unwrap();

@@ -2,7 +2,7 @@
 //! come back, change their size, are aborted and deleted, and leave nothing. Small chunks, so that
 //! nearly all of them take several.
 
-use crate::support::{few, small_pages, the_others};
+use crate::support::{few, small_pages};
 use perdura::{
     Backup, ColumnType, Database, DurableIn, EngineKind, Error, LoadOptions, Schema, TableSchema,
     Value,
@@ -70,13 +70,7 @@ fn values_of_several_chunks_come_back_change_and_go() {
     few().for_each(values_of_several_chunks);
 }
 
-#[test]
-#[ignore = "takes half a minute"]
-fn long_values_of_several_chunks_come_back_change_and_go() {
-    the_others().for_each(values_of_several_chunks);
-}
-
-fn values_of_several_chunks(engine: EngineKind) {
+pub(crate) fn values_of_several_chunks(engine: EngineKind) {
     let mut store = Store::new(&blobs(), small(engine));
     let table = store.db().table("blob").unwrap();
     let mut expected: Vec<Tuple> = Vec::new();
@@ -147,18 +141,12 @@ fn the_largest_values_in_one_transaction() {
     few().filter(|engine| !has_large_log(*engine)).for_each(the_largest_values);
 }
 
-#[test]
-#[ignore = "takes half a minute"]
-fn long_the_largest_values_in_one_transaction() {
-    the_others().chain([EngineKind::NvLoggingFoi]).for_each(the_largest_values);
-}
-
 /// Returns whether its log for such values takes half a gigabyte, all of it put in place.
 fn has_large_log(engine: EngineKind) -> bool {
     engine.traits().durable_in == DurableIn::Both
 }
 
-fn the_largest_values(engine: EngineKind) {
+pub(crate) fn the_largest_values(engine: EngineKind) {
     let options = small_pages().engine(engine).domain(perdura::Domain::Process);
     let options = options
         .tune("memtable_bytes", 1 << 20)

@@ -1,7 +1,7 @@
 //! Several partitions: each its own tuples and transactions, one file for all of them; a table
 //! that every partition has a copy of; and calls that do not say which partition they mean.
 
-use crate::support::{few, small_logs, the_others};
+use crate::support::{few, small_logs};
 use perdura::{Commit, Database, Domain, EngineKind, Error, Scan, Table, Value};
 
 use super::operations::{insert, schema, tuple, update};
@@ -136,13 +136,7 @@ fn there_can_be_256_partitions() {
     few().for_each(there_can_be_as_many_partitions);
 }
 
-#[test]
-#[ignore = "takes half a minute"]
-fn long_there_can_be_256_partitions() {
-    the_others().for_each(there_can_be_as_many_partitions);
-}
-
-fn there_can_be_as_many_partitions(engine: EngineKind) {
+pub(crate) fn there_can_be_as_many_partitions(engine: EngineKind) {
     const MOST: u32 = 256;
     let options = small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
     let options = options.tune("slots", 4);

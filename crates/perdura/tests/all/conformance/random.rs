@@ -1,12 +1,8 @@
 //! Random operations against a model, with aborts, clean reopenings and kills, under options that
 //! keep all work in the background busy. The same seed leaves the same database in every engine.
 
-use std::time::{Duration, Instant};
-
 use optimistic::Optimistic;
 use perdura::{Commit, Database, EngineKind, Environment};
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use sim::{Recording, RecordingFiles};
 
 use super::{Own, Setup, Store, Tuple, Under, each_known, holds, small};
@@ -59,11 +55,11 @@ fn transaction<E: Environment>(
     }
 }
 
-struct Run {
-    seed: u64,
-    rounds: usize,
-    keys: u64,
-    group: u32,
+pub(crate) struct Run {
+    pub(crate) seed: u64,
+    pub(crate) rounds: usize,
+    pub(crate) keys: u64,
+    pub(crate) group: u32,
 }
 
 impl Run {
@@ -105,7 +101,7 @@ impl Run {
         agrees(store.db(), &model)
     }
 
-    fn same_in_every_engine(self) {
+    pub(crate) fn same_in_every_engine(self) {
         let Self { seed, group, .. } = self;
         println!("seed {seed}, groups of {group}");
         let digest = |engine| {
@@ -141,28 +137,6 @@ fn groups_of_a_few() {
 #[test]
 fn groups_that_only_a_sync_ends() {
     Run { seed: 4, rounds: 8, keys: 100, group: 100_000 }.same_in_every_engine();
-}
-
-/// One seed after the other, with keys and groups of their own, for `PERDURA_MODEL_SECONDS` seconds
-/// (60), from the seed `PERDURA_MODEL_SEED` (100) on.
-#[test]
-#[ignore = "takes as long as it is asked to"]
-fn seed_after_seed() {
-    let asked = |name: &str, otherwise: u64| {
-        std::env::var(name).map_or(otherwise, |value| value.parse().expect("a number"))
-    };
-    let seconds = Duration::from_secs(asked("PERDURA_MODEL_SECONDS", 60));
-    let (first, begin) = (asked("PERDURA_MODEL_SEED", 100), Instant::now());
-    let mut seed = first;
-    while begin.elapsed() < seconds {
-        let mut random = SmallRng::seed_from_u64(seed);
-        let keys = random.random_range(2..3_000) >> random.random_range(0..8);
-        let group = [1, 1, 2, 7, 60, 100_000][random.random_range(0..6)];
-        let rounds = random.random_range(4..20);
-        Run { seed, rounds, keys: keys + 2, group }.same_in_every_engine();
-        seed += 1;
-    }
-    println!("{} seeds, from {first} to {}", seed - first, seed - 1);
 }
 
 /// The same over recording media: what a test of crashes runs on is what a user gets.

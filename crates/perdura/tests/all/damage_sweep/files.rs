@@ -204,7 +204,7 @@ impl Left {
     }
 }
 
-fn every_byte(engine: EngineKind) {
+pub(crate) fn every_byte(engine: EngineKind) {
     every_byte_of(engine, 1);
 }
 
@@ -250,17 +250,4 @@ fn nv_disk_survives_damage_of_every_byte() {
 fn nv_logging_survives_damage_of_every_byte() {
     every_byte_of(EngineKind::NvLoggingFoi, 23);
     every_byte_of(EngineKind::NvLoggingFoc, 23);
-}
-
-#[test]
-#[ignore = "takes half a minute"]
-fn long_nv_logging_survives_damage_of_every_byte() {
-    every_byte(EngineKind::NvLoggingFoi);
-    every_byte(EngineKind::NvLoggingFoc);
-}
-
-#[test]
-#[ignore = "takes ten seconds; CI runs it"]
-fn whole_nv_disk_survives_damage_of_every_byte() {
-    every_byte(EngineKind::NvDisk);
 }

@@ -20,8 +20,8 @@ use crate::support::{Item, Model, Tables, insert_item, item_of, update_item};
 use perdura::{Database, Error, Row, Scan, Tx, Value};
 use sim::Recorded;
 
-mod files;
-mod pools;
+pub(crate) mod files;
+pub(crate) mod pools;
 
 /// More rows than a scan of a small database can have, however damaged it is.
 const MANY_ROWS: usize = 50_000;

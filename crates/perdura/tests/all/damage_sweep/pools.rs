@@ -250,7 +250,7 @@ fn impossible_sizes_of_runs_are_refused() {
     sweep.finish(100);
 }
 
-fn every_word(engine: EngineKind) {
+pub(crate) fn every_word(engine: EngineKind) {
     let (closed, killed) = images(engine);
     sound(&closed);
     killed.iter().for_each(|image| sound(image));
@@ -289,28 +289,4 @@ fn fast_survives_damage_of_every_word() {
 #[test]
 fn sofort_survives_damage_of_every_word() {
     every_word(EngineKind::Sofort);
-}
-
-#[test]
-#[ignore = "takes seconds; `fast` is the same but for its commits"]
-fn fash_survives_damage_of_every_word() {
-    every_word(EngineKind::Fash);
-}
-
-#[test]
-#[ignore = "takes seconds; `fast` is the same but for its commits"]
-fn nvwal_survives_damage_of_every_word() {
-    every_word(EngineKind::Nvwal);
-}
-
-#[test]
-#[ignore = "takes seconds; `fast` is the same but for its commits"]
-fn journal_survives_damage_of_every_word() {
-    every_word(EngineKind::Journal);
-}
-
-#[test]
-#[ignore = "takes seconds; `fast` is the same but for its commits"]
-fn wal_survives_damage_of_every_word() {
-    every_word(EngineKind::Wal);
 }

@@ -19,8 +19,8 @@ pub(crate) use faults::items::{
 const STOOD_FOR: [EngineKind; 4] =
     [EngineKind::Fash, EngineKind::Journal, EngineKind::Wal, EngineKind::NvLoggingFoc];
 
-/// Every engine but those that [`the_others`] are: for tests of seconds. Their `whole_` forms run
-/// the others.
+/// Every engine but those that [`the_others`] are: for tests of seconds. Those in `whole` run the
+/// others.
 pub(crate) fn few() -> impl Iterator<Item = EngineKind> + Clone {
     EngineKind::ALL.into_iter().filter(|engine| !STOOD_FOR.contains(engine))
 }

@@ -67,7 +67,7 @@ const UNNEEDED: [(&str, &str, &str, &str); 11] = [
     ),
 ];
 
-pub(super) fn is_noticed<S: Scheme<Recording>>(seed: u64) {
+pub(crate) fn is_noticed<S: Scheme<Recording>>(seed: u64) {
     let run = story::<S>(seed, 30);
     let mut left = run.trace.instructions();
     let killed = story::<S>(seed + 2, 12);

@@ -2,7 +2,8 @@
 //! closings of one database and of two attached ones, in each mode, with and without stock SQLite.
 
 pub(crate) mod child;
-mod databases;
+pub(crate) mod databases;
+pub(crate) mod protocol;
 
 use child::{HeldLocks, Size, Work};
 use databases::{Counts, Databases, Fate};
@@ -11,7 +12,7 @@ use crate::ptrace::Fault;
 
 /// How a database is opened: shared with stock SQLite or not, in each mode, and as on a disk, where a fence is a
 /// system call.
-const WAYS: [&str; 14] = [
+pub(crate) const WAYS: [&str; 14] = [
     "perdura_share=stock&perdura_mode=fash1",
     "perdura_share=perdura&perdura_mode=fash1",
     "perdura_share=stock&perdura_mode=nvwal",
@@ -30,7 +31,7 @@ const WAYS: [&str; 14] = [
 
 /// Processes with the same fate at successive calls.
 #[derive(Clone, Copy, Debug)]
-struct Scenario {
+pub(crate) struct Scenario {
     databases: usize,
     work: Work,
     fate: Fate,
@@ -41,7 +42,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    fn new(databases: usize, work: Work, fate: Fate) -> Self {
+    pub(crate) fn new(databases: usize, work: Work, fate: Fate) -> Self {
         Self { databases, work, fate, step: 1, with_other: false, held_locks: HeldLocks::Normal }
     }
 
@@ -51,18 +52,18 @@ impl Scenario {
     }
 
     /// With another connection.
-    fn with_other(self) -> Self {
+    pub(crate) fn with_other(self) -> Self {
         Self { with_other: true, ..self }
     }
 
     /// With locks that outlast a transaction.
-    fn held_locks(self, held_locks: HeldLocks) -> Self {
+    pub(crate) fn held_locks(self, held_locks: HeldLocks) -> Self {
         Self { held_locks, ..self }
     }
 
     /// Runs a process for each call, in one way: with a transaction that grows the file, and with one that shrinks
     /// it.
-    fn run(self, way: &'static str) -> Counts {
+    pub(crate) fn run(self, way: &'static str) -> Counts {
         let mut all = Databases::new(self.databases, way);
         let (mut number, mut key) = (1, 0);
         loop {
@@ -87,7 +88,7 @@ impl Scenario {
 
     /// Runs a process for each call while it opens databases after a kill, with a prepared part that counts or does
     /// not.
-    fn open_what_is_left(self, way: &'static str) -> Counts {
+    pub(crate) fn open_what_is_left(self, way: &'static str) -> Counts {
         let mut all = Databases::new(self.databases, way);
         let mut key = 0;
         for gone in [false, true] {
@@ -112,10 +113,10 @@ impl Scenario {
     }
 }
 
-const ONCE: Fate = Fate::Fails(Fault::Once);
+pub(crate) const ONCE: Fate = Fate::Fails(Fault::Once);
 const AND_KILLED: Fate = Fate::Fails(Fault::Killed(1));
-const ALIKE: Fate = Fate::Fails(Fault::Alike);
-const CHANGES: Fate = Fate::Fails(Fault::Changes);
+pub(crate) const ALIKE: Fate = Fate::Fails(Fault::Alike);
+pub(crate) const CHANGES: Fate = Fate::Fails(Fault::Changes);
 
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
 #[test]
@@ -181,41 +182,4 @@ fn persistent_failures_lose_nothing_and_free_all_locks() {
             Scenario::new(2, Work::Open, fate).step(13 + number).open_what_is_left(way);
         }
     }
-}
-
-/// Each call, with all kinds of held locks. `PERDURA_TEST_WAY` and `PERDURA_TEST_FATE` in the environment select
-/// ways and fates by a part of their names.
-#[cfg_attr(not(target_arch = "x86_64"), ignore = "calls fail on x86_64 alone")]
-#[test]
-#[ignore = "takes minutes"]
-fn long_every_call_fails_once_or_for_good_or_is_the_last() {
-    let [way, fate] = ["PERDURA_TEST_WAY", "PERDURA_TEST_FATE"]
-        .map(|name| std::env::var(name).unwrap_or_default());
-    let kills = [1, 2, 3, 5, 8].map(|after| Fate::Fails(Fault::Killed(after)));
-    let fates = [ONCE, ALIKE, CHANGES].into_iter().chain(kills);
-    let fates: Vec<Fate> = fates.filter(|one| format!("{one:?}").contains(&fate)).collect();
-    let mut wrong = Vec::new();
-    for way in WAYS.iter().filter(|one| one.contains(&way)) {
-        for fate in &fates {
-            for databases in [1, 2] {
-                for work in [Work::Commits, Work::Life, Work::Open, Work::Close] {
-                    let scenario = Scenario::new(databases, work, *fate);
-                    let mut scenarios = vec![scenario, scenario.with_other()];
-                    if work != Work::Open {
-                        scenarios.push(scenario.held_locks(HeldLocks::Exclusive));
-                        scenarios.push(scenario.with_other().held_locks(HeldLocks::Reading));
-                    }
-                    for scenario in scenarios {
-                        let run = || scenario.run(way);
-                        let failed = std::panic::catch_unwind(run).is_err();
-                        wrong.extend(failed.then_some((way, scenario)));
-                    }
-                }
-            }
-            let scenario = Scenario::new(2, Work::Open, *fate);
-            let run = || scenario.open_what_is_left(way);
-            wrong.extend(std::panic::catch_unwind(run).is_err().then_some((way, scenario)));
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -1,32 +1,23 @@
 //! Processes of this VFS and of stock SQLite that are killed while they write to one database.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rusqlite::ErrorCode;
 
-use super::{MODES, open_shared, open_stock};
-use crate::register::open;
+use super::{ALONE, MODES, open_shared, open_stock};
+use crate::children::child;
 use crate::sql::{check, folder, rows, stock};
-
-const PATH: &str = "PERDURA_TEST_PATH";
-const FIRST: &str = "PERDURA_TEST_FIRST";
-const WAY: &str = "PERDURA_TEST_WAY";
-/// A connection that does not share with stock SQLite.
-const ALONE: &str = "alone";
 
 /// A process that inserts and prints numbers from `first` on.
 fn start(path: &Path, way: &str, first: i64) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "shared::kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
-        .env(PATH, path)
-        .env(FIRST, first.to_string())
-        .env(WAY, way)
+    child("shared-writer")
+        .arg(path)
+        .args([way, &first.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
@@ -34,52 +25,8 @@ fn start(path: &Path, way: &str, first: i64) -> Child {
         .unwrap()
 }
 
-#[test]
-#[ignore = "a process of the other tests"]
-fn writer() {
-    let Ok(path) = std::env::var(PATH) else { return };
-    let first: i64 = std::env::var(FIRST).unwrap().parse().unwrap();
-    let way = std::env::var(WAY).unwrap();
-    let path = Path::new(&path);
-    let connection = match &way[..] {
-        "stock" => open_stock(path),
-        ALONE => open(path).unwrap(),
-        mode => open_shared(path, mode),
-    };
-    connection.busy_timeout(Duration::from_secs(60)).unwrap();
-    let mut out = std::io::stdout();
-    for number in first..first + 5_000 {
-        let text = "x".repeat(number as usize * 37 % 900);
-        let mut refused = 0;
-        loop {
-            let done = connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE; INSERT INTO t VALUES({number}, '{text}');
-                 UPDATE t SET b = b || 'y' WHERE a = {first} + abs(random()) % {}; COMMIT",
-                number - first + 1
-            ));
-            match done {
-                Ok(()) => break,
-                // Until a connection of this VFS has recovered after a kill.
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-                    let _ = connection.execute_batch("ROLLBACK");
-                    refused += 1;
-                    assert!(refused < 20_000, "no connection has recovered it");
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-        writeln!(out, "=done {number}").unwrap();
-        out.flush().unwrap();
-    }
-    // It may have finished before stock SQLite began, which an unshared connection keeps out.
-    if way == ALONE {
-        connection.execute_batch("PRAGMA perdura_share=stock; PRAGMA user_version = 1").unwrap();
-    }
-}
-
 /// Kills a process of this VFS, one of stock SQLite, and `others`, after a few commits each.
-fn kills(rounds: i64, others: &[&str]) {
+pub(crate) fn kills(rounds: i64, others: &[&str]) {
     let directory = folder();
     let path = directory.path().join("db");
     let watcher = open_shared(&path, "fash1");
@@ -141,11 +88,4 @@ fn kills(rounds: i64, others: &[&str]) {
 fn kills_of_stock_or_ours_lose_no_acknowledged_row() {
     kills(12, &[]);
     kills(6, &[ALONE]);
-}
-
-#[test]
-#[ignore = "takes minutes: 1,800 kills"]
-fn long_kills_of_stock_or_ours_lose_no_acknowledged_row() {
-    kills(300, &[]);
-    kills(300, &[ALONE, "nvwal"]);
 }

@@ -1,6 +1,7 @@
 //! Databases that stock SQLite uses at the same time, with `perdura_share=stock`.
 
-mod kills;
+mod connections;
+pub(crate) mod kills;
 mod placeholders;
 mod stores;
 
@@ -12,28 +13,12 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
 
+pub(crate) use connections::{ALONE, open_shared, open_stock};
+
 use crate::register::{open, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
 
 const MODES: [&str; 5] = ["fash1", "fash", "fast", "nvwal", "full"];
-
-/// Opens a database that is shared with stock SQLite.
-pub(crate) fn open_shared(path: &Path, mode: &str) -> Connection {
-    let uri = format!("file:{}?perdura_share=stock&perdura_mode={mode}", path.display());
-    let connection = open(Path::new(&uri)).unwrap();
-    connection.busy_timeout(Duration::from_secs(60)).unwrap();
-    connection.execute_batch("PRAGMA mmap_size = 1000000000").unwrap();
-    let shares: String =
-        connection.query_row("PRAGMA perdura_share", [], |row| row.get(0)).unwrap();
-    assert_eq!(shares, "stock");
-    connection
-}
-
-pub(crate) fn open_stock(path: &Path) -> Connection {
-    let connection = Connection::open(path).unwrap();
-    connection.busy_timeout(Duration::from_secs(60)).unwrap();
-    connection
-}
 
 /// A statement of a random workload.
 fn statement(random: &mut SmallRng) -> String {

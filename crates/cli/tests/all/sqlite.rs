@@ -1,0 +1,123 @@
+//! `perdura bench sqlite`, as programs read it.
+
+use serde_json::Value;
+
+use crate::common::{Ran, run};
+use crate::page_run::keys_with;
+use crate::report::{keys, runs};
+
+const OWN_KEYS: [&str; 4] = ["sqlite", "prepared", "exclusive", "vfs_commits"];
+
+fn bench(arguments: &[&str]) -> Ran {
+    run(&[&["bench", "sqlite", "--records", "100", "--txns", "50"], arguments].concat())
+}
+
+#[test]
+fn each_cell_is_a_run_with_the_documented_keys() {
+    let found = runs(&bench(&["--domain", "adr", "--repeat", "2", "--json", "-"]));
+    assert_eq!(found.len(), 8 * 4 * 2);
+    for cell in found.chunks(8) {
+        let names: Vec<&Value> = cell.iter().map(|run| &run["engine"]).collect();
+        assert_eq!(
+            names,
+            [
+                "fash1",
+                "fash",
+                "fast",
+                "nvwal",
+                "full",
+                "stock-wal",
+                "stock-wal-lines",
+                "stock-journal"
+            ]
+        );
+        for run in cell {
+            assert_eq!(keys(run), keys_with(&OWN_KEYS));
+            assert_eq!(run["workload"], "sqlite");
+            for same in ["digest", "mix", "keys", "user_bytes", "sqlite"] {
+                assert_eq!(run[same], cell[0][same], "{same}");
+            }
+            let rows = match run["mix"].as_str() {
+                Some("insert") => 150,
+                Some("update" | "select") => 100,
+                _ => 50,
+            };
+            assert_eq!(run["user_bytes"], rows * 108);
+            assert_eq!(run["throughput_spread"]["n"], 2);
+            assert_eq!(run["baseline"], "stock-wal");
+            let ours = ["fash1", "fash", "fast", "nvwal", "full"]
+                .contains(&run["engine"].as_str().expect("a name"));
+            let (lines, reads) = (run["engine"] == "stock-wal-lines", run["mix"] == "select");
+            assert_eq!(run["modelled"], ours || lines);
+            assert_eq!(run["domain"], if ours || lines { "adr" } else { "process" });
+            let commits = if reads { 0 } else { 50 };
+            assert_eq!(run["vfs_commits"], if ours { commits.into() } else { Value::Null });
+            let counts = ["flushed_lines", "fences", "bytes_logged"];
+            for count in counts.map(|count| &run["per_txn"][count]) {
+                // In place nothing is logged, and who reads does nothing of it.
+                let least = if run["engine"] == "fast" || reads { 0.0 } else { 1.0 };
+                let counted = count.as_f64().is_some_and(|count| count >= least);
+                assert_eq!(counted, ours || lines, "{run}");
+                assert!(!reads || count.as_f64().unwrap_or(0.0) == 0.0, "{run}");
+            }
+            for none in ["bytes_persisted", "file_bytes", "syncs"] {
+                assert!(run["per_txn"][none].is_null(), "{none} is not counted");
+            }
+        }
+        let baseline = cell.iter().find(|run| run["engine"] == "stock-wal").expect("a baseline");
+        assert_eq!(baseline["throughput_over_baseline"], 1.0);
+    }
+}
+
+#[test]
+fn sizes_and_forms_of_transactions_are_cells() {
+    let cells = ["--mode", "fash1,stock-journal", "--mix", "update", "--keys", "random"];
+    let sizes = ["--record", "16,1000", "--per-txn", "1,8", "--page", "1024", "--prepared"];
+    let found = runs(&bench(&[&cells[..], &sizes, &["--exclusive", "--json", "-"]].concat()));
+    assert_eq!(found.len(), 2 * 2 * 2);
+    for run in &found {
+        assert_eq!((&run["prepared"], &run["exclusive"]), (&true.into(), &true.into()));
+        assert_eq!(run["baseline"], "fash1");
+    }
+    let table = bench(&["--mode", "full", "--mix", "insert", "--keys", "ascending"]);
+    assert_eq!(table.code, Some(0), "{table:?}");
+    for word in ["x full", "lines/txn", "ascending", "p99 us"] {
+        assert!(table.out.contains(word), "{word}: {}", table.out);
+    }
+}
+
+#[test]
+fn what_is_impossible_is_refused() {
+    for (arguments, says) in [
+        (&["--mode", "wal"][..], "`wal` is no mode"),
+        (&["--mix", "read"], "`read` is no operation"),
+        (&["--keys", "descending"], "`descending` is no order of keys"),
+        (&["--mode", "full", "--baseline", "fash1"], "--baseline fash1: it does not run"),
+        (&["--mix", "delete", "--per-txn", "3"], "load more with --records"),
+        (&["--page", "1000"], "a power of two"),
+    ] {
+        let ran = bench(arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(says), "{arguments:?}: {}", ran.err);
+    }
+}
+
+/// On a disk the VFS leaves databases to SQLite, unless an option says otherwise.
+#[test]
+fn a_run_that_the_vfs_does_not_see_is_an_error() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = directory.path().to_str().expect("text");
+    let few = |options: &[&str]| {
+        let cell = ["--records", "10", "--txns", "3", "--mix", "insert", "--keys", "random"];
+        let place = ["--path", path, "--json", "-"];
+        run(&[&["bench", "sqlite"], &cell[..], &place, options].concat())
+    };
+    let natural = runs(&few(&["--mode", "stock-wal"]));
+    if natural[0]["domain"] == "disk" {
+        let ran = few(&["--mode", "fash1"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("--domain disk"), "{}", ran.err);
+        let found = runs(&few(&["--mode", "fash1", "--domain", "disk"]));
+        assert_eq!((&found[0]["domain"], &found[0]["modelled"]), (&"disk".into(), &false.into()));
+    }
+}

@@ -1,9 +1,0 @@
-//! Transactions under row locks, before the oracle: in a store whose threads a seed interleaves at
-//! every latch, every lock and every place of the log; with policies of the protocol that are
-//! wrong; and in a database with real threads.
-
-mod concurrency;
-mod flaws;
-mod interleaved;
-mod real;
-mod scenario;

@@ -1,0 +1,6 @@
+//! What `scripts/long` runs in a night, and no build.
+
+mod conformance;
+mod damage;
+mod larger;
+mod model;

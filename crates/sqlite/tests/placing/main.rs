@@ -1,7 +1,0 @@
-//! Databases that SQLite writes, kept in frames as the store keeps them: pages are laid out for their frames, and
-//! stock SQLite reads the result.
-
-mod crashes;
-mod databases;
-mod lines;
-mod mirror;
