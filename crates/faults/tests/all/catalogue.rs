@@ -48,18 +48,8 @@ fn faults_of_nv_disk_are_caught() {
 }
 
 #[test]
-fn faults_of_nvm_inp_are_caught() {
-    caught(EngineKind::NvmInp);
-}
-
-#[test]
 fn faults_of_nvm_cow_are_caught() {
     caught(EngineKind::NvmCow);
-}
-
-#[test]
-fn faults_of_nvm_log_are_caught() {
-    caught(EngineKind::NvmLog);
 }
 
 #[test]

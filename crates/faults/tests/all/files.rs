@@ -136,7 +136,12 @@ fn sites_of_work(defect: Defect, trace: &DiskTrace) -> Vec<Site> {
 }
 
 /// Without one of its syncs an engine must fail the tests above, unless it is explained.
-fn without_one_sync(engine: EngineKind, plots: &[Plot], bound: u64, explained: &[Explained]) {
+pub(crate) fn without_one_sync(
+    engine: EngineKind,
+    plots: &[Plot],
+    bound: u64,
+    explained: &[Explained],
+) {
     let scenarios: Vec<_> = plots.iter().map(|plot| plot.run_in_files().0).collect();
     let scenarios: Vec<_> =
         scenarios.iter().map(|scenario| (scenario, Effort::once(bound))).collect();
@@ -161,18 +166,6 @@ fn the_test_of_inp_fails_without_one_sync() {
 fn the_test_of_cow_fails_without_one_sync() {
     let plot = Plot::new(EngineKind::Cow, 5, 80, 60);
     without_one_sync(EngineKind::Cow, &[plot], 16, &[]);
-}
-
-#[test]
-fn the_test_of_log_fails_without_one_sync() {
-    let plots = [5, 12, 13, 14, 15, 16].map(|seed| {
-        let plot = Plot::new(EngineKind::Log, seed, 120, 40).with_kills();
-        Plot { large: 50, ..plot }
-    });
-    let twice = "comes after that of the manifest's name when a database is opened; it has its test \
-                 where it stands alone (`storage/tests/wal_crash.rs`)";
-    let explained = [("wal/recovery.rs", "make_durable", "sync_directory", twice)];
-    without_one_sync(EngineKind::Log, &plots, 12, &explained);
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn power_cuts(
     failed
 }
 
-fn kills_then_power_cuts(engine: EngineKind, every: usize) {
+pub(crate) fn kills_then_power_cuts(engine: EngineKind, every: usize) {
     for seed in [31, 32] {
         kills_of(engine, seed, every, first_process(engine, (seed, 40), 20, MIXED));
     }
@@ -213,7 +213,7 @@ fn wal_survives_a_power_cut_after_a_kill() {
 
 #[test]
 fn sofort_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Sofort, 13);
+    kills_then_power_cuts(EngineKind::Sofort, 67);
 }
 
 /// Leaves out in turn each flush and fence of an engine's recovery and its master record: each is

@@ -267,7 +267,7 @@ fn sweep_all(scenarios: &[(&Scenario<PoolMedium>, Effort)]) {
     assert_eq!((flushes.unnoticed, fences.unnoticed), (vec![], vec![]));
 }
 
-fn sweep_in_place(engine: EngineKind, transactions: usize) {
+pub(crate) fn sweep_in_place(engine: EngineKind, transactions: usize) {
     let few_keys = plot(engine, 14, 60, 3).run_in_pool();
     let many_keys = plot(engine, 12, 60, 300).run_in_pool();
     let long = plot(engine, 11, transactions, 60).run_in_pool();
@@ -289,16 +289,6 @@ fn sweep_in_place(engine: EngineKind, transactions: usize) {
         (&many_keys, Effort::once(10)),
         (&long, Effort::once(20)),
     ]);
-}
-
-#[test]
-fn nvm_inp_needs_every_flush_and_fence() {
-    sweep_in_place(EngineKind::NvmInp, 160);
-}
-
-#[test]
-fn nvm_log_needs_every_flush_and_fence() {
-    sweep_in_place(EngineKind::NvmLog, 80);
 }
 
 #[test]

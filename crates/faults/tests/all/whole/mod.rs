@@ -1,5 +1,11 @@
 //! What each build of `.ci/run` adds to the ordinary tests: `cargo test --workspace --tests -- --ignored whole::`.
 
+mod catalogue;
 mod checksummed;
 mod examined;
+mod examiner;
+mod files;
+mod killed;
 mod paged;
+mod pool;
+mod workloads;
