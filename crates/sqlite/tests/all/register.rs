@@ -67,6 +67,12 @@ pub(crate) fn in_forked_child(work: impl FnOnce() -> bool) -> bool {
     }
 }
 
+/// Makes the process, a forked child of root's, one of another user, for good.
+pub(crate) fn become_user(user: u32) {
+    // SAFETY: numbers alone are passed, and the child has no other thread.
+    assert_eq!(unsafe { libc::setresuid(user, user, user) }, 0);
+}
+
 /// Runs `work` while an idle forked child lives, and then kills the child.
 pub(crate) fn next_to_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the child only waits until it is killed.
