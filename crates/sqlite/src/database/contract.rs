@@ -40,6 +40,7 @@ impl From<StoreError> for Failure {
             StoreError::Cut { .. } => Self::Corrupt(why),
             StoreError::SideMissing
             | StoreError::SideMismatch
+            | StoreError::SideForeign
             | StoreError::SideDamaged(_)
             | StoreError::LongName(_)
             | StoreError::Version(_) => Self::CannotOpen(why),

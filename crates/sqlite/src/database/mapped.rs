@@ -27,6 +27,7 @@ use crate::store::connection::{Media, Store};
 use crate::store::mode::Mode;
 use crate::store::page1::is_marked;
 use crate::store::region::Region;
+use crate::store::side::check_not_foreign;
 use crate::store::verdict::{Decide, Verdict};
 
 /// The suffix of a side file's name.
@@ -186,6 +187,9 @@ impl Mapped {
         let size = data.file_bytes()?;
         if !alone {
             return Ok(Store::attach(media, size)?);
+        }
+        if !is_marked(&header_of(data)?) {
+            check_not_foreign(&media.side)?;
         }
         // The process that grew the files may have died before their lengths were durable.
         data.sync()?;

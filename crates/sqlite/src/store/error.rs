@@ -25,6 +25,11 @@ pub enum StoreError {
     /// The side file belongs to another database.
     #[error("the side file `-perdura` belongs to another database")]
     SideMismatch,
+    /// A file of another program has the name of the side file.
+    #[error(
+        "the file `-perdura` next to the database is no side file; give it another name, or remove it"
+    )]
+    SideForeign,
     /// The side file cannot be read.
     #[error("the side file `-perdura` is damaged: {0}")]
     SideDamaged(&'static str),
