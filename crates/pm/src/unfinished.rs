@@ -9,8 +9,8 @@
 //!   file is removed of which name and contents say that it is not finished: it has the mark of this
 //!   name, which nothing else has. Anything else stays.
 //! - The mark is the first thing that is written, and durable before the next one. So a file without it has
-//!   no contents; or, where a power cut kept its length and lost its bytes, as many zeros as are there with a
-//!   mark alone. Such a file is removed as well. One with more zeros stays: it may be anything.
+//!   no contents; or, where a power cut kept its length and lost its bytes, zeros that end within the mark's
+//!   place. Such a file is removed as well. One with more zeros stays: it may be anything.
 //! - A file that has its contents in place of its mark is called `<name>.perdura-whole` meanwhile.
 //! - It gets its name in one step, as far as [`remove_unfinished`] is concerned: before it, or not at
 //!   all.
@@ -317,16 +317,13 @@ fn is_unfinished(file: &File, name: &OsStr) -> io::Result<bool> {
     let mut start = [0; START_BYTES];
     let filled = read_start(file, &mut start)?;
     let mark = mark(name);
-    if filled == 0 {
-        return Ok(true);
-    }
     Ok([0, MARK_IN_POOL as usize].into_iter().any(|at| {
         let (before, rest) = start.split_at(at);
         let (found, after) = rest.split_at(MARK_BYTES);
         // A mark that is stored to a mapping may be there in part.
         let in_part = |(found, mark): (&[u8], &[u8])| found == mark || is_zero(found);
         let begun = found.chunks(8).zip(mark.chunks(8)).all(in_part)
-            && (!is_zero(found) || filled == at + MARK_BYTES);
+            && (!is_zero(found) || (at..=at + MARK_BYTES).contains(&filled));
         found == mark || (begun && is_zero(before) && is_zero(after))
     }))
 }
@@ -364,19 +361,12 @@ mod tests {
         };
         let pool = |mark: &[u8]| [&[0; MARK_IN_POOL as usize], mark, &[0; 5000]].concat();
         let own = mark(name);
-        // As long as a mark alone, or anything: a table of zeros, say.
-        for (zeros, begun) in [
-            (0, true),
-            (MARK_BYTES, true),
-            (MARK_IN_POOL as usize + MARK_BYTES, true),
-            (1, false),
-            (31, false),
-            (33, false),
-            (2048, false),
-            (4096, false),
-            (5000, false),
-        ] {
-            assert_eq!(found(&vec![0; zeros]), begun, "{zeros}");
+        // They end where a mark stands; or it may be anything: a table of zeros, say.
+        for zeros in [0, 1, 32, 2048, 2080] {
+            assert!(found(&vec![0; zeros]), "{zeros}");
+        }
+        for zeros in [33, 2047, 2081, 4096, 5000] {
+            assert!(!found(&vec![0; zeros]), "{zeros}");
         }
         for words in 0..=4 {
             let mut part = own;

@@ -94,7 +94,7 @@ fn foreign_file_of_zeros_stays_and_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let (places, own) = (places(directory.path()), directory.path().join("db.perdura-new"));
     let of_zeros = [&[0; 8192][..], b"data of another program"].concat();
-    for foreign in [&of_zeros[..], &of_zeros[..8192], &of_zeros[..1], b"notes"] {
+    for foreign in [&of_zeros[..], &of_zeros[..8192], &of_zeros[..33], b"notes"] {
         fs::write(&own, foreign).expect("written");
         let error = begin(&places).map(drop).expect_err("it is in the way");
         assert!(matches!(&error, PoolError::InTheWay { path } if *path == own), "{error}");
@@ -113,7 +113,7 @@ fn foreign_file_of_zeros_stays_and_is_named() {
 fn what_was_cut_off_before_its_mark_is_removed() {
     let directory = tempfile::tempdir().expect("a directory");
     let (places, own) = (places(directory.path()), directory.path().join("db.perdura-new"));
-    for bytes in [0, 32, 2048 + 32] {
+    for bytes in [0, 16, 32, 2048 + 32] {
         fs::write(&own, vec![0; bytes]).expect("written");
         begin(&places).map(drop).expect("it has no contents");
         fs::write(&own, vec![0; bytes]).expect("written");

@@ -16,8 +16,8 @@ fn write(files: &RecordingFiles) -> io::Result<u64> {
 /// Returns whether a file that has no name yet is known for what it is: by its mark, or by having no contents.
 fn is_known(bytes: &[u8]) -> bool {
     let mark = RecordingFiles::new().mark("new.tmp").unwrap();
-    let is_begun = bytes.len() == mark.len() && bytes.iter().all(|byte| *byte == 0);
-    bytes.is_empty() || is_begun || bytes.starts_with(&mark) || bytes.starts_with(&WHOLE[..32])
+    let is_begun = bytes.len() <= mark.len() && bytes.iter().all(|byte| *byte == 0);
+    is_begun || bytes.starts_with(&mark) || bytes.starts_with(&WHOLE[..32])
 }
 
 /// States after a power cut in which the file is missing although it was acknowledged, or is

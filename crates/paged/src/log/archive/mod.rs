@@ -102,15 +102,14 @@ fn remove_unfinished<F: Files>(files: &F, (prefix, number): (&str, u64), stamp: 
 
 /// Returns whether a file begins as a segment does that was not finished: with the mark of such files, or
 /// as a segment of this partition. Either may be there in part. Before its mark a segment has nothing, or
-/// after a power cut as many zeros as a mark has bytes.
+/// after a power cut no more zeros than a mark has bytes.
 fn is_unfinished(begins: &[u8], mark: &[u8], stamp: u64) -> bool {
     if let Ok(header) = Header::decode(begins) {
         return header.stamp == stamp;
     }
-    let is_begun = || begins.len() == mark.len() && begins.iter().all(|byte| *byte == 0);
+    let is_begun = || begins.len() <= mark.len() && begins.iter().all(|byte| *byte == 0);
     begins.starts_with(&mark[..mark.len() / 2])
         || begins.starts_with(layout::HEADER_MAGIC)
-        || begins.is_empty()
         || is_begun()
 }
 
