@@ -1,10 +1,12 @@
 //! A folder whose changes are noticed: by the time of the last one, which the kernel keeps.
 
 use std::fs::{File, Metadata, symlink_metadata};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+use crate::place::parent_of;
 
 /// A folder that was changed so long ago is not changed again at the same time: the time that the kernel gives a
 /// change is at most some milliseconds old, and a part of it is read in whole seconds here.
@@ -55,6 +57,23 @@ fn is_settled(folder: &Metadata) -> bool {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.max(0).cast_unsigned());
         SystemTime::now().duration_since(time).is_ok_and(|since| since > SETTLED)
     })
+}
+
+/// Makes durable the names in the folder that a path's last name is in. A folder that this process may use but
+/// not read cannot be synced alone: all file systems are synced, which takes longer, and whose failures the
+/// kernel does not report.
+///
+/// # Errors
+/// The kernel could not, or there is no such folder.
+pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
+    match File::open(parent_of(path)) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            // SAFETY: a call without arguments, which always succeeds.
+            unsafe { libc::sync() };
+            Ok(())
+        }
+        opened => opened?.sync_all(),
+    }
 }
 
 /// Returns whether there is no file of this name, not even a link that leads nowhere.

@@ -1,10 +1,16 @@
 //! A small file in the directory of a mapped one: [`MarkerFile`]. Its existence is the message to
 //! other processes, so its name is made durable, and its bytes before the name.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+
+use crate::folder::sync_folder_of;
+use crate::place::{open_directory, parent_of};
 
 /// The first and the last bytes of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,6 +106,29 @@ impl MarkerFile {
         }
     }
 
+    /// As [`Self::is_there`]; `None` if its folder is not there: it may be on a medium that is not mounted.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn is_there_in_folder(&self) -> io::Result<Option<bool>> {
+        let Some(name) = self.path.file_name() else {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "is no name of a file"));
+        };
+        // Both answers are of one folder, whatever is mounted meanwhile.
+        let folder = match open_directory(None, parent_of(&self.path)) {
+            Err(error) if is_absent(&error) => return Ok(None),
+            opened => opened?,
+        };
+        match rustix::fs::statat(&folder, name, AtFlags::empty()) {
+            Ok(found) => {
+                let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+                Ok(Some(!is_file || found.st_size > 0))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(Some(false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Removes it, durably, if it is there.
     ///
     /// # Errors
@@ -111,17 +140,13 @@ impl MarkerFile {
         }
     }
 
-    /// Makes durable whether there is a file of this name.
+    /// Makes durable whether there is a file of this name. If its folder may not be read, all file systems are
+    /// synced, which takes longer.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn sync_name(&self) -> io::Result<()> {
-        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        if self.outlives {
-            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-        } else {
-            Ok(())
-        }
+        if self.outlives { sync_folder_of(&self.path) } else { Ok(()) }
     }
 }
 

@@ -449,7 +449,7 @@ fn openat(
 }
 
 /// A directory that is only gone through.
-fn open_directory(start: Option<&File>, path: &Path) -> io::Result<File> {
+pub(crate) fn open_directory(start: Option<&File>, path: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let opened: Result<OwnedFd, Errno> = match start {
         Some(start) => openat(start, path, flags, Mode::empty()),

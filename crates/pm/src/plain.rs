@@ -22,12 +22,14 @@ use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::escaped::Escaped;
 use crate::flush::{FlushInstruction, LineStore, store_fence};
+use crate::folder::sync_folder_of;
 use crate::limits::page_bytes;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::marker_file::MarkerFile;
 use crate::media::{Medium, free_bytes, medium_of};
 use crate::memory::{Memory, checked_range};
 use crate::offset::{LINE_BYTES, Line, Range};
+use crate::place::parent_of;
 use crate::poison::{Health, Watch, fork_generation};
 use crate::pool::grown;
 use crate::pool::notes::Notes;
@@ -225,16 +227,21 @@ impl Plain {
         }
     }
 
-    /// The same for the names in the directory of `path`.
+    /// The same for the names in the directory of `path`. If that may not be read, all file systems are synced,
+    /// which takes longer.
     ///
     /// # Errors
     /// The kernel could not.
     pub fn sync_name(&self, path: &Path) -> io::Result<()> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         match self.0.medium.natural {
             Domain::Process => Ok(()),
-            _ => File::open(directory.unwrap_or(Path::new(".")))?.sync_all(),
+            _ => sync_folder_of(path),
         }
+    }
+
+    /// Returns whether [`Self::sync_name`] syncs no more than the directory.
+    pub fn can_sync_name(&self, path: &Path) -> bool {
+        self.0.medium.natural == Domain::Process || File::open(parent_of(path)).is_ok()
     }
 
     /// Returns the marker file of this name, on the same medium.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -51,6 +52,39 @@ impl Drop for Registered {
     fn drop(&mut self) {
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         open.remove(&self.device_and_inode);
+    }
+}
+
+/// An open file that is locked until the last owner drops it: the handles of a pool that is being made
+/// and what makes it share one lock, so that there is no moment without it.
+#[derive(Debug)]
+pub(crate) struct LockedFile {
+    registered: Option<Registered>,
+    forks: u32,
+    file: File,
+}
+
+impl LockedFile {
+    /// The file that was locked as `registered`.
+    pub(crate) fn new(file: File, registered: Registered) -> Self {
+        Self { registered: Some(registered), forks: fork_generation(), file }
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // First the lock against other processes: a handle of this one that finds the file in the table
+        // no more finds no lock, either.
+        unlock(&self.file, self.forks);
+        self.registered = None;
     }
 }
 

@@ -3,10 +3,14 @@
 //!
 //! Invariants:
 //! - Until it is finished it is called `<name>.perdura-new`, and is locked. It goes when it is dropped,
-//!   and when a signal ends the process ([`remove_unfinished`]).
+//!   and when a signal ends the process ([`remove_unfinished`]). It is still locked then: of two that make
+//!   something of one name, none removes what is the other one's.
 //! - What a kill leaves is removed by the next attempt, if it is not locked: see [`sweep`]. Only a
 //!   file is removed of which name and contents say that it is not finished: it has the mark of this
-//!   name, which nothing else has, or no contents at all. Anything else stays.
+//!   name, which nothing else has. Anything else stays.
+//! - The mark is the first thing that is written, and durable before the next one. So a file without it has
+//!   no contents; or, where a power cut kept its length and lost its bytes, zeros that end within the mark's
+//!   place. Such a file is removed as well. One with more zeros stays: it may be anything.
 //! - A file that has its contents in place of its mark is called `<name>.perdura-whole` meanwhile.
 //! - It gets its name in one step, as far as [`remove_unfinished`] is concerned: before it, or not at
 //!   all.
@@ -60,6 +64,10 @@ impl Made {
     fn remove(&self) {
         // A forked child has what its parent is making.
         if self.forks != fork_generation() {
+            return;
+        }
+        // A file that has lost its name keeps no other process from making something of that name.
+        if self.file.as_ref().is_some_and(|file| !file.has_its_name().unwrap_or(false)) {
             return;
         }
         // The file last: its mark speaks for the directories, too.
@@ -155,8 +163,9 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let made = all().remove(&self.0);
-        if let Some(made) = made {
+        // Others wait: what is half removed does not stay when another thread ends the process.
+        let mut all = all();
+        if let Some(made) = all.remove(&self.0) {
             made.remove();
         }
     }
@@ -233,6 +242,7 @@ pub(crate) fn create(
             Ok(registered) if place.leads_to(&file)? => return Ok((file, registered)),
             Ok(_) | Err(Left::InUse(_)) => {}
             Err(error) => {
+                // There are no locks here, so no other attempt has one, either.
                 let _ = place.remove(&file);
                 return Err(error);
             }
@@ -241,8 +251,8 @@ pub(crate) fn create(
 }
 
 /// Makes the name of `place`, which ends with `.perdura-new`, free, if an attempt that was cut off has
-/// left a file there: it has its mark, or nothing but zeros yet. Of a name that ends with `.perdura-whole`
-/// the file has that mark, or begins as it is `whole`. `clear` removes what belongs to it.
+/// left a file there: it has its mark, or no contents yet. Of a name that ends with `.perdura-whole` the file
+/// has that mark, or begins as it is `whole`. `clear` removes what belongs to it.
 ///
 /// # Errors
 /// The reason why it is not free.
@@ -299,21 +309,22 @@ fn read_start(file: &File, start: &mut [u8]) -> io::Result<usize> {
 fn is_whole(file: &File, name: &OsStr, begins: &[u8]) -> io::Result<bool> {
     let mut start = [0; MARK_BYTES];
     let filled = read_start(file, &mut start)?;
-    Ok(start == mark(name) || start[..filled].starts_with(begins))
+    Ok(start == mark(name) || (!begins.is_empty() && start[..filled].starts_with(begins)))
 }
 
 /// Returns whether a file of this name is not finished: see [`sweep`].
 fn is_unfinished(file: &File, name: &OsStr) -> io::Result<bool> {
     let mut start = [0; START_BYTES];
-    read_start(file, &mut start)?;
+    let filled = read_start(file, &mut start)?;
     let mark = mark(name);
     Ok([0, MARK_IN_POOL as usize].into_iter().any(|at| {
         let (before, rest) = start.split_at(at);
         let (found, after) = rest.split_at(MARK_BYTES);
         // A mark that is stored to a mapping may be there in part.
         let in_part = |(found, mark): (&[u8], &[u8])| found == mark || is_zero(found);
-        let zero = is_zero(before) && is_zero(after);
-        found == mark || (zero && found.chunks(8).zip(mark.chunks(8)).all(in_part))
+        let begun = found.chunks(8).zip(mark.chunks(8)).all(in_part)
+            && (!is_zero(found) || (at..=at + MARK_BYTES).contains(&filled));
+        found == mark || (begun && is_zero(before) && is_zero(after))
     }))
 }
 
@@ -350,13 +361,18 @@ mod tests {
         };
         let pool = |mark: &[u8]| [&[0; MARK_IN_POOL as usize], mark, &[0; 5000]].concat();
         let own = mark(name);
-        for zeros in [0, 1, 31, 5000] {
+        // They end where a mark stands; or it may be anything: a table of zeros, say.
+        for zeros in [0, 1, 32, 2048, 2080] {
             assert!(found(&vec![0; zeros]), "{zeros}");
+        }
+        for zeros in [33, 2047, 2081, 4096, 5000] {
+            assert!(!found(&vec![0; zeros]), "{zeros}");
         }
         for words in 0..=4 {
             let mut part = own;
             part[8 * words..].fill(0);
-            assert!(found(&part) && found(&pool(&part)), "{words}");
+            assert!(found(&part), "{words}");
+            assert_eq!(found(&pool(&part)), words > 0, "{words}");
         }
         let mut whole = pool(&own);
         whole[..128].fill(7);

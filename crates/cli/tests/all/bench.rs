@@ -89,7 +89,7 @@ fn expected<'a>(all: &[&'a str], run: &Value) -> BTreeSet<&'a str> {
 
 /// The runs of a report, whose other keys are right.
 fn runs(ran: &Ran) -> Vec<Value> {
-    let runs = report::runs(ran);
+    let runs = crate::report::runs(ran);
     let report: Value = serde_json::from_str(&ran.out).expect("JSON");
     assert_eq!(keys(&report), BTreeSet::from(["perdura", "host", "runs"]));
     let host = BTreeSet::from(["cpu", "cores", "flush", "medium", "kernel"]);

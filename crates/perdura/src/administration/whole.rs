@@ -3,6 +3,8 @@
 //! Invariants:
 //! - Under its name the database is whole, durable, closed and compared with what was put into it,
 //!   or there is none. Nothing is ever replaced.
+//! - From its beginning until it has its name the pool is locked, also between the two openings: no other
+//!   process takes it for one that was cut off.
 //! - A failure leaves no files, nor does a signal whose handler calls
 //!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave
 //!   `<name>.perdura-new` and, of its files, `<name>.files`. They mean nothing, and the next
@@ -42,10 +44,10 @@ pub(crate) fn create_whole<R>(
 ) -> Result<R, Error> {
     let place = place_of(path)?;
     check_free_at(&place)?;
-    let (new, database) = Database::begin_at(&place, schema, options)?;
+    let (mut new, database) = Database::begin_at(&place, schema, options)?;
     let (tallies, result) = fill(&database, &new, watch)?;
     database.close()?;
-    let database = Database::open_new(&new, options)?;
+    let database = Database::open_new(&mut new, options)?;
     compare(&database, &tallies, watch).map_err(|error| match error {
         Error::Differs { what, .. } => Error::Differs { path: path.display().to_string(), what },
         other => other,

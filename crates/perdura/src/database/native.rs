@@ -116,7 +116,7 @@ impl Database<Native> {
     }
 
     /// Opens a database once more that has not got its name.
-    pub(crate) fn open_new(new: &NewPool, options: &Options) -> Result<Self, Error> {
+    pub(crate) fn open_new(new: &mut NewPool, options: &Options) -> Result<Self, Error> {
         Self::open_pool(|| new.open(&options.pool), options)
     }
 

@@ -7,8 +7,8 @@
 //!   [`remove_unfinished`](crate::remove_unfinished). A kill or a power cut may leave a file of its
 //!   [unfinished name](Files::unfinished_name), which means nothing, and which the next attempt removes.
 //!
-//! 1. The bytes go to a file of that name, which this creates; in place of the first ones stands a mark that
-//!    says that it is not finished.
+//! 1. A file of that name is created. A mark that says that it is not finished is written to it and synced.
+//!    The bytes go there too, but for the first ones, in whose place the mark stands.
 //! 2. [`NewFile::finish`] puts them there, where other programs make files under another name
 //!    ([`Files::make_whole`]), syncs the file, renames it where the name is still free,
 //!    and syncs the directory.
@@ -28,7 +28,7 @@ pub struct NewFile<F: Files> {
     own: String,
     /// `None` once the file has its name.
     file: Option<F::File>,
-    /// Makes the file go with the process; dropped after `file`.
+    /// Makes the file go with the process.
     unfinished: Option<Unfinished>,
     /// The first bytes, in whose place the mark stands.
     begin: Vec<u8>,
@@ -58,8 +58,15 @@ impl<F: Files> NewFile<F> {
         let (files, name) = (files.clone(), name.to_owned());
         let begin = Vec::new();
         let new = Self { files, name, own, file: Some(file), unfinished, begin, at: 0 };
-        new.file().write_at(0, &new.files.mark(&new.own)?)?;
+        new.put_mark()?;
         Ok(new)
+    }
+
+    /// Marks the file as not finished, durably before anything else is written: what a power cut leaves is known
+    /// by the mark alone.
+    fn put_mark(&self) -> io::Result<()> {
+        self.file().write_at(0, &self.files.mark(&self.own)?)?;
+        self.file().sync()
     }
 
     fn file(&self) -> &F::File {
@@ -128,6 +135,8 @@ impl<F: Files> Write for NewFile<F> {
 
 impl<F: Files> Drop for NewFile<F> {
     fn drop(&mut self) {
+        // While the file is open, since it is locked as long.
+        drop(self.unfinished.take());
         if let Some(file) = self.file.take() {
             remove(&self.files, &self.own, &file);
         }

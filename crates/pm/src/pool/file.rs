@@ -12,14 +12,14 @@ use crate::error::{PoolError, io_error};
 use crate::header::{FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage};
 use crate::media::boot_id;
 use crate::place::{Place, no_right, what};
-use crate::registry::Registered;
+use crate::registry::{LockedFile, Registered};
 
 /// Opens the file of a pool and keeps everybody else out.
 pub(super) fn open_locked(
     place: &Place,
     path: &Path,
     access: Access,
-) -> Result<(File, Registered), PoolError> {
+) -> Result<LockedFile, PoolError> {
     let flags = match access {
         Access::ReadWrite => OFlags::RDWR,
         Access::Inspect => OFlags::RDONLY,
@@ -37,7 +37,7 @@ pub(super) fn open_locked(
         // What was removed or replaced before it was locked has no name, and there may be another
         // one.
         if place.leads_to(&file).map_err(io_error(path, "find the pool"))? {
-            return Ok((file, registered));
+            return Ok(LockedFile::new(file, registered));
         }
     }
 }

@@ -19,7 +19,6 @@ pub(crate) mod notes;
 mod opening;
 mod options;
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -37,7 +36,7 @@ use crate::names::UNFINISHED;
 use crate::offset::Range;
 use crate::place::Place;
 use crate::poison::{Health, Watch};
-use crate::registry::{Registered, unlock};
+use crate::registry::LockedFile;
 use crate::unfinished::{MARK_BYTES, MARK_IN_POOL};
 
 pub use new::NewPool;
@@ -100,14 +99,14 @@ struct Shared {
     place: Place,
     /// True until then.
     is_new: AtomicBool,
-    file: File,
+    /// Locked until the last handle is dropped, and what makes the pool.
+    file: Arc<LockedFile>,
     header: Mutex<Header>,
     info: PoolInfo,
     access: Access,
     sharing: Sharing,
     huge_pages: bool,
     watch: Option<Watch>,
-    registered: Option<Registered>,
 }
 
 impl Shared {
@@ -214,11 +213,8 @@ pub fn grown(from: u64, to: u64, limit: u64, page: u64) -> u64 {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Order matters: stop watching before the addresses go, let others in last. The file's
-        // lock goes with its descriptor, so it must be closed before the registry forgets it.
+        // Stop watching before the addresses go. The file comes after them: others get in last.
         self.watch = None;
-        unlock(&self.file, self.forks);
-        self.registered = None;
     }
 }
 

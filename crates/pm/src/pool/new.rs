@@ -4,6 +4,8 @@
 //! - Until it is finished its file is called `<name>.perdura-new`: under its own name there is a whole pool
 //!   or none.
 //! - Only the process that has that file locked makes a pool of this name, and only while the name is free.
+//!   It is locked from its creation until it is finished or removed, also while the pool is closed: nothing is
+//!   removed here without that lock.
 //! - A directory that belongs to it has a file from its first one on that says so by the pool's uuid, and
 //!   the pool's header is durable before that. So the next attempt knows what one that was cut off has left,
 //!   and removes nothing else.
@@ -12,9 +14,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-use rustix::fs::OFlags;
 
 use super::file::header_of;
 use super::{Access, Pool, PoolOptions};
@@ -27,14 +28,16 @@ use crate::names::UNFINISHED;
 use crate::offset::Off;
 use crate::pairing::Pairing;
 use crate::place::{Named, Place};
-use crate::registry::Registered;
-use crate::unfinished::{Left, MARK_BYTES, MARK_IN_POOL, Unfinished, create, lock, sweep};
+use crate::registry::LockedFile;
+use crate::unfinished::{Left, MARK_BYTES, MARK_IN_POOL, Unfinished, create, sweep};
 
 /// A pool that is being made; see the module's comment. Dropping it removes what was made.
 #[derive(Debug)]
 pub struct NewPool {
     place: Place,
     unfinished: Unfinished,
+    /// Dropped last: what is removed is removed under the lock. Handles of the pool share it.
+    file: Arc<LockedFile>,
 }
 
 impl Pool {
@@ -89,14 +92,15 @@ impl NewPool {
         let make = || {
             let (file, registered) = create(&own, &mut |left| clear(left, directories))?;
             let named = Named::of(&own, &file).inspect_err(|_| drop(own.remove(&file)))?;
-            Ok(((file, registered), Some(named)))
+            Ok((LockedFile::new(file, registered), Some(named)))
         };
         let begun = Unfinished::begin(make).map_err(|left| in_the_way(place, left));
-        let (unfinished, (file, registered)) = begun?;
+        let (unfinished, file) = begun?;
+        let new = Self { place: place.clone(), unfinished, file: Arc::new(file) };
         // Another process may have finished one meanwhile; from now on none can.
         is_free()?;
-        let pool = Pool::create_in(place, file, registered, options)?;
-        Ok((Self { place: place.clone(), unfinished }, pool))
+        let pool = Pool::create_in(place, new.file.clone(), options)?;
+        Ok((new, pool))
     }
 
     /// Makes a directory with files of a domain, which is modelled or not, that belongs to the pool. It goes if the pool is not finished, or what
@@ -123,9 +127,20 @@ impl NewPool {
     /// Opens the pool once more, when it has been closed.
     ///
     /// # Errors
-    /// As [`Pool::open`].
-    pub fn open(&self, options: &PoolOptions) -> Result<Pool, PoolError> {
-        Pool::open_in(&self.place, true, options, Access::ReadWrite)
+    /// As [`Pool::open`]; [`PoolError::InUse`] while an earlier handle is there.
+    pub fn open(&mut self, options: &PoolOptions) -> Result<Pool, PoolError> {
+        self.check_closed()?;
+        Pool::open_in(&self.place, self.file.clone(), true, options, Access::ReadWrite)
+    }
+
+    /// Checks that no handle of the pool is there, and that its file has its name.
+    fn check_closed(&self) -> Result<(), PoolError> {
+        let path = self.place.asked_path();
+        if Arc::strong_count(&self.file) > 1 {
+            return Err(PoolError::InUse { path, holder: "by this process".into() });
+        }
+        let own = self.place.with_suffix(UNFINISHED);
+        PoolError::of_whereabouts(own.asked_path(), own.whereabouts_here(&self.file))
     }
 
     /// Gives the pool its name, durably. All that belongs to it is durable. `pool` is its handle, unless it
@@ -136,12 +151,10 @@ impl NewPool {
     pub fn finish(self, pool: Option<&Pool>) -> Result<(), PoolError> {
         let path = &*self.place.asked_path();
         let doing = io_error(path, "give the pool its name");
-        let own = self.place.with_suffix(UNFINISHED);
-        let locked = match pool {
-            Some(_) => None,
-            None => Some(lock_again(&own).map_err(|left| in_the_way(&self.place, left))?),
-        };
-        let Self { place, unfinished } = self;
+        if pool.is_none() {
+            self.check_closed()?;
+        }
+        let Self { place, unfinished, file: own } = self;
         unfinished.finish(|file| {
             let file = file.expect("it was begun with one");
             file.rename_new(place.clone()).map_err(|error| match error.kind() {
@@ -152,12 +165,12 @@ impl NewPool {
         })?;
         // It is the mark of another name, so nothing depends on it: it need not be durable, and where this
         // fails nothing is lost.
-        if let Some((file, _registered)) = locked {
-            let _ = file.write_all_at(&[0; MARK_BYTES], MARK_IN_POOL);
-        }
-        if let Some(pool) = pool {
-            pool.0.is_new.store(false, Ordering::Release);
-            pool.copy(Off::new(MARK_IN_POOL), &[0; MARK_BYTES]);
+        match pool {
+            Some(pool) => {
+                pool.0.is_new.store(false, Ordering::Release);
+                pool.copy(Off::new(MARK_IN_POOL), &[0; MARK_BYTES]);
+            }
+            None => drop(own.write_all_at(&[0; MARK_BYTES], MARK_IN_POOL)),
         }
         Ok(())
     }
@@ -169,16 +182,6 @@ impl NewPool {
     pub fn sweep(place: &Place, directories: &[Place]) -> Result<(), (Place, Left)> {
         let own = place.with_suffix(UNFINISHED);
         sweep(&own, None, &mut |left| clear(left, directories)).map_err(|left| (own, left))
-    }
-}
-
-/// Locks the file of a pool that has been closed.
-fn lock_again(own: &Place) -> Result<(File, Registered), Left> {
-    let file = own.open(OFlags::RDWR)?;
-    let registered = lock(own, &file)?;
-    match own.leads_to(&file)? {
-        true => Ok((file, registered)),
-        false => Err(io::Error::from(io::ErrorKind::NotFound).into()),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Creating and opening a pool.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -26,7 +25,7 @@ use crate::offset::{Off, Range};
 use crate::place::Place;
 use crate::poison::{Health, Watch, fork_generation};
 use crate::random::random_uuid;
-use crate::registry::Registered;
+use crate::registry::LockedFile;
 use crate::space::reserve_space;
 use crate::unfinished::{MARK_BYTES, MARK_IN_POOL, mark};
 
@@ -34,14 +33,16 @@ impl Pool {
     /// Makes a pool of a locked file that has the name of an unfinished one.
     pub(super) fn create_in(
         place: &Place,
-        file: File,
-        registered: Registered,
+        file: Arc<LockedFile>,
         options: &PoolOptions,
     ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
         let mark = mark(place.with_suffix(UNFINISHED).name());
-        // On hugetlbfs it has to wait until the file is mapped.
-        let _ = file.write_all_at(&mark, MARK_IN_POOL);
+        // Durable before anything else is written: without it the file is not known for what it is. On
+        // hugetlbfs, which keeps nothing over a power cut, it has to wait until the file is mapped.
+        if file.write_all_at(&mark, MARK_IN_POOL).is_ok() {
+            file.sync_all().map_err(io_error(path, "mark the pool as not finished"))?;
+        }
         let medium = medium_of(&file).map_err(io_error(path, "find the medium"))?;
         let domain = options.domain.unwrap_or(medium.natural);
         let modelled = !domain.is_given_by(medium.natural);
@@ -72,17 +73,7 @@ impl Pool {
             clean: false,
             epoch: Epoch::default(),
         };
-        let pool = Self::map(
-            place,
-            file,
-            header,
-            None,
-            medium,
-            Access::ReadWrite,
-            options,
-            registered,
-            true,
-        )?;
+        let pool = Self::map(place, file, header, None, medium, Access::ReadWrite, options, true)?;
         pool.copy(Off::new(MARK_IN_POOL), &mark);
         pool.flush(Range::new(MARK_IN_POOL, MARK_BYTES as u64));
         pool.fence();
@@ -110,21 +101,19 @@ impl Pool {
         options: &PoolOptions,
         access: Access,
     ) -> Result<Self, PoolError> {
-        Self::open_in(place, false, options, access)
+        let file = Arc::new(open_locked(place, &place.asked_path(), access)?);
+        Self::open_in(place, file, false, options, access)
     }
 
-    /// As [`Pool::open_at`], of a pool that has the name of an unfinished one, if it `is_new`.
+    /// As [`Pool::open_at`], of a file that is locked; it has the name of an unfinished pool, if it `is_new`.
     pub(super) fn open_in(
         place: &Place,
+        file: Arc<LockedFile>,
         is_new: bool,
         options: &PoolOptions,
         access: Access,
     ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
-        let (file, registered) = match is_new {
-            true => open_locked(&place.with_suffix(UNFINISHED), path, access)?,
-            false => open_locked(place, path, access)?,
-        };
         // Only now: until then another process may have let it grow.
         let file_bytes = file.metadata().map_err(io_error(path, "read the file's size"))?.len();
         let (header, damage) = header_of(path, &file, file_bytes)?;
@@ -166,8 +155,7 @@ impl Pool {
         if access == Access::ReadWrite {
             holes::fill(path, &file, header.size, &medium)?;
         }
-        let pool =
-            Self::map(place, file, header, damage, medium, access, options, registered, false)?;
+        let pool = Self::map(place, file, header, damage, medium, access, options, false)?;
         pool.0.is_new.store(is_new, Ordering::Relaxed);
         Ok(pool)
     }
@@ -175,13 +163,12 @@ impl Pool {
     #[expect(clippy::too_many_arguments, reason = "the one place where a handle is put together")]
     fn map(
         place: &Place,
-        file: File,
+        file: Arc<LockedFile>,
         header: Header,
         header_damage: Option<HeaderDamage>,
         medium: Medium,
         access: Access,
         options: &PoolOptions,
-        registered: Registered,
         new: bool,
     ) -> Result<Self, PoolError> {
         let path = &*place.asked_path();
@@ -258,7 +245,6 @@ impl Pool {
             sharing,
             huge_pages: options.huge_pages && medium_is_tmpfs,
             watch: None,
-            registered: Some(registered),
             mapping,
         };
         if options.catch_media_errors {

@@ -33,10 +33,14 @@ impl From<StoreError> for Failure {
             StoreError::Full(_) => Self::Full(why),
             StoreError::Memory => Self::Memory,
             StoreError::PagesInUse => Self::Busy,
-            StoreError::Bad(_) | StoreError::Prepared | StoreError::Undecided(_) => Self::Io(why),
+            StoreError::Bad(_)
+            | StoreError::Prepared
+            | StoreError::Undecided(_)
+            | StoreError::FolderMissing(_) => Self::Io(why),
             StoreError::Cut { .. } => Self::Corrupt(why),
             StoreError::SideMissing
             | StoreError::SideMismatch
+            | StoreError::SideForeign
             | StoreError::SideDamaged(_)
             | StoreError::LongName(_)
             | StoreError::Version(_) => Self::CannotOpen(why),

@@ -27,6 +27,7 @@ use crate::store::connection::{Media, Store};
 use crate::store::mode::Mode;
 use crate::store::page1::is_marked;
 use crate::store::region::Region;
+use crate::store::side::check_not_foreign;
 use crate::store::verdict::{Decide, Verdict};
 
 /// The suffix of a side file's name.
@@ -76,7 +77,8 @@ impl Opener for MappedOpener {
 
 impl Mapped {
     /// Opens a database; creates it if the options allow that. `None` if the underlying VFS has to open it: it is
-    /// in SQLite's WAL mode, not writable, or on an ordinary disk and no domain was given.
+    /// in SQLite's WAL mode, not writable, in a folder that cannot be synced, or on an ordinary disk and no domain was
+    /// given.
     ///
     /// # Errors
     /// It was not closed and its side file is missing, damaged or another database's; or the kernel refuses.
@@ -103,7 +105,9 @@ impl Mapped {
             let marked = is_marked(&header);
             let wal = header.len() > 19 && header[18] == 2 && header[19] == 2;
             let on_disk = domain.is_none() && data.domain() == Domain::Disk;
-            if !marked && (wal || on_disk) {
+            // Stock SQLite goes on without syncing a folder that it cannot open. Here the side file's name has to be
+            // durable before the marker is set.
+            if !marked && (wal || on_disk || !data.can_sync_name(&side_path)) {
                 return Ok(None);
             }
             let plain_options = PlainOptions {
@@ -183,6 +187,9 @@ impl Mapped {
         let size = data.file_bytes()?;
         if !alone {
             return Ok(Store::attach(media, size)?);
+        }
+        if !is_marked(&header_of(data)?) {
+            check_not_foreign(&media.side)?;
         }
         // The process that grew the files may have died before their lengths were durable.
         data.sync()?;

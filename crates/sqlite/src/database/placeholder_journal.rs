@@ -9,7 +9,6 @@
 //! A placeholder begins with zeros, so that SQLite does not roll it back, and ends like one of SQLite's journals.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,14 +80,23 @@ fn path_of(name: &[u8]) -> &Path {
 
 /// Decides by whether a super-journal is gone.
 ///
+/// SQLite takes one whose folder is missing for gone, too. Here that decides nothing, since a decision is final:
+/// the folder may be on a medium that is not mounted, or be called otherwise where this process runs, and the
+/// super-journal may be in it, by which the other databases roll back.
+///
 /// # Errors
-/// The kernel does not answer.
+/// The kernel does not answer, or there is no folder of that name.
 pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
-    let found = MarkerFile::new(path_of(name), true).is_there();
-    let there = found.map_err(|error| {
-        StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
-    })?;
-    Ok(if there { Verdict::Discard } else { Verdict::Apply })
+    let found = MarkerFile::new(path_of(name), true).is_there_in_folder();
+    match found.map_err(|error| undecided(name, &error))? {
+        Some(true) => Ok(Verdict::Discard),
+        Some(false) => Ok(Verdict::Apply),
+        None => Err(StoreError::FolderMissing(String::from_utf8_lossy(name).into_owned())),
+    }
+}
+
+fn undecided(name: &[u8], error: &std::io::Error) -> StoreError {
+    StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
 }
 
 /// Decides for a recovery, whose decision is final: the removal is made durable first. The process that
@@ -100,13 +108,8 @@ pub(crate) fn decide(name: &[u8]) -> Result<Verdict> {
 pub(crate) fn decide_durably(name: &[u8]) -> Result<Verdict> {
     let verdict = decide(name)?;
     if verdict == Verdict::Apply {
-        match MarkerFile::new(path_of(name), true).sync_name() {
-            // Its folder is gone as well.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            synced => synced.map_err(|error| {
-                StoreError::Undecided(format!("{}`: `{error}", String::from_utf8_lossy(name)))
-            })?,
-        }
+        let synced = MarkerFile::new(path_of(name), true).sync_name();
+        synced.map_err(|error| undecided(name, &error))?;
     }
     Ok(verdict)
 }
@@ -192,14 +195,19 @@ impl PlaceholderJournal {
         }
     }
 
-    /// Returns whether a super-journal exists and none of the journals it lists names it.
+    /// Returns whether a super-journal exists and none of the journals it lists names it. A journal whose folder is
+    /// missing may name it.
     fn is_unnamed(&self, name: &[u8]) -> std::io::Result<bool> {
         let found = self.data.marker_file(path_of(name)).ends(SUPER_MAX)?;
         let Some(found) = found.filter(|found| found.bytes <= SUPER_MAX as u64) else {
             return Ok(false);
         };
         for journal in found.last.split(|byte| *byte == 0).filter(|journal| !journal.is_empty()) {
-            let ends = self.data.marker_file(path_of(journal)).ends(NAME_MAX + TRAILER_BYTES)?;
+            let journal = self.data.marker_file(path_of(journal));
+            if journal.is_there_in_folder()?.is_none() {
+                return Ok(false);
+            }
+            let ends = journal.ends(NAME_MAX + TRAILER_BYTES)?;
             if ends.is_some_and(|ends| name_at_end(&ends.last) == Some(name)) {
                 return Ok(false);
             }

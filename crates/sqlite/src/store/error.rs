@@ -25,6 +25,11 @@ pub enum StoreError {
     /// The side file belongs to another database.
     #[error("the side file `-perdura` belongs to another database")]
     SideMismatch,
+    /// A file of another program has the name of the side file.
+    #[error(
+        "the file `-perdura` next to the database is no side file; give it another name, or remove it"
+    )]
+    SideForeign,
     /// The side file cannot be read.
     #[error("the side file `-perdura` is damaged: {0}")]
     SideDamaged(&'static str),
@@ -40,6 +45,10 @@ pub enum StoreError {
     #[error(
         "a transaction over several databases was interrupted, and it is unknown whether `{text}` is there", text = Escaped(.0))]
     Undecided(String),
+    /// The same, since the folder of the super-journal is missing.
+    #[error(
+        "a transaction over several databases was interrupted, and there is no folder in which `{text}` could be, which says whether it counts; mount the folder, or, if it is gone for good, make an empty one of that name: the transaction counts then", text = Escaped(.0))]
+    FolderMissing(String),
     /// The name of a super-journal does not fit into the side file.
     #[error("the name of the super-journal has {0} bytes, {NAME_MAX} are possible")]
     LongName(usize),

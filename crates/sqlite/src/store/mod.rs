@@ -48,7 +48,7 @@ pub mod region;
 pub mod replay;
 mod restore_layout;
 mod sealed;
-mod side;
+pub(crate) mod side;
 mod slot;
 pub mod span;
 mod stage;

@@ -69,6 +69,19 @@ pub(crate) fn check(words: &[u64], bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(first, bytes)
 }
 
+/// Checks that a file which is about to become a side file is not another program's.
+///
+/// # Errors
+/// The file has contents, and begins neither as a side file does nor with a word of zeros, which a kill leaves while
+/// one is created.
+pub(crate) fn check_not_foreign<M: Memory>(region: &Region<M>) -> Result<()> {
+    let bytes = region.len();
+    if bytes > 0 && (bytes < 8 || ![0, MAGIC].contains(&region.load(MAGIC_AT)?)) {
+        return Err(StoreError::SideForeign);
+    }
+    Ok(())
+}
+
 impl<M: Memory> Side<M> {
     /// Creates an empty side file, not durably. Earlier contents of slots do not match the new tag.
     ///

@@ -128,6 +128,30 @@ fn non_database_is_refused_unchanged() {
 }
 
 #[test]
+fn foreign_file_with_the_side_files_name_stays() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let create = "CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')";
+    Connection::open(&path).unwrap().execute_batch(create).unwrap();
+    let data = std::fs::read(&path).unwrap();
+    for foreign in [&b"notes"[..], b"\0notes of another program", &[7; 9000]] {
+        std::fs::write(side_of(&path), foreign).unwrap();
+        refused(&path);
+        let options = perdura_sqlite::database::OpenOptions::default();
+        let why = perdura_sqlite::database::Mapped::open(&path, &options).unwrap_err();
+        assert!(format!("{why:?}").contains("is no side file"), "{why:?}");
+        assert_eq!(std::fs::read(side_of(&path)).unwrap(), foreign);
+        assert_eq!(std::fs::read(&path).unwrap(), data);
+    }
+    // A kill while a side file was created, before its first word.
+    for bytes in [0, 8192] {
+        std::fs::write(side_of(&path), vec![0; bytes]).unwrap();
+        assert_eq!(rows(&open(&path).unwrap()).len(), 1);
+        assert!(!side_of(&path).exists());
+    }
+}
+
+#[test]
 fn database_falls_to_stock_without_a_side_file() {
     let directory = folder();
     let path = directory.path().join("db");

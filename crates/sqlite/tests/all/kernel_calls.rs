@@ -14,6 +14,8 @@ thread_local! {
     static CALLS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     /// Calls of this thread that fail: truncation and sync.
     static REFUSED: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
+    /// Syncs of all file systems by this thread.
+    static SYNCS_OF_ALL: Cell<u32> = const { Cell::new(0) };
     /// Called with the path of each file that this thread syncs, before it is synced.
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
 }
@@ -68,6 +70,17 @@ unsafe extern "C" fn fsync(file: c_int) -> c_int {
     }
     // SAFETY: the caller's contract.
     call(1, || unsafe { libc::syscall(libc::SYS_fsync, file) as c_int })
+}
+
+/// It is only counted: this machine has other work.
+#[unsafe(no_mangle)]
+extern "C" fn sync() {
+    SYNCS_OF_ALL.set(SYNCS_OF_ALL.get() + 1);
+}
+
+/// Syncs of all file systems that this thread has asked for.
+pub(crate) fn syncs_of_all() -> u32 {
+    SYNCS_OF_ALL.get()
 }
 
 /// Runs `work` while such calls of this thread fail.

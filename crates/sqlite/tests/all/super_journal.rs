@@ -113,3 +113,61 @@ fn part_written_to_again_is_prepared_again() {
         assert_eq!(rows(&stock(&path)).len(), if gone { 3 } else { 1 });
     }
 }
+
+/// As if the folder of the main database were not mounted when the other one is recovered.
+#[test]
+fn part_stays_undecided_while_the_folder_is_missing() {
+    for by in [By::Opening, By::Live] {
+        for gone in [false, true] {
+            let folder = folder();
+            let (path, super_journal, mut live) = left(folder.path(), by);
+            let apart = super_journal.parent().unwrap();
+            let away = folder.path().join("away");
+            let before = std::fs::read(&path).unwrap();
+            std::fs::rename(apart, &away).unwrap();
+            for is_file in [false, true] {
+                if is_file {
+                    std::fs::write(apart, "a file has the name of the folder").unwrap();
+                }
+                let refused = recover(&path, &mut live).unwrap_err();
+                let why = format!("{refused:?}");
+                assert!(why.contains("no folder in which") && why.contains("one-mj012345678"));
+                assert_eq!(std::fs::read(&path).unwrap(), before, "{by:?}");
+            }
+            std::fs::remove_file(apart).unwrap();
+            // It is mounted; or it was removed, with all in it, and the user says so.
+            if gone {
+                std::fs::create_dir(apart).unwrap();
+            } else {
+                std::fs::rename(&away, apart).unwrap();
+            }
+            recover(&path, &mut live).unwrap();
+            drop(live);
+            let count = if gone { 2 } else { 1 };
+            assert_eq!(rows(&open(&path).unwrap()).len(), count, "{by:?}");
+            assert_eq!(rows(&stock(&path)).len(), count);
+            assert_eq!(litter(folder.path()), Vec::<String>::new());
+        }
+    }
+}
+
+/// The other database's folder is not mounted while the first one rolls back.
+#[test]
+fn super_journal_stays_for_a_journal_in_a_missing_folder() {
+    let folder = folder();
+    let (apart, away) = (folder.path().join("apart"), folder.path().join("away"));
+    std::fs::create_dir(&apart).unwrap();
+    let super_journal = folder.path().join("one-mj012345678");
+    let (one, owner) = preparing(folder.path(), "one", &super_journal);
+    let (two, other) = preparing(&apart, "two", &super_journal);
+    drop((owner, other));
+    std::fs::rename(&apart, &away).unwrap();
+    assert_eq!(rows(&open(&one).unwrap()).len(), 1);
+    assert!(super_journal.exists(), "without it the other one would count");
+    std::fs::rename(&away, &apart).unwrap();
+    assert_eq!(rows(&open(&two).unwrap()).len(), 1);
+    assert!(!super_journal.exists(), "no journal names it any more");
+    for path in [one, two] {
+        assert_eq!(rows(&stock(&path)).len(), 1);
+    }
+}

@@ -9,8 +9,8 @@ use rusqlite::ErrorCode;
 
 use crate::attached::{litter, preparing};
 use crate::contents::rows;
+use crate::forked::in_forked_child;
 use crate::register::open;
-use crate::system::in_forked_child;
 
 /// A forked child is refused, and its parent keeps its locks.
 pub(crate) fn fork(path: &Path) {

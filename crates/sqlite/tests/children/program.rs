@@ -8,6 +8,8 @@ mod attached;
 mod committer;
 #[path = "../all/contents.rs"]
 mod contents;
+#[path = "../all/forked.rs"]
+mod forked;
 mod forkers;
 #[path = "../all/failing/protocol.rs"]
 mod protocol;

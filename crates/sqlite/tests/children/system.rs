@@ -1,24 +1,6 @@
-//! Forks, and a system call for a tracer.
+//! A child that lives on, and a system call for a tracer.
 
 use crate::protocol::MARK;
-
-/// Runs `work` in a forked child; returns its result.
-pub(crate) fn in_forked_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs only the work and then ends; none of the parent's values is dropped in it.
-    unsafe {
-        match libc::fork() {
-            0 => {
-                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-                libc::_exit(i32::from(!matches!(result, Ok(true))));
-            }
-            child => {
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                status == 0
-            }
-        }
-    }
-}
 
 /// Forks a child that ends at the first byte of its standard input, or when all writers have closed it.
 pub(crate) fn fork_a_child_that_lives_on() {

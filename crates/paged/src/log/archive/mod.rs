@@ -100,16 +100,17 @@ fn remove_unfinished<F: Files>(files: &F, (prefix, number): (&str, u64), stamp: 
     files.remove(&name).map_err(&failed)
 }
 
-/// Returns whether a file begins as a segment does that was not finished: with nothing, with the
-/// mark of such files, or as a segment of this partition. Either may be there in part.
+/// Returns whether a file begins as a segment does that was not finished: with the mark of such files, or
+/// as a segment of this partition. Either may be there in part. Before its mark a segment has nothing, or
+/// after a power cut no more zeros than a mark has bytes.
 fn is_unfinished(begins: &[u8], mark: &[u8], stamp: u64) -> bool {
     if let Ok(header) = Header::decode(begins) {
         return header.stamp == stamp;
     }
-    let half = begins.len().min(mark.len() / 2);
-    begins[..half] == mark[..half]
+    let is_begun = || begins.len() <= mark.len() && begins.iter().all(|byte| *byte == 0);
+    begins.starts_with(&mark[..mark.len() / 2])
         || begins.starts_with(layout::HEADER_MAGIC)
-        || begins.iter().all(|byte| *byte == 0)
+        || is_begun()
 }
 
 /// The begin and the end of a segment, without a look at its records.

@@ -376,7 +376,7 @@ fn a_missing_sync_of_the_archive_is_noticed() {
         });
         assert!(noticed.is_err(), "{site}");
     }
-    assert_eq!(sites, 3, "a segment's, its directory's, and the note's");
+    assert_eq!(sites, 4, "a segment's, its mark's, its directory's, and the note's");
 }
 
 #[test]
