@@ -245,7 +245,7 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
         self.tables.forget();
         self.undo = entries;
         self.undo.clear();
-        Ok(())
+        Ok(self.tables.tidy_indexes()?)
     }
 
     fn checkpoint(&mut self, redo: &mut Redo<E>) -> Result<(), EngineError> {

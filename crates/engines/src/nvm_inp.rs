@@ -269,6 +269,10 @@ impl<E: Environment> UndoTables<E> for InPlace<E> {
         self.tables.forget();
     }
 
+    fn aborted(&mut self) -> Result<(), EngineError> {
+        Ok(self.tables.tidy_indexes()?)
+    }
+
     fn mark(&self) -> usize {
         self.tables.superseded.len()
     }

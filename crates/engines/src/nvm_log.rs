@@ -308,6 +308,7 @@ impl<E: Environment> UndoTables<E> for InRuns<E> {
     }
 
     fn aborted(&mut self) -> Result<(), EngineError> {
+        self.runs.tables.tidy_indexes()?;
         if self.runs.is_tight() { self.relieve() } else { Ok(()) }
     }
 

@@ -290,8 +290,9 @@ impl<E> Drop for PooledSession<'_, E> {
         }
         let mut state = self.pool.state();
         state.in_use -= 1;
-        // One that was resumed was none of them before.
-        if state.in_use + state.free.len() < MOST {
+        // One that was resumed comes in addition to those there are: it is kept if none is free, so
+        // that there are no more than were in use at the same time.
+        if !self.resumed || state.free.is_empty() {
             state.free.extend(session.take());
         }
         drop(state);

@@ -24,6 +24,8 @@ const NEXT_AT: u64 = 8;
 const SEQUENCE_AT: u64 = 16;
 const SIZES_AT: u64 = 24;
 const NEWER_AT: u64 = 32;
+/// Forgotten pages that are kept at least, until they are taken out of those to be flushed.
+const FORGOTTEN: usize = 1024;
 
 /// The words that say where a list of extents starts and ends. The owner keeps them, and they are
 /// zero at first.
@@ -233,6 +235,19 @@ impl<M: Memory> PoolPages<M> {
         }
         Ok(())
     }
+
+    /// Takes the pages that were forgotten out of those to be flushed. A page may have been
+    /// allocated and forgotten several times. It counts if it was allocated once more than
+    /// forgotten.
+    fn take_out_forgotten(&mut self) {
+        self.unflushed.sort_unstable();
+        self.forgotten.sort_unstable();
+        let mut gone = self.forgotten.drain(..).peekable();
+        self.unflushed.retain(|page| {
+            while gone.next_if(|gone| gone < page).is_some() {}
+            gone.next_if_eq(page).is_none()
+        });
+    }
 }
 
 impl<M: Memory> PageBackend for PoolPages<M> {
@@ -310,23 +325,20 @@ impl<M: Memory> PageBackend for PoolPages<M> {
 
     fn forget(&mut self, page: u64) {
         self.forgotten.push(page);
+        // Aborts come without an end of a batch. Half of them at a time, so that a page is looked
+        // at a few times.
+        if self.forgotten.len() >= (self.unflushed.len() / 2).max(FORGOTTEN) {
+            self.take_out_forgotten();
+        }
     }
 
     /// Flushes the lines of each page that are in use.
     #[track_caller]
     fn write_back(&mut self) -> Result<(), IndexError> {
-        let memory = &self.source.memory;
         if !self.forgotten.is_empty() {
-            // A page may have been allocated and forgotten several times. It counts if it was
-            // allocated once more than forgotten.
-            self.unflushed.sort_unstable();
-            self.forgotten.sort_unstable();
-            let mut gone = self.forgotten.drain(..).peekable();
-            self.unflushed.retain(|page| {
-                while gone.next_if(|gone| gone < page).is_some() {}
-                gone.next_if_eq(page).is_none()
-            });
+            self.take_out_forgotten();
         }
+        let memory = &self.source.memory;
         for page in self.unflushed.drain(..) {
             let view = memory.view(Range::new(page, PAGE_HEADER_BYTES as u64))?;
             let used = Header::read(&view).used as u64;

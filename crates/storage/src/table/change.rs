@@ -422,8 +422,8 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         self.keys_around(&self.tables[usize::from(table)].layout, index, tuple, fields)
     }
 
-    /// Gives space back in the indexes where entries were removed, after a commit. It makes its own
-    /// fences.
+    /// Gives space back in the indexes where entries were removed, after a commit or an abort. It
+    /// makes its own fences.
     ///
     /// # Errors
     /// Damage. A lack of room is none: the next removal nearby tries again.
@@ -453,10 +453,10 @@ impl<M: Memory, L: LeafLayout> Tables<M, L> {
         self.lines.clear();
     }
 
-    /// Forgets what the transaction had collected, after an abort.
+    /// Forgets what the transaction had collected, after an abort; but not where index entries were
+    /// removed: the next [`Self::tidy_indexes`] needs to know.
     pub fn forget(&mut self) {
         self.unsettled = false;
-        self.removed.clear();
         self.superseded.clear();
         self.lines.clear();
     }

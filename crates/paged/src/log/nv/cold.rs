@@ -5,7 +5,8 @@
 //!    records to the file and syncs it. Then the head moves.
 //! 2. Undo reads from the file what the ring does not have any more.
 //! 3. When no open transaction is as old as that, the file is cut off, with what a crash or a full
-//!    medium has left there.
+//!    medium has left there. So it is before records are appended, if those that are open have none
+//!    in the file.
 //!
 //! ```text
 //! 0        8         12      16

@@ -62,7 +62,7 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
         old.clone().try_for_each(|open| self.force(open.last))?;
         let mut cold = self.cold.lock();
         let Some(cold) = &mut *cold else { return Ok(false) };
-        let mut records = Vec::new();
+        let (mut records, mut needed) = (Vec::new(), false);
         for open in old {
             let mut at = open.last;
             // What is there already was moved there, durably, with all that is older: by this
@@ -74,9 +74,16 @@ impl<M: Memory, T: Threads> NvLog<M, T> {
                 }
                 at = found.read.placed.prev;
             }
+            needed |= at != Lsn::NONE;
         }
         if records.is_empty() {
             return Ok(true);
+        }
+        if !needed {
+            // The file has records of ended transactions alone. Their ends are durable: they lie
+            // before the end of the checkpoint, which is. Under a load that has a transaction open
+            // at each checkpoint, this is the only place where the file is cut off.
+            cold.forget()?;
         }
         let Some(error) = cold.add(&records)? else { return Ok(true) };
         let mut refused = self.refused.lock();

@@ -3,62 +3,13 @@
 //! In steady state a transaction makes no global allocation: what it needs lives in a `Memory`,
 //! where the emulator and the footprint see it, or in buffers that are used again.
 //!
-//! A counting global allocator, with a counter for each thread, stands in for the system's. Reads
-//! and updates allocate nothing at all. Deletes and inserts that split or merge a node may.
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+//! Reads and updates allocate nothing at all. Deletes and inserts that split or merge a node may.
 
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Options, Row, Schema, Table, TableSchema, Value,
 };
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // A thread that is going away has no counter any more, and is none of ours.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc_zeroed`.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`.
-        unsafe { System.dealloc(at, layout) };
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`.
-        unsafe { System.realloc(at, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Returns how many allocations `act` makes in this thread.
-fn allocations(act: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    act();
-    ALLOCATIONS.get() - before
-}
+use crate::allocator::allocations;
 
 const TUPLES: u64 = 2000;
 
