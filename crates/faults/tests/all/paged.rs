@@ -181,6 +181,14 @@ const CLEARED: Explained = (
      entries have no round, so it clears them (4.5)",
 );
 
+const SPACE: Explained = (
+    "central/space.rs",
+    "sync_all",
+    "file.sync()",
+    "space that was reserved counts on a medium that is full, which those of the scenarios never are: \
+     central_crash.rs in crates/paged leaves it out",
+);
+
 fn each_place(log: LogKind, explained: &[Explained]) {
     let (left_out, mut unnoticed) = (LeftOut::new(log, 6, 23), Vec::new());
     for defect in [Defect::NoFlush, Defect::NoFence, Defect::NoSync] {
@@ -195,7 +203,7 @@ fn each_place(log: LogKind, explained: &[Explained]) {
 #[test]
 #[ignore = "takes minutes"]
 fn long_each_flush_over_the_central_log_is_left_out() {
-    each_place(LogKind::Central, &[COPIED]);
+    each_place(LogKind::Central, &[COPIED, SPACE]);
 }
 
 #[test]
