@@ -144,6 +144,14 @@ pub enum PagedError {
     },
 }
 
+impl PagedError {
+    /// Returns whether the error says nothing about the store: the same may succeed when others have
+    /// let go of frames, or have ended.
+    pub fn is_of_the_moment(&self) -> bool {
+        matches!(self, Self::NoFrame { .. } | Self::LogFull { .. })
+    }
+}
+
 /// Says why a transaction cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Conflict {

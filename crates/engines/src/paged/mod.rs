@@ -484,8 +484,14 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.shared.usable()?;
-        self.shared.store.checkpoint().map_err(|error| self.shared.stop(error))?;
-        self.check_archive()
+        match self.shared.store.checkpoint() {
+            Ok(()) => self.check_archive(),
+            // Nothing is lost, and nothing unknown.
+            Err(error) if error.is_of_the_moment() => {
+                Err(self.shared.store.log().hindrance().unwrap_or(error).into())
+            }
+            Err(error) => Err(self.shared.stop(error)),
+        }
     }
 
     fn check_archive(&self) -> Result<(), EngineError> {

@@ -5,5 +5,6 @@ mod nvm_inp;
 mod nvm_log;
 mod opening;
 mod options;
+mod refused_checkpoint;
 mod threads;
 mod two_threads;

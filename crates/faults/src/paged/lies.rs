@@ -105,6 +105,15 @@ impl LogManager for Lying {
         self.log.unreserve(chain);
     }
 
+    fn reserve_checkpoint(
+        &self,
+        chain: &mut Chain,
+        payloads: &[usize],
+        keep: Option<Lsn>,
+    ) -> Result<()> {
+        self.log.reserve_checkpoint(chain, payloads, keep)
+    }
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         if self.is_unlogged(record) {
             // A record that is not looked at has its LSN.

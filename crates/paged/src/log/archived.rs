@@ -220,6 +220,18 @@ impl<F: Files, N: Files> LogManager for Archived<F, N> {
         self.log.unreserve(chain);
     }
 
+    fn reserve_checkpoint(
+        &self,
+        chain: &mut Chain,
+        payloads: &[usize],
+        keep: Option<Lsn>,
+    ) -> Result<()> {
+        // While the archive fails, a checkpoint frees nothing.
+        let fails = self.is_failing() && !self.retry()?;
+        let keep = if fails { Some(self.log.kept()) } else { keep };
+        self.log.reserve_checkpoint(chain, payloads, keep)
+    }
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         if record.kind == Kind::CheckpointBegin {
             self.mark_time(1)?;

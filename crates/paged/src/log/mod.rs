@@ -165,6 +165,23 @@ pub trait LogManager: Send + Sync + Debug {
     /// do so, too: this is for a chain that ends without a record.
     fn unreserve(&self, chain: &mut Chain);
 
+    /// Sets room aside for a checkpoint with records of these payloads, which the chain appends next:
+    /// one that has begun also ends. It is given back by [`Self::unreserve`]. `keep` is the oldest
+    /// place that is needed afterwards, or `None` if nothing before the checkpoint is. A checkpoint
+    /// that frees nothing gets no room that the next one needs. Managers whose log is never full
+    /// set none aside.
+    ///
+    /// # Errors
+    /// The log has no room for it, and nothing was appended; or the manager has stopped.
+    fn reserve_checkpoint(
+        &self,
+        _chain: &mut Chain,
+        _payloads: &[usize],
+        _keep: Option<Lsn>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
     /// Appends a record. With a change of a transaction, room for a compensation of the same length
     /// is set aside. Called with the record's page latched, which is in the table of dirty pages with
     /// an LSN that [`Self::end`] gave before.

@@ -1,7 +1,8 @@
 //! Fuzzy checkpoints (P2 4.5): transactions do not stop.
 //!
 //! 1. Pages that have been dirty since before a given place are written.
-//! 2. A record begins the checkpoint. Then the tables of dirty pages and of open transactions are
+//! 2. Room in the log is set aside for its records: an attempt that finds none costs no log. A
+//!    record begins the checkpoint. Then the tables of dirty pages and of open transactions are
 //!    read while others go on; records end the checkpoint with what was read, and are forced.
 //! 3. The pages note where the log's start is going to be. Then it moves to the begin, or to a record
 //!    that was being appended at it; what lies before the oldest LSN of a dirty page and the first
@@ -63,7 +64,8 @@ pub struct Taken {
 /// Takes a checkpoint. One runs at a time.
 ///
 /// # Errors
-/// A medium failed, or the log has stopped.
+/// A medium failed, or the log has stopped; or it has no room for a checkpoint, and what others
+/// have set aside there is untouched.
 pub fn take(
     log: &dyn LogManager,
     pages: &dyn Pages,
@@ -72,14 +74,12 @@ pub fn take(
 ) -> Result<Taken> {
     pages.write_before(write_before)?;
     let mut chain = Chain::default();
-    let begin = log.append(&mut chain, &Record::bare(Kind::CheckpointBegin))?;
-    let dirty = pages.dirty();
-    let (open, pending) = transactions.seen();
-    let from = begin.min(pending);
-    for payload in encode(begin, from, &dirty, &open, log.largest()) {
-        let record = Record { payload: &payload, ..Record::bare(Kind::CheckpointEnd) };
-        log.append(&mut chain, &record)?;
+    reserve(log, &mut chain, &pages.dirty(), transactions)?;
+    let appended = append(log, &mut chain, pages, transactions);
+    if chain.ahead > 0 {
+        log.unreserve(&mut chain);
     }
+    let (from, dirty, open) = appended?;
     log.force(chain.last)?;
     pages.note(from)?;
     let redo = dirty.iter().map(|(_, lsn)| *lsn).min().map_or(from, |oldest| oldest.min(from));
@@ -88,6 +88,52 @@ pub fn take(
         open.iter().map(|open| OpenRecords { first: open.first, last: open.last }).collect();
     log.truncate_with_open(from, redo, &records)?;
     Ok(Taken { start: from, keep, pages: dirty.len(), open: open.len(), bytes: chain.used })
+}
+
+/// Sets room aside for the records of a checkpoint whose tables are those of now.
+fn reserve(
+    log: &dyn LogManager,
+    chain: &mut Chain,
+    dirty: &[(PageNo, Lsn)],
+    transactions: &Transactions,
+) -> Result<()> {
+    let (open, pending) = transactions.seen();
+    let needed = dirty.iter().map(|(_, lsn)| *lsn).chain(open.iter().map(|open| open.first));
+    let keep = needed.chain((pending != Lsn(u64::MAX)).then_some(pending)).min();
+    let begin = [0];
+    let ends = payloads(dirty.len(), open.len(), log.largest());
+    log.reserve_checkpoint(chain, &[&begin[..], &ends].concat(), keep)
+}
+
+/// Appends the records of a checkpoint. Returns the place where analysis begins, and the tables.
+fn append(
+    log: &dyn LogManager,
+    chain: &mut Chain,
+    pages: &dyn Pages,
+    transactions: &Transactions,
+) -> Result<(Lsn, Vec<(PageNo, Lsn)>, Vec<Seen>)> {
+    let begin = log.append(chain, &Record::bare(Kind::CheckpointBegin))?;
+    let dirty = pages.dirty();
+    let (open, pending) = transactions.seen();
+    let from = begin.min(pending);
+    for payload in encode(begin, from, &dirty, &open, log.largest()) {
+        let record = Record { payload: &payload, ..Record::bare(Kind::CheckpointEnd) };
+        log.append(chain, &record)?;
+    }
+    Ok((from, dirty, open))
+}
+
+/// The bytes of the records that [`encode`] makes of tables of so many pages and transactions.
+fn payloads(pages: usize, open: usize, most: usize) -> Vec<usize> {
+    let cut = |many: usize, bytes: usize| {
+        let fit = (most - HEADER_BYTES) / bytes;
+        (0..many).step_by(fit).map(move |at| HEADER_BYTES + (many - at).min(fit) * bytes)
+    };
+    let mut payloads: Vec<usize> = cut(pages, PAGE_BYTES).chain(cut(open, OPEN_BYTES)).collect();
+    if payloads.is_empty() {
+        payloads.push(HEADER_BYTES);
+    }
+    payloads
 }
 
 /// The pages and the transactions of one record.
@@ -200,6 +246,8 @@ mod tests {
         for most in [64, 100, 4096] {
             let parts = encode(Lsn(9), Lsn(8), &dirty, &open, most);
             assert!(parts.iter().all(|part| part.len() <= most));
+            let lengths: Vec<_> = parts.iter().map(Vec::len).collect();
+            assert_eq!(lengths, payloads(dirty.len(), open.len(), most));
             let mut tables = Tables::default();
             // Half of an earlier one, of another that begins elsewhere, and then the whole one.
             let cut = encode(Lsn(5), Lsn(8), &dirty, &[], 64);
@@ -212,6 +260,7 @@ mod tests {
             tables.drop_unfinished();
             assert_eq!((&tables.dirty, &tables.open), (&dirty, &open));
         }
+        assert_eq!(payloads(0, 0, 64), [encode(Lsn(9), Lsn(8), &[], &[], 64)[0].len()]);
         let mut tables = Tables::default();
         assert!(tables.add(&encode(Lsn(9), Lsn(8), &dirty, &open, 64)[0], Lsn(8)));
         tables.drop_unfinished();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pm::Files;
 
-use super::upkeep::{Upkeep, is_of_the_moment};
+use super::upkeep::Upkeep;
 use crate::latch::Latched;
 use crate::pool::Cleaner;
 use crate::threads::{Threads, Waiter};
@@ -100,7 +100,7 @@ fn work<F: Files, T: Latched>(signal: &Signal<T>, upkeep: &Upkeep<F, T>) {
             Ok(false) => {
                 signal.threads.park(&signal.waiter, None);
             }
-            Err(error) if is_of_the_moment(&error) => {
+            Err(error) if error.is_of_the_moment() => {
                 let until = signal.threads.now() + PAUSE;
                 signal.threads.park(&signal.waiter, Some(until));
             }

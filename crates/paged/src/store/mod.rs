@@ -50,7 +50,7 @@ pub use session::{Session, Tried};
 
 use background::Worker;
 use room::Claims;
-use upkeep::{Upkeep, is_of_the_moment};
+use upkeep::Upkeep;
 
 /// The order in which a store is recovered and opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -235,7 +235,7 @@ impl<F: Files, T: Latched> Store<F, T> {
             let store = Self::over(threads, (pool, log, transactions), options, next);
             // A store that was closed is opened without a change.
             if restarted.redone > 0 || restarted.losers > 0 {
-                store.checkpoint()?;
+                store.checkpoint_if_possible()?;
             }
             return Ok((Self::begun(store)?, restarted));
         }
@@ -249,9 +249,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         // Programs that die again and again before their checkpoint would make it longer and
         // longer.
         if store.upkeep.is_overdue() {
-            store
-                .checkpoint()
-                .or_else(|error| if is_of_the_moment(&error) { Ok(()) } else { Err(error) })?;
+            store.checkpoint_if_possible()?;
         }
         Ok((Self::begun(store)?, restarted))
     }
@@ -321,9 +319,16 @@ impl<F: Files, T: Latched> Store<F, T> {
     /// Takes a checkpoint, while transactions go on.
     ///
     /// # Errors
-    /// A medium failed.
+    /// A medium failed. Or the log has no room for it ([`PagedError::LogFull`]), or all frames are
+    /// in use: the store goes on, and a later one may succeed.
     pub fn checkpoint(&self) -> Result<()> {
         self.upkeep.checkpoint().map(drop)
+    }
+
+    /// The same for opening, which needs none.
+    fn checkpoint_if_possible(&self) -> Result<()> {
+        self.checkpoint()
+            .or_else(|error| if error.is_of_the_moment() { Ok(()) } else { Err(error) })
     }
 
     /// Copies all pages while transactions go on, for a base backup. Returns what the copy needs of

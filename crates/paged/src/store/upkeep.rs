@@ -71,10 +71,23 @@ impl<T: Latched> Losers<T> {
 struct Checkpoints {
     /// One is under way, and pages are written that have been dirty since before this.
     before: Option<Lsn>,
+    /// As `before`, of one for which the log had no room. It is not tried again before something
+    /// was appended: another attempt would find the same.
+    refused: Option<Lsn>,
     /// The place from which the last one kept the log.
     keep: Lsn,
     /// The log that its records took.
     cost: u64,
+}
+
+impl Checkpoints {
+    /// Begins one, unless it would be refused as the last one was, where the log ends here.
+    fn begin(&mut self, end: Lsn) -> Option<Lsn> {
+        if self.refused.is_some_and(|refused| refused >= end) {
+            return None;
+        }
+        Some(*self.before.get_or_insert(end))
+    }
 }
 
 /// A checkpoint that cannot free anything is taken when so many times the log of the last one was
@@ -185,7 +198,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
             match self.unsettled.settle_some(&self.pool, SETTLED_FOR_OTHERS) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
-                Err(error) if is_of_the_moment(&error) => return Ok(()),
+                Err(error) if error.is_of_the_moment() => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -230,7 +243,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
     /// all frames are in use, is passed over, and any other one stops the store.
     pub(super) fn take_part(&self) -> Result<bool> {
         self.step().or_else(|error| {
-            if is_of_the_moment(&error) { Ok(false) } else { Err(self.stop(error)) }
+            if error.is_of_the_moment() { Ok(false) } else { Err(self.stop(error)) }
         })
     }
 
@@ -291,21 +304,26 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
             return Ok(());
         }
         match self.checkpoint_part(&mut checkpoints) {
-            Err(error) if !is_of_the_moment(&error) => Err(self.stop(error)),
+            Err(error) if !error.is_of_the_moment() => Err(self.stop(error)),
             _ => Ok(()),
         }
     }
 
     fn checkpoint_part(&self, checkpoints: &mut Checkpoints) -> Result<bool> {
         let before = match checkpoints.before {
-            Some(before) => before,
-            None if self.log.is_due() && !self.is_useless(checkpoints) => {
-                *checkpoints.before.insert(self.log.end())
-            }
-            None => return Ok(false),
+            None if !self.log.is_due() || self.is_useless(checkpoints) => None,
+            None => checkpoints.begin(self.log.end()),
+            before => before,
         };
+        let Some(before) = before else { return Ok(false) };
         if self.pool.redo_some(REDO_PAGES)? == 0 && self.pool.clean_some(before)?.1 == 0 {
-            self.take(before, checkpoints)?;
+            let taken = self.take(before, checkpoints);
+            if matches!(taken, Err(PagedError::LogFull { .. })) {
+                // The next one writes the pages that have become dirty meanwhile, too, and so has
+                // smaller tables.
+                (checkpoints.before, checkpoints.refused) = (None, Some(before));
+            }
+            taken?;
         }
         Ok(true)
     }
@@ -314,7 +332,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         let taken = checkpoint::take(&*self.log, &self.pool, &self.transactions, before)?;
         // Others may have appended at the same time.
         let cost = self.log.consumed().min(taken.bytes);
-        *checkpoints = Checkpoints { before: None, keep: taken.keep, cost };
+        *checkpoints = Checkpoints { before: None, refused: None, keep: taken.keep, cost };
         // It has redone all pages, to write those that were dirty.
         self.restarting.store(false, Ordering::Release);
         Ok(taken)
@@ -346,16 +364,10 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         }
         if self.pool.redo_some(REDO_PAGES)? == 0 {
             let Some(mut checkpoints) = self.checkpointing.try_lock() else { return Ok(false) };
-            checkpoints.before.get_or_insert(self.log.end());
+            return Ok(checkpoints.begin(self.log.end()).is_some());
         }
         Ok(true)
     }
-}
-
-/// Returns whether an error says nothing about the store: the same may succeed when others have let
-/// go of frames, or have ended.
-pub(super) fn is_of_the_moment(error: &PagedError) -> bool {
-    matches!(error, PagedError::NoFrame { .. } | PagedError::LogFull { .. })
 }
 
 #[cfg(test)]
@@ -366,8 +378,8 @@ mod tests {
     use crate::file::NewFile;
     use crate::ids::TxNo;
     use crate::lock::LockOptions;
-    use crate::log::Chain;
     use crate::log::central::{Central, CentralOptions};
+    use crate::log::{Chain, Kind, Record};
     use crate::recovery;
     use crate::store::{Store, StoreOptions};
     use crate::threads::Host;
@@ -445,6 +457,75 @@ mod tests {
             assert!(part * 64 < dirty, "a part has a batch: {part} of {dirty} pages");
         }
         assert!(log.consumed() < THRESHOLD, "{}", log.consumed());
+    }
+
+    /// The pages that became dirty after a checkpoint was begun are too many for what the log has
+    /// left. An attempt costs no log, and is made again when something has changed.
+    #[test]
+    fn a_checkpoint_without_room_is_not_tried_for_ever() {
+        let files = RecordingFiles::new();
+        let options = CentralOptions {
+            partitions: 4,
+            partition_bytes: 16 << 10,
+            buffer_bytes: 64 << 10,
+            group_bytes: 16 << 10,
+            record_bytes: 2048,
+            reserve_bytes: 4096,
+            checkpoint_bytes: 8 << 10,
+            ..CentralOptions::default()
+        };
+        let log: Central<_, Host> =
+            Central::create(&files, "log-", options, Arc::default()).expect("a log");
+        let (log, new) = (Arc::new(log), NewFile { page_bytes: 512, stamp: 1 });
+        let pool = Pool::create(&files, "", &new, 1024, Arc::clone(&log) as _).expect("pages");
+        let locks = LockTable::new(Arc::default(), LockOptions::default());
+        let upkeep: Upkeep<_, Host> =
+            Upkeep::new(pool, Arc::clone(&log) as _, Transactions::new(), &locks);
+        let tree = upkeep.pool.create_tree(&mut Chain::new(TxNo(1)), TREE).expect("a tree");
+        let key = |row: u16| row.to_be_bytes();
+        for row in 0..800 {
+            let mut chain = Chain::new(TxNo(2 + u64::from(row)));
+            tree.insert(&mut chain, &key(row), &[0; 190]).expect("inserted");
+            log.commit(&mut chain).expect("committed");
+            if row % 40 == 39 {
+                upkeep.checkpoint().expect("a checkpoint");
+            }
+        }
+        // Kept by a transaction that stays open, the log fills up while many pages become dirty.
+        let mut idle = upkeep.transactions.begin(TxNo(1000));
+        tree.update(&mut idle, &key(0), &[1; 190]).expect("updated");
+        upkeep.checkpointing.lock().before = Some(log.end());
+        let rows: Vec<u16> = (2..800).step_by(2).collect();
+        let full = rows.chunks(20).find_map(|rows| {
+            let mut chain = Chain::new(TxNo(2000 + u64::from(rows[0])));
+            let change = |row: &u16| {
+                let [high, low] = key(*row);
+                tree.insert(&mut chain, &[high, low, 1], &[]).err()
+            };
+            let full = rows.iter().find_map(change);
+            if chain.records > 0 {
+                log.commit(&mut chain).expect("committed");
+            }
+            full
+        });
+        assert!(matches!(full, Some(PagedError::LogFull { .. })), "{full:?}");
+        assert!(upkeep.pool.dirty_pages().len() > 90, "{}", upkeep.pool.dirty_pages().len());
+        // Earlier checkpoints have left little of the room that is theirs.
+        let end = Record { payload: &[0; 1900], ..Record::bare(Kind::CheckpointEnd) };
+        log.append(&mut Chain::default(), &end).expect("there is so much");
+        let (start, end) = (log.start(), log.end());
+        for _ in 0..100 {
+            let stepped = upkeep.step();
+            assert!(stepped.as_ref().err().is_none_or(PagedError::is_of_the_moment), "{stepped:?}");
+        }
+        assert_eq!(log.end(), end, "attempts cost no log");
+        assert!(!upkeep.step().expect("nothing to do"), "nothing has changed");
+        crate::recovery::undo::abort(&*log, &mut idle, &upkeep.pool).expect("undone");
+        upkeep.transactions.end(idle);
+        for _ in 0..100 {
+            upkeep.step().expect("there is room");
+        }
+        assert!(log.start() > start, "a checkpoint was taken");
     }
 
     #[test]

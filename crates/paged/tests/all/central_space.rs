@@ -76,7 +76,7 @@ fn checkpoint(log: &Log, keep: Option<Lsn>) -> Lsn {
 
 /// Transactions as between two checkpoints.
 fn fill(log: &Log) {
-    for tx in 0..CHECKPOINT_BYTES / 2048 {
+    for tx in 1..=CHECKPOINT_BYTES / 2048 {
         commit(log, tx, 1900).unwrap();
     }
 }
@@ -191,6 +191,81 @@ fn a_full_medium_lets_every_transaction_be_undone() {
         checkpoint(&log, None);
         commit(&log, 9, 3000).unwrap();
     }
+}
+
+/// Appends a change of so many bytes until the log has no room for another one. Returns how many.
+fn fill_with(log: &Log, chain: &mut Chain, bytes: usize) -> usize {
+    let payload = vec![9; bytes];
+    let mut appended = 0;
+    loop {
+        match log.append(chain, &change(&payload)) {
+            Ok(_) => appended += 1,
+            Err(PagedError::LogFull { medium: true, .. }) => return appended,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Takes back so many changes of so many bytes, and ends their transaction.
+fn undo(log: &Log, chain: &mut Chain, changes: usize, bytes: usize) -> Result<(), PagedError> {
+    let payload = vec![9; bytes];
+    log.append(chain, &Record::bare(Kind::Abort))?;
+    for _ in 0..changes {
+        log.append(chain, &Record { kind: Kind::Compensation, ..change(&payload) })?;
+    }
+    log.append(chain, &Record::bare(Kind::End))?;
+    log.force(log.end())
+}
+
+/// A checkpoint with large tables that frees nothing.
+fn large_checkpoint(log: &Log, keep: Lsn) -> Result<(), PagedError> {
+    let mut chain = Chain::default();
+    let start = log.append(&mut chain, &Record::bare(Kind::CheckpointBegin))?;
+    for _ in 0..3 {
+        log.append(
+            &mut chain,
+            &Record { payload: &[0; 7000], ..Record::bare(Kind::CheckpointEnd) },
+        )?;
+    }
+    log.force(chain.last)?;
+    log.truncate(start, keep)
+}
+
+#[test]
+fn checkpoints_take_nothing_of_what_is_set_aside() {
+    for spare in (0..300 << 10).step_by(29 << 10) {
+        let files = RecordingFiles::new();
+        let log = create(&files);
+        files.limit(Some(bytes(&files) + spare));
+        let mut chain = Chain::new(TxNo(1));
+        let changes = fill_with(&log, &mut chain, 1000);
+        let refused = (0..10_000).find_map(|_| large_checkpoint(&log, chain.first).err());
+        assert!(matches!(refused, Some(PagedError::LogFull { medium: true, .. })), "{refused:?}");
+        undo(&log, &mut chain, changes, 1000).unwrap();
+    }
+}
+
+/// Others take the space of the medium that a truncation gives back. A transaction that is open
+/// needs more than the newest partition has left, and more than is kept for the next checkpoint.
+#[test]
+fn a_truncation_keeps_what_is_set_aside() {
+    let options = CentralOptions { partition_bytes: 256 << 10, checkpoint_bytes: 4096, ..large() };
+    let files = RecordingFiles::new();
+    let log: Log = Central::create(&files, "log-", options, Arc::default()).unwrap();
+    for tx in 0..100 {
+        commit(&log, tx, 7000).unwrap();
+    }
+    let mut chain = Chain::new(TxNo(1000));
+    for _ in 0..200 {
+        log.append(&mut chain, &change(&[9; 1000])).unwrap();
+    }
+    let before = bytes(&files);
+    checkpoint(&log, Some(chain.first));
+    assert!(bytes(&files) < before, "there was something to give back");
+    files.limit(Some(bytes(&files)));
+    undo(&log, &mut chain, 200, 1000).unwrap();
+    checkpoint(&log, None);
+    commit(&log, 2000, 1000).unwrap();
 }
 
 /// The files of version 2, in which a partition's file is its number modulo theirs.

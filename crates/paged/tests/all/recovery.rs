@@ -17,7 +17,7 @@ use paged::recovery::{
 };
 use paged::threads::{Host, Waiter};
 use paged::{PagedError, Result};
-use pm::Memory;
+use pm::{Memory, Site};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::{DiskReplay, DiskTrace, Recording, RecordingFiles};
@@ -298,7 +298,7 @@ fn a_recovery_that_crashes_is_recovered_again_and_again() {
         let mut turn = 0_u64;
         let explored = explore(&run.trace, 6, |image, noted| {
             turn += 1;
-            if noted.is_none() || !turn.is_multiple_of(8) {
+            if noted.is_none() || !turn.is_multiple_of(6) {
                 return Ok(());
             }
             let files = RecordingFiles::from_image(image.clone());
@@ -315,7 +315,7 @@ fn a_recovery_that_crashes_is_recovered_again_and_again() {
                     return Err(format!("{commits} commits became {found}"));
                 }
                 let trace = files.stop();
-                if !again.is_multiple_of(20) {
+                if !again.is_multiple_of(16) {
                     return Ok(());
                 }
                 let inmost = explore(&trace, 4, |image, _| {
@@ -355,7 +355,9 @@ fn wrong_policies_are_noticed() {
 #[test]
 fn every_sync_left_out_is_noticed() {
     let run = run(1, 300, Fault::None);
-    for site in run.trace.sync_sites() {
+    // Space that is reserved counts on a medium that is full: `central_crash.rs`.
+    let is_of_space = |site: &Site| site.file().ends_with("log/central/space.rs");
+    for site in run.trace.sync_sites().into_iter().filter(|site| !is_of_space(site)) {
         let trace = run.trace.without_syncs_of(site);
         let faulty = Run { trace, states: run.states.clone(), ..run };
         let explored = explore_run(&faulty, 8, Fault::None);

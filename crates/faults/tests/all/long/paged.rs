@@ -3,12 +3,12 @@
 use faults::paged::catalogue::FAULTS;
 use faults::paged::stage::LogKind;
 
-use crate::paged::{CLEARED, COPIED, each_place};
+use crate::paged::{CLEARED, COPIED, SPACE, each_place};
 
 #[test]
 #[ignore = "scripts/long runs it"]
 fn each_flush_over_the_central_log_is_left_out() {
-    each_place(LogKind::Central, &[COPIED]);
+    each_place(LogKind::Central, &[COPIED, SPACE]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use parking_lot::MutexGuard;
 use pm::{File, Files};
 
 use super::group::Group;
-use super::{Central, State};
+use super::{Central, State, space};
 use crate::Result;
 use crate::ids::Lsn;
 use crate::threads::{Threads, Waiter};
@@ -25,11 +25,14 @@ impl<F: Files, T: Threads> Central<F, T> {
     ) -> Result<MutexGuard<'a, State<F::File>>> {
         let spare = Group { bytes: std::mem::take(&mut state.spare), ..Group::default() };
         let group = Arc::new(std::mem::replace(&mut state.filling, spare));
+        let longer = state.space.take_unsynced(group.runs.first().map(|run| run.file));
         state.writing = Some(Arc::clone(&group));
         drop(state);
         self.threads.point();
         let began = self.threads.now();
-        let written = self.write_out(&group);
+        // They have space for undoing what is in the group.
+        let synced = space::sync_all(&longer).map_err(|error| ("syncing space of the log", error));
+        let written = synced.and_then(|()| self.write_out(&group));
         let took = self.threads.now().saturating_sub(began);
         let mut state = self.lock();
         state.writing = None;

@@ -13,7 +13,10 @@
 //! - Damage is not taken for the end: a record says up to where the log was durable when it was
 //!   written. See `docs/format/paged-log.md`, "Where the log ends".
 //! - The bytes set aside never exceed those that are free, nor those for which the files have
-//!   space. A checkpoint has room of its own.
+//!   space. A checkpoint has room of its own, and its last part only one that frees some.
+//! - Space that was reserved is durable before any record that counts on it: a group is synced after
+//!   the files whose lengths it needs. So after a power cut undo finds what was set aside for it, and
+//!   no other user of the medium has taken it meanwhile.
 //! - A write or a sync that fails stops the log: nothing more is acknowledged.
 //!
 //! 1. `append` copies the record into the buffer under the lock; the LSN is where it will stand.
@@ -23,8 +26,9 @@
 //!    ([`CentralOptions::group_wait`]). A transaction that does not wait commits asynchronously,
 //!    and its ticket ends at `durable`.
 //! 3. A checkpoint begins a partition, if the one before has something that is worth it. `truncate`
-//!    writes the head, then lets whole partitions be used again. What is free beyond what the next
-//!    checkpoint takes goes back to the medium, and at [`Central::close`] all of it.
+//!    writes the head, then lets whole partitions be used again. What is free beyond what is set
+//!    aside and what the next checkpoint takes goes back to the medium, and at [`Central::close`]
+//!    all of it.
 //! 4. `open` follows the records from the checkpoint to the first that is not valid: the end.
 
 mod end;
@@ -63,6 +67,10 @@ const END_ROOM: u64 = 2 * HEADER_BYTES as u64;
 
 /// The most bytes that are ever written and not synced.
 const MOST_GROUP_BYTES: usize = 4 << 20;
+
+fn reserving(source: io::Error) -> PagedError {
+    PagedError::Io { doing: "reserving space of the log", source }
+}
 
 #[derive(Debug)]
 struct State<R> {
@@ -140,7 +148,8 @@ impl<F: Files, T: Threads> Central<F, T> {
     pub fn close(&self) -> Result<()> {
         let mut state = self.lock();
         Self::check(&state)?;
-        let trimmed = state.space.trim(0).and_then(|()| state.space.trim_end());
+        let aside = state.aside;
+        let trimmed = state.space.trim(0, aside).and_then(|()| state.space.trim_end(aside));
         trimmed.map_err(|source| PagedError::Io { doing: "giving back space of the log", source })
     }
 
@@ -204,7 +213,7 @@ impl<F: Files, T: Threads> Central<F, T> {
         match reserved {
             Ok(true) => Ok(()),
             Ok(false) => Err(Self::full(state, bytes, 0)),
-            Err(source) => Err(PagedError::Io { doing: "reserving space of the log", source }),
+            Err(source) => Err(reserving(source)),
         }
     }
 
@@ -312,6 +321,35 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         self.room.end_all(&*self.threads);
     }
 
+    fn reserve_checkpoint(
+        &self,
+        chain: &mut Chain,
+        payloads: &[usize],
+        keep: Option<Lsn>,
+    ) -> Result<()> {
+        let bytes = payloads.iter().map(|payload| record_bytes(*payload) as u64).sum();
+        let mut state = self.lock();
+        Self::check(&state)?;
+        let aside = state.aside;
+        let frees = match keep {
+            Some(keep) => Ok(layout::place_of(keep).0 > state.space.first()),
+            None if state.space.first() < state.space.number => Ok(true),
+            None => state.space.turn(aside, bytes),
+        };
+        let frees = frees.map_err(reserving)?;
+        // The last room is for one that frees some.
+        let left = if frees { 0 } else { state.space.checkpoint_bytes() };
+        let free = state.space.free().saturating_sub(aside + left);
+        if bytes > free {
+            return Err(Self::full(&state, bytes, free));
+        }
+        let found = state.space.find_all(aside + bytes + left);
+        Self::has_space(&state, found, bytes)?;
+        state.aside += bytes;
+        chain.ahead += bytes;
+        Ok(())
+    }
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         let bytes = record_bytes(record.payload.len()) as u64;
         let most = self.options.record_bytes;
@@ -340,18 +378,21 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         if needed - ahead > free {
             return Err(Self::full(&state, needed, free));
         }
-        let (aside, promised) = (state.aside, state.aside - taken - ahead + bytes + more);
-        let reserved = match checkpoint || undoes {
-            true => state.space.find(bytes),
-            false => state.space.reserve(promised),
+        let promised = state.aside - taken - ahead + bytes + more;
+        let reserved = if undoes && needed == ahead {
+            // The files have it, as all that is set aside.
+            state.space.find(bytes)
+        } else if checkpoint || undoes {
+            // Nothing of what is set aside for others.
+            state.space.find_all(promised)
+        } else {
+            state.space.reserve(promised)
         };
         Self::has_space(&state, reserved, needed)?;
         if record.kind == Kind::CheckpointBegin {
             state.at_begin = state.appended;
-            let turns = state.space.turn(aside);
-            if turns
-                .map_err(|source| PagedError::Io { doing: "reserving space of the log", source })?
-            {
+            let (of_others, own) = (state.aside - chain.ahead, chain.ahead);
+            if state.space.turn(of_others, own).map_err(reserving)? {
                 self.seal(&mut state);
             }
         }
@@ -475,7 +516,8 @@ impl<F: Files, T: Threads> LogManager for Central<F, T> {
         let mut state = self.lock();
         Self::check(&state)?;
         let frees = state.space.free_before(first);
-        if frees && state.space.trim(2 * self.options.checkpoint_bytes).is_err() {
+        let (keep, aside) = (2 * self.options.checkpoint_bytes, state.aside);
+        if frees && state.space.trim(keep, aside).is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
         self.at_checkpoint.store(state.at_begin, Ordering::Release);

@@ -14,7 +14,7 @@ use super::super::wait::RoomWaits;
 use super::end::{End, Ends, find_end, write_anew};
 use super::group::Group;
 use super::layout::{self, Head, SECTOR, Shape};
-use super::space::Space;
+use super::space::{Space, sync_all};
 use super::{Central, CentralOptions, State};
 use crate::ids::Lsn;
 use crate::threads::Threads;
@@ -149,10 +149,11 @@ impl<F: Files, T: Threads> Central<F, T> {
         };
         let kept = [end.last.0].into();
         let log = Self::assemble((opened, kept), (file, head), shape, options, threads, &end);
-        let has_room = log.state.lock().space.reserve(0).map_err(io("making the log"))?;
-        has_room
-            .then_some(log)
-            .ok_or_else(|| io("making the log")(io::ErrorKind::StorageFull.into()))
+        if !log.state.lock().space.reserve(0).map_err(io("making the log"))? {
+            return Err(io("making the log")(io::ErrorKind::StorageFull.into()));
+        }
+        log.sync_space()?;
+        Ok(log)
     }
 
     /// Opens a log after the program has ended or died. Every record that
@@ -228,7 +229,15 @@ impl<F: Files, T: Threads> Central<F, T> {
         write_head(&head_file, &shape, &head).map_err(io("writing the log's head"))?;
         write_anew(&opened, &end).map_err(io("making the log's end durable"))?;
         files.sync_directory().map_err(io("syncing the log's directory"))?;
-        Ok(Self::assemble((opened, kept), (head_file, head), shape, options, threads, &end))
+        let log = Self::assemble((opened, kept), (head_file, head), shape, options, threads, &end);
+        log.sync_space()?;
+        Ok(log)
+    }
+
+    /// Makes durable what is reserved in the files: by this program, or by one that has died.
+    fn sync_space(&self) -> Result<()> {
+        let unsynced = self.state.lock().space.take_unsynced(None);
+        sync_all(&unsynced).map_err(io("syncing space of the log"))
     }
 
     fn assemble(

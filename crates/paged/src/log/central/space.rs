@@ -11,10 +11,14 @@
 //! - So does a checkpoint, and in the next partition, too, unless all files are in use: see
 //!   [`Space::turn`]. So whatever the medium gives, a checkpoint can be taken, and frees what lies
 //!   before it if no transaction needs that.
-//! - Space of files that are free is used before the medium is asked for more.
+//! - Space of files that are free is used before the medium is asked for more, and a truncation
+//!   leaves them what was promised.
+//! - A file that has become longer is synced before the next record is durable: see
+//!   [`Space::take_unsynced`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::sync::Arc;
 
 use pm::File;
 use storage::segments::{LEAST_STEP_BYTES, Segment, is_full};
@@ -51,6 +55,8 @@ pub(super) struct Space<R> {
     pub(super) offset: u64,
     /// The medium had no room when it was last asked for more.
     pub(super) refused: bool,
+    /// The files whose lengths may not be durable.
+    unsynced: BTreeSet<usize>,
 }
 
 impl<R: File> Space<R> {
@@ -64,6 +70,10 @@ impl<R: File> Space<R> {
     ) -> Self {
         let partition_bytes = shape.partition_bytes;
         let (next, refused) = (None, false);
+        // A program that died may have reserved space in them.
+        let is_free = |file: &usize| !kept.contains(file);
+        let has_space = |file: &usize| segments[*file].reserved() > SECTOR as u64;
+        let unsynced = (0..segments.len()).filter(is_free).filter(has_space).collect();
         let mut space = Self {
             partition_bytes,
             record_bytes,
@@ -74,6 +84,7 @@ impl<R: File> Space<R> {
             number,
             offset,
             refused,
+            unsynced,
         };
         space.next = space.free_files().first().copied();
         space
@@ -159,8 +170,8 @@ impl<R: File> Space<R> {
         self.current().reserved() >= self.offset + SEAL_BYTES
     }
 
-    /// Bytes that a checkpoint finds in the files.
-    fn checkpoint_bytes(&self) -> u64 {
+    /// Bytes that a checkpoint finds in the files, or in a log that is full.
+    pub(super) fn checkpoint_bytes(&self) -> u64 {
         CHECKPOINT_BYTES.min(self.of_checkpoints())
     }
 
@@ -189,7 +200,15 @@ impl<R: File> Space<R> {
         self.grow(wanted)
     }
 
-    /// The same, of what was set aside, and of a checkpoint.
+    /// The same, for records of so many bytes and nothing else.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn find_all(&mut self, bytes: u64) -> io::Result<bool> {
+        Ok(self.in_files() >= bytes || self.grow(bytes)?)
+    }
+
+    /// The same, for a record that was set aside.
     ///
     /// # Errors
     /// As there.
@@ -226,6 +245,7 @@ impl<R: File> Space<R> {
             return Ok(true);
         }
         let done = self.segments[file].reserve(to, step, most);
+        self.unsynced.insert(file);
         self.refused = done.as_ref().is_err_and(is_full);
         match done {
             Err(error) if !self.refused => Err(error),
@@ -251,18 +271,27 @@ impl<R: File> Space<R> {
         self.offset >= worth && self.may_turn(aside) && has_room()
     }
 
-    /// Makes the next partition ready for a checkpoint that is worth it. Returns whether it begins
-    /// there.
+    /// Makes the next partition ready for a checkpoint of so many bytes that is worth it, with what
+    /// is set aside for others. Returns whether it begins there.
     ///
     /// # Errors
     /// The medium failed.
-    pub(super) fn turn(&mut self, aside: u64) -> io::Result<bool> {
+    pub(super) fn turn(&mut self, others: u64, bytes: u64) -> io::Result<bool> {
+        let aside = others + bytes.saturating_sub(self.checkpoint_bytes());
         let Some(next) = self.next.filter(|_| self.is_turn_due(aside)) else { return Ok(false) };
         let wanted = aside + self.checkpoint_bytes();
         if self.in_free() < wanted && !self.extend(next, self.begun(wanted), 0)? {
             return Ok(false);
         }
         Ok(self.seals() && self.in_free() >= wanted)
+    }
+
+    /// The files whose lengths have to be durable before the next record is, see [`sync_all`], but
+    /// for the one that is synced with that record.
+    pub(super) fn take_unsynced(&mut self, first: Option<usize>) -> Vec<Arc<R>> {
+        let unsynced = std::mem::take(&mut self.unsynced).into_iter();
+        let others = unsynced.filter(|file| Some(*file) != first);
+        others.map(|file| Arc::clone(self.segments[file].file())).collect()
     }
 
     /// Lets the next partition be that of the end.
@@ -280,30 +309,42 @@ impl<R: File> Space<R> {
         freed > 0
     }
 
-    /// Gives back what the free files have besides so many bytes together, and what a checkpoint
-    /// needs.
+    /// Gives back what the free files have besides so many bytes together, what a checkpoint needs,
+    /// and what is set aside and does not fit into the newest partition.
     ///
     /// # Errors
     /// The medium refuses.
-    pub(super) fn trim(&mut self, mut keep: u64) -> io::Result<()> {
+    pub(super) fn trim(&mut self, mut keep: u64, aside: u64) -> io::Result<()> {
         keep = keep.max(self.spare_bytes());
+        let mut needed = (aside + self.checkpoint_bytes()).saturating_sub(self.in_current());
         for file in self.free_files() {
-            self.segments[file].cut(keep.max(SECTOR as u64))?;
-            keep = keep.saturating_sub(self.segments[file].reserved());
+            let records = if needed > 0 { self.begun(needed) } else { 0 };
+            self.segments[file].cut(keep.max(records).max(SECTOR as u64))?;
+            let has = self.segments[file].reserved();
+            (keep, needed) = (keep.saturating_sub(has), needed.saturating_sub(self.sure(has)));
         }
         Ok(())
     }
 
     /// Gives back what the newest partition has ahead, besides what a deletion and a checkpoint
-    /// need.
+    /// need, and what is set aside.
     ///
     /// # Errors
     /// The medium refuses.
-    pub(super) fn trim_end(&mut self) -> io::Result<()> {
-        let to = (self.offset + SEAL_BYTES).max(self.spare_bytes());
+    pub(super) fn trim_end(&mut self, aside: u64) -> io::Result<()> {
+        let ahead = if aside > 0 { aside + self.record_bytes } else { 0 };
+        let to = (self.offset + SEAL_BYTES + ahead).max(self.spare_bytes());
         let file = self.file(self.number);
         self.segments[file].cut(to)
     }
+}
+
+/// Makes the lengths of files durable, and so the space that was reserved in them.
+///
+/// # Errors
+/// The medium failed.
+pub(super) fn sync_all<R: File>(files: &[Arc<R>]) -> io::Result<()> {
+    files.iter().try_for_each(|file| file.sync())
 }
 
 #[cfg(test)]
@@ -376,7 +417,7 @@ mod tests {
                         space.find(space.checkpoint_bytes()).expect("it works"),
                         "round {round}"
                     );
-                    if space.turn(0).expect("it works") {
+                    if space.turn(0, 0).expect("it works") {
                         space.advance();
                     }
                     space.free_before(space.number);

@@ -128,6 +128,23 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         self.room.end_all(&*self.threads);
     }
 
+    fn reserve_checkpoint(
+        &self,
+        chain: &mut Chain,
+        payloads: &[usize],
+        _keep: Option<Lsn>,
+    ) -> Result<()> {
+        let bytes = payloads.iter().map(|payload| object::bytes(*payload)).sum();
+        let records = payloads.len() as u64;
+        self.threads.point();
+        self.healthy()?;
+        if self.is_in_vain()? || !self.take(records, bytes, true) {
+            return Err(self.full(bytes));
+        }
+        (chain.ahead, chain.ahead_records) = (bytes, records);
+        Ok(())
+    }
+
     fn append(&self, chain: &mut Chain, record: &Record<'_>) -> Result<Lsn> {
         let bytes = object::bytes(record.payload.len());
         let most = self.form.record_bytes as usize;
@@ -153,7 +170,8 @@ impl<M: Memory, T: Threads> LogManager for NvLog<M, T> {
         let ahead = needed.min(chain.ahead);
         let ahead_records = needed_records.min(chain.ahead_records);
         let checkpoint = matches!(record.kind, Kind::CheckpointBegin | Kind::CheckpointEnd);
-        if record.kind == Kind::CheckpointBegin && self.is_in_vain()? {
+        let is_new = record.kind == Kind::CheckpointBegin && chain.ahead == 0;
+        if is_new && self.is_in_vain()? {
             return Err(self.full(needed));
         }
         if !self.take(needed_records - ahead_records, needed - ahead, checkpoint) {

@@ -130,7 +130,7 @@ fn on_demand_every_crash_leaves_what_was_acknowledged() {
         let Some(first) = noted else { continue };
         let first = first as usize;
         let possible = &models[first..models.len().min(first + 2)];
-        point.for_each_state(8, 5, |image| {
+        point.for_each_state(9, 5, |image| {
             states += 1;
             let looked = (|| {
                 let files = RecordingFiles::from_image(image.clone());
