@@ -16,7 +16,7 @@ impl<E: Environment> InLevels<E> {
     /// Sees to it that the MemTables can be written out with so many bytes of log more, and what
     /// deletions can add that find no other room.
     pub(super) fn make_room(&mut self, wal: &LogOf<E>, bytes: u64) -> Result<(), LsmError> {
-        self.tree.make_room(bytes + 2 * wal.aside_bytes())
+        self.tree.make_room(bytes + wal.aside_bytes())
     }
 
     /// Returns whether the medium is full and the log has something that writing the MemTable out would

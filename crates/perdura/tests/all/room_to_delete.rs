@@ -84,7 +84,7 @@ impl Store {
                 Err(error) => return (number - first, error),
             }
             self.next += 1;
-            assert!(self.next < 10_000, "{}: the medium is never full", self.engine);
+            assert!(self.next - first < 10_000, "{}: the medium is never full", self.engine);
         }
     }
 
@@ -126,8 +126,8 @@ impl Store {
     }
 }
 
-/// The medium fills up, and others take what is left of it. Then most tuples are deleted, one in each
-/// transaction or some, and it is filled again, again and again.
+/// The medium fills up, and others take what is left of it for good. Then most tuples are deleted, one in
+/// each transaction or some, and it is filled again, again and again.
 #[test]
 fn a_full_medium_always_leaves_room_to_delete() {
     for engine in engines() {
@@ -139,7 +139,9 @@ fn a_full_medium_always_leaves_room_to_delete() {
                 assert!(said.contains("full") || said.contains("space"), "{engine}: {said}");
                 assert!(inserted > 20, "{engine}, round {round}: only {inserted} tuples, {said}");
                 assert_eq!(store.contents(), store.model, "{engine}: what was refused is undone");
-                store.take_the_rest();
+                if round == 0 {
+                    store.take_the_rest();
+                }
                 if round % 2 == 1 {
                     store = store.reopen();
                 }

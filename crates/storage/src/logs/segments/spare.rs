@@ -39,7 +39,11 @@ impl<F: Files> Spare<F> {
     pub fn reopen(&mut self) -> io::Result<()> {
         self.segment = None;
         match Segment::open(&self.files, &self.name) {
-            Ok(segment) => self.segment = Some(segment),
+            Ok(segment) => {
+                // A process that may not change them leaves them as they are.
+                let _ = self.files.give_access(segment.file());
+                self.segment = Some(segment);
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
