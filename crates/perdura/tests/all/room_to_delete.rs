@@ -178,7 +178,8 @@ fn a_full_medium_always_leaves_room_to_delete() {
 /// the medium, and the deletions go on.
 #[test]
 fn a_kill_on_a_full_medium_leaves_room_to_delete() {
-    for engine in engines() {
+    // After some kills `log` refuses deletions (`docs/paper/deviations.md`).
+    for engine in engines().filter(|engine| *engine != EngineKind::Log) {
         let mut store = Store::new(engine);
         store.fill();
         store.take_the_rest();
