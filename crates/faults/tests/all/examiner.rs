@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
 use faults::examine::{Settings, examine};
-use faults::explorer::{Again, Effort};
+use faults::explorer::Effort;
 use faults::medium::{Medium, Part};
-use faults::mutation::{Code, Defect, Mutation, Where};
 use faults::plot::{Plot, STANDARD};
-use faults::{catalogue::find, pool::PoolMedium, scenario::two_operations_on_one_tuple};
+use faults::{catalogue::find, pool::PoolMedium};
 use perdura::EngineKind;
 use sim::Event;
 

@@ -10,7 +10,7 @@ use faults::combined::CombinedMedium;
 use faults::examine::{Settings, examine};
 use faults::explorer::{Again, Effort, Explored, Scenario};
 use faults::medium::{Medium, Part};
-use faults::mutation::{Code, Defect, Mutation, Where};
+use faults::mutation::{Defect, Mutation, Where};
 use faults::plot::Workload;
 use faults::plot::{Plot, STANDARD};
 use faults::script::{Script, run_in_files, run_in_pool, run_on};

@@ -4,6 +4,12 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+/// The numbers that a child inserts before it waits. A fast one would otherwise fill the database while another
+/// waits for the lock.
+pub(crate) const SHARE: usize = 25;
+/// The numbers that it inserts after each input.
+pub(crate) const MORE: usize = 3;
+
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap()
 }

@@ -9,6 +9,7 @@ use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::children::child;
+use crate::contents::{MORE, SHARE};
 use crate::register::{open, stats};
 use crate::sql::{check, folder, side_of, stock};
 

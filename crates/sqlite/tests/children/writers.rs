@@ -8,16 +8,10 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::attached::{attach, insert};
 use crate::committer::ready;
-use crate::contents::check;
+use crate::contents::{MORE, SHARE, check};
 use crate::register::{open, register};
 use crate::shared::{ALONE, open_shared, open_stock};
 use crate::system::fork_a_child_that_lives_on;
-
-/// The numbers that a process inserts before it waits. A fast one would otherwise fill the database while another
-/// waits for the lock.
-const SHARE: usize = 25;
-/// The numbers that it inserts after each input.
-const MORE: usize = 3;
 
 /// The longest wait for a lock.
 const LONG: Duration = Duration::from_secs(60);

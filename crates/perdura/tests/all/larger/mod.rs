@@ -12,6 +12,7 @@
 //!
 //! This tests the `process` domain alone: the kernel keeps the pages of a killed process.
 
+#[expect(dead_code, reason = "the part of the child, tests/children")]
 mod process;
 
 use std::collections::HashMap;
