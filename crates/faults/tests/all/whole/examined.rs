@@ -15,78 +15,78 @@ fn random_scenarios_of_nv_logging() {
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvm_inp() {
-    examined(EngineKind::NvmInp, 30_000, 4_000);
+    examined(EngineKind::NvmInp, 10_000, 2_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvm_cow() {
-    examined(EngineKind::NvmCow, 30_000, 4_000);
+    examined(EngineKind::NvmCow, 10_000, 2_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvm_log() {
-    examined(EngineKind::NvmLog, 30_000, 4_000);
+    examined(EngineKind::NvmLog, 10_000, 2_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn inp() {
-    examined(EngineKind::Inp, 20_000, 4_000);
+    examined(EngineKind::Inp, 10_000, 2_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn cow() {
-    examined(EngineKind::Cow, 20_000, 4_000);
+    examined(EngineKind::Cow, 10_000, 2_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn log() {
-    examined(EngineKind::Log, 20_000, 4_000);
+    examined(EngineKind::Log, 10_000, 2_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nv_disk() {
-    examined(EngineKind::NvDisk, 20_000, 2_000);
+    examined(EngineKind::NvDisk, 8_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn fast() {
-    examined(EngineKind::Fast, 20_000, 2_000);
+    examined(EngineKind::Fast, 8_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn fash() {
-    examined(EngineKind::Fash, 20_000, 2_000);
+    examined(EngineKind::Fash, 8_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvwal() {
-    examined(EngineKind::Nvwal, 20_000, 2_000);
+    examined(EngineKind::Nvwal, 8_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn journal() {
-    examined(EngineKind::Journal, 20_000, 2_000);
+    examined(EngineKind::Journal, 8_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn wal() {
-    examined(EngineKind::Wal, 20_000, 2_000);
+    examined(EngineKind::Wal, 8_000, 1_000);
 }
 
 /// Transactions that are open go on after each crash, and after the next one.
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn sofort() {
-    examined(EngineKind::Sofort, 20_000, 2_000);
+    examined(EngineKind::Sofort, 8_000, 1_000);
 }
