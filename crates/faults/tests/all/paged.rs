@@ -54,7 +54,7 @@ fn threads_over_flush_on_commit_survive_crashes() {
 
 /// As many states as `docs/reliability.md` asks of every build.
 pub(crate) fn examined(log: LogKind) {
-    let examined = examine(log, first_seed(), 20_000, 2_000).unwrap_or_else(|violation| {
+    let examined = examine(log, first_seed(), 8_000, 1_000).unwrap_or_else(|violation| {
         let test = std::thread::current().name().map(again).unwrap_or_default();
         panic!("{violation}\nagain with: {test}")
     });
