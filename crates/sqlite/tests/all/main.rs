@@ -31,3 +31,4 @@ mod super_journal;
 mod table;
 mod truncation;
 mod two_databases;
+mod wal;

@@ -15,9 +15,9 @@ const PATH: &str = "PERDURA_TEST_PATH";
 const FIRST: &str = "PERDURA_TEST_FIRST";
 /// The numbers that a process inserts before it waits. A fast one would otherwise fill the database while another
 /// waits for the lock.
-const SHARE: usize = 25;
+pub(crate) const SHARE: usize = 25;
 /// The numbers that it inserts after each input.
-const MORE: usize = 3;
+pub(crate) const MORE: usize = 3;
 
 /// The connections of a database: their modes in turn, and the value of `perdura_share`.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ impl Kind {
 }
 
 /// A process of the test `writer` below, which inserts and prints numbers from `first` on.
-fn start(path: &Path, first: i64) -> Child {
+pub(crate) fn start(path: &Path, first: i64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "process_kills::writer", "--ignored", "--nocapture", "--test-threads=1"])
         .env(PATH, path)
@@ -83,7 +83,7 @@ fn writer() {
 }
 
 /// Lets a process continue, and waits until it does. Its next numbers are still to be read.
-fn go_on(
+pub(crate) fn go_on(
     child: &mut Child,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
 ) -> Option<i64> {
@@ -93,7 +93,10 @@ fn go_on(
 }
 
 /// Reads up to `most` numbers that a process prints; returns the last one.
-fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize) -> Option<i64> {
+pub(crate) fn listen(
+    lines: &mut impl Iterator<Item = std::io::Result<String>>,
+    most: usize,
+) -> Option<i64> {
     let reported = lines.map_while(Result::ok).filter_map(|line| {
         // The test's own first line may precede it.
         line.split("=done ").nth(1).and_then(|number| number.trim().parse().ok())
@@ -101,7 +104,7 @@ fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize
     reported.take(most).last()
 }
 
-fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
+pub(crate) fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
     let mut select =
         connection.prepare("SELECT a FROM t WHERE a BETWEEN ?1 AND ?1 + 99999 ORDER BY a").unwrap();
     select.query_map([first], |row| row.get(0)).unwrap().map(Result::unwrap).collect()

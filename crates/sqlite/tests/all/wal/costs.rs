@@ -1,0 +1,124 @@
+//! What a commit in WAL mode costs: system calls, fences, and flushed lines.
+
+use std::io::Write as _;
+
+use super::*;
+use crate::failing::child::{Process, ready};
+use crate::ptrace::{calls_of, mark};
+
+const PATH: &str = "PERDURA_TEST_COST_PATH";
+/// Transactions of each kind in the steady state: more than a checkpoint apart.
+const STEADY: i64 = 2_500;
+
+fn transactions(connection: &Connection, count: i64) {
+    let mut update = connection.prepare("UPDATE t SET b = ?2 WHERE a = ?1").unwrap();
+    let mut select = connection.prepare("SELECT b FROM t WHERE a = ?1").unwrap();
+    for number in 0..count {
+        let key = number * 7 % 500;
+        update.execute((key, format!("{number:0100}"))).unwrap();
+        let found: String = select.query_row([key], |row| row.get(0)).unwrap();
+        assert_eq!(found, format!("{number:0100}"));
+    }
+}
+
+#[test]
+#[ignore = "a process of the other tests"]
+fn steady() {
+    let Ok(path) = std::env::var(PATH) else { return };
+    let (one, other) = (open_wal(Path::new(&path)), open_wal(Path::new(&path)));
+    one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    for key in 0..500 {
+        one.execute("INSERT INTO t VALUES(?1, hex(zeroblob(50)))", [key]).unwrap();
+    }
+    // The log and the database get their sizes.
+    transactions(&one, 3 * STEADY);
+    transactions(&other, STEADY);
+    ready();
+    transactions(&one, STEADY);
+    transactions(&other, STEADY);
+    mark();
+}
+
+/// Two connections take turns. Checkpoints are among what is counted.
+#[test]
+fn steady_state_makes_no_system_call() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let mut command = Process::of_test("wal::costs::steady");
+    let mut process = Process::spawn(command.env(PATH, &path));
+    let go = || process.stdin.write_all(b"\n").unwrap();
+    let mut calls = calls_of(&mut process.child, process.thread, go);
+    // It is let go by a read, and has memory for its work.
+    let memory = [libc::SYS_read, libc::SYS_brk, libc::SYS_madvise, libc::SYS_restart_syscall];
+    calls.retain(|call| !memory.contains(call));
+    assert!(calls.is_empty(), "{} calls: {:?}", calls.len(), &calls[..calls.len().min(50)]);
+}
+
+fn in_domain(path: &Path, domain: &str) -> Connection {
+    open_wal(Path::new(&format!("file:{}?perdura_domain={domain}", path.display())))
+}
+
+fn counts(connection: &Connection) -> [u64; 4] {
+    ["commits", "fences", "lines", "wal_frames"].map(|name| stats(connection, name))
+}
+
+#[test]
+fn commit_takes_one_fence_and_its_frames_lines() {
+    for (domain, synchronous, fences) in
+        [("adr", "FULL", 100), ("adr", "NORMAL", 0), ("eadr", "FULL", 0), ("process", "FULL", 0)]
+    {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let one = in_domain(&path, domain);
+        one.execute_batch(&format!(
+            "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = 0;
+             CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(0, '')"
+        ))
+        .unwrap();
+        let before = counts(&one);
+        for number in 0..100 {
+            one.execute("UPDATE t SET b = ?1", [format!("{number:0100}")]).unwrap();
+        }
+        let after = counts(&one);
+        let [commits, fenced, lines, frames] = [0, 1, 2, 3].map(|at| after[at] - before[at]);
+        assert_eq!((commits, fenced, frames), (100, fences, 100), "{domain} {synchronous}");
+        assert!(lines <= 67 * fences, "{domain} {synchronous}: {lines}");
+        assert!(lines >= 64 * fences, "{domain} {synchronous}: {lines}");
+        // A checkpoint flushes the pages, and what no commit has flushed of the log.
+        let before = counts(&one);
+        assert_eq!(checkpoint(&one, "PASSIVE").0, 0);
+        let after = counts(&one);
+        let [fenced, lines] = [1, 2].map(|at| after[at] - before[at]);
+        let flushes = domain == "adr";
+        assert_eq!(fenced, if flushes { 3 } else { 0 }, "{domain} {synchronous}");
+        assert_eq!(lines >= 64, flushes, "{domain} {synchronous}: {lines}");
+        assert_eq!(lines > 64 * 100, synchronous == "NORMAL", "{domain} {synchronous}: {lines}");
+        one.close().unwrap();
+        closed(&path, 2);
+    }
+}
+
+/// With `synchronous=NORMAL` one connection's checkpoint flushes what another one has stored.
+#[test]
+fn checkpoint_flushes_what_others_stored() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let (one, other) = (in_domain(&path, "adr"), in_domain(&path, "adr"));
+    for connection in [&one, &other] {
+        let set = "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0";
+        connection.execute_batch(set).unwrap();
+    }
+    one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    for round in 1..4 {
+        let before = counts(&other)[2];
+        for key in 0..50 {
+            one.execute("INSERT INTO t VALUES(?1, hex(zeroblob(50)))", [round * 100 + key])
+                .unwrap();
+        }
+        checkpoint(&other, "RESTART");
+        let lines = counts(&other)[2] - before;
+        assert!(lines >= 50 * 64, "{lines}");
+    }
+    // The header of a log alone is durable at once.
+    assert!(counts(&one)[2] < 50, "it has only stored");
+}
