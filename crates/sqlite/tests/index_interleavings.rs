@@ -274,31 +274,20 @@ fn new_connection_is_not_buried_for_the_dead_one() {
                 let shared =
                     Arc::new(Shared::new(Faults { has_no_generations, ..Faults::default() }));
                 let handle = Handle::new(&shared, usize::MAX);
-                for exclusive in [true, false] {
-                    let lock = move |locks: &mut Locks| match exclusive {
-                        true => locks.lock_exclusive(0, 1),
-                        false => locks.lock_shared(3),
-                    };
-                    let [mut dies, mut one] = [0, 1].map(|line| claim(&handle, line));
-                    assert!(lock(&mut dies));
-                    // Not moved since.
-                    assert!(!one.lock_exclusive(if exclusive { 0 } else { 3 }, 1));
-                    shared.alive[0].store(false, Ordering::SeqCst);
-                    let (new, other) = (Rc::new(RefCell::new(None)), handle.clone());
-                    let made = Rc::clone(&new);
-                    let meanwhile = move || {
-                        let mut locks = claim(&other, 0);
-                        // If it is gone from the words, the dead one's exclusive lock is free.
-                        assert!(lock(&mut locks));
-                        *made.borrow_mut() = Some(locks);
-                    };
-                    *handle.meanwhile.borrow_mut() = Some(Box::new(meanwhile));
-                    let got = one.lock_exclusive(if exclusive { 0 } else { 3 }, 1);
-                    assert!(new.borrow().is_some(), "the question was asked");
-                    assert_eq!(got, has_no_generations, "{exclusive}");
-                    one.unlock_all();
-                    new.borrow_mut().take().expect("it is there").unlock_all();
-                }
+                let [mut dies, mut one] = [0, 1].map(|line| claim(&handle, line));
+                assert!(dies.lock_exclusive(0, 1));
+                shared.alive[0].store(false, Ordering::SeqCst);
+                let (new, other) = (Rc::new(RefCell::new(None)), handle.clone());
+                let made = Rc::clone(&new);
+                let meanwhile = move || {
+                    let mut locks = claim(&other, 0);
+                    assert!(locks.lock_exclusive(0, 1), "the dead one's lock is free");
+                    *made.borrow_mut() = Some(locks);
+                };
+                *handle.meanwhile.borrow_mut() = Some(Box::new(meanwhile));
+                let got = one.lock_exclusive(0, 1);
+                assert!(new.borrow().is_some(), "the question was asked");
+                assert_eq!(got, has_no_generations);
             },
             1,
             1,
