@@ -27,7 +27,7 @@ use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::marker_file::MarkerFile;
 use crate::media::{Medium, free_bytes, medium_of};
 use crate::memory::{Memory, checked_range};
-use crate::offset::{LINE_BYTES, Line, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 use crate::poison::{Health, Watch, fork_generation};
 use crate::pool::grown;
 use crate::pool::notes::Notes;
@@ -326,6 +326,28 @@ impl Plain {
         let start = self.0.mapping.touched(at)?;
         self.healthy()?;
         Ok(start)
+    }
+
+    /// Stores a word and returns the former value. All such calls of all threads and processes have one total order, also
+    /// with their sequentially consistent fences and loads.
+    ///
+    /// # Panics
+    /// The word does not lie within the file, or is not aligned.
+    #[inline]
+    pub fn exchange(&self, at: Off<u64>, value: u64) -> u64 {
+        self.0.mapping.exchange(at, value)
+    }
+
+    /// The same if the former value is `old`; otherwise nothing is stored.
+    ///
+    /// # Errors
+    /// The value found.
+    ///
+    /// # Panics
+    /// As [`Self::exchange`].
+    #[inline]
+    pub fn exchange_if(&self, at: Off<u64>, old: u64, value: u64) -> Result<u64, u64> {
+        self.0.mapping.exchange_if(at, old, value)
     }
 
     /// Tries to lock a range of bytes, which need not be there. A lock that this open file has on them

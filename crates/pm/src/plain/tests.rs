@@ -1,5 +1,4 @@
 use super::*;
-use crate::offset::Off;
 
 const BYTE: Range = Range::new(1 << 40, 1);
 
@@ -48,6 +47,12 @@ fn written_bytes_are_the_end_and_are_mapped() {
     assert_eq!(other.len(), 4_120_000);
     assert_eq!(other.read::<u8>(Off::new(105)).unwrap(), 9);
     assert_eq!(other.read::<u8>(Off::new(4_119_999)).unwrap(), 8);
+    assert_eq!((one.exchange(Off::new(800), 5), other.exchange(Off::new(800), 6)), (0, 5));
+    assert_eq!(one.exchange_if(Off::new(800), 5, 7), Err(6));
+    assert_eq!(
+        (one.exchange_if(Off::new(800), 6, 7), other.exchange(Off::new(800), 0)),
+        (Ok(6), 7)
+    );
     // What is mapped ahead is used when the file is that long.
     other.write_at(4_120_000, &[7; 4_096]).unwrap();
     one.see().unwrap();
@@ -299,8 +304,12 @@ fn a_line_is_stored_whole_where_processor_and_domain_let_it() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
     for domain in Domain::ALL {
-        let options =
-            PlainOptions { create: true, domain: Some(domain), ..PlainOptions::default() };
+        let options = PlainOptions {
+            create: true,
+            domain: Some(domain),
+            reserved_bytes: 1 << 30,
+            ..PlainOptions::default()
+        };
         let file = Plain::open(&path, &options).unwrap();
         let has = domain != Domain::Disk && LineStore::detect().is_some();
         assert_eq!(file.has_store_line(), has, "{domain}");

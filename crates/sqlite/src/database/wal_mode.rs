@@ -75,8 +75,10 @@ impl Mapped {
 
     /// Takes or gives up locks of the log.
     pub(super) fn lock_log_index(&mut self, asked: IndexLock) -> Result<(), Failure> {
-        self.store.healthy()?;
-        self.in_wal.as_ref().map_or(Ok(()), WalDatabase::healthy)?;
+        match &self.in_wal {
+            Some(database) => database.healthy()?,
+            None => self.store.healthy()?,
+        }
         let IndexLock { first, count, shared, take } = asked;
         let Some(locks) = &mut self.index_locks else {
             return Err(Failure::Io("locks of a log that is not open".into()));

@@ -1,6 +1,6 @@
 //! The words of the locks in `NAME-shm`.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pm::{Memory as _, Off, Plain};
@@ -44,15 +44,12 @@ impl LockWords for IndexWords {
 
     #[inline]
     fn store_first(&self, word: Word, value: u64) {
-        self.file.store(Self::at(word), value);
-        fence(Ordering::SeqCst);
+        self.file.exchange(Self::at(word), value);
     }
 
     #[inline]
     fn swap(&self, word: Word, old: u64, new: u64) -> bool {
-        let swapped = self.file.cas(Self::at(word), old, new).is_ok();
-        fence(Ordering::SeqCst);
-        swapped
+        self.file.exchange_if(Self::at(word), old, new).is_ok()
     }
 
     fn pause(&self) {
