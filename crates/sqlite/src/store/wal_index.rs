@@ -16,6 +16,8 @@ pub(crate) const MAGIC_AT: u64 = 136;
 /// The format's version.
 pub(crate) const VERSION: u64 = 1;
 pub(crate) const VERSION_AT: u64 = 144;
+/// The number of the side file of the connections that have this file.
+pub(crate) const SIDE_FILE_AT: u64 = 152;
 /// The number of lines that are or were in use.
 pub(crate) const LINES_AT: u64 = 192;
 /// The owners of the locks, each in a line.

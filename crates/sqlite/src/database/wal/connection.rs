@@ -161,7 +161,12 @@ impl WalConnection {
         let alone = self.open_close.is_alone_in_wal_mode()?;
         let number = self.side.load(Off::new(INDEX_FILE_AT), Ordering::Acquire);
         let others = (!alone).then_some(number.unwrap_or(0));
-        let found = match IndexFile::open(&self.index_path, self.data.mode()?, others) {
+        let found = match IndexFile::open(
+            &self.index_path,
+            self.data.mode()?,
+            others,
+            self.side.number(),
+        ) {
             Ok(Found::Ours(index)) => index,
             other => {
                 if alone {

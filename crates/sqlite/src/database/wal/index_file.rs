@@ -13,6 +13,10 @@
 //! Stock SQLite that comes later finds a header of a version that it does not know, and refuses the database. The last
 //! connection of this VFS zeroes the gate. Stock SQLite takes a header of zeros for one to be recovered.
 //!
+//! The open-close lock, and what says that no other connection of this VFS is in WAL mode, are locks on the side file.
+//! One that has replaced the side file in use would say so wrongly: in the third case the index file has to name the
+//! same side file.
+//!
 //! All of this happens under the open-close lock.
 
 use std::path::Path;
@@ -25,7 +29,7 @@ use pm::{Lock, Memory as _, Off, Plain, PlainOptions, Range};
 use crate::database::contract::Failure;
 use crate::store::wal_index::{
     DEAD_MAN_AT, GATE_BYTES, LINES_AT, MAGIC, MAGIC_AT, OWNERS_AT, REGION_BYTES, REGIONS_AT,
-    STOCK_LOCKS, VERSION, VERSION_AT, gate,
+    SIDE_FILE_AT, STOCK_LOCKS, VERSION, VERSION_AT, gate,
 };
 
 /// Reserved addresses: the index of half a terabyte of frames.
@@ -99,8 +103,13 @@ fn has_gate(file: &Plain) -> bool {
 
 impl IndexFile {
     /// Opens the index file. `others` is the number of the file that other connections of this VFS have; `None` if
-    /// there are none.
-    pub(super) fn open(path: &Path, mode: u32, others: Option<u64>) -> Result<Found, Failure> {
+    /// there are none. `side` is the number of the side file.
+    pub(super) fn open(
+        path: &Path,
+        mode: u32,
+        others: Option<u64>,
+        side: u64,
+    ) -> Result<Found, Failure> {
         let cannot = |why: String| Failure::CannotOpen(format!("its file {path:?}: {why}"));
         let mut lives = Err(Failure::Busy);
         for look in 0..LOOKS {
@@ -128,9 +137,11 @@ impl IndexFile {
             }
             let index = Self(file);
             if is_new {
-                index.make()?;
-            } else {
+                index.make(side)?;
+            } else if index.load(SIDE_FILE_AT) == side {
                 index.clear();
+            } else {
+                return Err(cannot("its side file has been replaced while it was in use".into()));
             }
             return Ok(Found::Ours(index));
         }
@@ -138,12 +149,13 @@ impl IndexFile {
     }
 
     /// Makes the file anew. The caller has the dead-man byte exclusively; it is shared afterwards.
-    fn make(&self) -> Result<(), Failure> {
+    fn make(&self, side: u64) -> Result<(), Failure> {
         let Self(file) = self;
         file.cut(0)?;
         file.grow(REGIONS_AT + REGION_BYTES)?;
         file.store(Off::new(MAGIC_AT), MAGIC);
         file.store(Off::new(VERSION_AT), VERSION);
+        file.store(Off::new(SIDE_FILE_AT), side);
         file.copy(Off::new(0), &gate());
         // In one step: stock SQLite never finds the byte free.
         if file.lock(DEAD_MAN, Lock::Shared)? { Ok(()) } else { Err(Failure::Busy) }

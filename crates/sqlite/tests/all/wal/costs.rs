@@ -48,9 +48,17 @@ fn steady_state_makes_no_system_call() {
     let mut process = Process::spawn(command.env(PATH, &path));
     let go = || process.stdin.write_all(b"\n").unwrap();
     let mut calls = calls_of(&mut process.child, process.thread, go);
-    // It is let go by a read, and has memory for its work.
-    let memory = [libc::SYS_read, libc::SYS_brk, libc::SYS_madvise, libc::SYS_restart_syscall];
-    calls.retain(|call| !memory.contains(call));
+    process.child.kill().unwrap();
+    process.child.wait().unwrap();
+    // It is let go by a read, and allocates memory for its statements.
+    let others = [
+        libc::SYS_read,
+        libc::SYS_brk,
+        libc::SYS_mprotect,
+        libc::SYS_madvise,
+        libc::SYS_restart_syscall,
+    ];
+    calls.retain(|call| !others.contains(call));
     assert!(calls.is_empty(), "{} calls: {:?}", calls.len(), &calls[..calls.len().min(50)]);
 }
 

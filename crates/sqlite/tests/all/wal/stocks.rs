@@ -112,6 +112,24 @@ fn replaced_index_file_is_refused() {
     assert_eq!(rows(&closed(&path, 2)).len(), 2);
 }
 
+/// Another connection would take itself for the only one.
+#[test]
+fn replaced_side_file_is_refused() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let ours = open_wal(&path);
+    ours.execute_batch(CREATE).unwrap();
+    std::fs::remove_file(side_of(&path)).unwrap();
+    for _ in 0..2 {
+        assert!(open(&path).is_err());
+        ours.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    }
+    assert_eq!(rows(&ours).len(), 3);
+    ours.close().unwrap();
+    open(&path).unwrap().close().unwrap();
+    assert_eq!(rows(&closed(&path, 2)).len(), 3);
+}
+
 #[test]
 fn damaged_index_file_of_the_dead_is_made_anew() {
     let directory = folder();
