@@ -8,6 +8,7 @@
 //! while a database is open counts from the next reservation on.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Addresses that the process may still reserve; `None` if it has no limit of its own.
 pub fn addresses_left() -> Option<u64> {
@@ -68,7 +69,16 @@ fn limit_of(what: Limit) -> Option<u64> {
 }
 
 /// Bytes of a page of the kernel.
+#[inline]
 pub fn page_bytes() -> u64 {
-    // SAFETY: asks for a constant.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+    static BYTES: AtomicU64 = AtomicU64::new(0);
+    match BYTES.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: asks for a constant.
+            let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 };
+            BYTES.store(bytes, Ordering::Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
 }

@@ -346,6 +346,21 @@ impl Mapping {
         self.own_word(at).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
+    /// Stores a word and returns the former value, in one total order with all other such calls and fences.
+    #[inline]
+    pub(crate) fn exchange(&self, at: Off<u64>, value: u64) -> u64 {
+        self.own_word(at).swap(value, Ordering::SeqCst)
+    }
+
+    /// The same where the former value is `old`; otherwise nothing is stored.
+    ///
+    /// # Errors
+    /// The value found.
+    #[inline]
+    pub(crate) fn exchange_if(&self, at: Off<u64>, old: u64, value: u64) -> Result<u64, u64> {
+        self.own_word(at).compare_exchange(old, value, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
     #[inline]
     pub(crate) fn copy(&self, at: Off<u8>, src: &[u8]) {
         let to = self.own(Range::new(at.get(), src.len() as u64));

@@ -12,7 +12,7 @@ mod locks;
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ use crate::mapping::{HUGE_PAGE_BYTES, Mapping, NativeView, Sharing};
 use crate::marker_file::MarkerFile;
 use crate::media::{Medium, free_bytes, medium_of};
 use crate::memory::{Memory, checked_range};
-use crate::offset::{LINE_BYTES, Line, Range};
+use crate::offset::{LINE_BYTES, Line, Off, Range};
 use crate::place::parent_of;
 use crate::poison::{Health, Watch, fork_generation};
 use crate::pool::grown;
@@ -40,6 +40,8 @@ pub use locks::Lock;
 
 /// Least addresses that are worth a try.
 const LEAST_RESERVED: u64 = 64 << 20;
+/// Bytes that are mapped ahead of a file that grows by writing to it, at least and at most.
+const AHEAD: (u64, u64) = (1 << 20, 64 << 20);
 
 /// How a plain file is opened.
 #[derive(Clone, Debug, Default)]
@@ -205,6 +207,34 @@ impl Plain {
         Ok(())
     }
 
+    /// Writes bytes by a call of the kernel. A shorter file ends with them afterwards, by the byte: the way to grow where
+    /// the length has a meaning. If the medium has no room, that is an error here. The length is not made durable.
+    ///
+    /// Addresses after the end are mapped ahead, so that not every such call maps again. They may not be touched.
+    ///
+    /// # Errors
+    /// The kernel cannot write or map, or there are no addresses left.
+    pub fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let shared = &*self.0;
+        let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.health.is_poisoned() {
+            return Err(io::Error::other(Bad::Poisoned));
+        }
+        let end = at + bytes.len() as u64;
+        let mapped = shared.mapping.len();
+        if end > mapped {
+            let most = shared.mapping.reserved() / page_bytes() * page_bytes();
+            let ahead = mapped.saturating_add((mapped / 4).clamp(AHEAD.0, AHEAD.1));
+            let to = end.next_multiple_of(page_bytes()).max(ahead.min(most));
+            let length = shared.bytes.load(Ordering::Relaxed);
+            self.map_up_to(to)?;
+            shared.bytes.store(length, Ordering::Release);
+        }
+        shared.file.get().write_all_at(bytes, at)?;
+        shared.bytes.fetch_max(end, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// Cuts the file, or lets it end with zeros. The mapping stays; what is after the end may not be
     /// touched.
     ///
@@ -247,6 +277,11 @@ impl Plain {
     /// Returns the marker file of this name, on the same medium.
     pub fn marker_file(&self, path: &Path) -> MarkerFile {
         MarkerFile::new(path, self.0.medium.natural != Domain::Process)
+    }
+
+    /// The number that the file's medium knows it by, as long as the file is there.
+    pub fn number(&self) -> u64 {
+        self.0.identity.1
     }
 
     /// Returns whether the path leads to this file.
@@ -298,6 +333,28 @@ impl Plain {
         let start = self.0.mapping.touched(at)?;
         self.healthy()?;
         Ok(start)
+    }
+
+    /// Stores a word and returns the former value. All such calls of all threads and processes have one total order, also
+    /// with their sequentially consistent fences and loads.
+    ///
+    /// # Panics
+    /// The word does not lie within the file, or is not aligned.
+    #[inline]
+    pub fn exchange(&self, at: Off<u64>, value: u64) -> u64 {
+        self.0.mapping.exchange(at, value)
+    }
+
+    /// The same if the former value is `old`; otherwise nothing is stored.
+    ///
+    /// # Errors
+    /// The value found.
+    ///
+    /// # Panics
+    /// As [`Self::exchange`].
+    #[inline]
+    pub fn exchange_if(&self, at: Off<u64>, old: u64, value: u64) -> Result<u64, u64> {
+        self.0.mapping.exchange_if(at, old, value)
     }
 
     /// Tries to lock a range of bytes, which need not be there. A lock that this open file has on them

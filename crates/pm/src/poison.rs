@@ -247,6 +247,7 @@ fn zero_page(address: usize, bytes: usize) -> bool {
 
 /// A number that differs in a forked child: a pool that was opened under another number belongs to
 /// the parent.
+#[inline]
 pub(crate) fn fork_generation() -> u32 {
     static INSTALL: Once = Once::new();
     extern "C" fn in_child() {

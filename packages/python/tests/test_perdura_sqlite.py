@@ -185,9 +185,11 @@ class Names(Case):
 
 class Taken(Case):
     def in_wal_mode(self):
-        with contextlib.closing(sqlite3.connect(self.path)) as stock:
-            self.assertEqual(stock.execute("PRAGMA journal_mode = WAL").fetchone(), ("wal",))
-            stock.execute("CREATE TABLE t(a)")
+        """Stock SQLite has the database open in WAL mode."""
+        stock = sqlite3.connect(self.path)
+        self.addCleanup(stock.close)
+        self.assertEqual(stock.execute("PRAGMA journal_mode = WAL").fetchone(), ("wal",))
+        stock.execute("CREATE TABLE t(a)")
 
     def test_a_database_that_is_not_taken_is_refused_unless_that_is_allowed(self):
         self.in_wal_mode()

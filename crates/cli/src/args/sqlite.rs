@@ -10,14 +10,14 @@ pub(super) const HELP: &str = "Each mode does the same work through the same SQL
 
 Example:
   perdura bench sqlite --domain adr --repeat 3
-  perdura bench sqlite --mode fash1,stock-wal --mix insert --keys random \\
+  perdura bench sqlite --mode wal,stock-wal --mix insert --keys random \\
       --record 64,1024 --txns 100k --json sqlite.json";
 
 /// `perdura bench sqlite`.
 #[derive(Debug, Args)]
 pub(crate) struct SqliteBenchArgs {
-    /// Ways in which SQLite commits, by comma: fash1, fash, fast, nvwal, full (through the VFS), stock-wal,
-    /// stock-journal (without it, synchronous FULL), stock-wal-lines (as stock-wal, and each sync writes back the
+    /// Ways in which SQLite commits, by comma: wal (its write-ahead log, through the VFS), fash1, fash, fast, nvwal, full
+    /// (the VFS's own), stock-wal, stock-journal (without it, synchronous FULL), stock-wal-lines (as stock-wal, and each sync writes back the
     /// lines that were written); `all` of these.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = modes)]
     pub(crate) mode: List<SqliteMode>,

@@ -15,12 +15,13 @@ fn bench(arguments: &[&str]) -> Ran {
 #[test]
 fn each_cell_is_a_run_with_the_documented_keys() {
     let found = runs(&bench(&["--domain", "adr", "--repeat", "2", "--json", "-"]));
-    assert_eq!(found.len(), 8 * 4 * 2);
-    for cell in found.chunks(8) {
+    assert_eq!(found.len(), 9 * 4 * 2);
+    for cell in found.chunks(9) {
         let names: Vec<&Value> = cell.iter().map(|run| &run["engine"]).collect();
         assert_eq!(
             names,
             [
+                "wal",
                 "fash1",
                 "fash",
                 "fast",
@@ -45,7 +46,7 @@ fn each_cell_is_a_run_with_the_documented_keys() {
             assert_eq!(run["user_bytes"], rows * 108);
             assert_eq!(run["throughput_spread"]["n"], 2);
             assert_eq!(run["baseline"], "stock-wal");
-            let ours = ["fash1", "fash", "fast", "nvwal", "full"]
+            let ours = ["wal", "fash1", "fash", "fast", "nvwal", "full"]
                 .contains(&run["engine"].as_str().expect("a name"));
             let (lines, reads) = (run["engine"] == "stock-wal-lines", run["mix"] == "select");
             assert_eq!(run["modelled"], ours || lines);
@@ -89,7 +90,7 @@ fn sizes_and_forms_of_transactions_are_cells() {
 #[test]
 fn what_is_impossible_is_refused() {
     for (arguments, says) in [
-        (&["--mode", "wal"][..], "`wal` is no mode"),
+        (&["--mode", "log"][..], "`log` is no mode"),
         (&["--mix", "read"], "`read` is no operation"),
         (&["--keys", "descending"], "`descending` is no order of keys"),
         (&["--mode", "full", "--baseline", "fash1"], "--baseline fash1: it does not run"),

@@ -1,5 +1,4 @@
 use super::*;
-use crate::offset::Off;
 
 const BYTE: Range = Range::new(1 << 40, 1);
 
@@ -30,6 +29,37 @@ fn two_that_have_it_open_see_what_is_stored_and_what_grows() {
     assert_eq!(other.file_bytes().unwrap(), 101);
     drop((one, other));
     assert_eq!(std::fs::read(&path).unwrap().len(), 101);
+}
+
+#[test]
+fn written_bytes_are_the_end_and_are_mapped() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let (one, other) = (open(&path), open(&path));
+    for number in 0..1_000_u64 {
+        one.write_at(number * 4_120, &[number as u8; 4_120]).unwrap();
+        assert_eq!((one.len(), one.file_bytes().unwrap()), ((number + 1) * 4_120, one.len()));
+    }
+    one.write_at(100, &[9; 10]).unwrap();
+    assert_eq!(one.len(), 4_120_000);
+    one.copy(Off::new(4_119_999), &[8]);
+    other.see().unwrap();
+    assert_eq!(other.len(), 4_120_000);
+    assert_eq!(other.read::<u8>(Off::new(105)).unwrap(), 9);
+    assert_eq!(other.read::<u8>(Off::new(4_119_999)).unwrap(), 8);
+    assert_eq!((one.exchange(Off::new(800), 5), other.exchange(Off::new(800), 6)), (0, 5));
+    assert_eq!(one.exchange_if(Off::new(800), 5, 7), Err(6));
+    assert_eq!(
+        (one.exchange_if(Off::new(800), 6, 7), other.exchange(Off::new(800), 0)),
+        (Ok(6), 7)
+    );
+    // What is mapped ahead is used when the file is that long.
+    other.write_at(4_120_000, &[7; 4_096]).unwrap();
+    one.see().unwrap();
+    assert_eq!(one.read::<u8>(Off::new(4_124_095)).unwrap(), 7);
+    one.cut(5).unwrap();
+    assert_eq!((one.len(), std::fs::read(&path).unwrap().len()), (5, 5));
+    assert_eq!(one.number(), other.number());
 }
 
 #[test]

@@ -66,7 +66,14 @@ impl Words for SideWords {
 
 /// Liveness of slot owners, by their kernel locks.
 #[derive(Debug)]
-struct SlotOwners(Plain);
+pub(crate) struct SlotOwners(Plain);
+
+impl SlotOwners {
+    /// The owners of the slots of a side file.
+    pub(crate) fn of(side: &Plain) -> Self {
+        Self(side.clone())
+    }
+}
 
 impl Liveness for SlotOwners {
     fn is_alive(&self, slot: usize) -> bool {
@@ -105,7 +112,7 @@ impl ConnectionLock {
             (0..LOCK_WORDS as usize).for_each(|word| words.store(word, 0));
         }
         let slot = Self::free_slot(side)?;
-        let (connection, answer) = Connection::claim(words, SlotOwners(side.clone()), SLOTS, slot);
+        let (connection, answer) = Connection::claim(words, SlotOwners::of(side), SLOTS, slot);
         let taken =
             if answer == Answer::Replay { LockOutcome::MustRecover } else { LockOutcome::Locked };
         Ok((Self { side: side.clone(), connection }, taken))
@@ -120,6 +127,11 @@ impl ConnectionLock {
         Err(Failure::CannotOpen(format!(
             "it has {SLOTS} connections already, and can have no more"
         )))
+    }
+
+    /// The slot, which is the connection's line in WAL mode too.
+    pub(crate) fn slot(&self) -> usize {
+        self.connection.slot()
     }
 
     pub(crate) fn level(&self) -> Level {

@@ -48,6 +48,18 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<pm::Bad> for Failure {
+    fn from(bad: pm::Bad) -> Self {
+        StoreError::from(bad).into()
+    }
+}
+
+impl From<pm::GrowError> for Failure {
+    fn from(error: pm::GrowError) -> Self {
+        StoreError::from(error).into()
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         let full = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded];
@@ -134,6 +146,55 @@ pub trait MainFile: Send + Debug {
     fn is_reserved(&mut self) -> Result<bool, Failure>;
     /// Returns whether the file has been renamed or removed.
     fn has_moved(&self) -> bool;
+    /// Returns whether SQLite may use its write-ahead log.
+    fn has_wal_mode(&self) -> bool {
+        false
+    }
+    /// Returns what opens the write-ahead log of this connection; `None` if the file has no WAL mode.
+    fn log_opener(&self) -> Option<Arc<dyn LogOpener>> {
+        None
+    }
+    /// Returns the address of a region of the index of the log, which stays until [`Self::unmap_index`]; `None` if the
+    /// region is not there and may not be made.
+    ///
+    /// # Errors
+    /// No room; or stock SQLite uses the log.
+    fn map_index(
+        &mut self,
+        region: u64,
+        bytes: u64,
+        create: bool,
+    ) -> Result<Option<*const u8>, Failure> {
+        let _ = (region, bytes, create);
+        Err(no_wal_mode())
+    }
+    /// Takes or gives up locks of the log.
+    ///
+    /// # Errors
+    /// Busy.
+    fn lock_index(&mut self, locks: IndexLock) -> Result<(), Failure> {
+        let _ = locks;
+        Err(no_wal_mode())
+    }
+    /// Ends the use of the index. If `remove`, no other connection needs its file.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn unmap_index(&mut self, remove: bool) -> Result<(), Failure> {
+        let _ = remove;
+        Ok(())
+    }
+    /// Makes the pages durable that a checkpoint has written.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn end_checkpoint(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// Returns whether writes become durable in the order in which they are made, of all files of the database.
+    fn is_sequential(&self) -> bool {
+        true
+    }
     /// Answers a pragma of this VFS, or says why the value is invalid. `None` for other pragmas.
     fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>>;
     /// Closes the file. The last connection leaves a plain file.
@@ -141,6 +202,62 @@ pub trait MainFile: Send + Debug {
     /// # Errors
     /// The medium fails; the next connection that opens the file recovers it.
     fn close(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// The failure of a file without WAL mode.
+fn no_wal_mode() -> Failure {
+    Failure::Io("the file has no WAL mode".into())
+}
+
+/// A change of the locks of a log, as SQLite asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexLock {
+    /// The first lock.
+    pub first: usize,
+    /// The number of locks; 1 if they are shared.
+    pub count: usize,
+    /// Others may share them.
+    pub shared: bool,
+    /// They are taken; otherwise given up.
+    pub take: bool,
+}
+
+/// Opens the write-ahead log of one connection.
+pub trait LogOpener: Send + Sync + Debug {
+    /// Opens the log, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// The database has no WAL mode, stock SQLite uses the log, or the kernel refuses.
+    fn open_log(&self, path: &Path) -> Result<Box<dyn LogFile>, Failure>;
+}
+
+/// A write-ahead log as one connection has it open. SQLite's locks say who reads and writes what.
+pub trait LogFile: Send + Debug {
+    /// Copies bytes from `at` on, zeros past the end. Returns how many bytes there are.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure>;
+    /// Stores bytes, which others see at once.
+    ///
+    /// # Errors
+    /// No room, or the medium fails.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure>;
+    /// Truncates the log.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn truncate(&mut self, to: u64) -> Result<(), Failure>;
+    /// Makes all that is stored durable.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn sync(&mut self) -> Result<(), Failure>;
+    /// Returns the log's bytes.
+    ///
+    /// # Errors
+    /// The medium fails.
+    fn size(&mut self) -> Result<u64, Failure>;
 }
 
 /// A notice to other processes that a journal names a super-journal.
@@ -169,6 +286,8 @@ pub struct OpenOptions {
     pub domain: Option<String>,
     /// The parameter `perdura_share` of the URI.
     pub share: Option<String>,
+    /// The parameter `perdura_wal` of the URI.
+    pub wal: Option<String>,
 }
 
 /// The outcome of opening a main database.

@@ -1,5 +1,6 @@
 //! A database file as one connection sees it: locks, the side file, and the store.
 
+mod calls;
 mod connection_lock;
 mod contract;
 mod mapped;
@@ -10,8 +11,13 @@ mod placeholder_journal;
 mod plain_retry;
 mod stock_lock;
 mod stock_sharing;
+mod wal;
+mod wal_mode;
 
-pub use contract::{Failure, Level, MainFile, OpenOptions, Opened, Opener, SuperJournalNotice};
+pub use contract::{
+    Failure, IndexLock, Level, LogFile, LogOpener, MainFile, OpenOptions, Opened, Opener,
+    SuperJournalNotice,
+};
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};
 pub use memory_file::MemoryFile;
 pub use placeholder_journal::name_at_end;

@@ -14,6 +14,9 @@ const OPEN_CLOSE: Range = Range::new(LOCKS_START, 1);
 /// Held for as long as a connection is open.
 const IS_OPEN: Range = Range::new(LOCKS_START + 1, 1);
 
+/// Held for as long as a connection is in WAL mode.
+const IN_WAL_MODE: Range = Range::new(LOCKS_START + 2, 1);
+
 /// Returns an error in a forked child: the locks belong to its parent as well, and the child may not change
 /// them.
 pub(crate) fn check_not_forked(file: &Plain) -> Result<(), Failure> {
@@ -55,6 +58,21 @@ impl OpenCloseLock {
     pub(crate) fn set_open(&self) -> Result<(), Failure> {
         check_not_forked(&self.0)?;
         if self.0.lock(IS_OPEN, Lock::Shared)? { Ok(()) } else { Err(Failure::Busy) }
+    }
+
+    /// Returns whether no other connection is in WAL mode. If so, that holds until [`Self::unlock`].
+    pub(crate) fn is_alone_in_wal_mode(&self) -> Result<bool, Failure> {
+        check_not_forked(&self.0)?;
+        Ok(self.0.lock(IN_WAL_MODE, Lock::Exclusive)?)
+    }
+
+    /// Marks this connection as in WAL mode, or not.
+    pub(crate) fn set_in_wal_mode(&self, is_in: bool) -> Result<(), Failure> {
+        check_not_forked(&self.0)?;
+        if !is_in {
+            return Ok(self.0.unlock(IN_WAL_MODE)?);
+        }
+        if self.0.lock(IN_WAL_MODE, Lock::Shared)? { Ok(()) } else { Err(Failure::Busy) }
     }
 
     /// Marks the file as closed by this connection.

@@ -55,6 +55,22 @@ pub(super) fn chosen_mode(options: &OpenOptions) -> Result<Mode, Failure> {
     options.mode.as_ref().map_or(Ok(Mode::default()), parse)
 }
 
+/// Whether databases may be in SQLite's WAL mode, if the URI does not say so.
+const WAL_BY_DEFAULT: bool = true;
+
+/// The value of `perdura_wal` in the options.
+pub(super) fn chosen_wal(options: &OpenOptions) -> Result<bool, Failure> {
+    match options.wal.as_deref() {
+        None => Ok(WAL_BY_DEFAULT),
+        Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(word) => {
+            let word = Escaped(word);
+            Err(Failure::CannotOpen(format!("perdura_wal: `{word}` is unknown; there are on, off")))
+        }
+    }
+}
+
 /// Returns whether SQLite takes a word for false.
 pub(super) fn is_no(word: &str) -> bool {
     ["0", "off", "no", "false"].iter().any(|no| word.eq_ignore_ascii_case(no))

@@ -14,6 +14,8 @@
 //! *A placeholder journal* is removed only while nothing can take its place: no other connection of this VFS has begun
 //! to write, and stock SQLite cannot begin a journal.
 //!
+//! *A commit that enters SQLite's WAL mode* leaves a plain file in the same way, with the gate of that mode closed first.
+//!
 //! Each connection chooses whether it shares. One that does not leaves the marker after its commits, until one that
 //! does ends a read or a write.
 
@@ -29,6 +31,18 @@ impl Mapped {
     pub(super) fn set_share(&mut self, share: Share) {
         self.share = share;
         self.store.set_keeps_layout(share == Share::Stock);
+        let wal = self.wal_is_on && share == Share::Perdura;
+        self.wal.allow(wal);
+        self.store.set_allows_wal(wal);
+        if !wal {
+            // Entered at the open, and not used since.
+            let _ = self.wal.leave(false);
+        }
+    }
+
+    /// Returns whether the file is a plain one after each commit: stock SQLite shares it, or it enters WAL mode.
+    pub(super) fn has_to_be_plain(&self) -> Result<bool, Failure> {
+        Ok(self.share == Share::Stock || self.store.is_in_wal_mode()?)
     }
 
     /// Refreshes the view without a lock, as SQLite reads the header when it opens the file.
@@ -60,7 +74,7 @@ impl Mapped {
     }
 
     fn make_plain_for_stock(&mut self) -> Result<(), Failure> {
-        let waits = self.share == Share::Stock && self.store.is_marked();
+        let waits = self.store.is_marked() && self.has_to_be_plain()?;
         self.plain_retry.due = false;
         if self.share == Share::Stock && !waits && self.stock_lock.level() == Level::None {
             return self.empty_if_cut_off();
@@ -134,6 +148,10 @@ impl Mapped {
         if self.plain_retry.cut_unsynced {
             self.data.sync()?;
             self.plain_retry.cut_unsynced = false;
+        }
+        if self.wal.is_allowed() && self.store.is_in_wal_mode()? {
+            // Before stock SQLite can use the log. If it does so already, SQLite finds that out.
+            let _ = self.wal.join(self.has_door);
         }
         Ok(self.store.make_plain()?)
     }

@@ -92,6 +92,8 @@ pub mod code {
     pub const IOERR_WRITE: c_int = IOERR | 3 << 8;
     pub const IOERR_FSYNC: c_int = IOERR | 4 << 8;
     pub const IOERR_LOCK: c_int = IOERR | 15 << 8;
+    pub const IOERR_SHMLOCK: c_int = IOERR | 20 << 8;
+    pub const IOERR_SHMMAP: c_int = IOERR | 21 << 8;
     pub const IOERR_DELETE_NOENT: c_int = IOERR | 23 << 8;
     pub const IOERR_MMAP: c_int = IOERR | 24 << 8;
 }
@@ -119,6 +121,7 @@ pub mod control {
     pub const SIZE_HINT: c_int = 5;
     pub const CHUNK_SIZE: c_int = 6;
     pub const FILE_POINTER: c_int = 7;
+    pub const PERSIST_WAL: c_int = 10;
     pub const VFSNAME: c_int = 12;
     pub const POWERSAFE_OVERWRITE: c_int = 13;
     pub const PRAGMA: c_int = 14;
@@ -126,6 +129,15 @@ pub mod control {
     pub const HAS_MOVED: c_int = 20;
     pub const SYNC: c_int = 21;
     pub const COMMIT_PHASETWO: c_int = 22;
+    pub const CKPT_DONE: c_int = 37;
+}
+
+/// Flags of `xShmLock`.
+#[expect(missing_docs, reason = "named as in SQLite's documentation")]
+pub mod shm {
+    use std::ffi::c_int;
+    pub const LOCK: c_int = 2;
+    pub const SHARED: c_int = 4;
 }
 
 /// Properties of a device.

@@ -2,12 +2,12 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use super::abi::{File, IoMethods, code, control, device};
+use super::abi::{File, IoMethods, code, control, device, shm};
 use super::api::Api;
 use super::guard::guarded;
 use super::registry::{self, Addresses};
 use super::result_code;
-use crate::database::{Level, MainFile};
+use crate::database::{IndexLock, Level, MainFile};
 
 /// The file's layout in the memory that SQLite allocates.
 #[repr(C)]
@@ -26,9 +26,21 @@ struct State {
     mmap_limit: i64,
     /// Pages that SQLite has fetched.
     fetched: u64,
+    /// SQLite's write-ahead log stays when the last connection closes.
+    keeps_log: bool,
 }
 
+/// The methods of a file with WAL mode.
 static METHODS: IoMethods = IoMethods {
+    shm_map: Some(shm_map),
+    shm_lock: Some(shm_lock),
+    shm_barrier: Some(shm_barrier),
+    shm_unmap: Some(shm_unmap),
+    ..METHODS_WITHOUT_WAL
+};
+
+/// The same without shared memory, so that SQLite cannot use its write-ahead log.
+static METHODS_WITHOUT_WAL: IoMethods = IoMethods {
     version: 3,
     close: Some(close),
     read: Some(read),
@@ -42,7 +54,6 @@ static METHODS: IoMethods = IoMethods {
     file_control: Some(file_control),
     sector_size: Some(sector_size),
     device_characteristics: Some(device_characteristics),
-    // Without shared memory SQLite cannot use its write-ahead log.
     shm_map: None,
     shm_lock: None,
     shm_barrier: None,
@@ -66,7 +77,9 @@ pub(crate) unsafe fn put(
 ) {
     let file_end = at as usize + room.next_multiple_of(8);
     let addresses = Addresses { file_end, name: name.as_ptr() as usize };
-    registry::add(name, addresses, file.super_journal_notice());
+    registry::add(name, addresses, file.super_journal_notice(), file.log_opener());
+    let methods =
+        if file.has_wal_mode() { &raw const METHODS } else { &raw const METHODS_WITHOUT_WAL };
     let state = Box::into_raw(Box::new(State {
         file,
         name: name.to_vec(),
@@ -75,9 +88,10 @@ pub(crate) unsafe fn put(
         api,
         mmap_limit: 0,
         fetched: 0,
+        keeps_log: false,
     }));
     // SAFETY: the caller's contract.
-    unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
+    unsafe { at.cast::<Open>().write(Open { base: File { methods }, state }) };
 }
 
 /// Returns whether a file belongs to this VFS and SQLite reads none of it in place.
@@ -88,7 +102,7 @@ pub(crate) unsafe fn copies_all_pages(file: *mut File) -> bool {
     // SAFETY: the caller's contract; one with our methods was made by [`put`].
     unsafe {
         !file.is_null()
-            && std::ptr::eq((*file).methods, &raw const METHODS)
+            && [&raw const METHODS, &raw const METHODS_WITHOUT_WAL].contains(&(*file).methods)
             && (*(*file.cast::<Open>()).state).mmap_limit == 0
     }
 }
@@ -256,6 +270,15 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
                     let name = state.api.text(&state.vfs.to_string_lossy());
                     with_what.cast::<*mut c_char>().write(name);
                 }
+                control::CKPT_DONE => state.file.end_checkpoint()?,
+                // A negative number only asks.
+                control::PERSIST_WAL => {
+                    let keeps = with_what.cast::<c_int>();
+                    if keeps.read() >= 0 {
+                        state.keeps_log = keeps.read() != 0;
+                    }
+                    keeps.write(state.keeps_log.into());
+                }
                 // It always is.
                 control::POWERSAFE_OVERWRITE => with_what.cast::<c_int>().write(1),
                 // Returns the previous limit; a negative one only asks. As in stock SQLite, it cannot change while
@@ -300,6 +323,64 @@ unsafe extern "C" fn sector_size(_file: *mut File) -> c_int {
     512
 }
 
-unsafe extern "C" fn device_characteristics(_file: *mut File) -> c_int {
-    device::POWERSAFE_OVERWRITE | device::SAFE_APPEND | device::SEQUENTIAL
+unsafe extern "C" fn device_characteristics(file: *mut File) -> c_int {
+    let all = device::POWERSAFE_OVERWRITE | device::SAFE_APPEND;
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, all, |state| {
+            Ok(if state.file.is_sequential() { all | device::SEQUENTIAL } else { all })
+        })
+    }
+}
+
+/// Returns the address of a region of the index of the log.
+unsafe extern "C" fn shm_map(
+    file: *mut File,
+    region: c_int,
+    bytes: c_int,
+    create: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: SQLite calls with a file of ours and a place for the address. The region is shared memory, which it reads
+    // and writes by its own rules.
+    unsafe {
+        with(file, code::IOERR_SHMMAP, |state| {
+            out.write(std::ptr::null_mut());
+            let (region, bytes) = (region.max(0) as u64, bytes.max(0) as u64);
+            if let Some(at) = state.file.map_index(region, bytes, create != 0)? {
+                out.write(at.cast_mut().cast());
+            }
+            Ok(code::OK)
+        })
+    }
+}
+
+unsafe extern "C" fn shm_lock(file: *mut File, first: c_int, count: c_int, flags: c_int) -> c_int {
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, code::IOERR_SHMLOCK, |state| {
+            state.file.lock_index(IndexLock {
+                first: first.max(0) as usize,
+                count: count.max(0) as usize,
+                shared: flags & shm::SHARED != 0,
+                take: flags & shm::LOCK != 0,
+            })?;
+            Ok(code::OK)
+        })
+    }
+}
+
+/// All earlier accesses come before all later ones.
+unsafe extern "C" fn shm_barrier(_file: *mut File) {
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+}
+
+unsafe extern "C" fn shm_unmap(file: *mut File, remove: c_int) -> c_int {
+    // SAFETY: SQLite calls with a file of ours.
+    unsafe {
+        with(file, code::IOERR_SHMMAP, |state| {
+            state.file.unmap_index(remove != 0)?;
+            Ok(code::OK)
+        })
+    }
 }

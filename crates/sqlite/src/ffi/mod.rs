@@ -12,3 +12,4 @@ mod main_file;
 mod registry;
 mod result_code;
 pub mod vfs;
+mod wal_file;

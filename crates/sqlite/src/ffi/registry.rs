@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use pm::FolderTime;
 
 use super::absent::{AbsentJournals, ENDINGS, Known};
-use crate::database::SuperJournalNotice;
+use crate::database::{LogOpener, SuperJournalNotice};
 
 /// Addresses in SQLite's memory of a connection's main database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +24,8 @@ struct Connection {
     journal: Option<usize>,
     /// Where the journal publishes the name of its super-journal.
     notice: Option<Arc<dyn SuperJournalNotice>>,
+    /// Opens its write-ahead log.
+    log: Option<Arc<dyn LogOpener>>,
 }
 
 /// An open database.
@@ -45,9 +47,14 @@ fn lock() -> MutexGuard<'static, Vec<Database>> {
 }
 
 /// Adds an open database.
-pub(crate) fn add(name: &[u8], addresses: Addresses, notice: Option<Arc<dyn SuperJournalNotice>>) {
+pub(crate) fn add(
+    name: &[u8],
+    addresses: Addresses,
+    notice: Option<Arc<dyn SuperJournalNotice>>,
+    log: Option<Arc<dyn LogOpener>>,
+) {
     let mut open = lock();
-    let new = Connection { addresses, journal: None, notice };
+    let new = Connection { addresses, journal: None, notice, log };
     match open.iter_mut().find(|known| known.name == name) {
         Some(known) => known.all.push(new),
         None => {
@@ -71,9 +78,12 @@ pub(crate) fn remove(name: &[u8], addresses: Addresses) {
     }
 }
 
-/// Returns whether a connection's database name is at `database`.
-pub(crate) fn holds_name_at(database: usize) -> bool {
-    lock().iter().flat_map(|known| &known.all).any(|one| one.addresses.name == database)
+/// Returns what opens the log of the connection whose database name is at `database`, if it has a WAL mode. `None` if
+/// there is no such connection.
+pub(crate) fn log_opener(database: usize) -> Option<Option<Arc<dyn LogOpener>>> {
+    let open = lock();
+    let mut all = open.iter().flat_map(|known| &known.all);
+    all.find(|one| one.addresses.name == database).map(|one| one.log.clone())
 }
 
 /// Returns whether SQLite itself opens a journal in the file at `journal`, for a connection whose database name is

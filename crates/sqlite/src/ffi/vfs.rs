@@ -1,7 +1,8 @@
 //! The VFS: decides which files it opens itself and which the underlying VFS opens.
 //!
-//! It opens main databases, and the rollback journals of those that are open. A journal that exists when a database is
-//! opened is stock SQLite's. The underlying VFS opens that one, and SQLite rolls it back as usual.
+//! It opens main databases, and the rollback journals and write-ahead logs of those that are open. A journal that
+//! exists when a database is opened is stock SQLite's. The underlying VFS opens that one, and SQLite rolls it back as
+//! usual.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +14,8 @@ use super::absent::Known;
 use super::api::Api;
 use super::guard::guarded;
 use super::result_code;
-use super::{journal, main_file, registry};
-use crate::database::{OpenOptions, Opened, Opener};
+use super::{journal, main_file, registry, wal_file};
+use crate::database::{LogOpener, OpenOptions, Opened, Opener};
 
 /// The name of the VFS.
 pub const NAME: &CStr = c"perdura";
@@ -49,7 +50,9 @@ pub(crate) fn register(
             FIRST_UNDERLYING.store(underlying, Ordering::Release);
         }
         let state = Box::leak(Box::new(State { underlying, name, api, opener }));
-        let ours = size_of::<main_file::Open>().max(size_of::<journal::Open>());
+        let ours = size_of::<main_file::Open>()
+            .max(size_of::<journal::Open>())
+            .max(size_of::<wal_file::Open>());
         let vfs = Vfs {
             version: 3.min((*underlying).version),
             longest_path: (*underlying).longest_path,
@@ -112,6 +115,7 @@ unsafe extern "C" fn open(
                     mode: state.api.parameter(name, c"perdura_mode"),
                     domain: state.api.parameter(name, c"perdura_domain"),
                     share: state.api.parameter(name, c"perdura_share"),
+                    wal: state.api.parameter(name, c"perdura_wal"),
                 };
                 match state.opener.open(Path::new(OsStr::from_bytes(bytes)), &options) {
                     Opened::File(main) => {
@@ -130,8 +134,10 @@ unsafe extern "C" fn open(
             }
             if flags & (flag::MAIN_JOURNAL | flag::WAL) != 0 {
                 let database = state.api.database_of(name) as usize;
-                if flags & flag::WAL != 0 && registry::holds_name_at(database) {
-                    return code::CANTOPEN;
+                if flags & flag::WAL != 0
+                    && let Some(opener) = registry::log_opener(database)
+                {
+                    return open_log(opener.as_deref(), bytes, file, flags, out_flags);
                 }
                 // A journal that exists is stock SQLite's, and hot.
                 registry::remove_journal(name as usize);
@@ -150,6 +156,33 @@ unsafe extern "C" fn open(
                 .map_or(code::CANTOPEN, |open| open(underlying, name, file, flags, out_flags))
         }
     })
+}
+
+/// Opens the write-ahead log of a connection of this VFS.
+///
+/// # Safety
+/// There is room for a file at `file`, and for flags at `out_flags` unless it is null.
+unsafe fn open_log(
+    opener: Option<&dyn LogOpener>,
+    path: &[u8],
+    file: *mut File,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    let Some(opener) = opener else { return code::CANTOPEN };
+    match opener.open_log(Path::new(OsStr::from_bytes(path))) {
+        Err(failure) => result_code::code_of(failure, code::CANTOPEN),
+        Ok(log) => {
+            // SAFETY: the caller's contract.
+            unsafe {
+                wal_file::put(file, log);
+                if !out_flags.is_null() {
+                    out_flags.write(flags);
+                }
+            }
+            code::OK
+        }
+    }
 }
 
 unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> c_int {

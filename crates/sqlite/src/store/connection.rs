@@ -84,6 +84,8 @@ pub struct Store<M> {
     pub(super) cleared: Option<u64>,
     /// Each page stays in its own frame.
     pub(super) keeps_layout: bool,
+    /// A transaction may enter SQLite's WAL mode.
+    pub(super) allows_wal: bool,
     /// This connection has made the marker durable. The one that set it may have died before that.
     pub(super) marker_is_durable: bool,
     /// Page 1 has a change counter for a commit that has not stored its own.
@@ -193,6 +195,7 @@ impl<M: Memory> Store<M> {
             marked: false,
             cleared: Some(0),
             keeps_layout: false,
+            allows_wal: false,
             marker_is_durable: false,
             counter_announced: false,
             counter_exposed: false,
@@ -251,6 +254,11 @@ impl<M: Memory> Store<M> {
     /// Sets whether each page stays in its own frame, so that the file can be made plain after each commit.
     pub fn set_keeps_layout(&mut self, keeps_layout: bool) {
         self.keeps_layout = keeps_layout;
+    }
+
+    /// Sets whether a transaction may enter SQLite's WAL mode. Otherwise it stays in rollback mode.
+    pub fn set_allows_wal(&mut self, allows_wal: bool) {
+        self.allows_wal = allows_wal;
     }
 
     /// Sets whether unused bytes are zeroed, as SQLite's `secure_delete` asks.

@@ -23,7 +23,7 @@ use crate::store::plan::place_of;
 
 /// Bytes past a page that SQLite may read if the page is damaged: a few in practice, but a compared record may
 /// begin anywhere in the page and be almost as long.
-fn overread_bytes(len: u64) -> u64 {
+pub(crate) fn overread_bytes(len: u64) -> u64 {
     len.max(256)
 }
 

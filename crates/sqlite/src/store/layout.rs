@@ -42,6 +42,8 @@ pub(crate) const LOCKS_AT: u64 = 4096;
 pub(crate) const LOCK_WORDS: u64 = 256;
 /// How often the marker was cleared since the database was opened.
 pub(crate) const CLEARED_AT: u64 = LOCKS_AT + LOCK_WORDS * 8;
+/// The number of the `NAME-shm` that the connections in WAL mode have.
+pub(crate) const INDEX_FILE_AT: u64 = CLEARED_AT + 8;
 /// The first of the two slots. After them come the table, and room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 8192;
 
@@ -79,7 +81,7 @@ const _: () = assert!(
         && PREPARED_AT < SIZE_AT + 64
         && NAME_AT == SIZE_AT + 64
         && LOCKS_AT.is_multiple_of(64)
-        && CLEARED_AT + 8 <= SLOTS_AT
+        && INDEX_FILE_AT + 8 <= SLOTS_AT
         && SLOTS_AT.is_multiple_of(64)
 );
 const _: () = assert!(MARKER != 1 && MARKER != 2 && DATABASE_TAG.start.is_multiple_of(8));

@@ -15,7 +15,7 @@
 //!
 //! `prepared` has commits in transactions over several databases, `fetch` pages that SQLite reads in place,
 //! `refresh` the commits of other connections, [`locks`] readers and writers, in shared words that survive the
-//! death of any of them.
+//! death of any of them. [`shm_locks`] has SQLite's locks of its write-ahead log, in words of the same kind.
 
 mod blocks;
 mod bytes;
@@ -23,7 +23,7 @@ mod cache;
 pub mod connection;
 pub mod deferred_flush;
 pub mod error;
-mod fetch;
+pub(crate) mod fetch;
 mod frame_log;
 mod frames;
 mod in_place;
@@ -48,6 +48,7 @@ pub mod region;
 pub mod replay;
 mod restore_layout;
 mod sealed;
+pub mod shm_locks;
 pub(crate) mod side;
 mod slot;
 pub mod span;
@@ -55,3 +56,4 @@ mod stage;
 mod staging;
 pub mod stats;
 pub mod verdict;
+pub(crate) mod wal_index;

@@ -26,6 +26,11 @@ pub fn is_marked(header: &[u8]) -> bool {
         && header[READ_VERSION] == MARKER
 }
 
+/// Returns whether a file that begins with these bytes is in SQLite's WAL mode.
+pub(crate) fn is_in_wal_mode(header: &[u8]) -> bool {
+    header.len() > READ_VERSION && header[WRITE_VERSION] == 2 && header[READ_VERSION] == 2
+}
+
 /// The first bytes of a file, at most a header.
 pub fn header<M: Memory>(data: &Region<M>, size: u64) -> Result<Vec<u8>> {
     let mut header = vec![0; size.min(data.len()).min(HEADER_BYTES) as usize];

@@ -103,7 +103,7 @@ impl<M: Memory> Store<M> {
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         self.healthy()?;
         self.touch();
-        let size = self.size();
+        let (size, allows_wal) = (self.size(), self.allows_wal);
         let mut done = 0;
         while done < bytes.len() {
             let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
@@ -111,7 +111,7 @@ impl<M: Memory> Store<M> {
             let within = within as usize;
             let granule = self.granule(number, len)?;
             granule[within..within + len].copy_from_slice(&bytes[done..done + len]);
-            if number == 0 {
+            if number == 0 && !allows_wal {
                 page1::refuse_wal(granule);
             }
             done += len;
@@ -134,6 +134,19 @@ impl<M: Memory> Store<M> {
             self.stage.granules.insert(number, granule);
         }
         Ok(self.stage.granules.get_mut(&number).expect("it was just put there"))
+    }
+
+    /// Returns whether the committed database is in SQLite's WAL mode.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub fn is_in_wal_mode(&self) -> Result<bool> {
+        if self.size < HEADER_BYTES {
+            return Ok(false);
+        }
+        let mut version = [0];
+        self.in_place(WRITE_VERSION as u64, &mut version)?;
+        Ok(version[0] == 2)
     }
 
     /// Stages another size: truncates the database, or extends it with zeros.

@@ -39,6 +39,8 @@ pub struct Stats {
     pub copied: u64,
     /// Pages that SQLite fetched in place.
     pub fetched: u64,
+    /// Frames stored in SQLite's write-ahead log.
+    pub wal_frames: u64,
 }
 
 impl Stats {
@@ -63,6 +65,7 @@ impl Stats {
             ("checkpoint_lines", self.checkpoint_lines),
             ("copied", self.copied),
             ("lent", self.fetched),
+            ("wal_frames", self.wal_frames),
         ];
         let all: Vec<String> =
             counts.iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();

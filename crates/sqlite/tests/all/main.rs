@@ -37,3 +37,4 @@ mod table;
 mod truncation;
 mod two_databases;
 mod unreadable_folder;
+mod wal;

@@ -32,7 +32,7 @@ impl Kind {
 }
 
 /// A process that inserts and prints numbers from `first` on.
-fn start(path: &Path, first: i64) -> Child {
+pub(crate) fn start(path: &Path, first: i64) -> Child {
     child("writer")
         .arg(path)
         .arg(first.to_string())
@@ -44,7 +44,7 @@ fn start(path: &Path, first: i64) -> Child {
 }
 
 /// Lets a process continue, and waits until it does. Its next numbers are still to be read.
-fn go_on(
+pub(crate) fn go_on(
     child: &mut Child,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
 ) -> Option<i64> {
@@ -54,7 +54,10 @@ fn go_on(
 }
 
 /// Reads up to `most` numbers that a process prints; returns the last one.
-fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize) -> Option<i64> {
+pub(crate) fn listen(
+    lines: &mut impl Iterator<Item = std::io::Result<String>>,
+    most: usize,
+) -> Option<i64> {
     let reported = lines.map_while(Result::ok).filter_map(|line| {
         // The test's own first line may precede it.
         line.split("=done ").nth(1).and_then(|number| number.trim().parse().ok())
@@ -62,7 +65,7 @@ fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize
     reported.take(most).last()
 }
 
-fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
+pub(crate) fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
     let mut select =
         connection.prepare("SELECT a FROM t WHERE a BETWEEN ?1 AND ?1 + 99999 ORDER BY a").unwrap();
     select.query_map([first], |row| row.get(0)).unwrap().map(Result::unwrap).collect()

@@ -153,6 +153,17 @@ pub(crate) fn kill_at_call(
     kill_at(child, thread, number, |_| true, go)
 }
 
+/// Returns the numbers of the calls that a child's thread makes until its [mark].
+pub(crate) fn calls_of(child: &mut Child, thread: i32, go: impl FnOnce()) -> Vec<i64> {
+    let mut calls = Vec::new();
+    let end = trace(child, thread, go, |call| {
+        calls.push(call.number);
+        Next::Made
+    });
+    assert_eq!(end, End::Left);
+    calls
+}
+
 /// Calls that create, change or remove files.
 const CHANGE: &[i64] = &[
     libc::SYS_pwrite64,

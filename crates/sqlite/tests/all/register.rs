@@ -55,6 +55,19 @@ pub(crate) fn stats(connection: &Connection, name: &str) -> u64 {
     digits.parse().expect("a number")
 }
 
+/// Copies a database by SQLite's backup functions, some pages at a time.
+pub(crate) fn backup(from: &Connection, to: &Connection) {
+    use libsqlite3_sys as ffi;
+    // SAFETY: both connections are open, and outlive the backup.
+    unsafe {
+        let main = c"main".as_ptr();
+        let backup = ffi::sqlite3_backup_init(to.handle(), main, from.handle(), main);
+        assert!(!backup.is_null(), "it begins");
+        while ffi::sqlite3_backup_step(backup, 10) == ffi::SQLITE_OK {}
+        assert_eq!(ffi::sqlite3_backup_finish(backup), ffi::SQLITE_OK);
+    }
+}
+
 /// Runs `work` while an idle forked child lives, and then kills the child.
 pub(crate) fn next_to_a_forked_child<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: the child only waits until it is killed.

@@ -90,8 +90,11 @@ fn journal_and_locking_modes_commit_and_roll_back() {
             assert_eq!(rows(&connection).len(), 1);
             let wal: String =
                 connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0)).unwrap();
-            assert_ne!(wal, "wal", "it is answered truly");
+            assert_eq!(wal, "wal");
             connection.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+            let left: String =
+                connection.query_row("PRAGMA journal_mode = delete", [], |row| row.get(0)).unwrap();
+            assert_eq!(left, "delete");
             connection.close().unwrap();
             assert_eq!(rows(&stock(&path)).len(), 2);
             assert!(!directory.path().join(format!("{mode}-{locking}-journal")).exists());
@@ -209,10 +212,9 @@ fn other_databases_go_to_the_underlying_vfs() {
     let path = directory.path().join("wal");
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t(a, b)").unwrap();
-    drop(connection);
-    // A database in SQLite's WAL mode, and one without a name.
-    let connection = open(&path).unwrap();
-    connection.execute_batch("INSERT INTO t VALUES(1, 'one')").unwrap();
+    // A database that stock SQLite has open in WAL mode, and one without a name.
+    let delegated = open(&path).unwrap();
+    delegated.execute_batch("INSERT INTO t VALUES(1, 'one')").unwrap();
     assert!(directory.path().join("wal-wal").exists() && !side_of(&path).exists());
     let nameless = open(Path::new("")).unwrap();
     nameless.execute_batch("CREATE TABLE t(a, b)").unwrap();

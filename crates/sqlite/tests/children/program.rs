@@ -18,6 +18,9 @@ mod register;
 #[path = "../all/shared/connections.rs"]
 mod shared;
 mod system;
+mod wal;
+#[path = "../all/wal/connections.rs"]
+mod wal_connections;
 mod writers;
 
 fn main() {
@@ -34,6 +37,8 @@ fn main() {
         ["one-commit", path, mode] => writers::commit_once(path.as_ref(), mode),
         ["filler", path] => writers::fill(path.as_ref()),
         ["creator", uri, sql] => writers::create(uri.as_ref(), sql),
+        ["steady", path] => wal::steady(path.as_ref()),
+        ["switcher", path] => wal::switch(path.as_ref()),
         ["holder", path, sql] => writers::hold(path.as_ref(), sql),
         ["forker", path] => forkers::fork(path.as_ref()),
         ["prepared-forker", path] => forkers::fork_prepared(path.as_ref()),

@@ -41,3 +41,10 @@ fn kills_of_stock_or_ours_lose_no_acknowledged_row() {
     kills(300, &[]);
     kills(300, &[ALONE, "nvwal"]);
 }
+
+#[test]
+#[ignore = "scripts/long runs it"]
+fn kills_in_wal_mode_lose_no_acknowledged_row() {
+    let rounds = std::env::var("PERDURA_TEST_ROUNDS").map_or(1000, |text| text.parse().unwrap());
+    crate::wal::kills::kill_in_rounds(4, rounds, 4);
+}

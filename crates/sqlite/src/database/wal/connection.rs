@@ -1,0 +1,243 @@
+//! What the database file and the log file of one connection share in WAL mode.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pm::{Domain, Memory as _, Off, Plain};
+
+use crate::database::connection_lock::SlotOwners;
+use crate::database::contract::Failure;
+use crate::database::open_close_lock::{OpenCloseLock, check_not_forked};
+use crate::database::wal::index_file::{Found, IndexFile};
+use crate::database::wal::index_words::IndexWords;
+use crate::store::layout::INDEX_FILE_AT;
+use crate::store::shm_locks::IndexLocks;
+use crate::store::wal_index::LINES;
+
+/// The suffix of the name of the index.
+const INDEX_SUFFIX: &str = "-shm";
+
+/// One connection's locks of the log.
+pub(crate) type Locks = IndexLocks<IndexWords, SlotOwners>;
+
+/// Counters of a connection in WAL mode.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Transactions in the log.
+    pub(crate) commits: AtomicU64,
+    /// Bytes stored in the log.
+    pub(crate) bytes: AtomicU64,
+    /// Frames stored in the log.
+    pub(crate) frames: AtomicU64,
+    /// Flushed lines, of both files.
+    pub(crate) lines: AtomicU64,
+    /// Fences, for both files.
+    pub(crate) fences: AtomicU64,
+}
+
+/// Adds to a counter that only this connection changes.
+pub(super) fn count(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// What the files of one connection share.
+#[derive(Debug)]
+pub(crate) struct WalConnection {
+    pub(super) data: Plain,
+    pub(super) side: Plain,
+    open_close: OpenCloseLock,
+    index_path: PathBuf,
+    pub(super) domain: Option<Domain>,
+    /// The connection's line, which it owns by the kernel lock of its slot in the side file.
+    line: usize,
+    is_allowed: AtomicBool,
+    pub(super) log_is_open: AtomicBool,
+    /// The connection has the log's lock for writing, or the database exclusively.
+    is_writer: [AtomicBool; 2],
+    entered: Mutex<Entered>,
+    pub(crate) counters: Counters,
+}
+
+/// The parts of a connection that is in WAL mode.
+#[derive(Debug, Default)]
+struct Entered {
+    index: Option<Arc<IndexFile>>,
+    /// The locks, until the database file takes them.
+    locks: Option<Locks>,
+}
+
+/// The files and the slot of a connection.
+pub(crate) struct Parts<'a> {
+    pub(crate) data: &'a Plain,
+    pub(crate) side: &'a Plain,
+    pub(crate) path: &'a Path,
+    pub(crate) domain: Option<Domain>,
+    pub(crate) slot: usize,
+}
+
+impl WalConnection {
+    pub(crate) fn new(parts: &Parts<'_>) -> Self {
+        Self {
+            data: parts.data.clone(),
+            side: parts.side.clone(),
+            open_close: OpenCloseLock::new(parts.side),
+            index_path: index_path(parts.path),
+            domain: parts.domain,
+            line: parts.slot,
+            is_allowed: AtomicBool::new(false),
+            log_is_open: AtomicBool::new(false),
+            is_writer: [const { AtomicBool::new(false) }; 2],
+            entered: Mutex::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    fn entered(&self) -> MutexGuard<'_, Entered> {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets whether the connection may be in WAL mode.
+    pub(crate) fn allow(&self, is_allowed: bool) {
+        self.is_allowed.store(is_allowed, Ordering::Relaxed);
+    }
+
+    /// Returns whether the connection may be in WAL mode.
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.is_allowed.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the log is open.
+    pub(crate) fn is_log_open(&self) -> bool {
+        self.log_is_open.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether the connection has the log's lock for writing.
+    pub(crate) fn set_writes(&self, writes: bool) {
+        self.is_writer[0].store(writes, Ordering::Relaxed);
+    }
+
+    /// Sets whether the connection has the database exclusively.
+    pub(crate) fn set_exclusive(&self, exclusive: bool) {
+        self.is_writer[1].store(exclusive, Ordering::Relaxed);
+    }
+
+    /// Returns whether no other connection can write to the log.
+    pub(super) fn is_writer(&self) -> bool {
+        self.is_writer.iter().any(|one| one.load(Ordering::Relaxed))
+    }
+
+    /// The index file, while the connection is in WAL mode.
+    pub(crate) fn index(&self) -> Option<Arc<IndexFile>> {
+        self.entered().index.clone()
+    }
+
+    /// The locks, for the database file.
+    pub(crate) fn take_locks(&self) -> Option<Locks> {
+        self.entered().locks.take()
+    }
+
+    /// Enters WAL mode. Returns false if stock SQLite uses the log. `has_door` says that the caller holds the
+    /// open-close lock.
+    ///
+    /// # Errors
+    /// The index file cannot be made or has been replaced, or stock SQLite is just making one.
+    pub(crate) fn join(&self, has_door: bool) -> Result<bool, Failure> {
+        let mut entered = self.entered();
+        if entered.index.is_some() {
+            return Ok(true);
+        }
+        if !has_door {
+            self.open_close.lock()?;
+        }
+        let result = self.join_behind_door(&mut entered);
+        if !has_door {
+            self.open_close.unlock()?;
+        }
+        result
+    }
+
+    fn join_behind_door(&self, entered: &mut Entered) -> Result<bool, Failure> {
+        let alone = self.open_close.is_alone_in_wal_mode()?;
+        let number = self.side.load(Off::new(INDEX_FILE_AT), Ordering::Acquire);
+        let others = (!alone).then_some(number.unwrap_or(0));
+        let found = match IndexFile::open(
+            &self.index_path,
+            self.data.mode()?,
+            others,
+            self.side.number(),
+        ) {
+            Ok(Found::Ours(index)) => index,
+            other => {
+                if alone {
+                    self.open_close.set_in_wal_mode(false)?;
+                }
+                return other.map(|_| false);
+            }
+        };
+        self.side.store(Off::new(INDEX_FILE_AT), found.number());
+        self.open_close.set_in_wal_mode(true)?;
+        let words = IndexWords::new(found.file());
+        let owners = SlotOwners::of(&self.side);
+        entered.locks = Some(IndexLocks::claim(words, owners, LINES, self.line));
+        entered.index = Some(Arc::new(found));
+        Ok(true)
+    }
+
+    /// Returns whether other connections are in WAL mode. The caller holds the open-close lock, and this connection
+    /// is not in WAL mode.
+    pub(crate) fn others_are_in_wal_mode(&self) -> Result<bool, Failure> {
+        let alone = self.open_close.is_alone_in_wal_mode()?;
+        if alone {
+            self.open_close.set_in_wal_mode(false)?;
+        }
+        Ok(!alone)
+    }
+
+    /// Leaves WAL mode. The caller has given up its locks. The last connection opens the gate again, and removes the
+    /// index file if `remove` and stock SQLite has it not open.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn leave(&self, remove: bool) -> Result<(), Failure> {
+        let mut entered = self.entered();
+        let Some(index) = entered.index.take() else { return Ok(()) };
+        let locks = entered.locks.take();
+        // A forked child has its parent's locks.
+        check_not_forked(&self.side)?;
+        if let Some(mut locks) = locks {
+            locks.unlock_all();
+        }
+        self.set_writes(false);
+        self.open_close.lock()?;
+        let left = self.leave_behind_door(&index, remove);
+        self.open_close.unlock()?;
+        left
+    }
+
+    fn leave_behind_door(&self, index: &IndexFile, remove: bool) -> Result<(), Failure> {
+        if self.open_close.is_alone_in_wal_mode()? {
+            index.end(&self.index_path, remove)?;
+            self.side.store(Off::new(INDEX_FILE_AT), 0);
+        }
+        self.open_close.set_in_wal_mode(false)?;
+        index.release()
+    }
+
+    /// Notes that SQLite has closed the log.
+    pub(super) fn log_closed(&self) {
+        self.log_is_open.store(false, Ordering::Relaxed);
+        // In exclusive mode SQLite has used no shared index, and does not say that it is done with it.
+        if self.entered().locks.is_some() {
+            // Without the exclusive lock stock SQLite may just have opened the file. The close of the database tries again.
+            let _ = self.leave(self.is_writer[1].load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// The path of the index of a database's log.
+pub(crate) fn index_path(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(INDEX_SUFFIX);
+    path.into()
+}

@@ -1,0 +1,21 @@
+//! SQLite's WAL mode: what the database file and the log file of one connection share.
+//!
+//! - A connection *enters* WAL mode when it opens the database or its log: it opens `NAME-shm` behind the gate
+//!   (`database::wal::index_file`), which keeps stock SQLite out, and claims a line there for its locks. It leaves when
+//!   SQLite does, at the latest when the file is closed.
+//! - While its log is open, SQLite's rules for logs hold: pages of the database are read and written where they are,
+//!   without the store. The database then has no marker, and each connection in WAL mode holds its shared lock, so none
+//!   can commit through the store.
+//! - `NAME` and `NAME-wal` are SQLite's own. After a kill any SQLite recovers them.
+
+mod connection;
+mod database;
+mod index_file;
+mod index_words;
+mod log;
+mod opener;
+
+pub(super) use connection::{Locks, Parts, WalConnection, index_path};
+pub(super) use database::WalDatabase;
+pub(super) use index_file::stock_lives;
+pub(super) use opener::WalOpener;

@@ -1,0 +1,62 @@
+//! Opening the log of a connection, which enters WAL mode.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pm::{Memory as _, Plain, PlainOptions};
+
+use crate::database::contract::{Failure, LogFile, LogOpener};
+use crate::database::open_close_lock::check_not_forked;
+use crate::database::wal::connection::WalConnection;
+use crate::database::wal::log::MappedLog;
+use crate::store::layout::WRITE_VERSION;
+use crate::store::page1;
+use crate::store::region::Region;
+use crate::store::wal_index::WRITTEN_AT;
+
+/// Reserved addresses of a log.
+const LOG_ADDRESSES: u64 = 64 << 30;
+
+/// Opens the log of a connection.
+#[derive(Debug)]
+pub(crate) struct WalOpener(pub(crate) Arc<WalConnection>);
+
+impl LogOpener for WalOpener {
+    fn open_log(&self, path: &Path) -> Result<Box<dyn LogFile>, Failure> {
+        let wal = &self.0;
+        check_not_forked(&wal.side)?;
+        if !wal.is_allowed() {
+            let why = "this connection does not use SQLite's write-ahead log";
+            return Err(Failure::CannotOpen(why.into()));
+        }
+        wal.data.see()?;
+        let region = Region::whole(wal.data.clone());
+        let header = page1::header(&region, wal.data.len())?;
+        if page1::is_marked(&header) {
+            // It is about to enter WAL mode, or the log is not ours.
+            return Err(match header[WRITE_VERSION] {
+                2 => Failure::Busy,
+                _ => Failure::CannotOpen("there is a write-ahead log next to it".into()),
+            });
+        }
+        if !wal.join(false)? {
+            let why = "stock SQLite has it open in WAL mode";
+            return Err(Failure::CannotOpen(why.into()));
+        }
+        let index = wal.index().ok_or_else(|| Failure::Io("it has left WAL mode".into()))?;
+        let options = PlainOptions {
+            create: true,
+            mode: Some(wal.data.mode()?),
+            domain: wal.domain,
+            reserved_bytes: LOG_ADDRESSES,
+            foreign_locks: None,
+        };
+        let file = Plain::open(path, &options)
+            .map_err(|error| Failure::CannotOpen(format!("its write-ahead log: {error}")))?;
+        // A former life may have stored what no flush has reached.
+        index.raise_from_zero(WRITTEN_AT, file.len());
+        wal.log_is_open.store(true, Ordering::Relaxed);
+        Ok(Box::new(MappedLog::new(file, path, index, wal)))
+    }
+}

@@ -1,0 +1,127 @@
+//! A mapped database file in SQLite's WAL mode.
+
+use std::sync::atomic::Ordering;
+
+use crate::database::contract::{Failure, IndexLock, Level};
+use crate::database::mapped::Mapped;
+use crate::database::wal::WalDatabase;
+use crate::store::page1;
+use crate::store::stats::Stats;
+use crate::store::wal_index::REGION_BYTES;
+
+/// SQLite's lock for writing to its log.
+const WRITE_LOCK: usize = 0;
+
+impl Mapped {
+    /// Enters WAL mode if the database or another connection is in it, so that no dead connection's locks are taken for
+    /// this one's. Returns false if stock SQLite uses the log. The caller holds the open-close lock.
+    pub(super) fn join_wal_mode(&mut self) -> Result<bool, Failure> {
+        let joins = self.wal.is_allowed()
+            && (page1::is_in_wal_mode(&self.header()?) || self.wal.others_are_in_wal_mode()?);
+        if joins { self.wal.join(true) } else { Ok(true) }
+    }
+
+    /// The database in WAL mode, if the log is open. After its end the store sees what checkpoints wrote.
+    #[inline]
+    pub(super) fn in_wal(&mut self) -> Result<Option<&mut WalDatabase>, Failure> {
+        if !self.wal.is_log_open() {
+            if self.in_wal.take().is_some() {
+                self.refresh_view()?;
+            }
+        } else if self.in_wal.is_none()
+            && let Some(index) = self.wal.index()
+        {
+            self.in_wal = Some(WalDatabase::new(&self.wal, index)?);
+        }
+        Ok(self.in_wal.as_mut())
+    }
+
+    /// Returns whether a commit has entered WAL mode, and the file is not plain yet.
+    pub(super) fn enters_wal_mode(&self) -> Result<bool, Failure> {
+        Ok(self.store.is_marked() && self.store.is_in_wal_mode()?)
+    }
+
+    /// The counters of the connection.
+    pub(super) fn stats(&self) -> Stats {
+        let (mut stats, wal) = (self.store.stats(), &self.wal.counters);
+        stats.commits += wal.commits.load(Ordering::Relaxed);
+        stats.bytes += wal.bytes.load(Ordering::Relaxed);
+        stats.lines += wal.lines.load(Ordering::Relaxed);
+        stats.fences += wal.fences.load(Ordering::Relaxed);
+        stats.wal_frames = wal.frames.load(Ordering::Relaxed);
+        stats.fetched += self.fetched_total;
+        stats
+    }
+
+    /// The address of a region of the index.
+    pub(super) fn map_log_index(
+        &mut self,
+        region: u64,
+        bytes: u64,
+        create: bool,
+    ) -> Result<Option<*const u8>, Failure> {
+        self.store.healthy()?;
+        if bytes != REGION_BYTES {
+            return Err(Failure::Io(format!("an index in regions of {bytes} bytes")));
+        }
+        let Some(index) = self.wal.index() else {
+            return Err(Failure::Io("the index of a log that is not open".into()));
+        };
+        if self.index_locks.is_none() {
+            self.index_locks = self.wal.take_locks();
+        }
+        index.region(region, create)
+    }
+
+    /// Takes or gives up locks of the log.
+    pub(super) fn lock_log_index(&mut self, asked: IndexLock) -> Result<(), Failure> {
+        match &self.in_wal {
+            Some(database) => database.healthy()?,
+            None => self.store.healthy()?,
+        }
+        let IndexLock { first, count, shared, take } = asked;
+        let Some(locks) = &mut self.index_locks else {
+            return Err(Failure::Io("locks of a log that is not open".into()));
+        };
+        let taken = match (shared, take) {
+            (true, true) => locks.lock_shared(first),
+            (false, true) => locks.lock_exclusive(first, count),
+            (true, false) => {
+                locks.unlock_shared(first);
+                true
+            }
+            (false, false) => {
+                if first == WRITE_LOCK {
+                    self.wal.set_writes(false);
+                }
+                locks.unlock_exclusive(first, count);
+                true
+            }
+        };
+        if !taken {
+            return Err(Failure::Busy);
+        }
+        if take && !shared && first == WRITE_LOCK {
+            self.wal.set_writes(true);
+        }
+        Ok(())
+    }
+
+    /// Ends the use of the index, and leaves WAL mode.
+    pub(super) fn unmap_log_index(&mut self, remove: bool) -> Result<(), Failure> {
+        let Some(mut locks) = self.index_locks.take() else { return Ok(()) };
+        self.store.healthy()?;
+        locks.unlock_all();
+        self.wal.leave(remove)
+    }
+
+    /// Leaves WAL mode at the close of a connection whose log was never opened.
+    pub(super) fn leave_unused_wal_mode(&mut self) -> Result<(), Failure> {
+        if self.wal.index().is_none() {
+            return Ok(());
+        }
+        // The index file is removed only while stock SQLite cannot just have opened it.
+        let alone = self.stock_lock.lock(Level::Exclusive).is_ok();
+        self.wal.leave(alone)
+    }
+}

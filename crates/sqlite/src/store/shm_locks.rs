@@ -1,0 +1,295 @@
+//! SQLite's eight locks of a write-ahead log, as words that all connections share.
+//!
+//! Each lock has a word with its owner, who has it exclusively. Each connection has a line with a word that says which
+//! locks it holds shared (*held*) and which it is about to take (*trying*).
+//!
+//! Invariants:
+//! - A lock that a living connection owns is held by no other one.
+//! - A dead connection blocks others only until they check that it is alive. Nothing is repaired: SQLite expects the
+//!   locks of the dead to vanish, and finds by itself what they left.
+//! - A line and an owner's word carry the generation of the connection. Another connection changes either of them only
+//!   by compare-and-swap from a dead one's value, so a new connection in the same line is never mistaken for it.
+//!
+//! 1. *Shared*: store trying, then load the owner. If there is one, clear trying: busy. Otherwise store held.
+//! 2. *Exclusive*: swap the owner from none to this connection, then load all lines. A held lock: undo, busy. One that
+//!    is tried is about to become one or the other: look again, a few times. All of these are in one total order, so
+//!    one of the two sees the other.
+//! 3. *Before busy*, check that the one in the way is alive. A reader is in the way often, and for a moment: its life
+//!    is checked only if it has not moved for a millisecond.
+
+use crate::store::locks::Liveness;
+
+/// The number of locks.
+pub const LOCKS: usize = 8;
+/// The locks before this one are held for a moment, by one connection; those from it on are marks of readers.
+const FIRST_MARK: usize = 3;
+/// The most lines: a line's number plus one has 16 bits.
+pub const LINES_MAX: usize = u16::MAX as usize - 1;
+/// Looks at a lock that another connection is about to take, before it counts as held.
+const LOOKS_MAX: u32 = 64;
+/// A reader that has not moved for so long is asked whether it is alive.
+const SUSPECT_AFTER_US: u64 = 1_000;
+/// The number of generations.
+const GENERATIONS: u64 = 1 << 48;
+
+/// The shared words.
+pub trait LockWords {
+    /// Returns a word's value.
+    fn load(&self, word: Word) -> u64;
+    /// Stores a value. This thread's earlier accesses come before it.
+    fn store(&self, word: Word, value: u64);
+    /// Stores a value before any later load of this thread.
+    fn store_first(&self, word: Word, value: u64);
+    /// Stores `new` if the value is `old`, before any later load of this thread; returns whether it was.
+    fn swap(&self, word: Word, old: u64, new: u64) -> bool;
+    /// Lets a moment pass between two loads of a word that will change soon.
+    fn pause(&self);
+    /// A clock, in microseconds from any start.
+    fn microseconds(&self) -> u64;
+}
+
+/// A shared word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Word {
+    /// The owner of a lock; 0 if there is none.
+    Owner(usize),
+    /// The number of lines that are or were in use.
+    Lines,
+    /// A connection's generation, and the locks that it tries and holds.
+    Line(usize),
+    /// The number of shared locks that the connection of a line has taken.
+    Takes(usize),
+}
+
+/// A line's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Line {
+    generation: u64,
+    trying: u8,
+    held: u8,
+}
+
+impl Line {
+    fn of(word: u64) -> Self {
+        Self { generation: word >> 16, trying: (word >> 8) as u8, held: word as u8 }
+    }
+
+    fn word(self) -> u64 {
+        self.generation << 16 | u64::from(self.trying) << 8 | u64::from(self.held)
+    }
+}
+
+/// A reader that was in the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Suspect {
+    line: usize,
+    word: u64,
+    takes: u64,
+    since_us: u64,
+}
+
+/// One connection's view of the locks.
+#[derive(Debug)]
+pub struct IndexLocks<W, L> {
+    words: W,
+    liveness: L,
+    lines: usize,
+    line: usize,
+    generation: u64,
+    held: u8,
+    owned: u8,
+    takes: u64,
+    /// The readers that were in the way of each lock.
+    suspects: [Option<Suspect>; LOCKS],
+}
+
+/// The bits of `count` locks from `first` on.
+fn bits(first: usize, count: usize) -> u8 {
+    (((1u32 << count) - 1) << first) as u8
+}
+
+impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
+    /// Claims a line that the caller owns according to [`Liveness`], and frees the locks that its last owner died with.
+    ///
+    /// # Panics
+    /// If there are too many lines, or the line is out of range.
+    pub fn claim(words: W, liveness: L, lines: usize, line: usize) -> Self {
+        assert!(line < lines && lines <= LINES_MAX, "a line that there is not");
+        // An exclusive lock looks at the lines below this number only.
+        loop {
+            let lines = words.load(Word::Lines);
+            if lines > line as u64 || words.swap(Word::Lines, lines, line as u64 + 1) {
+                break;
+            }
+        }
+        let before = Line::of(words.load(Word::Line(line)));
+        let generation = (before.generation + 1) % GENERATIONS;
+        let idle = Line { generation, trying: 0, held: 0 };
+        words.store_first(Word::Line(line), idle.word());
+        for lock in 0..LOCKS {
+            let owner = words.load(Word::Owner(lock));
+            if owner & 0xffff == line as u64 + 1 {
+                words.swap(Word::Owner(lock), owner, 0);
+            }
+        }
+        let takes = words.load(Word::Takes(line));
+        let suspects = [None; LOCKS];
+        Self { words, liveness, lines, line, generation, held: 0, owned: 0, takes, suspects }
+    }
+
+    /// Takes a lock shared; returns whether it did.
+    ///
+    /// # Panics
+    /// There is no such lock.
+    pub fn lock_shared(&mut self, lock: usize) -> bool {
+        assert!(lock < LOCKS, "a lock that there is not");
+        let bit = bits(lock, 1);
+        if self.held & bit != 0 {
+            return true;
+        }
+        loop {
+            self.words.store_first(Word::Line(self.line), self.line_word(bit));
+            let owner = self.words.load(Word::Owner(lock));
+            if owner == 0 {
+                break;
+            }
+            self.words.store(Word::Line(self.line), self.line_word(0));
+            if !self.bury_owner(lock, owner) {
+                return false;
+            }
+        }
+        self.held |= bit;
+        self.takes = self.takes.wrapping_add(1);
+        self.words.store(Word::Takes(self.line), self.takes);
+        self.words.store(Word::Line(self.line), self.line_word(0));
+        true
+    }
+
+    /// Gives up a shared lock.
+    pub fn unlock_shared(&mut self, lock: usize) {
+        self.held &= !bits(lock, 1);
+        self.words.store(Word::Line(self.line), self.line_word(0));
+    }
+
+    /// Takes `count` locks from `first` on exclusively, all or none; returns whether it did.
+    ///
+    /// # Panics
+    /// There are no such locks.
+    pub fn lock_exclusive(&mut self, first: usize, count: usize) -> bool {
+        assert!(count > 0 && first + count <= LOCKS, "locks that there are not");
+        for lock in first..first + count {
+            while !self.words.swap(Word::Owner(lock), 0, self.owner_word()) {
+                let owner = self.words.load(Word::Owner(lock));
+                if owner != 0 && !self.bury_owner(lock, owner) {
+                    self.free(first, lock - first);
+                    return false;
+                }
+            }
+        }
+        let mask = bits(first, count);
+        let lines = self.words.load(Word::Lines).min(self.lines as u64) as usize;
+        for line in 0..lines {
+            if line != self.line && !self.leaves_alone(line, first, mask) {
+                self.free(first, count);
+                return false;
+            }
+        }
+        self.owned |= mask;
+        true
+    }
+
+    /// Gives up exclusive locks.
+    pub fn unlock_exclusive(&mut self, first: usize, count: usize) {
+        self.owned &= !bits(first, count);
+        self.free(first, count);
+    }
+
+    /// Returns whether this connection has the lock exclusively.
+    pub fn owns(&self, lock: usize) -> bool {
+        self.owned & bits(lock, 1) != 0
+    }
+
+    /// Gives up all locks.
+    pub fn unlock_all(&mut self) {
+        for lock in (0..LOCKS).filter(|lock| self.owned & bits(*lock, 1) != 0) {
+            self.words.store(Word::Owner(lock), 0);
+        }
+        (self.owned, self.held) = (0, 0);
+        self.words.store(Word::Line(self.line), self.line_word(0));
+    }
+
+    fn owner_word(&self) -> u64 {
+        self.generation << 16 | (self.line as u64 + 1)
+    }
+
+    fn line_word(&self, trying: u8) -> u64 {
+        Line { generation: self.generation, trying, held: self.held }.word()
+    }
+
+    fn free(&self, first: usize, count: usize) {
+        for lock in first..first + count {
+            self.words.store(Word::Owner(lock), 0);
+        }
+    }
+
+    fn is_alive(&self, line: usize) -> bool {
+        line == self.line || line < self.lines && self.liveness.is_alive(line)
+    }
+
+    /// Frees a lock whose owner is dead. Returns whether to look again.
+    fn bury_owner(&self, lock: usize, owner: u64) -> bool {
+        let line = (owner & 0xffff).checked_sub(1).map_or(usize::MAX, |line| line as usize);
+        if self.is_alive(line) {
+            return false;
+        }
+        self.words.swap(Word::Owner(lock), owner, 0);
+        true
+    }
+
+    /// Returns whether the connection of a line holds none of the locks.
+    fn leaves_alone(&mut self, line: usize, first: usize, mask: u8) -> bool {
+        let mut looks = 0;
+        loop {
+            let word = self.words.load(Word::Line(line));
+            let found = Line::of(word);
+            if (found.held | found.trying) & mask == 0 {
+                return true;
+            }
+            if found.held & mask == 0 && looks < LOOKS_MAX {
+                self.words.pause();
+                looks += 1;
+                continue;
+            }
+            if !self.bury_holder(line, word, first) {
+                return false;
+            }
+        }
+    }
+
+    /// Clears the line of a dead connection. Returns whether to look again.
+    fn bury_holder(&mut self, line: usize, word: u64, first: usize) -> bool {
+        if first >= FIRST_MARK {
+            let takes = self.words.load(Word::Takes(line));
+            let since_us = self.words.microseconds();
+            let found = Suspect { line, word, takes, since_us };
+            let is_known = self.suspects[first].is_some_and(|known| {
+                Suspect { since_us, ..known } == found
+                    && since_us.saturating_sub(known.since_us) >= SUSPECT_AFTER_US
+            });
+            let is_new =
+                self.suspects[first].is_none_or(|known| Suspect { since_us, ..known } != found);
+            if is_new || is_known {
+                self.suspects[first] = Some(found);
+            }
+            if !is_known {
+                return false;
+            }
+        }
+        if self.is_alive(line) {
+            return false;
+        }
+        let idle = Line { trying: 0, held: 0, ..Line::of(word) };
+        self.words.swap(Word::Line(line), word, idle.word());
+        true
+    }
+}

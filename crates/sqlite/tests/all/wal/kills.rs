@@ -1,0 +1,160 @@
+//! Processes in WAL mode that are killed. What they leave is recovered by this VFS, or by stock SQLite.
+
+use std::io::{BufRead, BufReader, Write as _};
+
+use super::*;
+use crate::children::child;
+use crate::contents::{MORE, SHARE};
+use crate::failing::child::Process;
+use crate::process_kills::{go_on, listen, numbers, start};
+use crate::ptrace::{Call, End, kill_at};
+
+/// In each round, kills one of `writers` processes, and then the others. Stock SQLite and this VFS open the database
+/// in turn. No acknowledged number is lost, and none that no process has written is there.
+pub(crate) fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let connection = open_wal(&path);
+    connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    connection.close().unwrap();
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut firsts: Vec<i64> = (1..=writers).map(|writer| writer * 1_000_000).collect();
+    for round in 0..rounds {
+        let mut children: Vec<_> = firsts.iter().map(|first| start(&path, *first)).collect();
+        let mut outs: Vec<_> = children
+            .iter_mut()
+            .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
+            .collect();
+        let victim = random.random_range(0..children.len());
+        let most = random.random_range(1..SHARE);
+        let mut reported = vec![None; outs.len()];
+        reported[victim] = listen(&mut outs[victim], most);
+        children[victim].kill().unwrap();
+        // The others go on: the dead process may have held any lock.
+        for other in (0..outs.len()).filter(|other| *other != victim) {
+            let before = go_on(&mut children[other], &mut outs[other]);
+            let then = listen(&mut outs[other], MORE);
+            assert!(before < then, "round {round}: {before:?}, {then:?}");
+            reported[other] = then;
+            children[other].kill().unwrap();
+        }
+        for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut reported) {
+            *last = listen(out, usize::MAX).or(*last);
+            child.wait().unwrap();
+        }
+        assert!(log_of(&path).exists(), "round {round}");
+        let connection =
+            if round % 2 == 0 { Connection::open(&path).unwrap() } else { open(&path).unwrap() };
+        check(&connection);
+        for (first, last) in firsts.iter_mut().zip(&reported) {
+            let found = numbers(&connection, *first);
+            let last = last.unwrap_or(*first - 1);
+            let until = *first + found.len() as i64 - 1;
+            assert_eq!(found, (*first..=until).collect::<Vec<_>>(), "round {round}, seed {seed}");
+            assert!(until == last || until == last + 1, "round {round}: {until}; noted {last}");
+            *first += found.len() as i64;
+        }
+        connection.close().unwrap();
+        if round % 3 == 0 {
+            open(&path).unwrap().close().unwrap();
+            closed(&path, 2);
+        }
+    }
+}
+
+#[test]
+fn kills_in_wal_mode_lose_no_acknowledged_row() {
+    kill_in_rounds(1, 4, 1);
+    kill_in_rounds(2, 6, 2);
+    kill_in_rounds(4, 4, 3);
+}
+
+/// A process that has run statements and keeps its locks.
+fn hold(path: &Path, sql: &str) -> std::process::Child {
+    let mut child = child("holder")
+        .arg(path)
+        .arg(sql)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("=holds")));
+    child
+}
+
+#[test]
+fn locks_of_the_dead_keep_no_other_out() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open_wal(&path);
+    one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    one.busy_timeout(Duration::ZERO).unwrap();
+    // A writer.
+    let mut writer = hold(&path, "BEGIN IMMEDIATE; INSERT INTO t VALUES(2, 'two')");
+    let error = one.execute_batch("BEGIN IMMEDIATE").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    one.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
+    assert_eq!(rows(&one).len(), 2);
+    // A reader, whose mark limits checkpoints.
+    let mut reader = hold(&path, "BEGIN; SELECT * FROM t");
+    one.execute_batch("INSERT INTO t VALUES(4, 'four')").unwrap();
+    assert_eq!(checkpoint(&one, "TRUNCATE").0, 1);
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    one.busy_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(checkpoint(&one, "TRUNCATE").0, 0);
+    // A connection in exclusive mode.
+    let mut alone = hold(&path, "PRAGMA user_version");
+    alone.kill().unwrap();
+    alone.wait().unwrap();
+    assert_eq!(rows(&one).len(), 3);
+    // The lines of the dead are used again.
+    let all: Vec<_> = (0..5).map(|_| open_wal(&path)).collect();
+    for (key, other) in all.iter().enumerate() {
+        other.execute("INSERT INTO t VALUES(?1, 'x')", [key as i64]).unwrap();
+    }
+    drop(all);
+    one.close().unwrap();
+    assert_eq!(rows(&closed(&path, 2)).len(), 8);
+}
+
+/// Killed at any call about a file, a change of the journal mode leaves a database that this VFS opens, with all rows
+/// so far, and that can change its mode.
+#[test]
+fn killed_change_of_the_mode_can_be_repeated() {
+    let mut found = [0; 7];
+    for number in 1.. {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let one = open(&path).unwrap();
+        one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+        for key in 1..4 {
+            one.execute("INSERT INTO t VALUES(?1, 'x')", [key]).unwrap();
+        }
+        one.close().unwrap();
+        let mut process = Process::spawn(child("switcher").arg(&path));
+        let go = || process.stdin.write_all(b"\n").unwrap();
+        let end = kill_at(&mut process.child, process.thread, number, Call::is_of_files, go);
+        let one = open(&path).unwrap();
+        one.busy_timeout(Duration::from_secs(10)).unwrap();
+        check(&one);
+        let keys: Vec<i64> = rows(&one).into_iter().map(|row| row.0).collect();
+        assert_eq!(keys, (1..=keys.len() as i64).collect::<Vec<_>>(), "call {number}");
+        found[keys.len()] += 1;
+        for mode in ["delete", "wal"] {
+            assert_eq!(journal_mode(&one, mode), mode, "call {number}");
+            one.execute_batch("INSERT INTO t(b) VALUES('y')").unwrap();
+        }
+        one.close().unwrap();
+        assert_eq!(rows(&closed(&path, 2)).len(), keys.len() + 2, "call {number}");
+        if end == End::Exited {
+            assert_eq!(keys.len(), 6);
+            break;
+        }
+    }
+    println!("{found:?}");
+    assert!(found[3..].iter().all(|count| *count > 2), "{found:?}");
+}

@@ -1,0 +1,324 @@
+//! The locks of the write-ahead log under a scheduler that chooses their interleaving, with connections that may die
+//! after any store. At every load and store of a shared word another connection may run.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use perdura_sqlite::store::locks::Liveness;
+use perdura_sqlite::store::shm_locks::{IndexLocks, LOCKS, LockWords, Word};
+use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use shuttle::thread;
+
+const LINES: usize = 4;
+/// A line that no connection of a scenario has at first.
+const LAST: usize = LINES - 1;
+
+/// Faults that tests seed.
+#[derive(Clone, Copy, Default)]
+struct Faults {
+    all_look_dead: bool,
+    /// A shared lock is taken without a word to others before.
+    does_not_try: bool,
+    /// All connections of a line have one generation.
+    has_no_generations: bool,
+}
+
+struct Shared {
+    words: Vec<AtomicU64>,
+    alive: Vec<AtomicBool>,
+    /// For each lock: the living connections that hold it shared, a bit each, and the one that owns it, plus one.
+    held: Vec<AtomicU64>,
+    owner: Vec<AtomicU64>,
+    clock: AtomicU64,
+    faults: Faults,
+}
+
+impl Shared {
+    fn new(faults: Faults) -> Self {
+        let zero = |_| AtomicU64::new(0);
+        Self {
+            words: (0..LOCKS + 1 + 2 * LINES).map(zero).collect(),
+            alive: (0..LINES).map(|_| AtomicBool::new(false)).collect(),
+            held: (0..LOCKS).map(zero).collect(),
+            owner: (0..LOCKS).map(zero).collect(),
+            clock: AtomicU64::new(0),
+            faults,
+        }
+    }
+
+    fn word(&self, word: Word) -> &AtomicU64 {
+        &self.words[match word {
+            Word::Owner(lock) => lock,
+            Word::Lines => LOCKS,
+            Word::Line(line) => LOCKS + 1 + 2 * line,
+            Word::Takes(line) => LOCKS + 2 + 2 * line,
+        }]
+    }
+}
+
+/// A connection's access to the shared state, which allows it so many stores.
+#[derive(Clone)]
+struct Handle {
+    shared: Arc<Shared>,
+    left: Rc<Cell<usize>>,
+    /// What happens between the next question about a life and the answer's use.
+    meanwhile: Rc<RefCell<Option<Box<dyn FnOnce()>>>>,
+}
+
+/// The payload with which a connection unwinds when it dies. It is not a panic, so that nothing is printed.
+struct Died;
+
+impl Handle {
+    fn new(shared: &Arc<Shared>, stores: usize) -> Self {
+        let left = Rc::new(Cell::new(stores));
+        Self { shared: shared.clone(), left, meanwhile: Rc::default() }
+    }
+
+    /// Makes a store, unless the connection dies before it.
+    fn stored<T>(&self, store: impl FnOnce() -> T) -> T {
+        if self.left.get() == 0 {
+            resume_unwind(Box::new(Died));
+        }
+        self.left.set(self.left.get() - 1);
+        store()
+    }
+
+    fn seen(&self, word: Word, value: u64) -> u64 {
+        match word {
+            Word::Line(_) | Word::Owner(_) if self.shared.faults.has_no_generations => {
+                value & 0xffff
+            }
+            _ => value,
+        }
+    }
+}
+
+impl LockWords for Handle {
+    fn load(&self, word: Word) -> u64 {
+        self.shared.word(word).load(Ordering::SeqCst)
+    }
+    fn store(&self, word: Word, value: u64) {
+        let value = self.seen(word, value);
+        self.stored(|| self.shared.word(word).store(value, Ordering::SeqCst));
+    }
+    fn store_first(&self, word: Word, value: u64) {
+        if self.shared.faults.does_not_try && value >> 8 & 0xff != 0 {
+            return;
+        }
+        self.store(word, value);
+    }
+    fn swap(&self, word: Word, old: u64, new: u64) -> bool {
+        let (old, new) = (self.seen(word, old), self.seen(word, new));
+        let word = self.shared.word(word);
+        self.stored(|| word.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst).is_ok())
+    }
+    fn pause(&self) {
+        thread::yield_now();
+    }
+    fn microseconds(&self) -> u64 {
+        self.shared.clock.fetch_add(1_000, Ordering::SeqCst)
+    }
+}
+
+impl Liveness for Handle {
+    fn is_alive(&self, line: usize) -> bool {
+        let is_alive =
+            self.shared.alive[line].load(Ordering::SeqCst) && !self.shared.faults.all_look_dead;
+        if let Some(meanwhile) = self.meanwhile.take() {
+            meanwhile();
+        }
+        is_alive
+    }
+}
+
+type Locks = IndexLocks<Handle, Handle>;
+
+fn claim(handle: &Handle, line: usize) -> Locks {
+    handle.shared.alive[line].store(true, Ordering::SeqCst);
+    IndexLocks::claim(handle.clone(), handle.clone(), LINES, line)
+}
+
+/// Holds a lock shared for a moment, next to others but to no owner. Returns whether it did.
+fn share(shared: &Shared, locks: &mut Locks, line: usize, lock: usize) -> bool {
+    if !locks.lock_shared(lock) {
+        return false;
+    }
+    shared.held[lock].fetch_or(1 << line, Ordering::SeqCst);
+    assert_eq!(shared.owner[lock].load(Ordering::SeqCst), 0, "shared next to an owner");
+    thread::yield_now();
+    assert_eq!(shared.owner[lock].load(Ordering::SeqCst), 0, "an owner next to a shared one");
+    shared.held[lock].fetch_and(!(1 << line), Ordering::SeqCst);
+    locks.unlock_shared(lock);
+    true
+}
+
+/// Owns locks for a moment, alone. Returns whether it did.
+fn own(shared: &Shared, locks: &mut Locks, line: usize, first: usize, count: usize) -> bool {
+    if !locks.lock_exclusive(first, count) {
+        return false;
+    }
+    let all = first..first + count;
+    for lock in all.clone() {
+        assert!(locks.owns(lock));
+        let before = shared.owner[lock].swap(line as u64 + 1, Ordering::SeqCst);
+        let held = shared.held[lock].load(Ordering::SeqCst);
+        assert_eq!((before, held), (0, 0), "it is not alone");
+    }
+    thread::yield_now();
+    for lock in all {
+        assert_eq!(shared.held[lock].load(Ordering::SeqCst), 0, "shared next to an owner");
+        shared.owner[lock].store(0, Ordering::SeqCst);
+    }
+    locks.unlock_exclusive(first, count);
+    true
+}
+
+/// A connection that dies after so many stores, if it makes that many.
+fn run_life(shared: &Arc<Shared>, line: usize, stores: usize) {
+    let lived = catch_unwind(AssertUnwindSafe(|| {
+        let handle = Handle::new(shared, stores);
+        let mut locks = claim(&handle, line);
+        for _ in 0..2 {
+            share(shared, &mut locks, line, 3);
+            own(shared, &mut locks, line, 0, 1);
+            share(shared, &mut locks, line, 4);
+            own(shared, &mut locks, line, 3, 2);
+        }
+        locks.unlock_all();
+    }));
+    if let Err(death) = lived
+        && !death.is::<Died>()
+    {
+        resume_unwind(death);
+    }
+    for lock in 0..LOCKS {
+        shared.held[lock].fetch_and(!(1 << line), Ordering::SeqCst);
+        let mine = line as u64 + 1;
+        let _ = shared.owner[lock].compare_exchange(mine, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+    shared.alive[line].store(false, Ordering::SeqCst);
+}
+
+/// Connections that die at different times, and one that comes when all are gone and must not be blocked.
+fn run_lives(stores: [usize; 3], faults: Faults) {
+    let shared = Arc::new(Shared::new(faults));
+    let threads: Vec<_> = (0..3)
+        .map(|line| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                run_life(&shared, line, stores[line]);
+                run_life(&shared, line, usize::MAX);
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let handle = Handle::new(&shared, usize::MAX);
+    let mut locks = claim(&handle, LAST);
+    assert!(share(&shared, &mut locks, LAST, 3), "the dead are in the way of a reader");
+    assert!(own(&shared, &mut locks, LAST, 0, 1), "the dead are in the way of a writer");
+    let owned = (0..4).any(|_| own(&shared, &mut locks, LAST, 0, LOCKS));
+    assert!(owned, "the dead are in the way");
+}
+
+/// The most stores of a connection in a scenario. It dies after each of them.
+const STORES: usize = 40;
+
+#[test]
+fn connection_may_die_after_any_store() {
+    for stores in 0..STORES {
+        let run = move || {
+            run_lives([stores, usize::MAX, (stores * 7) % STORES], Faults::default());
+        };
+        shuttle::check_random_with_seed(run, 7, 60);
+        shuttle::check_pct(run, 30, 3);
+    }
+}
+
+#[test]
+#[ignore = "long: a hundred times as many interleavings"]
+fn long_connection_may_die_after_any_store() {
+    for one in 0..STORES {
+        for other in (0..STORES).step_by(3).chain([usize::MAX]) {
+            let run = move || run_lives([one, other, usize::MAX], Faults::default());
+            shuttle::check_random_with_seed(run, 11, 1_000);
+            shuttle::check_pct(run, 500, 4);
+        }
+    }
+}
+
+/// The test notices living connections taken for dead, and shared locks that are not announced.
+#[test]
+fn wrong_locks_are_noticed() {
+    let faults = [
+        Faults { all_look_dead: true, ..Faults::default() },
+        Faults { does_not_try: true, ..Faults::default() },
+    ];
+    for (number, faults) in faults.into_iter().enumerate() {
+        let noticed = (2..STORES).any(|stores| {
+            let run = move || run_lives([stores, (stores * 5) % STORES, usize::MAX], faults);
+            catch_unwind(|| shuttle::check_random_with_seed(run, 7, 400)).is_err()
+        });
+        assert!(noticed, "{number}");
+    }
+}
+
+/// A connection takes over a dead one's line while another one is about to bury that. Without generations it would
+/// lose its locks.
+#[test]
+fn new_connection_is_not_buried_for_the_dead_one() {
+    for has_no_generations in [false, true] {
+        shuttle::check_random_with_seed(
+            move || {
+                let shared =
+                    Arc::new(Shared::new(Faults { has_no_generations, ..Faults::default() }));
+                let handle = Handle::new(&shared, usize::MAX);
+                let [mut dies, mut one] = [0, 1].map(|line| claim(&handle, line));
+                assert!(dies.lock_exclusive(0, 1));
+                shared.alive[0].store(false, Ordering::SeqCst);
+                let (new, other) = (Rc::new(RefCell::new(None)), handle.clone());
+                let made = Rc::clone(&new);
+                let meanwhile = move || {
+                    let mut locks = claim(&other, 0);
+                    assert!(locks.lock_exclusive(0, 1), "the dead one's lock is free");
+                    *made.borrow_mut() = Some(locks);
+                };
+                *handle.meanwhile.borrow_mut() = Some(Box::new(meanwhile));
+                let got = one.lock_exclusive(0, 1);
+                assert!(new.borrow().is_some(), "the question was asked");
+                assert_eq!(got, has_no_generations);
+            },
+            1,
+            1,
+        );
+    }
+}
+
+/// A dead writer is buried at once, a dead reader only when it has not moved for a millisecond.
+#[test]
+fn dead_reader_is_buried_a_millisecond_later() {
+    shuttle::check_random_with_seed(
+        || {
+            let shared = Arc::new(Shared::new(Faults::default()));
+            let handle = Handle::new(&shared, usize::MAX);
+            let [mut dies, mut one] = [0, 1].map(|line| claim(&handle, line));
+            assert!(dies.lock_shared(3) && dies.lock_exclusive(0, 1));
+            assert!(!one.lock_exclusive(0, 1) && !one.lock_exclusive(3, 1));
+            assert!(one.lock_shared(3) && !one.lock_shared(0));
+            one.unlock_shared(3);
+            // Alive, it stays in the way.
+            assert!(!one.lock_exclusive(3, 1) && !one.lock_exclusive(3, 1));
+            shared.alive[0].store(false, Ordering::SeqCst);
+            assert!(one.lock_exclusive(0, 1));
+            assert!(one.lock_exclusive(3, 1));
+            // The next connection in the line has none of its locks.
+            let mut next = claim(&handle, 0);
+            assert!(!next.lock_exclusive(0, 1) && !next.lock_shared(3));
+            one.unlock_all();
+            assert!(next.lock_exclusive(0, LOCKS));
+        },
+        1,
+        1,
+    );
+}
