@@ -58,13 +58,15 @@ impl Shared {
     }
 }
 
+type Meanwhile = Box<dyn FnOnce()>;
+
 /// A connection's access to the shared state, which allows it so many stores.
 #[derive(Clone)]
 struct Handle {
     shared: Arc<Shared>,
     left: Rc<Cell<usize>>,
     /// What happens between the next question about a life and the answer's use.
-    meanwhile: Rc<RefCell<Option<Box<dyn FnOnce()>>>>,
+    meanwhile: Rc<RefCell<Option<Meanwhile>>>,
 }
 
 /// The payload with which a connection unwinds when it dies. It is not a panic, so that nothing is printed.

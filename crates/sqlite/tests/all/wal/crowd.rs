@@ -1,7 +1,7 @@
 //! Threads that count in one database in WAL mode, read it, open it and close it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn count_together(writers: i64, readers: i64) {
             });
         }
         // All are joined, even after a failure.
-        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let results: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
         ended.store(true, Ordering::Relaxed);
         results.into_iter().for_each(|result| result.unwrap());
     });
