@@ -41,7 +41,6 @@ mod paged_scans;
 mod paths;
 mod queue;
 mod racing;
-mod room_to_delete;
 mod salvage;
 mod serializable;
 mod sessions;

@@ -14,7 +14,6 @@ pub mod manifest;
 pub mod memtable;
 pub mod merge;
 pub mod record;
-mod relief;
 pub mod sstable;
 mod tables;
 pub mod tree;

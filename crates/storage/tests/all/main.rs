@@ -9,4 +9,3 @@ mod sstable;
 mod undo_log_kill;
 mod wal_crash;
 mod wal_log;
-mod wal_space;
