@@ -165,7 +165,7 @@ def connect(
         connection.close()
         raise NotTaken(
             f"{name}: Perdura's VFS does not take this database. It takes those in persistent memory or tmpfs, and on a"
-            " disk if a domain is named (domain='disk'); none that is read-only, or that stock SQLite has open in WAL mode."
+            " disk if a domain is named (domain='disk'); none that is read-only, or in SQLite's WAL mode."
             " allow_stock=True opens it as SQLite does"
         )
     return connection

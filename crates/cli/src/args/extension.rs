@@ -27,7 +27,7 @@ pub(crate) enum SqliteCommand {
     Plain(FileArgs),
     /// Start the installed sqlite3, SQLite's shell, on a database that the extension opens.
     #[command(
-        after_help = "The shell takes the place of this command; what stands after `--` is passed on to it: its options, and statements to run instead of what it reads. `PRAGMA perdura_mode` and `PRAGMA perdura_stats` answer in it. A database that the extension does not take, on an ordinary disk or open in WAL mode by stock SQLite, is opened by SQLite alone, and the command says so.\n\nExit code 2: sqlite3 is not installed, or was built without loading of extensions. 1: the database is not opened. Else it is that of sqlite3.\n\nExample:\n  perdura sqlite shell /dev/shm/my.db\n  perdura sqlite shell /dev/shm/my.db -- -json 'SELECT * FROM t'\n  perdura sqlite shell /dev/shm/new.db < dump.sql"
+        after_help = "The shell takes the place of this command; what stands after `--` is passed on to it: its options, and statements to run instead of what it reads. `PRAGMA perdura_mode` and `PRAGMA perdura_stats` answer in it. A database that the extension does not take, on an ordinary disk or in WAL mode, is opened by SQLite alone, and the command says so.\n\nExit code 2: sqlite3 is not installed, or was built without loading of extensions. 1: the database is not opened. Else it is that of sqlite3.\n\nExample:\n  perdura sqlite shell /dev/shm/my.db\n  perdura sqlite shell /dev/shm/my.db -- -json 'SELECT * FROM t'\n  perdura sqlite shell /dev/shm/new.db < dump.sql"
     )]
     Shell(ShellArgs),
 }

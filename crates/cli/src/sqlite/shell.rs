@@ -111,7 +111,7 @@ fn look(library: &Path, file: &Path, opening: &[OsString]) -> Result<(), Failure
             if answer.starts_with(MAIN) {
                 let file = Escaped(file.display());
                 say(format_args!(
-                    "{file}: opened by SQLite without the extension: it lies on an ordinary disk, or stock SQLite has it open in WAL mode"
+                    "{file}: opened by SQLite without the extension: it lies on an ordinary disk, or it is in WAL mode"
                 ));
             }
             Ok(())

@@ -24,7 +24,7 @@ fn side_of(path: &Path) -> PathBuf {
 
 fn connect(path: &Path) -> Connection {
     // Whole pages are logged, so that the log alone brings back what was not stored.
-    let parameters = Parameters { mode: Some("full"), domain: None };
+    let parameters = Parameters { mode: Some("full"), domain: None, wal: false };
     open(path, parameters, OpenFlags::default()).expect("opens")
 }
 

@@ -105,13 +105,16 @@ fn reserve(
     log.reserve_checkpoint(chain, &[&begin[..], &ends].concat(), keep)
 }
 
+/// The place where analysis begins, the changed pages, and the open transactions.
+type Appended = (Lsn, Vec<(PageNo, Lsn)>, Vec<Seen>);
+
 /// Appends the records of a checkpoint. Returns the place where analysis begins, and the tables.
 fn append(
     log: &dyn LogManager,
     chain: &mut Chain,
     pages: &dyn Pages,
     transactions: &Transactions,
-) -> Result<(Lsn, Vec<(PageNo, Lsn)>, Vec<Seen>)> {
+) -> Result<Appended> {
     let begin = log.append(chain, &Record::bare(Kind::CheckpointBegin))?;
     let dirty = pages.dirty();
     let (open, pending) = transactions.seen();

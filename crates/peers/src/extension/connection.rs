@@ -20,6 +20,8 @@ pub struct Parameters<'a> {
     pub mode: Option<&'a str>,
     /// The domain of commits; the medium's own if there is none.
     pub domain: Option<&'a str>,
+    /// Whether the database may be in SQLite's WAL mode.
+    pub wal: bool,
 }
 
 /// Counts of a connection, as the VFS has them.
@@ -67,7 +69,11 @@ pub fn uri(path: &Path, parameters: Parameters<'_>) -> String {
             byte => write!(uri, "%{byte:02X}").expect("a text takes all"),
         }
     }
-    let given = [("perdura_mode", parameters.mode), ("perdura_domain", parameters.domain)];
+    let given = [
+        ("perdura_mode", parameters.mode),
+        ("perdura_domain", parameters.domain),
+        ("perdura_wal", parameters.wal.then_some("on")),
+    ];
     let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
     for (number, (name, value)) in given.enumerate() {
         let before = if number == 0 { '?' } else { '&' };
@@ -153,7 +159,7 @@ mod tests {
         let directory = tempfile::Builder::new().tempdir_in("/dev/shm").expect("a directory");
         for name in ["plain", "a b?c#d%20&e=ü", ";"] {
             let path = directory.path().join(name);
-            let parameters = Parameters { mode: Some("full"), domain: Some("adr") };
+            let parameters = Parameters { mode: Some("full"), domain: Some("adr"), wal: false };
             let connection = open(&path, parameters, OpenFlags::default()).expect("opens");
             connection.execute_batch("CREATE TABLE t(a)").expect("made");
             assert_eq!(answer(&connection, "perdura_mode"), Ok(Some("full".into())));

@@ -227,7 +227,10 @@ fn connect(
             let vfs = lines::VFS.to_str().expect("a word");
             open_through(vfs, path, flags)
         }),
-        mode if mode.is_ours() => open(path, Parameters { mode: mode.parameter(), domain }, flags),
+        mode if mode.is_ours() => {
+            let wal = mode == SqliteMode::Wal;
+            open(path, Parameters { mode: mode.parameter(), domain, wal }, flags)
+        }
         _ => open_stock(path, flags),
     };
     let connection = opened.map_err(StoreError::engine)?;

@@ -5,9 +5,9 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::committer::ready;
-use crate::register::{open, register};
+use crate::register::register;
 use crate::system::mark;
-use crate::wal_connections::{journal_mode, open_wal};
+use crate::wal_connections::{journal_mode, open, open_wal};
 
 /// Transactions of each kind in the steady state: more than a checkpoint apart.
 const STEADY: i64 = 2_500;

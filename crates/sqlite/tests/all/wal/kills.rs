@@ -20,7 +20,8 @@ pub(crate) fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut firsts: Vec<i64> = (1..=writers).map(|writer| writer * 1_000_000).collect();
     for round in 0..rounds {
-        let mut children: Vec<_> = firsts.iter().map(|first| start(&path, *first)).collect();
+        let mut children: Vec<_> =
+            firsts.iter().map(|first| start(&with_wal(&path), *first)).collect();
         let mut outs: Vec<_> = children
             .iter_mut()
             .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
@@ -72,7 +73,7 @@ fn kills_in_wal_mode_lose_no_acknowledged_row() {
 /// A process that has run statements and keeps its locks.
 fn hold(path: &Path, sql: &str) -> std::process::Child {
     let mut child = child("holder")
-        .arg(path)
+        .arg(with_wal(path))
         .arg(sql)
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())

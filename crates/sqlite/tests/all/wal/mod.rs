@@ -13,10 +13,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use connections::{journal_mode, open_wal};
+use connections::{journal_mode, open, open_wal, with_wal};
 
 use crate::forked::in_forked_child;
-use crate::register::{backup, open, register, stats};
+use crate::register::{backup, register, stats};
 use crate::sql::{check, folder, rows, side_of};
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -315,7 +315,8 @@ fn attached_databases_may_have_different_modes() {
     let paths = ["one", "two", "three"].map(|name| directory.path().join(name));
     let one = open_wal(&paths[0]);
     for (name, path, mode) in [("two", &paths[1], "wal"), ("three", &paths[2], "delete")] {
-        let attach = format!("ATTACH 'file:{}?vfs=perdura' AS {name}", path.display());
+        let attach =
+            format!("ATTACH 'file:{}?vfs=perdura&perdura_wal=on' AS {name}", path.display());
         one.execute_batch(&attach).unwrap();
         let pragma = format!("PRAGMA {name}.journal_mode = {mode}");
         let answer: String = one.query_row(&pragma, [], |row| row.get(0)).unwrap();
@@ -345,7 +346,12 @@ fn read_only_connection_reads_in_wal_mode() {
     one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
     register();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let reader = Connection::open_with_flags_and_vfs(&path, flags, "perdura").unwrap();
+    let reader = Connection::open_with_flags_and_vfs(
+        with_wal(&path),
+        flags | OpenFlags::SQLITE_OPEN_URI,
+        "perdura",
+    )
+    .unwrap();
     assert_eq!(rows(&reader).len(), 1);
     one.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
     assert_eq!(rows(&reader).len(), 2);
@@ -400,9 +406,9 @@ fn forked_child_is_refused_and_harms_nothing() {
 fn connections_without_wal_mode_answer_so() {
     let directory = folder();
     let path = directory.path().join("db");
-    for parameter in ["perdura_wal=off", "perdura_share=stock"] {
+    for parameter in ["", "perdura_wal=off", "perdura_share=stock"] {
         let uri = PathBuf::from(format!("file:{}?{parameter}", path.display()));
-        let one = open(&uri).unwrap();
+        let one = crate::register::open(&uri).unwrap();
         assert_ne!(journal_mode(&one, "wal"), "wal", "{parameter}");
         one.execute_batch("CREATE TABLE IF NOT EXISTS t(a, b)").unwrap();
         one.close().unwrap();
