@@ -1,7 +1,7 @@
 //! The process that a test of this crate starts: `perdura-laboratory-children FILE` writes the counts of a run, each
 //! figure with all its digits. Built for tests alone, by the feature `children`.
 
-#![expect(dead_code, reason = "modules of the tests, of which a part is used here")]
+#![allow(dead_code, reason = "modules of the tests, of which a part is used here")]
 
 #[path = "../all/common.rs"]
 mod common;

@@ -1,7 +1,7 @@
 //! The processes that the tests of this crate start: `perdura-children (load|write) ROWS BUFFER DIRECTORY`. Built for
 //! tests alone: see Cargo.toml.
 
-#![expect(dead_code, reason = "a module of the tests, of which a part is used here")]
+#![allow(dead_code, reason = "a module of the tests, of which a part is used here")]
 
 #[path = "../all/larger/process.rs"]
 mod process;

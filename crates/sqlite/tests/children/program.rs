@@ -1,7 +1,7 @@
 //! The processes that the tests of this crate start: `perdura-sqlite-children NAME ARGUMENTS`. Built for tests alone,
 //! by the feature `children`.
 
-#![expect(dead_code, reason = "modules of the tests, of which a part is used here")]
+#![allow(dead_code, reason = "modules of the tests, of which a part is used here")]
 
 #[path = "../all/attached/databases.rs"]
 mod attached;
