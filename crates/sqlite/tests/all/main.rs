@@ -20,6 +20,7 @@ mod locking;
 mod long;
 mod missing_instructions;
 mod mixed_modes;
+mod openers;
 mod placing;
 mod prepared;
 mod process_kills;

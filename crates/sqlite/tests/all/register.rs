@@ -4,13 +4,10 @@ use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Once;
 
-use perdura_sqlite::ffi::entry::perdura_register;
-#[cfg(test)]
-use perdura_sqlite::ffi::entry::register_opener;
+use perdura_sqlite::ffi::entry::{perdura_register, register_opener};
 use rusqlite::{Connection, OpenFlags};
 
-/// The extension function that SQLite calls when a connection is opened. Children of tests have the VFS that ships
-/// alone.
+/// The extension function that SQLite calls when a connection is opened.
 unsafe extern "C" fn begin(
     _: *mut libsqlite3_sys::sqlite3,
     _: *mut *mut c_char,
@@ -18,14 +15,8 @@ unsafe extern "C" fn begin(
 ) -> c_int {
     // SAFETY: it is SQLite's table.
     unsafe {
-        #[cfg(test)]
-        {
-            let opener = Box::new(crate::explore::RecordingOpener);
-            let emulated = Box::new(crate::emulated::EmulatedOpener);
-            let watched = Box::new(crate::fetched::WatchedOpener);
-            let error = register_opener(routines.cast(), c"perdura-recording", opener)
-                | register_opener(routines.cast(), c"perdura-emulated", emulated)
-                | register_opener(routines.cast(), c"perdura-watched", watched);
+        for (name, opener) in crate::openers::openers() {
+            let error = register_opener(routines.cast(), name, opener);
             if error != 0 {
                 return error;
             }
@@ -145,7 +136,7 @@ fn lock_state(connection: &Connection) -> c_int {
 
 #[test]
 fn waiting_writer_reports_the_pending_lock() {
-    let folder = crate::sql::folder();
+    let folder = crate::contents::folder();
     let (writer, reader) =
         (open(&folder.path().join("db")).unwrap(), open(&folder.path().join("db")).unwrap());
     writer.busy_timeout(std::time::Duration::ZERO).unwrap();
@@ -166,7 +157,7 @@ fn waiting_writer_reports_the_pending_lock() {
 #[test]
 fn failed_open_reports_the_systems_errno() {
     register();
-    let folder = crate::sql::folder();
+    let folder = crate::contents::folder();
     let name = format!("file:{}?vfs=perdura", folder.path().join("none/db").display());
     let name = std::ffi::CString::new(name).unwrap();
     let mut connection = std::ptr::null_mut();

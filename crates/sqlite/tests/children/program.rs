@@ -11,6 +11,7 @@ mod contents;
 #[path = "../all/forked.rs"]
 mod forked;
 mod forkers;
+mod openers;
 #[path = "../all/failing/protocol.rs"]
 mod protocol;
 #[path = "../all/register.rs"]

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use perdura::{
-    Commit, Concurrency, EngineKind, Error, Options, Scan, Unfinished, Value, WriteOptions,
+    Commit, Concurrency, Database, EngineKind, Error, Options, Scan, Unfinished, Value,
+    WriteOptions,
 };
 
 use super::medium::Medium;
@@ -53,7 +54,7 @@ fn has_savepoints(kind: EngineKind) -> bool {
 pub(crate) fn operations<M: Medium>() -> Vec<Operation<M>> {
     let some = |has, operation| Operation { has, ..operation };
     vec![
-        everywhere("close and open", |subject, _| subject.reopen(|db| db.close())),
+        everywhere("close and open", |subject, _| subject.reopen(Database::close)),
         everywhere("kill and open", |subject, number| {
             subject.touch(number)?;
             subject.reopen(|db| {
@@ -236,7 +237,11 @@ fn abort<M: Medium>(subject: &mut Subject<M>, number: u64) -> Result<(), Error> 
     }
     let mut tx = subject.db().begin()?;
     change(&mut tx)?;
-    if number % 3 == 1 { tx.abort() } else { Ok(drop(tx)) }
+    if number % 3 == 1 {
+        return tx.abort();
+    }
+    drop(tx);
+    Ok(())
 }
 
 /// A transaction that meets another one that is open, and is refused.
