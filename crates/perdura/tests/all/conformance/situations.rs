@@ -258,7 +258,8 @@ fn a_thousand_aborts_take_no_more_room_than_two_hundred() {
             }
             println!("{engine}, groups of {group}: {most:?}, then {later:?}");
             for (most, later) in most.into_iter().zip(later) {
-                assert!(later <= most, "{engine}, groups of {group}: {later} after {most}");
+                // A record for cold memory stays until the next checkpoint.
+                assert!(later <= most + 4096, "{engine}, groups of {group}: {later} after {most}");
             }
             stays(&mut store, &tuples);
         }

@@ -141,7 +141,7 @@ impl Left {
     fn cut(&self, sweep: &mut Sweep) {
         let step = match (thorough(), self.is_paged()) {
             (true, _) => 1,
-            (false, true) => 797 * self.one_in,
+            (false, true) => 397 * self.one_in,
             (false, false) => 127,
         };
         for (name, bytes) in &self.files {
