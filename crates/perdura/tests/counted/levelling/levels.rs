@@ -72,7 +72,7 @@ impl Allowance {
 const ALLOWANCES: [Allowance; 6] = [
     // At rest no merge is due, with a MemTable and runs that hold more or less which is superseded.
     Allowance::of(EngineKind::Log, None, Slack::new(200, 0)),
-    Allowance::of(EngineKind::NvmLog, None, Slack::new(200, 0)),
+    Allowance::of(EngineKind::NvmLog, None, Slack::new(200, 32)),
     // The first of several merges after a rest is a small one.
     Allowance {
         name: Some("waiting bytes"),
