@@ -213,7 +213,7 @@ fn wal_survives_a_power_cut_after_a_kill() {
 
 #[test]
 fn sofort_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Sofort, 67);
+    kills_then_power_cuts(EngineKind::Sofort, 13);
 }
 
 /// Leaves out in turn each flush and fence of an engine's recovery and its master record: each is

@@ -333,7 +333,6 @@ fn nv_disk() {
     files(
         EngineKind::NvDisk,
         &[
-            ("paged/src/log/central/space.rs", "extend", "self.segments[file].reserve(", ROOM),
             (
                 "paged/src/log/central/space.rs",
                 "trim",

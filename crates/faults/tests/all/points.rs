@@ -1,15 +1,13 @@
 //! How closely the scenarios of a build are looked at.
 
-use crate::seeds::first_seed;
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
 use perdura::EngineKind;
 
-/// A build looks at one crash point in so many, other ones in each build, and crashes again as
-/// often in all.
-const ONE_IN: u64 = 20;
+/// A build looks at one crash point in so many, and crashes again as often in all.
+const ONE_IN: u64 = 10;
 /// It kills at one store or call in so many.
-const KILLS: u64 = 12;
+const KILLS: u64 = 5;
 
 /// The least that is expected of all crash points, or of those that a build looks at.
 pub(crate) fn at_least(all: u64, some: u64) -> u64 {
@@ -31,8 +29,7 @@ pub(crate) fn at_points(effort: Effort) -> Effort {
     if at_all() {
         return effort;
     }
-    let part = Part { from: first_seed() % 5, ..Part::ALL };
-    thinned(Effort { part, ..effort }, ONE_IN)
+    thinned(Effort { part: Part::ALL, ..effort }, ONE_IN)
 }
 
 /// One of how many of the usual points an engine is looked at, or 1 with `PERDURA_POINTS=all`.
@@ -51,9 +48,9 @@ pub(crate) fn thinned(effort: Effort, one_in: u64) -> Effort {
     Effort { part, again, ..effort }
 }
 
-/// The first eighth of what there is to look at, rounded up; or all with `PERDURA_POINTS=all`.
+/// The first quarter of what there is to look at, rounded up; or all with `PERDURA_POINTS=all`.
 pub(crate) fn some_of<T>(of: &[T]) -> &[T] {
-    if at_all() { of } else { &of[..of.len().div_ceil(8)] }
+    if at_all() { of } else { &of[..of.len().div_ceil(4)] }
 }
 
 /// Whether a long run looks at all crash points.

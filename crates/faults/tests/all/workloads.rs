@@ -19,7 +19,7 @@ use perdura::{DurableIn, EngineKind};
 /// Returns an effort of one in so many of a scenario's crash points, and from one in so many of the
 /// states.
 fn sample(workload: Workload, points: u64) -> Effort {
-    let (most, every) = if workload == Workload::Tpcc { (60, 60) } else { (60, 40) };
+    let (most, every) = if workload == Workload::Tpcc { (60, 60) } else { (150, 40) };
     let part = Part { stride: points.div_ceil(most).max(1), ..Part::ALL };
     Effort { part, ..Effort::once(3) }.then(Again::every(every, 2))
 }

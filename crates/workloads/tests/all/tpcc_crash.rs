@@ -18,9 +18,9 @@ use workloads::contents;
 use workloads::tpcc::{self, Kind, Spec, Terminal, Workload};
 
 const LIMIT: u64 = 8 << 20;
-/// Returns at how many places the power is cut, spread over all there are: 10, or 40 with `PERDURA_POINTS=all`.
+/// Returns at how many places the power is cut, spread over all there are: 24, or 40 with `PERDURA_POINTS=all`.
 fn places() -> usize {
-    if std::env::var("PERDURA_POINTS").is_ok_and(|all| all == "all") { 40 } else { 10 }
+    if std::env::var("PERDURA_POINTS").is_ok_and(|all| all == "all") { 40 } else { 24 }
 }
 /// States that are looked at where the power is cut.
 const STATES: u64 = 4;

@@ -5,7 +5,6 @@ mod checksummed;
 mod examined;
 mod examiner;
 mod files;
-mod killed;
 mod paged;
 mod pool;
 mod workloads;
