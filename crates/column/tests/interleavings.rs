@@ -549,7 +549,7 @@ fn a_store_that_is_left_out_is_noticed() {
     }
 }
 
-/// What `scripts/long` runs in a night, and no build.
+/// Tests that `scripts/long` runs in a night, and no build.
 mod long {
     use super::*;
 

@@ -272,7 +272,7 @@ fn allocations_of_every_engine_fail_in_turn() {
     in_two_processes(9);
 }
 
-/// What `scripts/long` runs in a night, and no build.
+/// Tests that `scripts/long` runs in a night, and no build.
 mod long {
     use super::*;
 

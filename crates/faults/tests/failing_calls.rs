@@ -424,7 +424,7 @@ fn calls_of_nv_logging_foc() {
     some_calls_of_paged(EngineKind::NvLoggingFoc);
 }
 
-/// What `scripts/long` runs in a night, and no build.
+/// Tests that `scripts/long` runs in a night, and no build.
 mod long {
     use super::*;
 

@@ -1,6 +1,6 @@
 //! A program of its own: a recording of another test would take what the last one has left.
 //!
-//! What one recording leaves is used by the next one.
+//! A recording uses again the memory that the one before it left.
 
 use pm::{Memory, Off};
 use sim::Recording;

@@ -65,7 +65,7 @@ type Meanwhile = Box<dyn FnOnce()>;
 struct Handle {
     shared: Arc<Shared>,
     left: Rc<Cell<usize>>,
-    /// What happens between the next question about a life and the answer's use.
+    /// Work between the next question about a life and the answer's use.
     meanwhile: Rc<RefCell<Option<Meanwhile>>>,
 }
 

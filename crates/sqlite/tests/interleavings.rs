@@ -424,7 +424,7 @@ fn abandoned_turn_is_replayed_by_the_next_connection() {
     );
 }
 
-/// What `scripts/long` runs in a night, and no build.
+/// Tests that `scripts/long` runs in a night, and no build.
 mod long {
     use super::*;
 

@@ -11,7 +11,7 @@ thread_local! {
     static PAUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What this thread has allocated and not freed. Negative, if it has freed what others allocated.
+/// The bytes that this thread has allocated and not freed. Negative, if it has freed what others allocated.
 #[derive(Clone, Copy)]
 pub(crate) struct Live {
     pub(crate) bytes: i64,

@@ -14,7 +14,7 @@ use crate::kernel_calls::syncs_of_all;
 use crate::register::register;
 use crate::sql::{folder, rows, side_of, stock};
 
-/// Who plays the user, if root runs the tests: permissions do not bind root.
+/// The user that the tests become if root runs them: permissions do not bind root.
 const USER: u32 = 65_534;
 
 /// Runs `work` in a forked child, as a user who owns all in the folder `tree`, may use the names in `unreadable`, and

@@ -1,4 +1,4 @@
-//! What `scripts/long` runs in a night, and no build: more power cuts, and kills before them.
+//! Tests that `scripts/long` runs in a night, and no build: more power cuts, and kills before them.
 
 use sim::Trace;
 

@@ -1,4 +1,4 @@
-//! What `scripts/long` runs in a night, and no build.
+//! Tests that `scripts/long` runs in a night, and no build.
 
 mod conformance;
 mod damage;

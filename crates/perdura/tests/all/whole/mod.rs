@@ -1,4 +1,4 @@
-//! What each build of `.ci/run` adds to the ordinary tests: `cargo test --workspace --tests -- --ignored whole::`.
+//! Tests that each build of `.ci/run` adds to the ordinary ones: `cargo test --workspace --tests -- --ignored whole::`.
 
 mod backup;
 mod damage;

@@ -1,4 +1,4 @@
-//! What is measured of a database between two operations, and whether it levels off.
+//! The measures of a database between two operations, and whether it levels off.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What an operation uses up it gives back: repeated over and over it makes neither the files of the
+//! Each operation gives back all that it uses up: repeated over and over it makes neither the files of the
 //! database longer, nor the memory of the process more, nor a read of the same rows dearer.
 //!
 //! A table: its rows are the operations of the public API, its columns the engines. In each of its

@@ -126,7 +126,7 @@ pub(crate) fn job(id: u64) -> [Value<'static>; 2] {
     [id.into(), WAITING.into()]
 }
 
-/// What a read costs.
+/// The cost of a read.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     /// Accesses to memory, where the medium counts them.

@@ -107,7 +107,7 @@ under_crashes! {
     line: Line<Recording>, 5_000;
 }
 
-/// Of the options in addition to them, `long` has the same.
+/// The other options are those of `long`.
 macro_rules! without_one_instruction {
     ($($name:ident: $scheme:ty;)*) => {$(
         #[test]

@@ -1,4 +1,4 @@
-//! What each build of `.ci/run` adds to the ordinary tests: `cargo test --workspace --tests -- --ignored whole::`.
+//! Tests that each build of `.ci/run` adds to the ordinary ones: `cargo test --workspace --tests -- --ignored whole::`.
 //! Transactions and recovery survive power cuts, in 20,000 states of each scheme and 2,000 crashes in recovery.
 
 use sim::Recording;

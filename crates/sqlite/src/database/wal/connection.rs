@@ -1,4 +1,4 @@
-//! What the database file and the log file of one connection share in WAL mode.
+//! The state that the database file and the log file of one connection share in WAL mode.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,7 +41,7 @@ pub(super) fn count(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// What the files of one connection share.
+/// The state that the files of one connection share.
 #[derive(Debug)]
 pub(crate) struct WalConnection {
     pub(super) data: Plain,

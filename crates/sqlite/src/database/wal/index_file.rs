@@ -58,7 +58,7 @@ pub(super) enum Found {
     Stock,
 }
 
-/// A mapped index file, behind the gate.
+/// A mapped index file whose gate is passed.
 #[derive(Debug)]
 pub(crate) struct IndexFile(Plain);
 

@@ -1,6 +1,6 @@
 //! SQLite's WAL mode: what the database file and the log file of one connection share.
 //!
-//! - A connection *enters* WAL mode when it opens the database or its log: it opens `NAME-shm` behind the gate
+//! - A connection *enters* WAL mode when it opens the database or its log: it opens `NAME-shm` past the gate
 //!   (`database::wal::index_file`), which keeps stock SQLite out, and claims a line there for its locks. It leaves when
 //!   SQLite does, at the latest when the file is closed.
 //! - While its log is open, SQLite's rules for logs hold: pages of the database are read and written where they are,

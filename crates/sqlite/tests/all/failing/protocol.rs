@@ -24,7 +24,7 @@ pub(crate) const KEEP: &str = "keep\n";
 /// A system call that no kernel has. A tracer detaches from the thread there.
 pub(crate) const MARK: i64 = 1_000_000;
 
-/// What the process does while calls fail.
+/// The work of the process while calls fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
     /// Commits.

@@ -1,4 +1,4 @@
-//! What a commit in WAL mode costs: system calls, fences, and flushed lines.
+//! The cost of a commit in WAL mode: system calls, fences, and flushed lines.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! SQLite's WAL mode through the VFS: SQL, other connections, and stock SQLite before, beside and after.
+//! SQLite's WAL mode through the VFS: SQL, other connections, and stock SQLite before, during and after.
 
 mod connections;
 mod costs;
@@ -258,7 +258,7 @@ fn checkpoints_of_all_kinds_let_others_go_on() {
         let count = insert(&two);
         assert_eq!(rows(&one).len() as i64, count, "{kind}");
     }
-    // A reader limits a checkpoint, and nobody else.
+    // A reader limits a checkpoint, and nothing else does.
     two.busy_timeout(Duration::ZERO).unwrap();
     one.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
     let before = rows(&one).len();
