@@ -13,11 +13,6 @@ mod generated;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Mistakes that the compiler finds.
-#[cfg(doctest)]
-#[doc = include_str!("misuse.md")]
-struct Misuse;
-
 /// Declares a table by the struct of its rows: implements `perdura::TableRow`, which has an
 /// example.
 ///

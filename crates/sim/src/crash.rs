@@ -366,6 +366,11 @@ impl CrashPoint<'_> {
         seed: u64,
         mut visit: impl FnMut(&[u8], u64),
     ) -> CrashStates {
+        self.for_each_of(bound, seed, &mut visit)
+    }
+
+    /// Compiled once, not for each visitor.
+    fn for_each_of(&self, bound: u64, seed: u64, visit: &mut dyn FnMut(&[u8], u64)) -> CrashStates {
         let total = self
             .options
             .iter()

@@ -30,6 +30,16 @@ impl Replay<'_> {
         seed: u64,
         mut check: impl FnMut(&[u8], u64) -> Result<(), String>,
     ) -> Explored {
+        self.explore_all(bound, seed, &mut check)
+    }
+
+    /// Compiled once, not for each check.
+    fn explore_all(
+        &mut self,
+        bound: u64,
+        seed: u64,
+        check: &mut dyn FnMut(&[u8], u64) -> Result<(), String>,
+    ) -> Explored {
         let (mut explored, mut seen) = (Explored::default(), HashSet::new());
         while explored.failed.is_none()
             && let Some(point) = self.next_point()

@@ -12,13 +12,12 @@
 mod breakdown;
 mod files;
 mod host;
-mod nvm;
 mod time;
 
 pub use breakdown::Breakdown;
+pub use emulated::Nvm;
 pub use files::FileCosts;
 pub use host::Host;
-pub use nvm::Nvm;
 pub use pm::in_child;
 pub use sim::{Emulation, LineCounts, Meter, MeterOptions, Wear};
 pub use time::{Emulated, NativeTimes, NvmParameters, emulate};

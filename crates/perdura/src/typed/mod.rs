@@ -8,6 +8,11 @@ mod field;
 mod rows;
 mod table;
 
+/// Mistakes that the compiler finds.
+#[cfg(doctest)]
+#[doc = include_str!("misuse.md")]
+struct Misuse;
+
 use engines::below::{Row, RowError, TableSchema, Value};
 
 pub use field::{Field, derived};

@@ -3,12 +3,12 @@
 //! transaction.
 
 use heap::HeapError;
-use pm::Dram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Arena;
 use slotted::{Fash, Fash1, Fast, Fast1, Journal, Nvwal, Scheme, SlottedError, Store, Wal, Word};
 
-use crate::work::{Model, TREES, agrees, contents, dram_of, heap_over, key, small};
+use crate::work::{Model, TREES, agrees, arena_of, contents, heap_over, key, small};
 
 fn is_full<T>(done: Result<T, SlottedError>) -> Option<T> {
     match done {
@@ -18,15 +18,15 @@ fn is_full<T>(done: Result<T, SlottedError>) -> Option<T> {
     }
 }
 
-fn objects<S: Scheme<Dram>>(store: &Store<Dram, S>) -> Vec<u64> {
+fn objects<S: Scheme<Arena>>(store: &Store<Arena, S>) -> Vec<u64> {
     let mut objects = Vec::new();
     store.objects(&mut |at| objects.push(at)).unwrap();
     objects
 }
 
 /// Does random operations; returns how many were refused.
-fn operations<S: Scheme<Dram>>(
-    store: &mut Store<Dram, S>,
+fn operations<S: Scheme<Arena>>(
+    store: &mut Store<Arena, S>,
     model: &mut Model,
     random: &mut SmallRng,
     many: usize,
@@ -55,9 +55,9 @@ fn operations<S: Scheme<Dram>>(
     refused
 }
 
-fn refuses_operations_alone<S: Scheme<Dram>>(seed: u64) {
-    let memory = dram_of(320 << 10);
-    let mut store = Store::<Dram, S>::create(heap_over(memory).lane(0), small(512)).unwrap();
+fn refuses_operations_alone<S: Scheme<Arena>>(seed: u64) {
+    let memory = arena_of(320 << 10);
+    let mut store = Store::<Arena, S>::create(heap_over(memory).lane(0), small(512)).unwrap();
     store.keep_room_for(TREES as usize);
     let (mut model, mut random) = (Model::new(), SmallRng::seed_from_u64(seed));
     let (mut refused, mut committed) = (0, 0);
@@ -113,12 +113,12 @@ macro_rules! refuse_operations_alone {
 }
 
 refuse_operations_alone! {
-    a_full_memory_refuses_no_commit_of_fash: Fash<Dram>;
-    a_full_memory_refuses_no_commit_of_fast: Fast<Dram>;
-    a_full_memory_refuses_no_commit_of_nvwal: Nvwal<Dram>;
-    a_full_memory_refuses_no_commit_of_the_journal: Journal<Dram>;
-    a_full_memory_refuses_no_commit_of_the_log_of_pages: Wal<Dram>;
-    a_full_memory_refuses_no_commit_of_fash1: Fash1<Dram>;
-    a_full_memory_refuses_no_commit_of_fast1: Fast1<Dram>;
-    a_full_memory_refuses_no_commit_of_word: Word<Dram>;
+    a_full_memory_refuses_no_commit_of_fash: Fash<Arena>;
+    a_full_memory_refuses_no_commit_of_fast: Fast<Arena>;
+    a_full_memory_refuses_no_commit_of_nvwal: Nvwal<Arena>;
+    a_full_memory_refuses_no_commit_of_the_journal: Journal<Arena>;
+    a_full_memory_refuses_no_commit_of_the_log_of_pages: Wal<Arena>;
+    a_full_memory_refuses_no_commit_of_fash1: Fash1<Arena>;
+    a_full_memory_refuses_no_commit_of_fast1: Fast1<Arena>;
+    a_full_memory_refuses_no_commit_of_word: Word<Arena>;
 }

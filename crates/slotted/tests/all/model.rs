@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 
 use heap::Heap;
-use pm::{Access, Domain, Dram, Memory, Pool, PoolOptions};
+use pm::{Access, Domain, Memory, Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Arena;
 use slotted::{
     Fash, Fash1, Fast, Fast1, Journal, Line, Nvwal, Options, Scheme, SlottedError, Store, Wal, Word,
 };
 
-use crate::work::{Mix, Model, TREES, contents, dram, dram_of, heap_over, key, run, small};
+use crate::work::{Mix, Model, TREES, arena, arena_of, contents, heap_over, key, run, small};
 
 const MIX: Mix = Mix { keys: 300, operations: 12, deletions: 35, long: 3, value_bytes: 90 };
 
@@ -52,10 +53,10 @@ fn follows_the_model<M: Memory, S: Scheme<M>>(memory: M, page_bytes: u32, seed: 
 }
 
 /// In pages of 512 bytes, where trees are high, and in larger ones.
-fn follows_the_model_in_pages<S: Scheme<Dram>>() {
+fn follows_the_model_in_pages<S: Scheme<Arena>>() {
     for (page_bytes, seed) in [(512, 1), (512, 2), (1024, 3), (4096, 4)] {
         let mix = Mix { keys: 300 * (page_bytes / 512), ..MIX };
-        follows_the_model::<Dram, S>(dram(), page_bytes, seed, mix);
+        follows_the_model::<Arena, S>(arena(), page_bytes, seed, mix);
     }
 }
 
@@ -63,7 +64,7 @@ macro_rules! follow_the_model {
     ($($name:ident: $scheme:ident),*) => {$(
         #[test]
         fn $name() {
-            follows_the_model_in_pages::<$scheme<Dram>>();
+            follows_the_model_in_pages::<$scheme<Arena>>();
         }
     )*};
 }
@@ -142,7 +143,7 @@ fn a_store_in_a_pool_is_there_after_it_was_closed() {
 #[test]
 fn a_scan_begins_at_its_key_and_ends_on_request() {
     let mut store =
-        Store::<Dram, Fash<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+        Store::<Arena, Fash<Arena>>::create(heap_over(arena()).lane(0), small(512)).unwrap();
     for number in 0u32..500 {
         store.put(0, &(2 * number).to_be_bytes(), &[number as u8; 20]).unwrap();
     }
@@ -161,7 +162,7 @@ fn the_largest_is_accepted_and_anything_larger_refused() {
     for page_bytes in [512u32, 1024, 32 << 10] {
         let options = Options { segment_bytes: 1 << 20, ..small(page_bytes) };
         let mut store =
-            Store::<Dram, Fash<Dram>>::create(heap_over(dram()).lane(0), options).unwrap();
+            Store::<Arena, Fash<Arena>>::create(heap_over(arena()).lane(0), options).unwrap();
         let most = slotted::layout::most_inline(page_bytes as usize);
         for last in 0..60u8 {
             let mut key = vec![7; most];
@@ -179,9 +180,9 @@ fn the_largest_is_accepted_and_anything_larger_refused() {
 
 #[test]
 fn a_full_memory_refuses_and_takes_deletions() {
-    let memory = dram_of(512 << 10);
+    let memory = arena_of(512 << 10);
     let mut store =
-        Store::<Dram, Fast<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
+        Store::<Arena, Fast<Arena>>::create(heap_over(memory).lane(0), small(512)).unwrap();
     let mut there = Vec::new();
     let refused = loop {
         let key = key(there.len() as u32);
@@ -211,9 +212,9 @@ fn a_full_memory_refuses_and_takes_deletions() {
 /// Fills half of a memory with pages, and then a log that grows with what it has to say.
 #[test]
 fn nvwal_in_a_full_memory_makes_room_in_its_log_by_a_checkpoint() {
-    let memory = dram_of(512 << 10);
+    let memory = arena_of(512 << 10);
     let mut store =
-        Store::<Dram, Nvwal<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
+        Store::<Arena, Nvwal<Arena>>::create(heap_over(memory).lane(0), small(512)).unwrap();
     let mut there = 0;
     let refused = loop {
         match store.put(0, &key(there), &[1; 60]).and_then(|_| store.commit()) {
@@ -235,7 +236,7 @@ fn nvwal_in_a_full_memory_makes_room_in_its_log_by_a_checkpoint() {
 #[test]
 fn a_key_that_is_there_is_not_inserted_again() {
     let mut store =
-        Store::<Dram, Fast<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+        Store::<Arena, Fast<Arena>>::create(heap_over(arena()).lane(0), small(512)).unwrap();
     for value in [&b"first"[..], &[7; 900]] {
         let key = value.len().to_be_bytes();
         assert!(store.insert(0, &key, value).unwrap());
@@ -249,7 +250,7 @@ fn a_key_that_is_there_is_not_inserted_again() {
 #[test]
 fn commits_are_counted_and_objects_reported() {
     let mut store =
-        Store::<Dram, Fast<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+        Store::<Arena, Fast<Arena>>::create(heap_over(arena()).lane(0), small(512)).unwrap();
     let made = store.commits();
     for number in 0..400 {
         store.put(0, &key(number), &[1; 40]).unwrap();

@@ -1,18 +1,18 @@
 //! Savepoints against a model: nested ones, taken back to, released, with splits, merges, long
 //! values and pages that come and go between them.
 
-use pm::Dram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Arena;
 use slotted::{
     Fash, Fash1, Fast, Fast1, Journal, Nvwal, Savepoint, Scheme, SlottedError, Store, Wal,
 };
 
-use crate::work::{Mix, Model, contents, dram, dram_of, heap_over, key, run, small};
+use crate::work::{Mix, Model, arena, arena_of, contents, heap_over, key, run, small};
 
-fn follow_the_model<S: Scheme<Dram>>(seed: u64) {
+fn follow_the_model<S: Scheme<Arena>>(seed: u64) {
     let mix = Mix { keys: 300, operations: 8, deletions: 40, long: 5, value_bytes: 90 };
-    let mut store = Store::<Dram, S>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+    let mut store = Store::<Arena, S>::create(heap_over(arena()).lane(0), small(512)).unwrap();
     let (mut committed, mut random) = (Model::new(), SmallRng::seed_from_u64(seed));
     let mut undone = 0;
     for step in 0..120 {
@@ -54,20 +54,20 @@ fn follow_the_model<S: Scheme<Dram>>(seed: u64) {
 #[test]
 fn a_transaction_goes_back_to_its_savepoints() {
     for seed in 0..2 {
-        follow_the_model::<Fash<Dram>>(seed);
-        follow_the_model::<Fash1<Dram>>(seed);
-        follow_the_model::<Fast<Dram>>(seed);
-        follow_the_model::<Fast1<Dram>>(seed);
-        follow_the_model::<Nvwal<Dram>>(seed);
-        follow_the_model::<Journal<Dram>>(seed);
-        follow_the_model::<Wal<Dram>>(seed);
+        follow_the_model::<Fash<Arena>>(seed);
+        follow_the_model::<Fash1<Arena>>(seed);
+        follow_the_model::<Fast<Arena>>(seed);
+        follow_the_model::<Fast1<Arena>>(seed);
+        follow_the_model::<Nvwal<Arena>>(seed);
+        follow_the_model::<Journal<Arena>>(seed);
+        follow_the_model::<Wal<Arena>>(seed);
     }
 }
 
 #[test]
 fn a_void_savepoint_is_refused_and_undoes_nothing() {
     let mut store =
-        Store::<Dram, Fash<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+        Store::<Arena, Fash<Arena>>::create(heap_over(arena()).lane(0), small(512)).unwrap();
     let refused = |result| matches!(result, Err(SlottedError::NoSavepoint));
     let first = store.savepoint().unwrap();
     store.put(0, &key(1), b"one").unwrap();
@@ -91,7 +91,7 @@ fn a_void_savepoint_is_refused_and_undoes_nothing() {
 fn space_of_a_released_savepoint_is_used_again() {
     let free_after = |statements: bool| {
         let mut store =
-            Store::<Dram, Fash<Dram>>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+            Store::<Arena, Fash<Arena>>::create(heap_over(arena()).lane(0), small(512)).unwrap();
         for _ in 0..200 {
             let savepoint = statements.then(|| store.savepoint().unwrap());
             store.put(0, &key(1), &[7; 50]).unwrap();
@@ -109,9 +109,9 @@ fn space_of_a_released_savepoint_is_used_again() {
 /// committed.
 #[test]
 fn a_statement_that_found_the_memory_full_is_undone_alone() {
-    let memory = dram_of(256 << 10);
+    let memory = arena_of(256 << 10);
     let mut store =
-        Store::<Dram, Fast<Dram>>::create(heap_over(memory).lane(0), small(512)).unwrap();
+        Store::<Arena, Fast<Arena>>::create(heap_over(memory).lane(0), small(512)).unwrap();
     let mut there = 0;
     loop {
         let statement = store.savepoint().unwrap();

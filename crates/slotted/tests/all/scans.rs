@@ -2,17 +2,17 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use pm::Dram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use sim::Arena;
 use slotted::{Direction, Fash, Fast, Scheme, Store};
 
-use crate::work::{Mix, Model, dram, heap_over, key, run, small};
+use crate::work::{Mix, Model, arena, heap_over, key, run, small};
 
 const MIX: Mix = Mix { keys: 400, operations: 200, deletions: 30, long: 2, value_bytes: 60 };
 
-fn filled<S: Scheme<Dram>>(seed: u64) -> (Store<Dram, S>, Model, SmallRng) {
-    let mut store = Store::<Dram, S>::create(heap_over(dram()).lane(0), small(512)).unwrap();
+fn filled<S: Scheme<Arena>>(seed: u64) -> (Store<Arena, S>, Model, SmallRng) {
+    let mut store = Store::<Arena, S>::create(heap_over(arena()).lane(0), small(512)).unwrap();
     let (mut model, mut random) = (Model::new(), SmallRng::seed_from_u64(seed));
     while model.len() < 300 {
         run(&mut store, &mut model, &mut random, MIX);
@@ -51,7 +51,7 @@ fn is_below(bound: &Bound<Vec<u8>>, key: &[u8]) -> bool {
     }
 }
 
-fn agree<S: Scheme<Dram>>(seed: u64) {
+fn agree<S: Scheme<Arena>>(seed: u64) {
     let (store, model, mut random) = filled::<S>(seed);
     for round in 0..400 {
         let (tree, number) = (random.random_range(0..2), random.random_range(0..MIX.keys));
@@ -86,13 +86,13 @@ fn agree<S: Scheme<Dram>>(seed: u64) {
 
 #[test]
 fn scans_go_both_ways_from_every_bound() {
-    agree::<Fash<Dram>>(1);
-    agree::<Fast<Dram>>(2);
+    agree::<Fash<Arena>>(1);
+    agree::<Fast<Arena>>(2);
 }
 
 #[test]
 fn a_range_is_deleted_and_one_of_nothing_deletes_nothing() {
-    let (mut store, mut model, mut random) = filled::<Fast<Dram>>(3);
+    let (mut store, mut model, mut random) = filled::<Fast<Arena>>(3);
     let mut deleted = [0, 0];
     for _ in 0..40 {
         let [low, high] = [(); 2].map(|()| key(random.random_range(0..MIX.keys)));
@@ -115,7 +115,7 @@ fn a_range_is_deleted_and_one_of_nothing_deletes_nothing() {
 
 #[test]
 fn a_value_is_read_into_the_buffer_of_the_caller() {
-    let (store, model, _) = filled::<Fash<Dram>>(4);
+    let (store, model, _) = filled::<Fash<Arena>>(4);
     let mut buffer = b"as it was".to_vec();
     assert!(!store.get_into(0, b"no such key", &mut buffer).unwrap());
     assert_eq!(buffer, b"as it was");

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use heap::{Heap, HeapOptions};
-use pm::{Dram, Memory};
+use pm::Memory;
 use rand::Rng;
 use rand::rngs::SmallRng;
+use sim::Arena;
 use slotted::{Options, Scheme, Store};
 
 /// The contents of the trees, by tree and key.
@@ -21,15 +22,13 @@ pub(crate) fn small(page_bytes: u32) -> Options {
 }
 
 /// An empty memory.
-pub(crate) fn dram() -> Dram {
-    dram_of(64 << 20)
+pub(crate) fn arena() -> Arena {
+    arena_of(64 << 20)
 }
 
 /// An empty memory that can have so many bytes.
-pub(crate) fn dram_of(limit: u64) -> Dram {
-    let memory = Dram::new(limit).unwrap();
-    memory.grow(16 << 10).unwrap();
-    memory
+pub(crate) fn arena_of(limit: u64) -> Arena {
+    Arena::new(16 << 10, limit).unwrap()
 }
 
 /// A heap of small chunks over a memory.

@@ -5,13 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use perdura::{Database, Engines, Error, Media, Native, Options, Schema};
-use pm::{Dram, Environment, File as _, Files as _, Memory as _};
-use sim::{Arena, Emulated, Emulation, MemoryFiles, Meter, MeterOptions};
+use emulated::Nvm;
+use perdura::{Database, Error, Native, Options, Schema};
+use pm::Environment;
+use sim::{Emulation, Meter, MeterOptions};
 
-/// Addresses of each memory.
+/// Addresses of the pool, and of the files.
 const LIMIT: u64 = 1 << 30;
-const POOL_BYTES: u64 = 64 << 10;
 
 /// A medium with one database.
 pub(crate) trait Medium: Sized {
@@ -108,21 +108,7 @@ impl Medium for OnHost {
 /// Emulated memory, and files in it.
 pub(crate) struct InEmulation {
     meter: Meter,
-    durable: Emulated<Arena>,
-    files: MemoryFiles<Emulated<Arena>>,
-}
-
-impl InEmulation {
-    fn media(&self) -> Media<Emulation> {
-        let meter = self.meter.clone();
-        Media {
-            durable: self.durable.clone(),
-            files: Some(self.files.clone()),
-            volatile: Box::new(move |_, _| Ok(Emulated::new(Dram::new(LIMIT)?, &meter))),
-            name: "emulated memory".into(),
-            engines: Engines::compiled_here(),
-        }
-    }
+    nvm: Nvm,
 }
 
 impl Medium for InEmulation {
@@ -132,25 +118,20 @@ impl Medium for InEmulation {
     fn new() -> Self {
         // Accesses count, whether the cache has them or not.
         let meter = Meter::new(MeterOptions { cache_bytes: 64 << 10, ..MeterOptions::default() });
-        let durable = Emulated::new(Arena::new(POOL_BYTES, LIMIT).unwrap(), &meter);
-        let files = MemoryFiles::emulated(&meter, LIMIT).unwrap();
-        Self { meter, durable, files }
+        let nvm = Nvm::new(&meter, LIMIT).unwrap();
+        Self { meter, nvm }
     }
 
     fn create(&self, schema: &Schema, options: &Options) -> Result<Database<Emulation>, Error> {
-        Database::create_on(self.media(), schema, options)
+        self.nvm.create(schema, options)
     }
 
     fn open(&self, options: &Options) -> Result<Database<Emulation>, Error> {
-        Database::open_on(self.media(), options)
+        self.nvm.open(options)
     }
 
     fn files(&self, note: &mut dyn FnMut(&str, u64)) -> io::Result<()> {
-        note("pool", self.durable.len());
-        for name in self.files.list()? {
-            note(&name, self.files.open(&name)?.len()?);
-        }
-        Ok(())
+        self.nvm.for_each_file(note)
     }
 
     fn other(

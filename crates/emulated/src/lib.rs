@@ -1,9 +1,14 @@
 //! A database in emulated non-volatile memory.
+//!
+//! The engines are compiled for that memory here alone: the laboratory and the tests that count
+//! accesses share them.
+
+#![forbid(unsafe_code)]
 
 use std::io;
 
 use perdura::{Database, Engines, Error, Media, Options, Schema};
-use pm::Dram;
+use pm::{Dram, File as _, Files as _, Memory as _};
 use sim::{Arena, Emulated, Emulation, MemoryFiles, Meter};
 
 /// Bytes that a pool starts with, as one that [`Database::create`] makes.
@@ -48,6 +53,18 @@ impl Nvm {
     /// As [`Database::open`].
     pub fn open(&self, options: &Options) -> Result<Database<Emulation>, Error> {
         Database::open_on(self.media(), options)
+    }
+
+    /// Calls `note` with the name and the bytes of the pool and of each file.
+    ///
+    /// # Errors
+    /// A file that is listed cannot be opened.
+    pub fn for_each_file(&self, note: &mut dyn FnMut(&str, u64)) -> io::Result<()> {
+        note("pool", self.durable.len());
+        for name in self.files.list()? {
+            note(&name, self.files.open(&name)?.len()?);
+        }
+        Ok(())
     }
 
     fn media(&self) -> Media<Emulation> {
