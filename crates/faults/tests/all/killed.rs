@@ -7,6 +7,9 @@
 //! both must be there, and else at most those in flight, in order and whole; indexes and
 //! allocator agree.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use crate::common::{Explained, unexplained};
 use faults::driver::Driver;
 use faults::items::{Model, Tables, contents, schema};
@@ -117,28 +120,27 @@ fn verdict(image: &[u8], models: &[Model]) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks at the power cuts of the next process; the first state that is wrong.
-fn power_cuts(
-    killed: &Killed,
-    trace: &Trace,
-    models: &[Model],
-    states: &mut u64,
-) -> Option<String> {
+/// States that have been looked at, each with the transactions that were acknowledged then.
+type Seen = HashSet<(u64, usize)>;
+
+/// Looks at the power cuts of the next process that are not in `seen`, to which it adds them. Returns
+/// the first state that is wrong.
+fn power_cuts(killed: &Killed, trace: &Trace, models: &[Model], seen: &mut Seen) -> Option<String> {
     let mut replay: Replay<'_> = killed.replay(trace);
     let mut failed = None;
     while failed.is_none()
         && let Some(point) = replay.next_point()
     {
         let (position, noted) = (point.position, point.last_note.unwrap_or(0) as usize);
-        let visited = point.for_each_state(12, 5, |image| {
+        point.for_each_numbered_state(12, 5, |image, number| {
             if failed.is_none()
+                && seen.insert((number, noted))
                 && let Err(why) = verdict(image, &models[noted..])
             {
                 let place = trace.events.get(position).map(|event| event.site);
                 failed = Some(format!("before {place:?} of the next one: the database {why}"));
             }
         });
-        *states += visited.visited;
     }
     failed
 }
@@ -155,7 +157,9 @@ fn kills_of(engine: EngineKind, seed: u64, every: usize, (trace, models): (Trace
         kills += 1;
         let acknowledged = killed.last_note().unwrap_or(0) as usize;
         let (next, models) = next_process(killed, &models[acknowledged..]);
-        let failed = power_cuts(killed, &next, &models, &mut states);
+        let mut seen = Seen::new();
+        let failed = power_cuts(killed, &next, &models, &mut seen);
+        states += seen.len();
         let place = trace.events[killed.position() - 1].site;
         assert_eq!(failed, None, "{engine}, seed {seed}, killed after {place}");
     });
@@ -225,13 +229,16 @@ fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
         let (trace, models) = first_process(engine, (seed, keys), 20, statements);
         trace.kills(every, |killed| {
             let acknowledged = killed.last_note().unwrap_or(0) as usize;
-            nexts.push((killed.clone(), next_process(killed, &models[acknowledged..])));
+            let next = next_process(killed, &models[acknowledged..]);
+            let mut seen = Seen::new();
+            assert_eq!(power_cuts(killed, &next.0, &next.1, &mut seen), None, "{engine}");
+            nexts.push((killed.clone(), next, RefCell::new(seen)));
         });
     }
     let unseen = |sites: fn(&Trace) -> Vec<Site>, without: fn(&Trace, Site) -> Trace| {
         let has = |trace: &Trace, site: &Site| sites(&opening(trace)).contains(site);
         let mut places: Vec<Site> =
-            nexts.iter().flat_map(|(_, (trace, _))| sites(&opening(trace))).collect();
+            nexts.iter().flat_map(|(_, (trace, _), _)| sites(&opening(trace))).collect();
         let examined = |file: &str| {
             let parts = ["pool_master.rs", "table/statement.rs"];
             file.contains("engines/src") || parts.iter().any(|part| file.ends_with(part))
@@ -241,9 +248,11 @@ fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
         places.dedup();
         assert!(!places.is_empty());
         places.retain(|site| {
-            let mut concerned = nexts.iter().filter(|(_, (trace, _))| has(trace, site));
-            concerned.all(|(killed, (trace, models))| {
-                power_cuts(killed, &without(trace, site), models, &mut 0).is_none()
+            let mut concerned = nexts.iter().filter(|(_, (trace, _), _)| has(trace, site));
+            // States that have been right once are not looked at again.
+            concerned.all(|(killed, (trace, models), seen)| {
+                let without = without(trace, site);
+                power_cuts(killed, &without, models, &mut seen.borrow_mut()).is_none()
             })
         });
         places.into_iter().map(|site| format!("{}:{}", site.file(), site.line()))
