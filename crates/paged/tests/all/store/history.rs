@@ -293,9 +293,11 @@ fn a_truncation_that_failed_is_not_forgotten() {
     // The archive takes it, and then the log's own file of notes refuses.
     home.archive.limit(None);
     home.files.fail_once_after(0);
+    store.log().end_pause();
     assert!(!store.log().would_free(Lsn(u64::MAX)), "nothing was freed");
     let why = store.log().hindrance().expect("it is still wanted").to_string();
     assert!(why.contains("noting the archive"), "{why}");
+    store.log().end_pause();
     assert!(store.log().would_free(Lsn(u64::MAX)), "it is done now");
     assert!(store.log().hindrance().is_none());
     store.close().expect("closed");
