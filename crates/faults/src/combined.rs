@@ -8,7 +8,7 @@ use sim::{CombinedImage, CombinedReplay, CombinedTrace, Recorded, Recording, Rec
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::files::hash_files;
-use crate::medium::{CrashPoints, InPool, Medium, State};
+use crate::medium::{CrashPoints, InPool, Medium, State, Visit};
 use crate::mutation::Mutation;
 
 /// The most that the pool may grow to.
@@ -94,12 +94,9 @@ impl Medium for CombinedMedium {
         trace: &CombinedTrace,
         visit: &mut dyn FnMut(State<'_, CombinedImage>) -> ControlFlow<()>,
     ) {
-        let mut flow = ControlFlow::Continue(());
+        let mut states = Visit::new(visit);
         trace.process_states(|position, acknowledged, image| {
-            if flow.is_continue() {
-                let fingerprint = fingerprint(image);
-                flow = visit(State { position, acknowledged, image, fingerprint });
-            }
+            states.show((position, acknowledged), image, fingerprint);
         });
     }
 
@@ -128,15 +125,9 @@ impl CrashPoints<CombinedImage> for CombinedReplay<'_> {
         visit: &mut dyn FnMut(State<'_, CombinedImage>) -> ControlFlow<()>,
     ) -> Option<ControlFlow<()>> {
         let point = self.next_point()?;
-        let (position, acknowledged) = (point.position, point.last_note);
-        let mut flow = ControlFlow::Continue(());
-        point.for_each_state(bound, seed, |image| {
-            if flow.is_continue() {
-                let fingerprint = fingerprint(image);
-                flow = visit(State { position, acknowledged, image, fingerprint });
-            }
-        });
-        Some(flow)
+        let (place, mut states) = ((point.position, point.last_note), Visit::new(visit));
+        point.for_each_state(bound, seed, |image| states.show(place, image, fingerprint));
+        Some(states.flow)
     }
 
     fn barriers(&self) -> u64 {

@@ -8,7 +8,7 @@ use perdura::{Database, EngineKind, Error, Options};
 use sim::{DiskEvent, DiskReplay, DiskTrace, Recorded, Recording, RecordingFiles};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use crate::medium::{CrashPoints, Medium, State};
+use crate::medium::{CrashPoints, Medium, State, Visit};
 use crate::mutation::Mutation;
 
 /// A directory as recovery will find it.
@@ -105,12 +105,9 @@ impl Medium for FileMedium {
     }
 
     fn kills(trace: &DiskTrace, visit: &mut dyn FnMut(State<'_, Files>) -> ControlFlow<()>) {
-        let mut flow = ControlFlow::Continue(());
+        let mut states = Visit::new(visit);
         trace.process_states(|position, acknowledged, image| {
-            if flow.is_continue() {
-                let fingerprint = fingerprint(image);
-                flow = visit(State { position, acknowledged, image, fingerprint });
-            }
+            states.show((position, acknowledged), image, fingerprint);
         });
     }
 
@@ -165,15 +162,9 @@ impl CrashPoints<Files> for DiskReplay<'_> {
         visit: &mut dyn FnMut(State<'_, Files>) -> ControlFlow<()>,
     ) -> Option<ControlFlow<()>> {
         let point = self.next_point()?;
-        let (position, acknowledged) = (point.position, point.last_note);
-        let mut flow = ControlFlow::Continue(());
-        point.for_each_state(bound, seed, |image| {
-            if flow.is_continue() {
-                let fingerprint = fingerprint(image);
-                flow = visit(State { position, acknowledged, image, fingerprint });
-            }
-        });
-        Some(flow)
+        let (place, mut states) = ((point.position, point.last_note), Visit::new(visit));
+        point.for_each_state(bound, seed, |image| states.show(place, image, fingerprint));
+        Some(states.flow)
     }
 
     fn barriers(&self) -> u64 {

@@ -27,6 +27,7 @@
 //! | [`promise`] | transactions that go on after a crash, and the oracle that continues them |
 //! | [`examine`] | as many scenarios as are asked for, the shortest that fails |
 //! | [`mutation`], [`catalogue`] | faults, and where they are put |
+//! | [`points`] | whether all points are looked at, or some |
 //! | [`sweep`] | each place in the source left out in turn |
 //! | [`failing`] | a run in which something fails, and what is left of it |
 //! | [`soak`] | processes that are killed over and over |
@@ -51,6 +52,7 @@ pub mod medium;
 pub mod mutation;
 pub mod paged;
 pub mod plot;
+pub mod points;
 pub mod pool;
 pub mod promise;
 mod quiet;

@@ -182,6 +182,31 @@ pub struct State<'a, I: ?Sized> {
     pub fingerprint: u64,
 }
 
+/// A visit to states one after the other, which ends when `visit` breaks.
+pub(crate) struct Visit<'v, I: ?Sized> {
+    visit: &'v mut dyn FnMut(State<'_, I>) -> ControlFlow<()>,
+    pub(crate) flow: ControlFlow<()>,
+}
+
+impl<'v, I: ?Sized> Visit<'v, I> {
+    pub(crate) fn new(visit: &'v mut dyn FnMut(State<'_, I>) -> ControlFlow<()>) -> Self {
+        Self { visit, flow: ControlFlow::Continue(()) }
+    }
+
+    /// Shows the state with this image at a position, where so many transactions are acknowledged.
+    pub(crate) fn show(
+        &mut self,
+        (position, acknowledged): (usize, Option<u64>),
+        image: &I,
+        fingerprint: impl FnOnce(&I) -> u64,
+    ) {
+        if self.flow.is_continue() {
+            let fingerprint = fingerprint(image);
+            self.flow = (self.visit)(State { position, acknowledged, image, fingerprint });
+        }
+    }
+}
+
 /// The distance that a walk went.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Walked {

@@ -7,7 +7,7 @@ use perdura::{Database, Error, Media, Options};
 use pm::{LINE_BYTES, Site};
 use sim::{Event, Recorded, Recording, RecordingFiles, Replay, Trace};
 
-use crate::medium::{CrashPoints, InPool, Medium, State};
+use crate::medium::{CrashPoints, InPool, Medium, State, Visit};
 use crate::mutation::Mutation;
 
 /// The most that a pool of a crash test may grow to.
@@ -74,12 +74,9 @@ impl Medium for PoolMedium {
             let note = if let Event::Note(note) = recorded.event { Some(note) } else { last };
             acknowledged.push(note);
         }
-        let mut flow = ControlFlow::Continue(());
+        let mut states = Visit::new(visit);
         trace.numbered_process_states(|position, image, fingerprint| {
-            let acknowledged = acknowledged[position];
-            if flow.is_continue() {
-                flow = visit(State { position, acknowledged, image, fingerprint });
-            }
+            states.show((position, acknowledged[position]), image, |_| fingerprint);
         });
     }
 
@@ -154,14 +151,11 @@ impl CrashPoints<[u8]> for Replay<'_> {
         visit: &mut dyn FnMut(State<'_, [u8]>) -> ControlFlow<()>,
     ) -> Option<ControlFlow<()>> {
         let point = self.next_point()?;
-        let (position, acknowledged) = (point.position, point.last_note);
-        let mut flow = ControlFlow::Continue(());
+        let (place, mut states) = ((point.position, point.last_note), Visit::new(visit));
         point.for_each_numbered_state(bound, seed, |image, fingerprint| {
-            if flow.is_continue() {
-                flow = visit(State { position, acknowledged, image, fingerprint });
-            }
+            states.show(place, image, |_| fingerprint);
         });
-        Some(flow)
+        Some(states.flow)
     }
 
     fn barriers(&self) -> u64 {

@@ -22,20 +22,28 @@ use calls::Way;
 use calls::child::{Child, State};
 use faults::driver::Driver;
 use faults::items::{Model, Tables, compare, schema};
+use faults::points::at_all;
 use perdura::{Backup, Database, Domain, EngineKind, Error, LoadOptions, Options, PoolError};
 
 /// The code of a child that has created the database, and of one that was refused.
 const CREATED: i32 = 0;
 const REFUSED: i32 = 1;
 const WRONG: i32 = 2;
-/// A creation is stopped at one call in so many.
+/// A build stops a creation at one call in so many; `PERDURA_POINTS=all` stops it at each.
 const STEP: usize = 3;
+
+fn step() -> usize {
+    if at_all() { 1 } else { STEP }
+}
 
 /// Lets no other test hold a lock while a child is forked.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// A way to create a database.
+type Create = fn(&Place) -> Result<Database, Error>;
 
 struct Place {
     directory: tempfile::TempDir,
@@ -117,31 +125,32 @@ fn killed_creation_begins_anew() {
     for engine in EngineKind::ALL {
         let place = Place::new(engine);
         let (mut calls, mut named) = (0, 0);
-        for call in (0..).step_by(STEP) {
-            // The two take turns.
-            let create: fn(&Place) -> Result<Database, Error> =
-                if (call / STEP as u64).is_multiple_of(2) {
-                    Place::open_or_create
-                } else {
-                    Place::create
+        for call in (0..).step_by(step()) {
+            let both: [Create; 2] = [Place::open_or_create, Place::create];
+            // The two take turns in a build.
+            let turn = call as usize / STEP % 2;
+            for create in if at_all() { &both[..] } else { &both[turn..=turn] } {
+                match place.child(Way::Killed, call).wait() {
+                    State::Killed => {}
+                    State::Ended(CREATED) => calls = call,
+                    other => panic!("{engine}, call {call}: {other:?}"),
+                }
+                let was_named = place.path().exists();
+                named += u64::from(was_named);
+                let database = match create(&place) {
+                    // It has its name once it is whole.
+                    Err(Error::Pool(PoolError::Exists { .. })) if was_named => {
+                        place.open_or_create()
+                    }
+                    created => created,
                 };
-            match place.child(Way::Killed, call).wait() {
-                State::Killed => {}
-                State::Ended(CREATED) => calls = call,
-                other => panic!("{engine}, call {call}: {other:?}"),
+                let database = database.unwrap_or_else(|error| {
+                    let left = names(place.directory.path());
+                    panic!("{engine}, call {call}, left {left:?}: {error}")
+                });
+                place.is_whole(database, call);
+                place.remove();
             }
-            let was_named = place.path().exists();
-            named += u64::from(was_named);
-            let database = match create(&place) {
-                // It has its name once it is whole.
-                Err(Error::Pool(PoolError::Exists { .. })) if was_named => place.open_or_create(),
-                created => created,
-            };
-            let database = database.unwrap_or_else(|error| {
-                panic!("{engine}, call {call}, left {:?}: {error}", names(place.directory.path()))
-            });
-            place.is_whole(database, call);
-            place.remove();
             if calls > 0 {
                 break;
             }
@@ -157,7 +166,7 @@ fn two_creations_leave_one_database() {
     for engine in EngineKind::ALL {
         let place = Place::new(engine);
         let (mut calls, mut first, mut second) = (0, 0, 0);
-        for call in (0..).step_by(STEP) {
+        for call in (0..).step_by(step()) {
             for create in [Place::open_or_create, Place::create] {
                 let child = place.child(Way::Stopped, call);
                 let state = child.wait();

@@ -38,7 +38,7 @@ impl Base {
         let (Self { keep, end, joint, .. }, stored) = (self, archive.stored());
         if until < *end {
             return lacks(format!(
-                "the base backup goes to {end}, behind {until}, the moment that is asked for; take an older backup, or a later moment"
+                "the base backup goes to {end}, after {until}, the moment that is asked for; take an older backup, or a later moment"
             ));
         }
         if stored.from > *keep || stored.to < until {

@@ -200,7 +200,7 @@ fn write_base<R: File>(
             return Err(damaged("the base backup has it in another size"));
         }
         if number <= before {
-            return Err(damaged("the base backup has it behind a later one, or twice"));
+            return Err(damaged("the base backup has it after a later one, or twice"));
         }
         if number.0 >= base.count {
             return Err(damaged("the base backup has it, and its file ended before"));

@@ -81,7 +81,7 @@ pub struct MapStore<M> {
 }
 
 /// A `std` hash map (with a hash for integers) for each partition.
-#[expect(private_interfaces, reason = "the hasher is nobody's business")]
+#[expect(private_interfaces, reason = "the hasher is internal")]
 pub type HashMapStore = MapStore<KeyMap<Tuple>>;
 /// A `std` B-tree map for each partition.
 pub type BTreeMapStore = MapStore<BTreeMap<u64, Tuple>>;

@@ -393,7 +393,7 @@ mod tests {
         let store = SqliteStore::create(directory.path(), 2, Commit::Durable).expect("creates");
         let read_back = |store: &SqliteStore| {
             for partition in &store.partitions {
-                let connection = &partition.lock().expect("nobody panicked").connection;
+                let connection = &partition.lock().expect("no thread panicked").connection;
                 let cache = format!("-{}", crate::shared::CACHE_BYTES / 2 / 1024);
                 for (pragma, is) in [
                     ("journal_mode", "wal"),

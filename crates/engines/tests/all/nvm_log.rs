@@ -9,7 +9,9 @@ use engines::below::{
     Catalog, ColumnType, Direction, Dram, Heap, HeapOptions, Memory, Row, Schema, TableSchema,
     Value,
 };
-use engines::{Engine, Method, NvmLog, NvmLogOptions, Read, Resources, Scan, Setup, Write};
+use engines::{
+    Engine, Method, NvmLog, NvmLogOptions, OwnStats, Read, Resources, Scan, Setup, Write,
+};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::{Recorded, Recording};
@@ -321,6 +323,31 @@ fn churn_keeps_the_pool_as_large_as_it_is() {
     assert_eq!(subject.check(), 400);
     // The commits alone keep up: nothing piles up in level 0.
     assert!(subject.runs() < 14, "{:?}", subject.engine.runs_by_level());
+}
+
+/// Tuples that come and go, more than a MemTable holds: levels are as many as what stays calls for.
+#[test]
+fn runs_have_the_size_of_what_they_hold() {
+    let catalog = catalog(false);
+    let mut subject = Subject::new(&catalog);
+    (0..20).for_each(|key| subject.insert(Value::U64(key), key as i64));
+    let mut found = Vec::new();
+    for round in 0..300 {
+        let own = 100 * (round + 1)..100 * (round + 1) + 30;
+        own.clone().for_each(|key| subject.insert(Value::U64(key), key as i64));
+        own.for_each(|key| subject.delete(Value::U64(key)));
+        subject.update(Value::U64(round % 20), &[(1, Value::Bytes(&[7; 100]))]);
+        if (round + 1) % 100 == 0 {
+            subject.drain();
+            let OwnStats::NvmLog(stats) = subject.engine.stats().own else { unreachable!() };
+            found.push((subject.engine.runs_by_level(), stats.levels.run_bytes));
+        }
+    }
+    assert_eq!(subject.check(), 20);
+    // Tuples of 220 bytes each, and as many that are deleted again; level 1 has 8 KiB at most.
+    for (levels, bytes) in &found {
+        assert!(levels.len() <= 3 && bytes[1..].iter().sum::<u64>() <= 16 << 10, "{found:?}");
+    }
 }
 
 #[test]

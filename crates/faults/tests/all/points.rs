@@ -2,6 +2,7 @@
 
 use faults::explorer::{Again, Effort};
 use faults::medium::Part;
+use faults::points::at_all;
 use perdura::EngineKind;
 
 /// A build looks at one crash point in so many, and crashes again as often in all.
@@ -51,13 +52,4 @@ pub(crate) fn thinned(effort: Effort, one_in: u64) -> Effort {
 /// The first quarter of what there is to look at, rounded up; or all with `PERDURA_POINTS=all`.
 pub(crate) fn some_of<T>(of: &[T]) -> &[T] {
     if at_all() { of } else { &of[..of.len().div_ceil(4)] }
-}
-
-/// Whether a long run looks at all crash points.
-pub(crate) fn at_all() -> bool {
-    match std::env::var("PERDURA_POINTS") {
-        Ok(all) if all == "all" => true,
-        Ok(other) => panic!("PERDURA_POINTS is {other}: `all`, or nothing"),
-        Err(_) => false,
-    }
 }

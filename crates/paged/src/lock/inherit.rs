@@ -109,7 +109,7 @@ mod tests {
         let share = Share::kept(Lsn::NONE);
         assert!(share.take_up());
         assert_eq!((share.ask(), share.ask()), (Asked::InUse, Asked::InUse));
-        assert!(!share.keep(Lsn(3)), "somebody waits");
+        assert!(!share.keep(Lsn(3)), "another transaction waits");
         assert_eq!(share.released(), Lsn(3));
     }
 }

@@ -90,7 +90,7 @@ impl<T: Threads> LockTable<T> {
         let youngest = circle
             .into_iter()
             .max_by_key(|(party, _)| (party.age(), party.id))
-            .expect("a circle has somebody");
+            .expect("a circle has members");
         self.doom(&youngest);
     }
 

@@ -4,7 +4,8 @@
 //! - What the log frees lies before the place that the [`Note`] has, and that before
 //!   [`Archive::reached`]: the archive is written first, then the note, then the log.
 //! - If the archive fails the log keeps what it has; a full one slows writers, says why, and tries the
-//!   archive again. A log that is opened without its archive does the same: so no opening leaves a gap.
+//!   archive again, after a pause that grows with each failure. A checkpoint that is asked for tries
+//!   it at once. A log that is opened without its archive does the same: so no opening leaves a gap.
 //! - What is wanted of the log and could not be done is remembered until it is done.
 //! - Asking for the archive's state never waits for its medium.
 //! - The log has the time of day: a mark is written before a commit that is [`TIME_RESOLUTION`]
@@ -27,6 +28,11 @@ use crate::{PagedError, Result};
 
 /// The longest time between two marks of the time while transactions commit.
 pub const TIME_RESOLUTION: Duration = Duration::from_millis(10);
+
+/// Microseconds until the archive is tried again after the first failure, and how often that doubles
+/// with the next ones.
+const FIRST_PAUSE: u64 = 5_000;
+const DOUBLED: u32 = 6;
 
 /// A clock: microseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -52,6 +58,19 @@ struct Wanted {
 struct Failing {
     wanted: Wanted,
     why: String,
+    /// Failures one after the other since the archive worked, or since a checkpoint was asked for.
+    failures: u32,
+    /// When it failed, in microseconds.
+    at: u64,
+}
+
+impl Failing {
+    /// Returns whether the pause is over. If the clock was set back it is.
+    fn may_be_tried(&self, now: u64) -> bool {
+        let Some(earlier) = self.failures.checked_sub(1) else { return true };
+        let pause = FIRST_PAUSE << earlier.min(DOUBLED);
+        now.checked_sub(self.at).is_none_or(|since| since >= pause)
+    }
 }
 
 /// A log with its archive; see the module's comment.
@@ -180,15 +199,22 @@ impl<F: Files, N: Files> Archived<F, N> {
             Ok(failed) => failed.as_ref().map(ToString::to_string),
             Err(error) => Some(error.to_string()),
         };
-        *self.failing.lock() = why.map(|why| Failing { wanted, why });
+        let at = (self.clock)();
+        let mut failing = self.failing.lock();
+        let failures = failing.as_ref().map_or(0, |before| before.failures).saturating_add(1);
+        *failing = why.map(|why| Failing { wanted, why, failures, at });
         done.map(drop)
     }
 
-    /// Tries again what has failed. Returns false if it fails again.
+    /// Tries again what has failed, unless that was just now. Returns false if it is still failing.
     fn retry(&self) -> Result<bool> {
         let mut note = self.note.lock();
-        let wanted = self.failing.lock().as_ref().map(|failing| failing.wanted.clone());
-        let Some(wanted) = wanted else { return Ok(true) };
+        let now = (self.clock)();
+        let wanted = match &*self.failing.lock() {
+            None => return Ok(true),
+            Some(failing) if !failing.may_be_tried(now) => return Ok(false),
+            Some(failing) => failing.wanted.clone(),
+        };
         self.truncate_as_wanted(&mut note, wanted)?;
         Ok(!self.is_failing())
     }
@@ -299,6 +325,12 @@ impl<F: Files, N: Files> LogManager for Archived<F, N> {
     fn hindrance(&self) -> Option<PagedError> {
         let failing = self.failing.lock();
         failing.as_ref().map(|failing| PagedError::ArchiveFails { why: failing.why.clone() })
+    }
+
+    fn end_pause(&self) {
+        if let Some(failing) = &mut *self.failing.lock() {
+            failing.failures = 0;
+        }
     }
 
     fn joint(&self) -> Option<Joint> {

@@ -285,6 +285,9 @@ pub trait LogManager: Send + Sync + Debug {
         None
     }
 
+    /// Ends the pause before what failed for the moment is tried again.
+    fn end_pause(&self) {}
+
     /// The end of the log's archive, if it has one.
     fn joint(&self) -> Option<archive::Joint> {
         None

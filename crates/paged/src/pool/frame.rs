@@ -10,7 +10,7 @@ use crate::ids::{Lsn, PageNo};
 use crate::latch::{Exclusive, Latch, Latching};
 use crate::page::Page;
 
-const NOBODY: u64 = u64::MAX;
+const NO_PAGE: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(super) struct Frame<T> {
@@ -53,7 +53,7 @@ impl<T: Latching> Frame<T> {
             latch: Latch::new(Held { page: Page::blank(0), number: None }),
             dirt: Exclusive::new(Dirt::default()),
             pins: AtomicU32::new(0),
-            resident: AtomicU64::new(NOBODY),
+            resident: AtomicU64::new(NO_PAGE),
             uses: AtomicU8::new(0),
         }
     }
@@ -78,11 +78,11 @@ impl<T: Latching> Frame<T> {
     }
 
     pub(super) fn resident(&self) -> Option<PageNo> {
-        Some(self.resident.load(Ordering::Acquire)).filter(|page| *page != NOBODY).map(PageNo)
+        Some(self.resident.load(Ordering::Acquire)).filter(|page| *page != NO_PAGE).map(PageNo)
     }
 
     pub(super) fn set_resident(&self, page: Option<PageNo>) {
-        self.resident.store(page.map_or(NOBODY, |page| page.0), Ordering::Release);
+        self.resident.store(page.map_or(NO_PAGE, |page| page.0), Ordering::Release);
         self.uses.store(0, Ordering::Relaxed);
     }
 

@@ -23,7 +23,7 @@ pub struct RowRange<'k> {
 }
 
 /// The least bytes that are greater than all that begin with these; `None` if there are none.
-fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = prefix.to_vec();
     while let Some(last) = bytes.pop() {
         if last < u8::MAX {
@@ -48,11 +48,11 @@ impl Keys {
         let low = match range.low {
             RowBound::Unbounded => Vec::new(),
             RowBound::Included(low) => low.to_vec(),
-            RowBound::Excluded(low) => behind(low)?,
+            RowBound::Excluded(low) => after_prefix(low)?,
         };
         let high = match range.high {
             RowBound::Unbounded => None,
-            RowBound::Included(high) => behind(high),
+            RowBound::Included(high) => after_prefix(high),
             RowBound::Excluded(high) => Some(high.to_vec()),
         };
         Some(Self { low, high })

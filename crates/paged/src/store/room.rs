@@ -318,14 +318,14 @@ mod tests {
         let claim = claims.add(session.party());
         claim.begin_wait();
         claim.set_starves(true);
-        let (victim, turn) = claims.victim(&locks).expect("nobody else can end");
+        let (victim, turn) = claims.victim(&locks).expect("no other transaction can end");
         claim.set_holds(true);
         claim.end_wait();
-        assert!(victim.pick(turn) && !claim.is_victim(), "whoever has picked it comes late");
+        assert!(victim.pick(turn) && !claim.is_victim(), "it was picked too late");
         claim.begin_wait();
         assert!(!claim.is_victim(), "its next operation may wait");
         claim.set_starves(true);
-        let (victim, turn) = claims.victim(&locks).expect("nobody else can end");
+        let (victim, turn) = claims.victim(&locks).expect("no other transaction can end");
         assert!(victim.pick(turn) && claim.is_victim());
         assert!(!victim.pick(turn), "it is already");
         claim.end_wait();

@@ -338,8 +338,9 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
         Ok(taken)
     }
 
-    /// Takes a whole checkpoint, while transactions go on.
+    /// Takes a whole checkpoint, while transactions go on. An archive that failed is tried at once.
     pub(super) fn checkpoint(&self) -> Result<checkpoint::Taken> {
+        self.log.end_pause();
         self.take(self.log.end(), &mut self.checkpointing.lock())
     }
 

@@ -189,7 +189,7 @@ impl Threads for Baton {
             }
             let Some(number) = NUMBER.get() else {
                 // It runs alone, as one that recovers does: only time can end its wait.
-                let until = until.expect("somebody can wake a thread that waits for no time");
+                let until = until.expect("another thread can wake one that waits for no time");
                 self.state.lock().now = until;
                 return false;
             };

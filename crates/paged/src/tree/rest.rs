@@ -95,8 +95,8 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         let from = own.map_or(first, |(own, _)| own.clone());
         leaves.range(from..of_next).find_map(|(_, number)| {
             let leaf = self.pool.read(*number).ok()?;
-            let behind = |key: &[u8]| after.is_none_or(|after| after < key);
-            let mut rows = leaf.entries().filter(|entry| !entry.is_ghost() && behind(entry.key));
+            let is_after = |key: &[u8]| after.is_none_or(|after| after < key);
+            let mut rows = leaf.entries().filter(|entry| !entry.is_ghost() && is_after(entry.key));
             rows.find_map(|entry| Some((entry.key.to_vec(), self.copy_row(&entry).ok()?)))
         })
     }

@@ -103,7 +103,7 @@ pub struct Scan {
 enum Next {
     First,
     At(Vec<u8>),
-    Behind(Vec<u8>),
+    After(Vec<u8>),
     Done,
 }
 
@@ -114,7 +114,7 @@ impl Scan {
         let next = match from {
             Bound::Unbounded => Next::First,
             Bound::Included(key) => Next::At(key.to_vec()),
-            Bound::Excluded(key) => Next::Behind(key.to_vec()),
+            Bound::Excluded(key) => Next::After(key.to_vec()),
         };
         Self { direction, next, ahead: None, sweeps: 0, ghost: None }
     }
@@ -134,8 +134,8 @@ impl Scan {
     #[must_use]
     pub fn has_passed(&self, key: &[u8]) -> bool {
         match (&self.next, self.direction) {
-            (Next::Behind(last), Direction::Forward) => &last[..] > key,
-            (Next::Behind(last), Direction::Backward) => &last[..] < key,
+            (Next::After(last), Direction::Forward) => &last[..] > key,
+            (Next::After(last), Direction::Backward) => &last[..] < key,
             (Next::Done, _) => true,
             (Next::First | Next::At(_), _) => false,
         }
@@ -187,13 +187,13 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         permit: ScanPermit<'_>,
     ) -> Result<()> {
         let from: &[u8] = match &scan.next {
-            Next::At(key) | Next::Behind(key) => key,
+            Next::At(key) | Next::After(key) => key,
             Next::First | Next::Done => &[],
         };
         let mut leaf = self.read_page(Target::At(from), 0)?;
         let mut first = match (&scan.next, leaf.find(from)) {
             (Next::First, _) => 0,
-            (Next::Behind(_), Ok(slot)) => slot + 1,
+            (Next::After(_), Ok(slot)) => slot + 1,
             (_, Ok(slot) | Err(slot)) => slot,
         };
         let mut left = Vec::new();
@@ -227,22 +227,22 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         let target = match &scan.next {
             Next::First => Target::Last,
             Next::At(key) => Target::At(key),
-            Next::Behind(key) if key.is_empty() => {
+            Next::After(key) if key.is_empty() => {
                 scan.next = Next::Done;
                 return Ok(());
             }
-            Next::Behind(key) => Target::Before(key),
+            Next::After(key) => Target::Before(key),
             Next::Done => return Ok(()),
         };
         let leaf = self.read_page(target, 0)?;
         let end = match &scan.next {
             Next::At(key) => leaf.find(key).map_or_else(|slot| slot, |slot| slot + 1),
-            Next::Behind(key) => leaf.find(key).unwrap_or_else(|slot| slot),
+            Next::After(key) => leaf.find(key).unwrap_or_else(|slot| slot),
             Next::First | Next::Done => leaf.slots(),
         };
         if self.copy(scan, &leaf, (0..end).rev(), (batch, most), permit, &mut Vec::new())? {
             let low = leaf.low();
-            scan.next = if low.is_empty() { Next::Done } else { Next::Behind(low.to_vec()) };
+            scan.next = if low.is_empty() { Next::Done } else { Next::After(low.to_vec()) };
         }
         Ok(())
     }
@@ -287,7 +287,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             last = Some(slot);
         }
         if let Some(last) = last {
-            scan.next = Next::Behind(leaf.key(last).to_vec());
+            scan.next = Next::After(leaf.key(last).to_vec());
         }
         unread.map_or(Ok(is_end), Err)
     }

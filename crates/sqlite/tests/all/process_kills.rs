@@ -32,7 +32,7 @@ impl Kind {
 }
 
 /// A process that inserts and prints numbers from `first` on.
-pub(crate) fn start(path: &Path, first: i64) -> Child {
+fn start(path: &Path, first: i64) -> Child {
     child("writer")
         .arg(path)
         .arg(first.to_string())
@@ -44,7 +44,7 @@ pub(crate) fn start(path: &Path, first: i64) -> Child {
 }
 
 /// Lets a process continue, and waits until it does. Its next numbers are still to be read.
-pub(crate) fn go_on(
+fn go_on(
     child: &mut Child,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
 ) -> Option<i64> {
@@ -54,10 +54,7 @@ pub(crate) fn go_on(
 }
 
 /// Reads up to `most` numbers that a process prints; returns the last one.
-pub(crate) fn listen(
-    lines: &mut impl Iterator<Item = std::io::Result<String>>,
-    most: usize,
-) -> Option<i64> {
+fn listen(lines: &mut impl Iterator<Item = std::io::Result<String>>, most: usize) -> Option<i64> {
     let reported = lines.map_while(Result::ok).filter_map(|line| {
         // The test's own first line may precede it.
         line.split("=done ").nth(1).and_then(|number| number.trim().parse().ok())
@@ -65,46 +62,81 @@ pub(crate) fn listen(
     reported.take(most).last()
 }
 
-pub(crate) fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
+fn numbers(connection: &Connection, first: i64) -> Vec<i64> {
     let mut select =
         connection.prepare("SELECT a FROM t WHERE a BETWEEN ?1 AND ?1 + 99999 ORDER BY a").unwrap();
     select.query_map([first], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// In each round, kills one of `writers` processes, then the others. No acknowledged number is lost.
+/// Processes that insert numbers into one database and are killed, round after round.
+pub(crate) struct Writers {
+    random: SmallRng,
+    seed: u64,
+    /// The first number of each one in the next round.
+    firsts: Vec<i64>,
+    /// The last number that each one has reported in this round.
+    reported: Vec<Option<i64>>,
+}
+
+impl Writers {
+    pub(crate) fn new(writers: i64, seed: u64) -> Self {
+        let firsts: Vec<i64> = (1..=writers).map(|writer| writer * 1_000_000).collect();
+        let reported = vec![None; firsts.len()];
+        Self { random: SmallRng::seed_from_u64(seed), seed, firsts, reported }
+    }
+
+    /// Starts the processes, each with the database's URI for its number; kills one of them, and then the others.
+    pub(crate) fn kill(&mut self, uri: impl Fn(usize) -> PathBuf, round: usize) {
+        let mut children: Vec<_> =
+            (0..).zip(&self.firsts).map(|one| start(&uri(one.0), *one.1)).collect();
+        let mut outs: Vec<_> = children
+            .iter_mut()
+            .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
+            .collect();
+        let victim = self.random.random_range(0..children.len());
+        let most = self.random.random_range(1..SHARE);
+        self.reported.fill(None);
+        self.reported[victim] = listen(&mut outs[victim], most);
+        children[victim].kill().unwrap();
+        // The others continue: the dead process may have held any lock, and had an unfinished commit.
+        for other in (0..outs.len()).filter(|other| *other != victim) {
+            let before = go_on(&mut children[other], &mut outs[other]);
+            let then = listen(&mut outs[other], MORE);
+            assert!(before < then, "round {round}: {before:?}, {then:?}");
+            self.reported[other] = then;
+            children[other].kill().unwrap();
+        }
+        for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut self.reported) {
+            *last = listen(out, usize::MAX).or(*last);
+            child.wait().unwrap();
+        }
+    }
+
+    /// No acknowledged number is lost, and none that no process has written is there.
+    pub(crate) fn check(&mut self, connection: &Connection, round: usize) {
+        let seed = self.seed;
+        for (first, last) in self.firsts.iter_mut().zip(&self.reported) {
+            let found = numbers(connection, *first);
+            let last = last.unwrap_or(*first - 1);
+            let until = *first + found.len() as i64 - 1;
+            assert_eq!(found, (*first..=until).collect::<Vec<_>>(), "round {round}, seed {seed}");
+            assert!(until == last || until == last + 1, "round {round}: {until}; noted {last}");
+            *first += found.len() as i64;
+        }
+    }
+}
+
+/// Kills `writers` processes in each round. Stock SQLite refuses what they leave, but for a database that it shares.
 pub(crate) fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64) {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open(&kind.uri(&path, 0)).unwrap();
     connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
     connection.close().unwrap();
-    let mut random = SmallRng::seed_from_u64(seed);
-    let mut firsts: Vec<i64> = (1..=writers).map(|writer| writer * 1_000_000).collect();
+    let mut writers = Writers::new(writers, seed);
     for round in 0..rounds {
         let uri = |number| kind.uri(&path, number);
-        let mut children: Vec<_> =
-            (0..).zip(&firsts).map(|one| start(&uri(one.0), *one.1)).collect();
-        let mut outs: Vec<_> = children
-            .iter_mut()
-            .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
-            .collect();
-        let victim = random.random_range(0..children.len());
-        let most = random.random_range(1..SHARE);
-        let mut reported = vec![None; outs.len()];
-        reported[victim] = listen(&mut outs[victim], most);
-        children[victim].kill().unwrap();
-        // The others continue: the dead process held the locks and the unfinished commit.
-        for other in (0..outs.len()).filter(|other| *other != victim) {
-            let before = go_on(&mut children[other], &mut outs[other]);
-            let then = listen(&mut outs[other], MORE);
-            assert!(before < then, "round {round}: {before:?}, {then:?}");
-            reported[other] = then;
-            children[other].kill().unwrap();
-        }
-        for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut reported) {
-            *last = listen(out, usize::MAX).or(*last);
-            child.wait().unwrap();
-        }
+        writers.kill(uri, round);
         let marked = std::fs::read(&path).unwrap()[19] == 80;
         assert!(marked || kind.share == "stock", "round {round}");
         if round % 2 == 0 {
@@ -122,14 +154,7 @@ pub(crate) fn kill_in_rounds(kind: Kind, writers: i64, rounds: usize, seed: u64)
         let connection = open(&uri(round)).unwrap();
         check(&connection);
         assert_eq!(stats(&connection, "recoveries"), u64::from(marked), "round {round}");
-        for (first, last) in firsts.iter_mut().zip(&reported) {
-            let found = numbers(&connection, *first);
-            let last = last.unwrap_or(*first - 1);
-            let until = *first + found.len() as i64 - 1;
-            assert_eq!(found, (*first..=until).collect::<Vec<_>>(), "round {round}, seed {seed}");
-            assert!(until == last || until == last + 1, "round {round}: {until}; noted {last}");
-            *first += found.len() as i64;
-        }
+        writers.check(&connection, round);
         connection.close().unwrap();
         if round % 3 == 0 {
             check(&stock(&path));

@@ -24,13 +24,11 @@ use crate::runs::Runs;
 use crate::runs::entry::{Entry, Fields, SECONDARY, TOMBSTONE, owned_apart, partial_words};
 use crate::runs::keys::{RunKey, by_form};
 use crate::runs::read::Found;
+use crate::runs::run::TREE_ENTRY_BYTES;
 use crate::table::words::owned_slot;
 use crate::table::{
     NewFields, TableIndex, key_of_words, prepare_entry, release_words, write_value, write_words,
 };
-
-/// Approximate bytes that an entry takes in a tree in addition to its key.
-const TREE_ENTRY_BYTES: u64 = 16;
 
 /// A change of what the MemTable says of a key, before it is made; a log entry has just this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,7 +19,7 @@ use pm::{Bad, LineSet, Memory, Off};
 
 use crate::error::StorageError;
 use crate::runs::Runs;
-use crate::runs::entry::owned_apart;
+use crate::runs::entry::{owned_apart, owned_bytes};
 use crate::runs::keys::{RunKey, by_layout};
 use crate::runs::layout::{BYTES_AT, DISMANTLING, MAX_RUNS, input_at};
 use crate::runs::run::Run;
@@ -85,15 +85,16 @@ impl<M: Memory> Runs<M> {
         if !tree.last_leaf(self.memory(), &mut entries)? {
             return Ok(0);
         }
-        let (mut slots, mut freed_bytes) = (Vec::new(), 0u64);
+        let (mut slots, mut hidden_bytes) = (Vec::new(), 0u64);
         let place = self.runs.iter().position(|run| run.at == result);
         let place = place.ok_or(Bad::Damaged { what: "run", at: result })?;
         for (key, value, _) in &entries {
             let kept = self.runs[place].get_unfiltered(self.memory(), table, key)?.unwrap_or(0);
-            owned_apart(self.memory(), self.layout(table), *value, kept, |slot, bytes| {
-                slots.push(slot);
-                freed_bytes += bytes;
-            })?;
+            let (memory, layout) = (self.memory(), self.layout(table));
+            owned_apart(memory, layout, *value, kept, |slot, _| slots.push(slot))?;
+            if run.merged && *value != kept {
+                hidden_bytes += owned_bytes(memory, layout, *value)?;
+            }
         }
         let base = &mut self.tables;
         for slot in &slots {
@@ -103,7 +104,7 @@ impl<M: Memory> Runs<M> {
             base.lines.flush(base.lane.memory());
             base.lane.memory().fence();
         }
-        let bytes = self.runs[place].bytes.saturating_sub(freed_bytes);
+        let bytes = self.runs[place].bytes.saturating_sub(hidden_bytes);
         base.lane.mini_store(Off::new(result + BYTES_AT), bytes);
         tree.drop_last_leaf(&mut base.lane)?;
         self.runs[place].bytes = bytes;

@@ -193,6 +193,17 @@ pub(crate) fn key_of_entry<M: Memory>(
     }
 }
 
+/// The bytes of the slots that belong to the entry `word`.
+pub(crate) fn owned_bytes<M: Memory>(
+    memory: &M,
+    layout: &SlotLayout,
+    word: u64,
+) -> Result<u64, Bad> {
+    let mut owned = 0;
+    owned_apart(memory, layout, word, 0, |_, bytes| owned += bytes)?;
+    Ok(owned)
+}
+
 /// Calls `visit` with each slot, and how many bytes of it count, that belongs to the entry `word`
 /// and not to the entry `other` of the same key; zero is no entry.
 pub(crate) fn owned_apart<M: Memory>(

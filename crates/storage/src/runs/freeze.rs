@@ -58,7 +58,8 @@ impl<M: Memory> Runs<M> {
         let trees: Vec<TableIndex<Append>> =
             memtable.zip(fresh).map(|(old, new)| std::mem::replace(old, new)).collect();
         let (bytes, keys) = (self.bytes, self.keys);
-        self.runs.insert(0, Run { at: frozen, level: 0, bytes, keys, filter: None, trees });
+        let (level, merged) = (0, false);
+        self.runs.insert(0, Run { at: frozen, level, merged, bytes, keys, filter: None, trees });
         (self.memtable, self.bytes, self.keys) = (at, 0, 0);
         self.no_filters = false;
         self.loosen();

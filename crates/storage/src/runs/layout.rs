@@ -32,7 +32,8 @@ const _: () = assert!((FIRST_RUN + MAX_RUNS as u64) * 8 == DIRECTORY_BYTES);
 #[repr(C)]
 pub(crate) struct RunHeader {
     pub(crate) magic: u64,
-    /// Bytes of its entries, about.
+    /// Bytes of its entries, about: of all that was added to it as a MemTable, or, in the result of a
+    /// merge, of the slots that its entries own.
     pub(crate) bytes: u64,
     /// Its entries, at most.
     pub(crate) keys: u64,

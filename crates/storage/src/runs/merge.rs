@@ -31,7 +31,7 @@ use crate::error::StorageError;
 use crate::lsm::change::{Change, Coalescing, ColumnSet};
 use crate::lsm::levels::Merge;
 use crate::lsm::tree::LEVELS;
-use crate::runs::entry::{Entry, TOMBSTONE, partial_words};
+use crate::runs::entry::{Entry, TOMBSTONE, owned_bytes, partial_words};
 use crate::runs::keys::{Cursors, RunKey, by_layout};
 use crate::runs::layout::{
     BUILDING, BYTES_AT, DISMANTLING, KEYS_AT, MAX_LEVEL, MAX_RUNS, TO_BOTTOM, input_at, read_header,
@@ -48,9 +48,10 @@ pub(crate) const NEW_ENTRIES_A_STEP: usize = 32;
 /// A merge that is being built.
 #[derive(Debug)]
 pub(crate) struct Merging {
-    /// The run that it makes, with its level and the entries that it has by now. Its bytes are
-    /// those of the inputs and of what has been written anew; taking the inputs apart takes off
-    /// what the result has not taken over.
+    /// The run that it makes, with its level and the entries that it has by now. Its bytes start
+    /// with those of the inputs that merges made. What comes from a MemTable, and what is written
+    /// anew, is counted and added. Taking the inputs apart subtracts what the result has not taken
+    /// over from those that merges made. So each entry is counted once, not in each merge.
     pub(crate) result: Run,
     /// The inputs, newest first.
     inputs: Vec<u64>,
@@ -66,6 +67,8 @@ struct Leaf<K> {
     /// Entries that were written, and their bytes.
     fresh: Vec<u64>,
     bytes: u64,
+    /// Bytes of the slots of entries that are not among the result's bytes yet.
+    added_bytes: u64,
     lines: LineSet,
     looked_at: u64,
 }
@@ -89,8 +92,8 @@ impl<M: Memory> Runs<M> {
             }
             return Ok(());
         }
-        let bytes = self.runs.iter().filter(|run| inputs.contains(&run.at)).map(|run| run.bytes);
-        let bytes = bytes.fold(0u64, u64::saturating_add);
+        let counted = self.runs.iter().filter(|run| run.merged && inputs.contains(&run.at));
+        let bytes = counted.fold(0u64, |sum, run| sum.saturating_add(run.bytes));
         let plan = merge.into as u64 | if merge.to_bottom { TO_BOTTOM } else { 0 };
         let mut lines = LineSet::new();
         let (tables, lane) = (self.tables.tables.len(), &mut self.tables.lane);
@@ -160,6 +163,7 @@ impl<M: Memory> Runs<M> {
             entries: Vec::new(),
             fresh: Vec::new(),
             bytes: 0,
+            added_bytes: 0,
             lines: LineSet::new(),
             looked_at: 0,
         };
@@ -179,7 +183,7 @@ impl<M: Memory> Runs<M> {
             let tree = K::tree_mut(&mut merging.result.trees[table]);
             let lane = &mut self.tables.lane;
             let at = merging.result.at;
-            let bytes = merging.result.bytes.saturating_add(leaf.bytes);
+            let bytes = merging.result.bytes.saturating_add(leaf.added_bytes);
             let keys = merging.result.keys + leaf.entries.len() as u64;
             lane.mini_store(Off::new(at + BYTES_AT), bytes);
             lane.mini_store(Off::new(at + KEYS_AT), keys);
@@ -240,9 +244,11 @@ impl<M: Memory> Runs<M> {
         };
         // Nothing of the result depends on where the inputs are in the directory by now.
         let mut trees = Vec::with_capacity(merging.inputs.len());
+        let mut is_counted = Vec::with_capacity(merging.inputs.len());
         for input in &merging.inputs {
             let run = runs.iter().find(|run| run.at == *input);
             let run = run.ok_or(Bad::Damaged { what: "run", at: *input })?;
+            is_counted.push(run.merged);
             let tree = K::tree(&run.trees[table]);
             trees.push(tree.exists(&memory)?.then_some(tree));
         }
@@ -253,10 +259,14 @@ impl<M: Memory> Runs<M> {
             && leaf.looked_at < 4 * most as u64
         {
             let next = next_of_all(&memory, &trees, cursors, Direction::Forward, &mut values)?;
-            let Some(key) = next else { return Ok(true) };
+            let Some((newest, key)) = next else { return Ok(true) };
             leaf.looked_at += values.len() as u64;
+            let written = leaf.fresh.len();
             let value = self.merged(table, &key, &values, merging.to_bottom, leaf)?;
             if let Some(value) = value {
+                if !is_counted[newest] || leaf.fresh.len() > written {
+                    leaf.added_bytes += owned_bytes(&memory, self.layout(table), value)?;
+                }
                 leaf.entries.push((key, value, 0));
             }
         }

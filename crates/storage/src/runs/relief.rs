@@ -29,7 +29,7 @@ use pm::{Bad, LineSet, Memory, Off};
 use crate::error::StorageError;
 use crate::rows::key::TableKey;
 use crate::runs::Runs;
-use crate::runs::entry::{Entry, Fields, TOMBSTONE, owned_apart};
+use crate::runs::entry::{Entry, Fields, TOMBSTONE, owned_apart, owned_bytes};
 use crate::runs::keys::{RunKey, by_form, by_layout};
 use crate::runs::layout::{BUILDING, BYTES_AT, KEYS_AT};
 use crate::runs::merge::NEW_ENTRIES_A_STEP;
@@ -212,14 +212,12 @@ impl<M: Memory> Runs<M> {
         source: usize,
         value: u64,
     ) -> Result<(), StorageError> {
+        let bytes = owned_bytes(self.memory(), self.layout(table), value)?;
         self.drop_fields(table, value)?;
         let Self { tables, runs, .. } = self;
         let layout = &tables.tables[table].layout;
-        let (mut slots, mut bytes) = (Vec::new(), 0);
-        owned_apart(tables.lane.memory(), layout, value, 0, |slot, many| {
-            slots.push(slot);
-            bytes += many;
-        })?;
+        let mut slots = Vec::new();
+        owned_apart(tables.lane.memory(), layout, value, 0, |slot, _| slots.push(slot))?;
         let lane = &mut tables.lane;
         let tree = match source.checked_sub(1) {
             None => {
@@ -309,7 +307,7 @@ impl<M: Memory> Runs<M> {
         let (mut values, mut dead) = (Vec::new(), Vec::new());
         for _ in 0..KEYS_A_STEP {
             let next = next_of_all(&memory, &trees, &mut cursors, Direction::Forward, &mut values)?;
-            let Some(key) = next else {
+            let Some((_, key)) = next else {
                 (walk.table, walk.after) = (walk.table + 1, None);
                 break;
             };

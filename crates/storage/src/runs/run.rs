@@ -17,6 +17,8 @@ pub(crate) const FILTER_BITS: u32 = 10;
 /// larger has fewer bits for each key.
 pub(crate) const MAX_PIECES: usize = 128;
 
+/// Approximate bytes that an entry takes in a tree in addition to its key.
+pub(crate) const TREE_ENTRY_BYTES: u64 = 16;
 /// Bytes that an entry has at least in its tree.
 const LEAST_ENTRY: u64 = 16;
 /// The logarithm of the bytes that a run stays below.
@@ -56,6 +58,9 @@ impl Filter {
 pub(crate) struct Run {
     pub(crate) at: u64,
     pub(crate) level: usize,
+    /// True if a merge made it: `bytes` are then those of the slots that its entries own. A frozen
+    /// MemTable has in `bytes` all that was ever added to it, and its keys in the tree.
+    pub(crate) merged: bool,
     pub(crate) bytes: u64,
     pub(crate) keys: u64,
     pub(crate) filter: Option<Filter>,
@@ -101,7 +106,14 @@ impl Run {
             });
         }
         let trees = trees_of(tables, at);
-        Ok(Self { at, level, bytes: header.bytes, keys: header.keys, filter, trees })
+        let merged = header.plan != 0;
+        Ok(Self { at, level, merged, bytes: header.bytes, keys: header.keys, filter, trees })
+    }
+
+    /// Returns about how many bytes it takes, by which levels are merged.
+    pub(crate) fn size(&self) -> u64 {
+        let tree = if self.merged { self.keys.saturating_mul(TREE_ENTRY_BYTES) } else { 0 };
+        self.bytes.saturating_add(tree)
     }
 
     /// The entry of a key, if the run has one.

@@ -17,15 +17,16 @@ use crate::runs::keys::{RunKey, by_layout};
 use crate::runs::read::{take_words, wanted};
 use crate::table::tuple::{read_tuple, read_words};
 
-/// The next key of several sources, the newest first, and what each of them that has it says; the
-/// cursors go past it. A source without a tree has nothing.
+/// The next key of several sources, the newest first, with the number of the newest one that has
+/// it. `values` are what each of those that have it says; the cursors go past it. A source without
+/// a tree has nothing.
 pub(crate) fn next_of_all<K: RunKey, M: Memory>(
     memory: &M,
     trees: &[Option<&BTree<K, Append>>],
     cursors: &mut [Cursor<K>],
     direction: Direction,
     values: &mut Vec<u64>,
-) -> Result<Option<K>, Bad> {
+) -> Result<Option<(usize, K)>, Bad> {
     let mut next: Option<K> = None;
     for (cursor, tree) in cursors.iter_mut().zip(trees) {
         let Some(tree) = tree else { continue };
@@ -40,16 +41,18 @@ pub(crate) fn next_of_all<K: RunKey, M: Memory>(
     }
     values.clear();
     let Some(next) = next else { return Ok(None) };
-    for (cursor, tree) in cursors.iter_mut().zip(trees) {
+    let mut newest = None;
+    for (source, (cursor, tree)) in cursors.iter_mut().zip(trees).enumerate() {
         let Some(tree) = tree else { continue };
         if let Some((key, value)) = cursor.peek(memory, tree)?
             && *key == next
         {
             values.push(value);
             cursor.advance();
+            newest = newest.or(Some(source));
         }
     }
-    Ok(Some(next))
+    Ok(newest.map(|newest| (newest, next)))
 }
 
 /// The part of a scan that deals with each tuple.

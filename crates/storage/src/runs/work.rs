@@ -155,7 +155,7 @@ impl<M: Memory> Runs<M> {
         for run in &self.runs {
             let level = run.level.min(LEVELS - 1);
             stats.runs[level] += 1;
-            stats.run_bytes[level] += run.bytes;
+            stats.run_bytes[level] += run.size();
         }
         stats.waiting_bytes = self.waiting_bytes();
         stats
@@ -219,7 +219,7 @@ impl<M: Memory> Runs<M> {
 
     fn bytes_by_level(&self) -> Vec<Vec<u64>> {
         let mut levels = vec![Vec::new(); self.runs.last().map_or(0, |oldest| oldest.level + 1)];
-        self.runs.iter().for_each(|run| levels[run.level].push(run.bytes));
+        self.runs.iter().for_each(|run| levels[run.level].push(run.size()));
         levels
     }
 

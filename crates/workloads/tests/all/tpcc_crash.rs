@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use faults::points::at_all;
 use perdura::{Database, DurableIn, EngineKind, Error, Media, Options};
 use sim::{
     CombinedImage, CombinedReplay, CombinedTrace, DiskReplay, DiskTrace, Recorded, Recording,
@@ -20,7 +21,7 @@ use workloads::tpcc::{self, Kind, Spec, Terminal, Workload};
 const LIMIT: u64 = 8 << 20;
 /// Returns at how many places the power is cut, spread over all there are: 24, or 40 with `PERDURA_POINTS=all`.
 fn places() -> usize {
-    if std::env::var("PERDURA_POINTS").is_ok_and(|all| all == "all") { 40 } else { 24 }
+    if at_all() { 40 } else { 24 }
 }
 /// States that are looked at where the power is cut.
 const STATES: u64 = 4;

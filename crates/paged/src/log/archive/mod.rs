@@ -309,7 +309,7 @@ impl<F: Files> Archive<F> {
             };
             open.add(&record)
         })?;
-        let segment = segment.expect("one is open behind each record, and where there is none");
+        let segment = segment.expect("one is open after each record, and where there is none");
         self.finish(segment, to, &mut last)
     }
 

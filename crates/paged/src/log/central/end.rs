@@ -101,7 +101,7 @@ pub(super) fn find_end<R: File>(
             if let Some(witness) = find_witness(file, at, head.restart, shape, record_bytes)? {
                 return damaged(
                     at,
-                    format!("there is no sound record, though {witness} was written behind it"),
+                    format!("there is no sound record, though {witness} was written after it"),
                 );
             }
             return Ok(End { number, offset, header_due: false, newest, last, bytes });

@@ -12,7 +12,7 @@ use paged::ids::{Lsn, PageNo};
 use paged::log::archive::{Archive, ArchiveReader};
 use paged::log::central::{Central, CentralOptions};
 use paged::log::nv::{NvForm, NvLog, NvOptions, Persist};
-use paged::log::{Archived, Clock, LogManager, TIME_RESOLUTION};
+use paged::log::{Archived, Chain, Clock, Kind, LogManager, Record, TIME_RESOLUTION};
 use paged::restore::{Made, restore};
 use paged::store::Store;
 use paged::threads::Host;
@@ -415,8 +415,9 @@ fn an_archive_that_takes_nothing_slows_writers_and_loses_nothing() {
         now: Arc::clone(&home.now),
     };
     check(&killed.open().expect("it opens"), &[model.clone(), Model::new()]).expect("all there");
-    // There is room again: writers go on by themselves.
+    // There is room again: once the pause is over, writers go on by themselves.
     home.archive.limit(None);
+    home.now.fetch_add(1_000_000, Ordering::Relaxed);
     session.begin(9_999, None);
     session.insert(TREES[1], b"later", b"row").expect("inserted");
     session.commit().expect("committed");
@@ -425,6 +426,44 @@ fn an_archive_that_takes_nothing_slows_writers_and_loses_nothing() {
     let other = Model::from([(b"later".to_vec(), b"row".to_vec())]);
     let to = home.reader().expect("an archive").stored().to;
     check(&home.restore(&base, to).expect("restored"), &[model, other]).expect("all there");
+}
+
+#[test]
+fn failing_archive_is_tried_after_growing_pauses() {
+    let home = Home::new();
+    let threads: Arc<Host> = Arc::default();
+    let log = Central::create(&home.files, "log-", log_options(), threads).expect("a log");
+    let log = home.archived(Arc::new(log)).expect("an archive");
+    let record = Record { payload: &[7; 8], ..Record::bare(Kind::Time) };
+    log.append(&mut Chain::default(), &record).expect("appended");
+    log.force(log.end()).expect("durable");
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    home.archive.call_before_each(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    home.archive.limit(Some(0));
+    log.truncate(log.end(), log.end()).expect("nothing is freed");
+    let attempt = calls.swap(0, Ordering::Relaxed);
+    assert!(attempt > 0 && log.hindrance().is_some());
+    let tried = || {
+        (0..100).for_each(|_| assert!(!log.would_free(log.end())));
+        calls.swap(0, Ordering::Relaxed)
+    };
+    for pause in [5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 320_000, 320_000] {
+        home.now.fetch_add(pause - 1, Ordering::Relaxed);
+        assert_eq!(tried(), 0, "{pause}");
+        home.now.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(tried(), attempt, "{pause}");
+    }
+    log.end_pause();
+    assert_eq!(tried(), attempt);
+    home.now.store(0, Ordering::Relaxed);
+    assert_eq!(tried(), attempt, "the clock was set back");
+    home.archive.limit(None);
+    log.end_pause();
+    log.would_free(log.end());
+    assert!(log.hindrance().is_none());
 }
 
 #[track_caller]

@@ -272,7 +272,7 @@ fn nobody_who_asks_how_an_archive_is_waits_for_its_medium() {
         // A limit for the test alone: the answer comes at once, or never.
         let failing = hear.recv_timeout(Duration::from_secs(20));
         answered.fetch_add(u64::from(failing == Ok(true)), Ordering::Relaxed);
-        assert!(failing.is_ok(), "somebody who asks waits for the archive");
+        assert!(failing.is_ok(), "asking waits for the archive");
     });
     store.checkpoint().expect("a checkpoint");
     assert!(answers.load(Ordering::Relaxed) > 3);
@@ -293,9 +293,11 @@ fn a_truncation_that_failed_is_not_forgotten() {
     // The archive takes it, and then the log's own file of notes refuses.
     home.archive.limit(None);
     home.files.fail_once_after(0);
+    store.log().end_pause();
     assert!(!store.log().would_free(Lsn(u64::MAX)), "nothing was freed");
     let why = store.log().hindrance().expect("it is still wanted").to_string();
     assert!(why.contains("noting the archive"), "{why}");
+    store.log().end_pause();
     assert!(store.log().would_free(Lsn(u64::MAX)), "it is done now");
     assert!(store.log().hindrance().is_none());
     store.close().expect("closed");
@@ -340,9 +342,9 @@ fn a_damaged_base_backup_is_refused_and_leaves_nothing() {
     let twice = with(&|pages| pages.insert(1, pages[1].clone()));
     assert!(twice.contains("twice"), "{twice}");
     let swapped = with(&|pages| pages.swap(1, 2));
-    assert!(swapped.contains("behind a later one"), "{swapped}");
+    assert!(swapped.contains("after a later one"), "{swapped}");
     let header = with(&|pages| pages[0].0 = PageNo(0));
-    assert!(header.contains("behind a later one"), "{header}");
+    assert!(header.contains("after a later one"), "{header}");
     let far = with(&|pages| {
         let last = pages.last_mut().expect("a page");
         last.0 = PageNo(1 << 50);

@@ -69,15 +69,10 @@ impl Allowance {
 }
 
 /// The fields with another slack, and why.
-const ALLOWANCES: [Allowance; 7] = [
+const ALLOWANCES: [Allowance; 6] = [
     // At rest no merge is due, with a MemTable and runs that hold more or less which is superseded.
     Allowance::of(EngineKind::Log, None, Slack::new(200, 0)),
     Allowance::of(EngineKind::NvmLog, None, Slack::new(200, 0)),
-    // A fault that is open: runs look larger than they are, so that tombstones stay above them.
-    Allowance {
-        name: Some("allocated blocks"),
-        ..Allowance::of(EngineKind::NvmLog, Some("large transactions"), Slack::new(0, 32))
-    },
     // The first of several merges after a rest is a small one.
     Allowance {
         name: Some("waiting bytes"),

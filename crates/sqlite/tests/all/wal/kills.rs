@@ -4,57 +4,25 @@ use std::io::{BufRead, BufReader, Write as _};
 
 use super::*;
 use crate::children::child;
-use crate::contents::{MORE, SHARE};
 use crate::failing::child::Process;
-use crate::process_kills::{go_on, listen, numbers, start};
+use crate::process_kills::Writers;
 use crate::ptrace::{Call, End, kill_at};
 
-/// In each round, kills one of `writers` processes, and then the others. Stock SQLite and this VFS open the database
-/// in turn. No acknowledged number is lost, and none that no process has written is there.
+/// Kills `writers` processes in each round. Stock SQLite and this VFS open in turn what they leave.
 pub(crate) fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open_wal(&path);
     connection.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
     connection.close().unwrap();
-    let mut random = SmallRng::seed_from_u64(seed);
-    let mut firsts: Vec<i64> = (1..=writers).map(|writer| writer * 1_000_000).collect();
+    let mut writers = Writers::new(writers, seed);
     for round in 0..rounds {
-        let mut children: Vec<_> =
-            firsts.iter().map(|first| start(&with_wal(&path), *first)).collect();
-        let mut outs: Vec<_> = children
-            .iter_mut()
-            .map(|child| BufReader::new(child.stdout.take().unwrap()).lines())
-            .collect();
-        let victim = random.random_range(0..children.len());
-        let most = random.random_range(1..SHARE);
-        let mut reported = vec![None; outs.len()];
-        reported[victim] = listen(&mut outs[victim], most);
-        children[victim].kill().unwrap();
-        // The others go on: the dead process may have held any lock.
-        for other in (0..outs.len()).filter(|other| *other != victim) {
-            let before = go_on(&mut children[other], &mut outs[other]);
-            let then = listen(&mut outs[other], MORE);
-            assert!(before < then, "round {round}: {before:?}, {then:?}");
-            reported[other] = then;
-            children[other].kill().unwrap();
-        }
-        for ((child, out), last) in children.iter_mut().zip(&mut outs).zip(&mut reported) {
-            *last = listen(out, usize::MAX).or(*last);
-            child.wait().unwrap();
-        }
+        writers.kill(|_| with_wal(&path), round);
         assert!(log_of(&path).exists(), "round {round}");
         let connection =
             if round % 2 == 0 { Connection::open(&path).unwrap() } else { open(&path).unwrap() };
         check(&connection);
-        for (first, last) in firsts.iter_mut().zip(&reported) {
-            let found = numbers(&connection, *first);
-            let last = last.unwrap_or(*first - 1);
-            let until = *first + found.len() as i64 - 1;
-            assert_eq!(found, (*first..=until).collect::<Vec<_>>(), "round {round}, seed {seed}");
-            assert!(until == last || until == last + 1, "round {round}: {until}; noted {last}");
-            *first += found.len() as i64;
-        }
+        writers.check(&connection, round);
         connection.close().unwrap();
         if round % 3 == 0 {
             open(&path).unwrap().close().unwrap();

@@ -47,11 +47,11 @@ pub fn seal<const N: usize>(
     let mut bytes = [0; N];
     bytes[..8].copy_from_slice(magic);
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
-    let behind = WORDS + words.len() * 8;
-    for (word, place) in words.iter().zip(bytes[WORDS..behind].chunks_exact_mut(8)) {
+    let words_end = WORDS + words.len() * 8;
+    for (word, place) in words.iter().zip(bytes[WORDS..words_end].chunks_exact_mut(8)) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    bytes[behind..behind + rest.len()].copy_from_slice(rest);
+    bytes[words_end..words_end + rest.len()].copy_from_slice(rest);
     let sum = checksum(&bytes, stamp);
     bytes[12..WORDS].copy_from_slice(&sum.to_le_bytes());
     bytes

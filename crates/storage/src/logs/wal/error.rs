@@ -38,7 +38,7 @@ pub enum WalError {
     /// The log ends before what a checkpoint needs of it: the rest was lost, and of some
     /// transactions the checkpoint has a part.
     #[error(
-        "log segment {name} ends at byte {at}, behind transaction {last}, but the checkpoint needs \
+        "log segment {name} ends at byte {at}, after transaction {last}, but the checkpoint needs \
          the log up to transaction {needed}: what followed is damaged", name = Escaped(.name))]
     Short {
         /// The segment's file.
