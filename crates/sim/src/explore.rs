@@ -20,6 +20,9 @@ pub struct Explored {
     pub failed: Option<String>,
 }
 
+/// Judges an image, with the transactions that were acknowledged before the crash.
+type Check<'a> = dyn FnMut(&[u8], u64) -> Result<(), String> + 'a;
+
 impl Replay<'_> {
     /// Checks the states of every crash point, at most `bound` of each ([`crate::CrashPoint::for_each_state`]),
     /// up to the first violation. `check` is given the memory's contents and the last note before the
@@ -38,7 +41,7 @@ impl Replay<'_> {
         &mut self,
         bound: u64,
         seed: u64,
-        check: &mut dyn FnMut(&[u8], u64) -> Result<(), String>,
+        check: &mut Check<'_>,
     ) -> Explored {
         let (mut explored, mut seen) = (Explored::default(), HashSet::new());
         while explored.failed.is_none()

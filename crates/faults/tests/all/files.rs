@@ -5,12 +5,12 @@ use crate::common::{Explained, unexplained};
 use crate::points::at_points;
 use faults::explorer::{Again, Effort};
 use faults::mutation::{Defect, Mutation};
-use faults::{large::large_values_in_files, plot::Plot, sweep::sweep};
+use faults::{plot::Plot, sweep::sweep};
 use perdura::EngineKind;
 use pm::Site;
 use sim::{DiskEvent, DiskTrace};
 
-fn engines() -> impl Iterator<Item = EngineKind> {
+pub(crate) fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::P1.into_iter().filter(|engine| engine.traits().needs_files())
 }
 
@@ -32,7 +32,7 @@ fn went_everywhere(engine: EngineKind, names: &[String]) {
     }
 }
 
-fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
+pub(crate) fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
     let (scenario, names) = plot.run_in_files();
     let effort = Effort { seed: 9, ..Effort::once(12).then(again) };
     let explored = scenario.explore(None, at_points(effort));
@@ -46,42 +46,13 @@ fn power_cuts(engine: EngineKind, plot: &Plot, again: Again) {
     went_everywhere(engine, &names);
 }
 
-const TWICE: Again = Again::every(150, 2);
+pub(crate) const TWICE: Again = Again::every(150, 2);
 
 #[test]
 fn durable_commits_survive_power_cuts_at_syncs() {
     for engine in engines() {
         power_cuts(engine, &Plot::new(engine, 1, 120, 40), TWICE);
         power_cuts(engine, &Plot::new(engine, 6, 100, 400), TWICE);
-    }
-}
-
-#[test]
-fn values_beyond_pages_and_blocks_survive_crashes() {
-    for engine in engines() {
-        let scenario = large_values_in_files(engine);
-        let explored = scenario.explore(None, Effort::once(12).then(Again::every(60, 1)));
-        println!("{engine}, large values: {explored:?}");
-        assert_eq!(explored.violation, None, "{engine}");
-        assert!(explored.points > 15 && explored.nested > 0, "{explored:?}");
-        let kills = scenario.explore_kills(None, 1);
-        assert_eq!(kills.violation, None, "{engine}, killed");
-    }
-}
-
-#[test]
-fn columns_that_may_be_null_survive_power_cuts_and_kills() {
-    for engine in engines() {
-        power_cuts(engine, &Plot::new(engine, 1, 120, 40).with_nulls(), TWICE);
-        power_cuts(engine, &Plot::new(engine, 2, 120, 40).with_nulls().with_kills(), TWICE);
-    }
-}
-
-#[test]
-fn long_keys_survive_power_cuts_and_kills() {
-    for engine in engines() {
-        power_cuts(engine, &Plot::new(engine, 1, 80, 40).with_long_keys(), TWICE);
-        power_cuts(engine, &Plot::new(engine, 2, 80, 40).with_long_keys().with_kills(), TWICE);
     }
 }
 

@@ -10,7 +10,7 @@ use faults::mutation::{Code, Defect, Mutation, Where};
 use perdura::EngineKind;
 
 /// The seeds of the scenarios.
-const SEEDS: [u64; 2] = [1, 2];
+pub(crate) const SEEDS: [u64; 2] = [1, 2];
 
 /// Looks at a scenario; crashes again from every so many of its states.
 pub(crate) fn survives<M: Medium>(
@@ -36,7 +36,7 @@ pub(crate) fn survives<M: Medium>(
     assert!(kills.states > at_least(20, 3), "{kills:?}");
 }
 
-fn survives_in_pool(engine: EngineKind, transactions: usize) {
+pub(crate) fn survives_in_pool(engine: EngineKind, transactions: usize) {
     for &seed in some_of(&SEEDS) {
         survives(engine, seed, &Interleaved::new(engine, seed, transactions).run_in_pool(), 4_000);
     }
@@ -47,36 +47,14 @@ fn partitions_of_nvm_inp_that_interleave_survive_crashes() {
     survives_in_pool(EngineKind::NvmInp, 60);
 }
 
-#[test]
-fn partitions_of_nvm_inp_with_statements_survive_crashes() {
-    for &seed in some_of(&SEEDS) {
-        let scenario = with_statements(seed).run_in_pool();
-        survives(EngineKind::NvmInp, seed, &scenario, 4_000);
-    }
-}
-
 /// Few keys, so that most statements find theirs.
-fn with_statements(seed: u64) -> Interleaved {
+pub(crate) fn with_statements(seed: u64) -> Interleaved {
     Interleaved { statements: true, keys: 6, ..Interleaved::new(EngineKind::NvmInp, seed, 90) }
-}
-
-#[test]
-fn partitions_of_nvm_cow_that_interleave_survive_crashes() {
-    survives_in_pool(EngineKind::NvmCow, 60);
 }
 
 #[test]
 fn partitions_of_nvm_log_that_interleave_survive_crashes() {
     survives_in_pool(EngineKind::NvmLog, 40);
-}
-
-#[test]
-fn partitions_in_files_that_interleave_survive_crashes() {
-    for engine in EngineKind::P1.into_iter().filter(|engine| engine.traits().needs_files()) {
-        for &seed in some_of(&SEEDS) {
-            survives(engine, seed, &Interleaved::new(engine, seed, 60).run_in_files(), 40);
-        }
-    }
 }
 
 /// A record does not depend on the machine.

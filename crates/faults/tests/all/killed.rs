@@ -181,11 +181,6 @@ fn statements_of_nvm_inp_survive_a_power_cut_after_a_kill() {
 }
 
 #[test]
-fn nvm_cow_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::NvmCow, 11);
-}
-
-#[test]
 fn nvm_log_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::NvmLog, 13);
 }
@@ -196,26 +191,6 @@ fn fast_survives_a_power_cut_after_a_kill() {
 }
 
 #[test]
-fn fash_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Fash, 13);
-}
-
-#[test]
-fn nvwal_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Nvwal, 2);
-}
-
-#[test]
-fn journal_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Journal, 7);
-}
-
-#[test]
-fn wal_survives_a_power_cut_after_a_kill() {
-    kills_then_power_cuts(EngineKind::Wal, 11);
-}
-
-#[test]
 fn sofort_survives_a_power_cut_after_a_kill() {
     kills_then_power_cuts(EngineKind::Sofort, 13);
 }
@@ -223,7 +198,7 @@ fn sofort_survives_a_power_cut_after_a_kill() {
 /// Leaves out in turn each flush and fence of an engine's recovery and its master record: each is
 /// noticed or stands in a list with its reason. (The heap's and the undo log's have tests of their
 /// own.)
-fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
+pub(crate) fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
     let mut nexts = Vec::new();
     for (seed, keys, statements, every) in [(31, 40, MIXED, 7), (32, 40, MIXED, 7), (33, 8, 1, 1)] {
         let (trace, models) = first_process(engine, (seed, keys), 20, statements);
@@ -267,16 +242,6 @@ fn openings_without_one(engine: EngineKind, explained: &[Explained]) {
 #[test]
 fn recovery_of_nvm_inp_needs_every_flush_and_fence() {
     openings_without_one(EngineKind::NvmInp, &[]);
-}
-
-#[test]
-fn recovery_of_nvm_cow_needs_every_flush_and_fence() {
-    openings_without_one(EngineKind::NvmCow, &[]);
-}
-
-#[test]
-fn recovery_of_nvm_log_needs_every_flush_and_fence() {
-    openings_without_one(EngineKind::NvmLog, &[]);
 }
 
 /// The part of a trace before its first note.

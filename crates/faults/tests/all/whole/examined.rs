@@ -1,8 +1,10 @@
 //! Every engine, with as many states and crashes in recovery as `docs/reliability.md` asks of every build.
 
+use faults::examine::Settings;
+use faults::plot::STANDARD;
 use perdura::EngineKind;
 
-use crate::examined::{examined, random_scenarios};
+use crate::examined::{examined, random_scenarios, sound};
 
 /// Scenarios of both, in groups too: their standard scenario alone takes minutes.
 #[test]
@@ -89,4 +91,40 @@ fn wal() {
 #[ignore = "a build of .ci/run runs it"]
 fn sofort() {
     examined(EngineKind::Sofort, 8_000, 1_000);
+}
+
+/// A seed that leads to the same states as another one tests nothing.
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn each_seed_has_states_of_its_own() {
+    for engine in EngineKind::ALL {
+        let visited = [1, 2].map(|seed| {
+            let of = Settings::of(engine);
+            let settings = Settings { seed, states: 200, bound: 1, transactions: Some(4), ..of };
+            let report = sound(&settings);
+            let standard = report.states - report.random_states;
+            assert!(report.random_states >= 100 && standard > 10, "{engine}: {report:?}");
+            report.visited
+        });
+        assert_ne!(visited[0], visited[1], "{engine}");
+    }
+}
+
+/// The same where some of its indexes lie in persistent memory, and all of them.
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn the_first_transactions_of_sofort_in_each_placement() {
+    for percent in [40, 60, 100] {
+        let settings = Settings {
+            states: 300,
+            nested: 100,
+            bound: 2,
+            replay: Some(STANDARD),
+            transactions: Some(8),
+            placement: Some(percent),
+            ..Settings::of(EngineKind::Sofort)
+        };
+        let report = sound(&settings);
+        assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
+    }
 }

@@ -5,6 +5,8 @@ mod checksummed;
 mod examined;
 mod examiner;
 mod files;
+mod interleaved;
+mod killed;
 mod paged;
 mod pool;
 mod workloads;
