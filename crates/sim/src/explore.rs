@@ -37,12 +37,7 @@ impl Replay<'_> {
     }
 
     /// Compiled once, not for each check.
-    fn explore_all(
-        &mut self,
-        bound: u64,
-        seed: u64,
-        check: &mut Check<'_>,
-    ) -> Explored {
+    fn explore_all(&mut self, bound: u64, seed: u64, check: &mut Check<'_>) -> Explored {
         let (mut explored, mut seen) = (Explored::default(), HashSet::new());
         while explored.failed.is_none()
             && let Some(point) = self.next_point()

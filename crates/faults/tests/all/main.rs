@@ -16,7 +16,6 @@ mod lints;
 mod locking;
 mod long;
 mod paged;
-mod placed;
 mod points;
 mod pool;
 mod seeds;

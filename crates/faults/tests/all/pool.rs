@@ -10,22 +10,17 @@ use faults::scenario::{
     chunks_go_back_when_runs_are_merged, inserts_with_updates, two_operations_on_one_tuple,
     two_updates_after_a_statement,
 };
-use faults::short_scenarios::{
-    savepoints, statements, statements_with_long_keys, statements_with_nulls,
-};
-use faults::{
-    full::room_is_made_on_a_full_pool, large::large_values_in_a_pool, plot::Plot, pool::PoolMedium,
-    sweep::sweep,
-};
+use faults::short_scenarios::{savepoints, statements};
+use faults::{full::room_is_made_on_a_full_pool, plot::Plot, pool::PoolMedium, sweep::sweep};
 use perdura::EngineKind;
 use pm::Site;
 use sim::{Event, Trace};
 
-fn engines() -> impl Iterator<Item = EngineKind> {
+pub(crate) fn engines() -> impl Iterator<Item = EngineKind> {
     EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files())
 }
 
-fn survives(what: &str, scenario: &Scenario<PoolMedium>, effort: Effort) {
+pub(crate) fn survives(what: &str, scenario: &Scenario<PoolMedium>, effort: Effort) {
     survives_in_part(what, scenario, effort, 1);
 }
 
@@ -41,7 +36,7 @@ fn survives_in_part(what: &str, scenario: &Scenario<PoolMedium>, effort: Effort,
     assert!(few || explored.nested > 0, "{explored:?}");
 }
 
-fn power_cuts(engine: EngineKind, plots: &[Plot], bound: u64, again: Again) {
+pub(crate) fn power_cuts(engine: EngineKind, plots: &[Plot], bound: u64, again: Again) {
     for plot in plots {
         let what = format!("{engine}, seed {}, groups of {}", plot.seed, plot.group);
         let effort = Effort::once(bound).then(again);
@@ -49,7 +44,7 @@ fn power_cuts(engine: EngineKind, plots: &[Plot], bound: u64, again: Again) {
     }
 }
 
-fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Plot {
+pub(crate) fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64) -> Plot {
     Plot::new(engine, seed, transactions, keys)
 }
 
@@ -64,31 +59,6 @@ fn nvm_inp_survives_power_cuts_at_fences() {
     let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 60, 60), plot(engine, 12, 40, 300)];
     // Whatever the bound, every two lines are seen in all four combinations.
     power_cuts(engine, &plots, 10, Again::every(2_000, 2));
-}
-
-/// NULL is stored in words that change with those of the columns: never the one without the other.
-#[test]
-fn columns_that_may_be_null_survive_power_cuts_at_fences() {
-    let again = Again::every(2_000, 2);
-    let statements = statements_with_nulls(EngineKind::NvmInp, 16, 100);
-    survives("statements", &statements, Effort::once(20).then(Again::every(500, 2)));
-    for engine in EngineKind::ALL.into_iter().filter(|engine| !engine.traits().needs_files()) {
-        let plots = [plot(engine, 14, 50, 3), plot(engine, 11, 40, 60)];
-        power_cuts(engine, &plots.map(Plot::with_nulls), 4, again);
-    }
-}
-
-#[test]
-fn long_keys_survive_crashes() {
-    let statements = statements_with_long_keys(EngineKind::NvmInp, 16, 60);
-    survives("statements", &statements, Effort::once(10).then(Again::every(900, 1)));
-    for engine in engines() {
-        let plots = [plot(engine, 14, 30, 3), plot(engine, 11, 20, 60)];
-        power_cuts(engine, &plots.map(Plot::with_long_keys), 4, Again::every(1_500, 1));
-        let killed = plot(engine, 15, 30, 20).with_long_keys().run_in_pool();
-        let kills = killed.explore_kills(None, at_kills(29 * one_in(engine)));
-        assert_eq!(kills.violation, None, "{engine}, killed");
-    }
 }
 
 #[test]
@@ -120,21 +90,6 @@ fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
     survives("a full pool", &scenario, Effort::once(3).then(Again::every(3_000, 1)));
     let kills = scenario.explore_kills(None, at_kills(29));
     assert_eq!(kills.violation, None, "killed");
-}
-
-/// Values of several chunks, cut off at every fence, and killed.
-#[test]
-fn values_of_several_chunks_survive_crashes() {
-    for engine in engines() {
-        let scenario = large_values_in_a_pool(engine);
-        survives(
-            &format!("{engine}, large values"),
-            &scenario,
-            Effort::once(3).then(Again::every(300, 1)),
-        );
-        let kills = scenario.explore_kills(None, at_kills(11));
-        assert_eq!(kills.violation, None, "{engine}, killed");
-    }
 }
 
 /// Every engine, whichever there are, in a short scenario.

@@ -24,7 +24,7 @@ fn sample(workload: Workload, points: u64) -> Effort {
     Effort { part, ..Effort::once(3) }.then(Again::every(every, 2))
 }
 
-fn survives<M: Medium>(name: &str, scenario: &Scenario<M, Script>, workload: Workload) {
+pub(crate) fn survives<M: Medium>(name: &str, scenario: &Scenario<M, Script>, workload: Workload) {
     survives_in_part(name, scenario, workload, 1);
 }
 
@@ -65,24 +65,6 @@ pub(crate) fn every_engine_survives(workload: Workload) {
             DurableIn::Both => {
                 survives_in_part(&name, &run_on::<CombinedMedium>(&plot), workload, one_in(engine));
             }
-        }
-    }
-}
-
-#[test]
-fn every_engine_survives_ycsb() {
-    every_engine_survives(Workload::Ycsb);
-}
-
-#[test]
-fn groups_survive_too() {
-    for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log, EngineKind::NvmCow] {
-        let plot = Plot::of(Workload::Ycsb, engine, STANDARD).groups_of(4);
-        let name = format!("{engine}, groups");
-        if engine.traits().needs_files() {
-            survives(&name, &run_in_files(&plot), Workload::Ycsb);
-        } else {
-            survives(&name, &run_in_pool(&plot), Workload::Ycsb);
         }
     }
 }

@@ -8,5 +8,6 @@ mod files;
 mod interleaved;
 mod killed;
 mod paged;
+mod placed;
 mod pool;
 mod workloads;

@@ -1,12 +1,12 @@
-//! Statements of YCSB.
+//! YCSB in every engine, in groups of commits, and its statements.
 
 use faults::explorer::{Again, Effort};
 use faults::mutation::{Code, Defect, Mutation, Where};
-use faults::plot::{Plot, Workload};
-use faults::script::{Script, run_in_pool};
+use faults::plot::{Plot, STANDARD, Workload};
+use faults::script::{Script, run_in_files, run_in_pool};
 use perdura::EngineKind;
 
-use crate::workloads::notices;
+use crate::workloads::{every_engine_survives, notices, survives};
 
 /// Seeds whose updates, most of them statements, change two columns: not inlined, and inlined.
 #[test]
@@ -32,6 +32,26 @@ fn two_columns_of_a_statement_change_together() {
             let fault = Mutation { defect: Defect::NoFlush, at };
             let explored = scenario.explore(Some(&fault), Effort::once(20));
             assert!(explored.injected > 0 && explored.violation.is_some(), "seed {seed}, {call}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn every_engine_survives_ycsb() {
+    every_engine_survives(Workload::Ycsb);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn groups_survive_too() {
+    for engine in [EngineKind::Inp, EngineKind::Cow, EngineKind::Log, EngineKind::NvmCow] {
+        let plot = Plot::of(Workload::Ycsb, engine, STANDARD).groups_of(4);
+        let name = format!("{engine}, groups");
+        if engine.traits().needs_files() {
+            survives(&name, &run_in_files(&plot), Workload::Ycsb);
+        } else {
+            survives(&name, &run_in_pool(&plot), Workload::Ycsb);
         }
     }
 }
