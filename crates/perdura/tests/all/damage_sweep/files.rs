@@ -232,16 +232,6 @@ fn inp_survives_damage_of_every_byte() {
 }
 
 #[test]
-fn cow_survives_damage_of_every_byte() {
-    every_byte(EngineKind::Cow);
-}
-
-#[test]
-fn log_survives_damage_of_every_byte() {
-    every_byte(EngineKind::Log);
-}
-
-#[test]
 fn nv_disk_survives_damage_of_every_byte() {
     every_byte_of(EngineKind::NvDisk, 5);
 }

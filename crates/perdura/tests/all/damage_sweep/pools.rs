@@ -272,21 +272,6 @@ fn nvm_inp_survives_damage_of_every_word() {
 }
 
 #[test]
-fn nvm_cow_survives_damage_of_every_word() {
-    every_word(EngineKind::NvmCow);
-}
-
-#[test]
-fn nvm_log_survives_damage_of_every_word() {
-    every_word(EngineKind::NvmLog);
-}
-
-#[test]
 fn fast_survives_damage_of_every_word() {
     every_word(EngineKind::Fast);
-}
-
-#[test]
-fn sofort_survives_damage_of_every_word() {
-    every_word(EngineKind::Sofort);
 }

@@ -6,4 +6,5 @@ mod lost_stores;
 mod media_errors;
 mod other_files;
 mod racing;
+mod random;
 mod salvage;
