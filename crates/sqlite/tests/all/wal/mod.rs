@@ -3,7 +3,9 @@
 mod connections;
 mod costs;
 mod crowd;
+mod idle;
 pub(crate) mod kills;
+mod lengths;
 mod stocks;
 
 use std::path::{Path, PathBuf};
