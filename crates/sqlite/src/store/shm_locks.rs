@@ -15,7 +15,8 @@
 //!    is tried is about to become one or the other: look again, a few times. All of these are in one total order, so
 //!    one of the two sees the other.
 //! 3. *Before busy*, check that the one in the way is alive. A reader is in the way often, and for a moment: its life
-//!    is checked only if it has not moved for a millisecond.
+//!    is checked only if it has not moved for a millisecond, or if another one has just been found dead. Many may have
+//!    died together.
 
 use crate::store::locks::Liveness;
 
@@ -188,8 +189,9 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
         }
         let mask = bits(first, count);
         let lines = self.words.load(Word::Lines).min(self.lines as u64) as usize;
+        let mut buried = false;
         for line in 0..lines {
-            if line != self.line && !self.leaves_alone(line, first, mask) {
+            if line != self.line && !self.leaves_alone(line, first, mask, &mut buried) {
                 self.free(first, count);
                 return false;
             }
@@ -246,8 +248,8 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
         true
     }
 
-    /// Returns whether the connection of a line holds none of the locks.
-    fn leaves_alone(&mut self, line: usize, first: usize, mask: u8) -> bool {
+    /// Returns whether the connection of a line holds none of the locks. Notes in `buried` that one was found dead.
+    fn leaves_alone(&mut self, line: usize, first: usize, mask: u8, buried: &mut bool) -> bool {
         let mut looks = 0;
         loop {
             let word = self.words.load(Word::Line(line));
@@ -260,36 +262,30 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
                 looks += 1;
                 continue;
             }
-            if !self.bury_holder(line, word, first) {
+            if !*buried && first >= FIRST_MARK && !self.is_suspect(line, word, first) {
                 return false;
             }
+            if self.is_alive(line) {
+                return false;
+            }
+            let idle = Line { trying: 0, held: 0, ..found };
+            self.words.swap(Word::Line(line), word, idle.word());
+            *buried = true;
         }
     }
 
-    /// Clears the line of a dead connection. Returns whether to look again.
-    fn bury_holder(&mut self, line: usize, word: u64, first: usize) -> bool {
-        if first >= FIRST_MARK {
-            let takes = self.words.load(Word::Takes(line));
-            let since_us = self.words.microseconds();
-            let found = Suspect { line, word, takes, since_us };
-            let is_known = self.suspects[first].is_some_and(|known| {
-                Suspect { since_us, ..known } == found
-                    && since_us.saturating_sub(known.since_us) >= SUSPECT_AFTER_US
-            });
-            let is_new =
-                self.suspects[first].is_none_or(|known| Suspect { since_us, ..known } != found);
-            if is_new || is_known {
-                self.suspects[first] = Some(found);
-            }
-            if !is_known {
-                return false;
-            }
+    /// Returns whether the reader of a line has been in the way of a lock, and has not moved, for a millisecond.
+    fn is_suspect(&mut self, line: usize, word: u64, first: usize) -> bool {
+        let takes = self.words.load(Word::Takes(line));
+        let since_us = self.words.microseconds();
+        let found = Suspect { line, word, takes, since_us };
+        let known = self.suspects[first].filter(|known| Suspect { since_us, ..*known } == found);
+        let is_suspect =
+            known.is_some_and(|known| since_us.saturating_sub(known.since_us) >= SUSPECT_AFTER_US);
+        // One that is alive is asked again a millisecond later.
+        if known.is_none() || is_suspect {
+            self.suspects[first] = Some(found);
         }
-        if self.is_alive(line) {
-            return false;
-        }
-        let idle = Line { trying: 0, held: 0, ..Line::of(word) };
-        self.words.swap(Word::Line(line), word, idle.word());
-        true
+        is_suspect
     }
 }

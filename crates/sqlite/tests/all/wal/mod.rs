@@ -6,6 +6,8 @@ mod crowd;
 mod idle;
 pub(crate) mod kills;
 mod lengths;
+pub(crate) mod power_cuts;
+mod recorded;
 mod stocks;
 
 use std::path::{Path, PathBuf};
