@@ -410,7 +410,7 @@ fn forked_child_is_refused_and_harms_nothing() {
 fn connections_without_wal_mode_answer_so() {
     let directory = folder();
     let path = directory.path().join("db");
-    for parameter in ["", "perdura_wal=off", "perdura_share=stock"] {
+    for parameter in ["perdura_wal=off", "perdura_share=stock"] {
         let uri = PathBuf::from(format!("file:{}?{parameter}", path.display()));
         let one = crate::register::open(&uri).unwrap();
         assert_ne!(journal_mode(&one, "wal"), "wal", "{parameter}");

@@ -265,7 +265,7 @@ fn random_statements(seed: u64, count: usize) -> Vec<By> {
         .collect()
 }
 
-fn explore_random(seeds: std::ops::Range<u64>, count: usize, bound: u64) {
+pub(crate) fn explore_random(seeds: std::ops::Range<u64>, count: usize, bound: u64) {
     for seed in seeds {
         let synchronous = if seed % 3 == 2 { "NORMAL" } else { "FULL" };
         let statements = random_statements(seed, count);
@@ -279,12 +279,6 @@ fn explore_random(seeds: std::ops::Range<u64>, count: usize, bound: u64) {
 #[test]
 fn power_cut_in_random_sql_loses_nothing_durable() {
     explore_random(0..6, 40, 8);
-}
-
-#[test]
-#[ignore = "long: many seeds"]
-fn long_power_cut_in_random_sql_loses_nothing_durable() {
-    explore_random(100..400, 80, 24);
 }
 
 /// Another connection stores and commits between a checkpoint's flush of the log and its fence.
