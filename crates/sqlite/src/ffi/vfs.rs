@@ -207,6 +207,8 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
         // SAFETY: SQLite calls with a VFS of ours and a name.
         unsafe {
             let underlying = underlying(vfs);
+            // A commit without a log makes no other change of the folder, with which the removal would become durable.
+            let sync = sync | c_int::from(registry::belongs_to_open(bytes_of(name), "-wal"));
             match (*underlying).delete.map_or(code::IOERR, |delete| delete(underlying, name, sync))
             {
                 // SQLite removes an in-memory journal twice.

@@ -93,7 +93,10 @@ fn journal_and_locking_modes_commit_and_roll_back() {
             assert_eq!(wal, "wal");
             connection.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
             connection.close().unwrap();
-            assert_eq!(rows(&stock(&path)).len(), 2);
+            let stock = Connection::open(&path).unwrap();
+            check(&stock);
+            assert_eq!(rows(&stock).len(), 2);
+            stock.close().unwrap();
             for ending in ["journal", "wal", "shm", "perdura"] {
                 assert!(!directory.path().join(format!("{mode}-{locking}-{ending}")).exists());
             }

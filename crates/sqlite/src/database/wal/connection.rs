@@ -28,9 +28,12 @@ pub(super) type Log = MappedLog<MappedFile, Joined>;
 pub(crate) type Database = WalDatabase<MappedFile, Joined>;
 
 impl Database {
-    /// Returns an error if the medium of the index has failed: others do not see this connection's locks.
+    /// Returns an error if others do not see this connection's locks: the medium of the index has failed, or that of the
+    /// side file, where this connection has given up its slot, so that it counts as dead.
     pub(crate) fn healthy(&self) -> Result<(), Failure> {
-        Ok(self.shared().index.file().healthy()?)
+        let joined = self.shared();
+        joined.wal.side.healthy()?;
+        Ok(joined.index.file().healthy()?)
     }
 }
 

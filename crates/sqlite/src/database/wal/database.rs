@@ -157,7 +157,7 @@ impl<F: WalFile, S: WalShared> WalDatabase<F, S> {
     /// # Errors
     /// The kernel refuses.
     pub fn sync(&mut self) -> Result<(), Failure> {
-        if self.file.needs_flush() {
+        if self.file.outlasts_power() {
             let bytes = self.size()?;
             if bytes != self.shared.load(WalWord::Synced) {
                 self.file.sync_length()?;

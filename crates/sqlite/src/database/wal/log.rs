@@ -8,7 +8,8 @@
 //! - *Durability*: a shared word has the lines that are stored and not durable, and [`MappedLog::sync`] flushes them,
 //!   whichever connection stored them, then fences: with `synchronous=NORMAL` one connection stores, and another one's
 //!   checkpoint syncs. Only the writer empties the word: next to another connection that writes, it would lose what that
-//!   has stored since. Domains in which a store is durable at once have nothing to flush.
+//!   has stored since. Where a store is durable at once nothing is flushed, and the word says up to where the length has
+//!   to be synced.
 //! - *A kill* may come between any two steps. So the words say less than is durable: a store is noted before it is made,
 //!   and what a truncation changes in the words is changed before it.
 
@@ -116,7 +117,7 @@ impl<F: WalFile, S: WalShared> LogFile for MappedLog<F, S> {
         self.file.healthy()?;
         self.see_cuts()?;
         let range = Range::new(at, bytes.len() as u64);
-        if self.file.needs_flush() {
+        if self.file.outlasts_power() {
             self.note(range);
         }
         if range.end() <= self.file.bytes() {
@@ -141,9 +142,10 @@ impl<F: WalFile, S: WalShared> LogFile for MappedLog<F, S> {
     }
 
     fn sync(&mut self) -> Result<(), Failure> {
-        if !self.file.needs_flush() {
+        if !self.file.outlasts_power() {
             return self.file.healthy();
         }
+        let flushes = self.file.needs_flush();
         let is_writer = self.shared.is_writer();
         let unflushed = self.unflushed();
         if !unflushed.is_empty() {
@@ -160,12 +162,16 @@ impl<F: WalFile, S: WalShared> LogFile for MappedLog<F, S> {
             if range.end() > synced {
                 self.sync_length(synced)?;
             }
-            self.file.flush(range);
-            let (first, end) = range.lines();
-            count(&self.shared.counters().lines, end - first);
+            if flushes {
+                self.file.flush(range);
+                let (first, end) = range.lines();
+                count(&self.shared.counters().lines, end - first);
+            }
         }
-        self.file.fence();
-        count(&self.shared.counters().fences, 1);
+        if flushes {
+            self.file.fence();
+            count(&self.shared.counters().fences, 1);
+        }
         self.file.healthy()?;
         if is_writer {
             self.shared.store(WalWord::Unflushed, Lines::default().word());

@@ -55,6 +55,8 @@ pub trait WalFile: Send + Debug {
     /// # Errors
     /// The kernel refuses.
     fn sync_name(&self) -> Result<(), Failure>;
+    /// Returns whether anything is to outlast a power cut: then a length has to be synced.
+    fn outlasts_power(&self) -> bool;
     /// Returns whether stores have to be flushed to be durable.
     fn needs_flush(&self) -> bool;
     /// Flushes a range, which the next fence makes durable.
@@ -217,6 +219,11 @@ impl WalFile for MappedFile {
 
     fn sync_name(&self) -> Result<(), Failure> {
         Ok(self.file.sync_name(&self.path)?)
+    }
+
+    #[inline]
+    fn outlasts_power(&self) -> bool {
+        self.file.domain() != Domain::Process
     }
 
     #[inline]

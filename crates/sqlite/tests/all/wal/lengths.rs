@@ -6,15 +6,21 @@ use super::costs::in_domain;
 use super::*;
 use crate::children::child;
 use crate::failing::child::Process;
+use crate::kernel_calls::watching_syncs;
 use crate::ptrace::{Call, End, kill_after_truncation, work_at};
 
-/// The place of a log's durable length in its index file.
+/// The places of the durable lengths of a log and of a database in the index file.
 const LOG_SYNCED_AT: usize = 4624;
+const SYNCED_AT: usize = 4640;
+
+fn word(path: &Path, at: usize) -> u64 {
+    let index = std::fs::read(index_of(path)).unwrap();
+    u64::from_le_bytes(index[at..][..8].try_into().unwrap())
+}
 
 /// The durable length of a log, as its index file has it.
 pub(super) fn synced_length(path: &Path) -> u64 {
-    let index = std::fs::read(index_of(path)).unwrap();
-    u64::from_le_bytes(index[LOG_SYNCED_AT..][..8].try_into().unwrap())
+    word(path, LOG_SYNCED_AT)
 }
 
 pub(super) fn length_of_log(path: &Path) -> u64 {
@@ -126,4 +132,39 @@ fn killed_truncation_of_the_database_is_seen() {
     check(&one);
     one.close().unwrap();
     assert_eq!(rows(&closed(&path, 2)).len(), 95);
+}
+
+/// In a domain that outlasts a power cut a length does not, unless it is synced.
+#[test]
+fn length_of_the_log_is_synced_where_nothing_is_flushed() {
+    for (domain, is_synced) in [("process", false), ("eadr", true), ("adr", true)] {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let one = in_domain(&path, domain);
+        one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+        insert(&one, 0..20);
+        let length = if is_synced { length_of_log(&path) } else { 0 };
+        assert_eq!(synced_length(&path), length, "{domain}");
+        checkpoint(&one, "TRUNCATE");
+        let length = if is_synced { std::fs::metadata(&path).unwrap().len() } else { 0 };
+        assert_eq!(word(&path, SYNCED_AT), length, "{domain}");
+    }
+}
+
+/// A database that has left WAL mode may change without a log. One that a power cut brought back would undo that.
+#[test]
+fn name_of_a_removed_log_stays_removed() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open_wal(&path);
+    one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    let (log, folder) = (log_of(&path), directory.path().to_owned());
+    let (sent, synced) = std::sync::mpsc::channel();
+    let watch = move |path: &Path| {
+        if path == folder {
+            sent.send(log.exists()).unwrap();
+        }
+    };
+    watching_syncs(Box::new(watch), || assert_eq!(journal_mode(&one, "delete"), "delete"));
+    assert!(synced.iter().any(|is_there| !is_there));
 }

@@ -214,6 +214,9 @@ impl WalFile for RecordedFile {
         }
         Ok(())
     }
+    fn outlasts_power(&self) -> bool {
+        true
+    }
     fn needs_flush(&self) -> bool {
         true
     }
