@@ -1,7 +1,7 @@
 //! The open-close lock: one connection at a time opens or closes a database, and learns whether it is the only one.
 //!
 //! Both locks are kernel locks on bytes of the side file that belong to the open file description. A process that dies
-//! leaves none, unless a forked child keeps the file open.
+//! leaves none.
 
 use pm::{Bad, Lock, Memory as _, Plain, Range};
 
