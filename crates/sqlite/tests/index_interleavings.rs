@@ -330,6 +330,28 @@ fn many_dead_readers_are_buried_at_once() {
     shuttle::check_random_with_seed(run, 7, 1);
 }
 
+/// A dead reader is found between those that live, of which one is in the way at every other attempt.
+#[test]
+fn living_reader_hides_no_dead_one() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut lives, mut dies, mut one] = [0, 1, 2].map(|line| claim(&handle, line));
+        assert!(dies.lock_shared(3));
+        shared.alive[1].store(false, Ordering::SeqCst);
+        let attempts = (1..=ATTEMPTS_MAX).find(|number| {
+            let overlaps = number % 2 == 1 && lives.lock_shared(3);
+            let taken = one.lock_exclusive(3, 1);
+            if overlaps {
+                lives.unlock_shared(3);
+            }
+            taken
+        });
+        assert!(attempts.is_some(), "it stays in the way");
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
 /// A connection takes over a dead one's line while another one is about to bury that. Without generations it would
 /// lose its locks.
 #[test]
