@@ -29,7 +29,7 @@ impl Mapped {
                 self.refresh_view()?;
             }
         } else if self.in_wal.is_none() {
-            self.in_wal = self.wal.database(&self.path)?;
+            self.in_wal = Database::of(&self.wal, &self.path)?;
         }
         Ok(self.in_wal.as_mut())
     }

@@ -11,8 +11,7 @@ use crate::database::contract::Failure;
 use crate::database::open_close_lock::{OpenCloseLock, check_not_forked};
 use crate::database::wal::index_file::{Found, IndexFile};
 use crate::database::wal::index_words::IndexWords;
-use crate::database::wal::media::{Counters, Joined, MappedFile};
-use crate::database::wal::{MappedLog, WalDatabase};
+use crate::database::wal::media::Counters;
 use crate::store::layout::INDEX_FILE_AT;
 use crate::store::shm_locks::IndexLocks;
 use crate::store::wal_index::LINES;
@@ -22,20 +21,6 @@ const INDEX_SUFFIX: &str = "-shm";
 
 /// One connection's locks of the log.
 pub(crate) type Locks = IndexLocks<IndexWords, SlotOwners>;
-/// One connection's log.
-pub(super) type Log = MappedLog<MappedFile, Joined>;
-/// One connection's database, while its log is open.
-pub(crate) type Database = WalDatabase<MappedFile, Joined>;
-
-impl Database {
-    /// Returns an error if others do not see this connection's locks: the medium of the index has failed, or that of the
-    /// side file, where this connection has given up its slot, so that it counts as dead.
-    pub(crate) fn healthy(&self) -> Result<(), Failure> {
-        let joined = self.shared();
-        joined.wal.side.healthy()?;
-        Ok(joined.index.file().healthy()?)
-    }
-}
 
 /// The state that the files of one connection share.
 #[derive(Debug)]
@@ -215,16 +200,6 @@ impl WalConnection {
         self.open_close.set_log_open(true)?;
         self.log_is_open.store(true, Ordering::Relaxed);
         Ok(Some((index, log)))
-    }
-
-    /// The database, while the log is open.
-    ///
-    /// # Errors
-    /// The kernel does not say how long the file is.
-    pub(crate) fn database(self: &Arc<Self>, path: &Path) -> Result<Option<Database>, Failure> {
-        let Some(index) = self.index() else { return Ok(None) };
-        let joined = Joined { index, wal: Arc::clone(self), is_log: false };
-        Ok(Some(WalDatabase::new(MappedFile::new(self.data.clone(), path), joined)?))
     }
 
     /// Returns whether other connections are in WAL mode. The caller holds the open-close lock, and this connection

@@ -1,17 +1,13 @@
-//! The files of a log and its database, and the words that connections share about them. Natively these are mapped files
-//! and words of `NAME-shm`; crash tests put recordings in their place.
+//! The files of a log and its database, and the words that connections share about them, as the code needs them that
+//! stores, flushes and fences. Natively these are mapped files and words of `NAME-shm`; crash tests put recordings in
+//! their place.
 
 use std::fmt::Debug;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pm::{Domain, Memory as _, Off, Plain, Range};
+use pm::Range;
 
 use crate::database::contract::Failure;
-use crate::database::wal::connection::WalConnection;
-use crate::database::wal::index_file::IndexFile;
-use crate::store::wal_index::{CUTS_AT, LOG_SYNCED_AT, RESIZED_AT, SYNCED_AT, UNFLUSHED_AT};
 
 /// A mapped file, whose length other connections change as well.
 pub trait WalFile: Send + Debug {
@@ -164,133 +160,5 @@ impl Lines {
     /// The end of their last line.
     pub(super) fn end(self) -> u64 {
         u64::from(self.end) * pm::LINE_BYTES
-    }
-}
-
-/// A mapped file.
-#[derive(Debug)]
-pub(crate) struct MappedFile {
-    file: Plain,
-    path: PathBuf,
-}
-
-impl MappedFile {
-    pub(super) fn new(file: Plain, path: &Path) -> Self {
-        Self { file, path: path.to_owned() }
-    }
-}
-
-impl WalFile for MappedFile {
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn see(&self) -> Result<(), Failure> {
-        Ok(self.file.see()?)
-    }
-
-    #[inline]
-    fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Failure> {
-        Ok(self.file.read_into(Off::new(at), out)?)
-    }
-
-    #[inline]
-    fn address(&self, range: Range) -> Result<*const u8, Failure> {
-        Ok(self.file.address(range)?)
-    }
-
-    #[inline]
-    fn copy(&self, at: u64, bytes: &[u8]) {
-        self.file.copy(Off::new(at), bytes);
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        Ok(self.file.write_at(at, bytes)?)
-    }
-
-    fn cut(&self, to: u64) -> Result<(), Failure> {
-        Ok(self.file.cut(to)?)
-    }
-
-    fn sync_length(&self) -> Result<(), Failure> {
-        Ok(self.file.sync()?)
-    }
-
-    fn sync_name(&self) -> Result<(), Failure> {
-        Ok(self.file.sync_name(&self.path)?)
-    }
-
-    #[inline]
-    fn outlasts_power(&self) -> bool {
-        self.file.domain() != Domain::Process
-    }
-
-    #[inline]
-    fn needs_flush(&self) -> bool {
-        matches!(self.file.domain(), Domain::Adr | Domain::Disk)
-    }
-
-    fn flush(&self, range: Range) {
-        self.file.flush(range);
-    }
-
-    fn fence(&self) {
-        self.file.fence();
-    }
-
-    #[inline]
-    fn healthy(&self) -> Result<(), Failure> {
-        Ok(self.file.healthy()?)
-    }
-}
-
-/// The state that connections share in the index file.
-#[derive(Debug)]
-pub(crate) struct Joined {
-    pub(super) index: Arc<IndexFile>,
-    pub(super) wal: Arc<WalConnection>,
-    /// It belongs to the log: SQLite closes that last.
-    pub(super) is_log: bool,
-}
-
-impl WalShared for Joined {
-    #[inline]
-    fn load(&self, word: WalWord) -> u64 {
-        self.index.load(place_of(word))
-    }
-
-    #[inline]
-    fn store(&self, word: WalWord, value: u64) {
-        self.index.store(place_of(word), value);
-    }
-
-    #[inline]
-    fn is_writer(&self) -> bool {
-        self.wal.is_writer()
-    }
-
-    #[inline]
-    fn counters(&self) -> &Counters {
-        &self.wal.counters
-    }
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        if self.is_log {
-            self.wal.log_closed();
-        }
-    }
-}
-
-#[inline]
-fn place_of(word: WalWord) -> u64 {
-    match word {
-        WalWord::Cuts => CUTS_AT,
-        WalWord::Unflushed => UNFLUSHED_AT,
-        WalWord::LogSynced => LOG_SYNCED_AT,
-        WalWord::Resized => RESIZED_AT,
-        WalWord::Synced => SYNCED_AT,
     }
 }

@@ -17,11 +17,13 @@ mod index_file;
 mod index_words;
 mod log;
 mod media;
+mod native;
 mod opener;
 
-pub(super) use connection::{Database, Locks, Parts, WalConnection, index_path};
+pub(super) use connection::{Locks, Parts, WalConnection, index_path};
 pub use database::WalDatabase;
 pub(super) use index_file::stock_lives;
 pub use log::MappedLog;
 pub use media::{Counters, WalFile, WalShared, WalWord};
+pub(super) use native::Database;
 pub(super) use opener::WalOpener;

@@ -7,8 +7,8 @@ use pm::{Memory as _, Plain, PlainOptions};
 
 use crate::database::contract::{Failure, LogFile, LogOpener};
 use crate::database::open_close_lock::check_not_forked;
-use crate::database::wal::connection::{Log, WalConnection};
-use crate::database::wal::media::{Joined, MappedFile};
+use crate::database::wal::connection::WalConnection;
+use crate::database::wal::native::{Joined, Log, MappedFile};
 use crate::store::layout::WRITE_VERSION;
 use crate::store::page1;
 use crate::store::region::Region;
