@@ -1,9 +1,14 @@
 //! Connections that are open and have run no statement: they are in WAL mode, but have no log open.
 
+use std::io::Write as _;
+
 use super::costs::in_domain;
 use super::kills::hold;
 use super::lengths::{length_of_log, synced_length};
 use super::*;
+use crate::children::child;
+use crate::failing::child::Process;
+use crate::ptrace::{Call, End, kill_at};
 
 /// A connection in exclusive mode keeps its index to itself.
 #[test]
@@ -80,4 +85,42 @@ fn idle_connection_keeps_no_durable_length() {
     assert_eq!(synced_length(&path), length_of_log(&path));
     assert!(length_of_log(&path) > 0);
     drop(idle);
+}
+
+/// A process that opens the log, works in exclusive mode and closes it dies at any of its calls.
+#[test]
+fn idle_connection_goes_on_after_any_kill_of_another() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let first = open_wal(&path);
+    first.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
+    first.close().unwrap();
+    let mut known = Vec::new();
+    for number in 1.. {
+        let idle = open(&path).unwrap();
+        idle.busy_timeout(Duration::from_secs(10)).unwrap();
+        let key = number as i64 * 2;
+        let sql = format!(
+            "PRAGMA locking_mode = EXCLUSIVE; INSERT INTO t VALUES({key}, hex(zeroblob(3000)))"
+        );
+        let mut process = Process::spawn(child("creator").arg(with_wal(&path)).arg(&sql));
+        let go = || process.stdin.write_all(b"\n").unwrap();
+        let end = kill_at(&mut process.child, process.thread, number, Call::is_of_files, go);
+        let keys = || rows(&idle).into_iter().map(|row| row.0).collect::<Vec<_>>();
+        let found = keys();
+        known.extend(found.contains(&key).then_some(key));
+        assert_eq!(found, known, "call {number}");
+        idle.execute("INSERT INTO t VALUES(?1, 'x')", [key + 1]).unwrap();
+        known.push(key + 1);
+        assert_eq!(keys(), known, "call {number}");
+        check(&idle);
+        if end == End::Exited {
+            assert!(known.contains(&key));
+            break;
+        }
+    }
+    // It died before its commit, and after it.
+    let theirs = known.iter().filter(|key| *key % 2 == 0).count();
+    assert!(theirs > 2 && theirs < known.len() / 2, "{theirs} of {}", known.len());
+    closed(&path, 2);
 }
