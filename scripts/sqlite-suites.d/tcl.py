@@ -8,7 +8,7 @@ that is in the results already is not run again. The log of a file in which noth
 do not work when they are run by root: then `nobody` runs them.
 
 `compare` counts what passes with SQLite's own VFS and does not over ours, and wants a reason for each such case in
-the list of what is known. Its exit code is 1 if there is none, or if more than 3% of the cases fail. A file that has
+the list of what is known. Its exit code is 1 if there is none, or if more than 1.5% of the cases fail. A file that has
 fewer cases than with SQLite's own VFS fails by as many.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 
 TIMEOUT_SECONDS = 600
 # At most so many cases of a hundred may fail over the VFS.
-FAILED_PERCENT = 3
+FAILED_PERCENT = 1.5
 # Stand in the list of what is known for a file that does not come to its end, for one that does and has fewer cases,
 # and for one that would wait for ever: it is not run over the VFS, and all its cases fail.
 EARLY, FEWER, WAITS = "(early)", "(fewer)", "(waits)"

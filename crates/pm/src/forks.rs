@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 /// Something that is locked as long as it lives.
 trait Held {}
@@ -32,6 +32,8 @@ struct Forking {
 static ALL: Mutex<All> = Mutex::new(Vec::new());
 /// Counts forks, in the parent and in the child.
 static FORKED: AtomicU32 = AtomicU32::new(0);
+/// The work of [`first_in_children`].
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
 thread_local! {
     static FORKING: RefCell<Option<Forking>> = const { RefCell::new(None) };
@@ -56,12 +58,24 @@ pub fn hold_over_forks<T: Send>(mutex: &'static Mutex<T>) {
         FORKED.fetch_add(1, Ordering::Relaxed);
         let _ = FORKING.try_with(RefCell::take);
     }
+    extern "C" fn in_child() {
+        after();
+        if let Some(work) = IN_CHILD.get() {
+            work();
+        }
+    }
     locked(&ALL).push(mutex);
     INSTALL.call_once(|| {
         // SAFETY: what `before` locks is unlocked by the same thread, in the parent and in its copy in the child. No
         // thread forks that has one of them locked.
-        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+        unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
     });
+}
+
+/// Runs `work` in each child that is forked after the first call of [`hold_over_forks`], before anything else. It may make
+/// only calls that signal handlers may make. There is one such work.
+pub(crate) fn first_in_children(work: fn()) {
+    let _ = IN_CHILD.set(work);
 }
 
 /// Returns how often this process, and those that it was forked from, had forked, since the first call of

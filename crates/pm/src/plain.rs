@@ -84,6 +84,13 @@ struct Shared {
     file: Held,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Before the addresses go, and are those of something else.
+        self.file.set_addresses(0, 0);
+    }
+}
+
 /// A mapped file, open for reading and writing. Clones share it; the last one closes it.
 ///
 /// ```
@@ -164,6 +171,7 @@ impl Plain {
         let (base, reserved) = (shared.mapping.base(), shared.mapping.reserved());
         // In its place, where its health stays.
         let watch = Watch::new(base, reserved, &shared.health);
+        shared.file.set_addresses(base.addr(), reserved as usize);
         Arc::get_mut(&mut shared).expect("it is not shared yet").watch = watch;
         let plain = Self(shared);
         plain.see()?;

@@ -266,6 +266,92 @@ fn wrong_locks_are_noticed() {
     }
 }
 
+/// The most attempts that a lock of the dead is in the way: less than ten milliseconds, if they are a millisecond apart.
+const ATTEMPTS_MAX: usize = 4;
+
+/// All that a connection may want.
+fn wants() -> Vec<(bool, usize, usize)> {
+    let shared = (0..LOCKS).map(|lock| (true, lock, 1));
+    let exclusive = (0..LOCKS).map(|lock| (false, lock, 1));
+    shared.chain(exclusive).chain([(false, 4, 4), (false, 0, LOCKS)]).collect()
+}
+
+/// Connections die together, each after any of its stores. One that lived next to them, with or without an attempt
+/// before, and one that comes later get each lock within a few attempts.
+#[test]
+fn lock_of_the_dead_is_soon_free() {
+    let run = || {
+        let mut most = 0;
+        for stores in 0..STORES {
+            for (number, want) in wants().into_iter().enumerate() {
+                let shared = Arc::new(Shared::new(Faults::default()));
+                let handle = Handle::new(&shared, usize::MAX);
+                let mut lives = claim(&handle, LAST);
+                for line in 0..LAST {
+                    run_life(&shared, line, stores.saturating_sub(line * 3));
+                }
+                let mut locks = if (stores + number) % 2 == 0 {
+                    lives
+                } else {
+                    lives.unlock_all();
+                    claim(&handle, 0)
+                };
+                let (is_shared, first, count) = want;
+                let attempts = (1..=ATTEMPTS_MAX).find(|_| {
+                    if is_shared {
+                        locks.lock_shared(first)
+                    } else {
+                        locks.lock_exclusive(first, count)
+                    }
+                });
+                most = most.max(attempts.unwrap_or_else(|| panic!("{stores}, {want:?}")));
+            }
+        }
+        assert!(most > 1, "no lock of a dead reader was in the way");
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
+/// Many readers that died together are buried together.
+#[test]
+fn many_dead_readers_are_buried_at_once() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let mut one = claim(&handle, LAST);
+        for line in 0..LAST {
+            let mut dies = claim(&handle, line);
+            assert!(dies.lock_shared(3 + line));
+            shared.alive[line].store(false, Ordering::SeqCst);
+        }
+        let attempts = (1..=LAST + 1).find(|_| one.lock_exclusive(3, LOCKS - 3));
+        assert_eq!(attempts, Some(2));
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
+/// A dead reader is found between those that live, of which one is in the way at every other attempt.
+#[test]
+fn living_reader_hides_no_dead_one() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut lives, mut dies, mut one] = [0, 1, 2].map(|line| claim(&handle, line));
+        assert!(dies.lock_shared(3));
+        shared.alive[1].store(false, Ordering::SeqCst);
+        let attempts = (1..=ATTEMPTS_MAX).find(|number| {
+            let overlaps = number % 2 == 1 && lives.lock_shared(3);
+            let taken = one.lock_exclusive(3, 1);
+            if overlaps {
+                lives.unlock_shared(3);
+            }
+            taken
+        });
+        assert!(attempts.is_some(), "it stays in the way");
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
 /// A connection takes over a dead one's line while another one is about to bury that. Without generations it would
 /// lose its locks.
 #[test]

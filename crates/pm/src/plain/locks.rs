@@ -1,18 +1,21 @@
 //! Locks on ranges of bytes of a file, and closing it without taking the locks of others away.
 //!
 //! The locks belong to the open file (`F_OFD_SETLK`): they go when its last descriptor does, as when the
-//! process dies and no forked child of it has a copy, they keep out other opens of the same process, and
-//! closing another descriptor of the file does not touch them. They conflict with locks that belong to processes (`F_SETLK`).
+//! process dies, they keep out other opens of the same process, and closing another descriptor of the file does not
+//! touch them. They conflict with locks that belong to processes (`F_SETLK`).
+//!
+//! A forked child gives up its copies of the descriptors and of the mappings at once: the kernel counts both as copies of
+//! the open file, and a dead parent's locks would stay. The child could not use the files in any case.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 
-use crate::forks::{forked, hold_over_forks};
+use crate::forks::{first_in_children, forked, hold_over_forks};
 use crate::offset::Range;
 use crate::poison::fork_generation;
 
@@ -151,26 +154,71 @@ thread_local! {
     pub(super) static REFUSES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
-/// One of those has locks of its own: others would wait for it for ever.
-static OWNS: AtomicBool = AtomicBool::new(false);
-
-fn kept() -> MutexGuard<'static, Vec<Kept>> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+/// A file that is in use.
+struct InUse {
+    descriptor: RawFd,
+    /// The addresses at which it is mapped: the first one, and how many.
+    addresses: (usize, usize),
 }
 
-/// Lets no child be forked while another thread closes a file: it would have that thread's lock on the foreign range,
-/// and would find [`KEPT`] locked for ever.
+/// The files of this process that may have locks.
+struct Files {
+    held: Vec<InUse>,
+    kept: Vec<Kept>,
+}
+
+static FILES: Mutex<Files> = Mutex::new(Files { held: Vec::new(), kept: Vec::new() });
+/// One of those that are kept has locks of its own: others would wait for it for ever.
+static OWNS: AtomicBool = AtomicBool::new(false);
+
+fn files() -> MutexGuard<'static, Files> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets no child be forked while another thread opens or closes a file: it would have a descriptor, or that thread's lock
+/// on the foreign range, and would find [`FILES`] locked for ever.
 fn fork_between_closes() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| hold_over_forks(&KEPT));
+    ONCE.call_once(|| {
+        hold_over_forks(&FILES);
+        first_in_children(give_up_copies);
+    });
+}
+
+/// Puts a file without locks in the place of each descriptor that a forked child has from its parent, and zeros in the
+/// place of each mapping. The numbers and the addresses stay in use, since the child may give them up.
+fn give_up_copies() {
+    let mut files = match FILES.try_lock() {
+        Ok(files) => files,
+        Err(TryLockError::Poisoned(error)) => error.into_inner(),
+        // The parent forked in a thread that was ending, without it: another thread had it.
+        Err(TryLockError::WouldBlock) => return,
+    };
+    let Files { held, kept } = &mut *files;
+    // SAFETY: the name is a C string. The descriptors are open, and the addresses are those of mappings: each is the
+    // child's copy of one in the parent's list. Such a mapping is accessed only by stores and loads that find other bytes
+    // now, which another process might have stored as well.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        let all = held.iter().map(|one| one.descriptor);
+        for copy in all.chain(kept.iter().map(|one| one.file.as_raw_fd())).filter(|_| null >= 0) {
+            libc::dup3(null, copy, libc::O_CLOEXEC);
+        }
+        libc::close(null);
+        for (start, len) in held.drain(..).map(|one| one.addresses).filter(|(_, len)| *len > 0) {
+            let kind =
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(std::ptr::without_provenance_mut(start), len, access, kind, -1, 0);
+        }
+    }
 }
 
 /// Gives up locks that the kernel did not let go when their file was no longer needed. Each lock or opening of a file in
 /// this process tries.
 pub(super) fn give_up_kept() {
     if OWNS.load(Ordering::Relaxed) {
-        close_kept(&mut kept());
+        close_kept(&mut files().kept);
     }
 }
 
@@ -182,8 +230,7 @@ fn close_kept(all: &mut Vec<Kept>) {
 }
 
 /// Takes the file at a path out of those that are kept open, unless a child may have a copy: it would have the locks, too.
-fn take_kept(path: &Path, foreign: Range, forked: u32) -> Option<File> {
-    let mut all = kept();
+fn take_kept(all: &mut Vec<Kept>, path: &Path, foreign: Range, forked: u32) -> Option<File> {
     if all.is_empty() {
         return None;
     }
@@ -213,18 +260,26 @@ impl Held {
         foreign: Option<Range>,
     ) -> io::Result<Self> {
         let forks = fork_generation();
-        let Some(range) = foreign else {
-            return Ok(Self { file: Some(options.open(path)?), foreign, forks, forked: 0 });
-        };
         fork_between_closes();
         give_up_kept();
+        let mut files = files();
         // Before the file is there: a child that is forked then has a copy.
         let forked = forked();
-        let file = match take_kept(path, range, forked) {
+        let kept = foreign.and_then(|range| take_kept(&mut files.kept, path, range, forked));
+        let file = match kept {
             Some(file) => file,
             None => options.open(path)?,
         };
+        files.held.push(InUse { descriptor: file.as_raw_fd(), addresses: (0, 0) });
         Ok(Self { file: Some(file), foreign, forks, forked })
+    }
+
+    /// Notes the addresses at which the file is about to be mapped, or none before they are given up.
+    pub(super) fn set_addresses(&self, start: usize, len: usize) {
+        let descriptor = self.get().as_raw_fd();
+        if let Some(one) = files().held.iter_mut().find(|one| one.descriptor == descriptor) {
+            one.addresses = (start, len);
+        }
     }
 
     pub(super) fn get(&self) -> &File {
@@ -239,13 +294,15 @@ impl Drop for Held {
         if self.forks != fork_generation() {
             return;
         }
+        let mut files = files();
+        files.held.retain(|one| one.descriptor != file.as_raw_fd());
         let Some(foreign) = self.foreign else {
-            // One that the kernel does not let go goes with the file, unless a child has that.
+            // One that the kernel does not let go goes with the file.
             let _ = unlock(&file, Range::new(0, i64::MAX.cast_unsigned()));
+            drop(file);
             return;
         };
-        let mut kept = kept();
-        kept.push(Kept { file, foreign, owns: true, forked: self.forked });
-        close_kept(&mut kept);
+        files.kept.push(Kept { file, foreign, owns: true, forked: self.forked });
+        close_kept(&mut files.kept);
     }
 }

@@ -137,6 +137,57 @@ fn closing_during_a_childs_life_leaves_no_lock() {
     assert!(!is_locked);
 }
 
+/// A killed process leaves no lock to a child that it has forked.
+#[test]
+fn child_of_a_killed_process_keeps_no_lock() {
+    let _alone = crate::forks::alone();
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let other = Range::new(BYTE.start + 1, 1);
+    let (watching, mut ready, mut lives) = (open(&path), [0; 2], [0; 2]);
+    // SAFETY: places for two descriptors each. The process forks a child of its own and is killed. That child ends when
+    // the test closes its end of a pipe.
+    unsafe {
+        assert_eq!(libc::pipe(ready.as_mut_ptr()), 0);
+        assert_eq!(libc::pipe(lives.as_mut_ptr()), 0);
+        let process = libc::fork();
+        if process == 0 {
+            libc::alarm(60);
+            let (one, two) = (open(&path), Plain::open(&path, &with_foreign_locks()).unwrap());
+            // A mapping counts as a copy, too.
+            one.grow(4096).unwrap();
+            two.see().unwrap();
+            let locked = one.lock(BYTE, Lock::Exclusive).is_ok_and(|locked| locked)
+                && two.lock(other, Lock::Exclusive).is_ok_and(|locked| locked);
+            if libc::fork() == 0 {
+                libc::close(lives[1]);
+                libc::read(lives[0], [0_u8; 1].as_mut_ptr().cast(), 1);
+                libc::_exit(0);
+            }
+            libc::write(ready[1], [u8::from(locked)].as_ptr().cast(), 1);
+            libc::pause();
+            libc::_exit(0);
+        }
+        assert!(process > 0, "no process");
+        let mut locked = [0_u8; 1];
+        assert_eq!(libc::read(ready[0], locked.as_mut_ptr().cast(), 1), 1);
+        assert_eq!(locked, [1]);
+        libc::kill(process, libc::SIGKILL);
+        let mut status = 0;
+        assert_eq!(libc::waitpid(process, &raw mut status, 0), process);
+    }
+    // The child may just be about to give them up.
+    let started = std::time::Instant::now();
+    let is_locked = || [BYTE, other].iter().any(|one| watching.is_locked_by_others(*one).unwrap());
+    while is_locked() && started.elapsed().as_secs() < 10 {}
+    let keeps = is_locked();
+    // SAFETY: our own descriptors.
+    ready.into_iter().chain(lives).for_each(|end| unsafe {
+        libc::close(end);
+    });
+    assert!(!keeps, "the child keeps a lock");
+}
+
 /// Locks of the process that are taken while others are closing the file are never lost, and no child that is forked
 /// meanwhile keeps a lock, or waits for ever for what its parent was doing.
 #[test]

@@ -10,7 +10,7 @@ use crate::database::contract::{
 use crate::database::mapped::Mapped;
 use crate::database::parameters::{Share, is_no, no_mode};
 use crate::database::placeholder_journal::{decide, decide_durably};
-use crate::database::wal::{WalDatabase, WalOpener};
+use crate::database::wal::{Database, WalOpener};
 use crate::store::mode::Mode;
 use crate::store::verdict::Verdict;
 
@@ -172,7 +172,7 @@ impl MainFile for Mapped {
     }
 
     fn end_checkpoint(&mut self) -> Result<(), Failure> {
-        self.in_wal()?.map_or(Ok(()), WalDatabase::end_checkpoint)
+        self.in_wal()?.map_or(Ok(()), Database::end_checkpoint)
     }
 
     fn is_sequential(&self) -> bool {

@@ -2,8 +2,8 @@
 //! without a system call.
 //!
 //! A connection owns a slot for as long as it holds a kernel lock on the slot's byte of the side file. The kernel
-//! drops that lock when the owner dies, together with the last copy of the open file: a child that was forked and
-//! did not call `exec` keeps it. The kernel is asked only when another connection is in the way.
+//! drops that lock when the owner dies: a forked child has given up its copy of the open file. The kernel is asked only
+//! when another connection is in the way.
 
 use std::sync::atomic::{Ordering, fence};
 use std::thread;

@@ -23,7 +23,7 @@ use crate::database::parameters::{Share, chosen_domain, chosen_mode, chosen_shar
 use crate::database::placeholder_journal::{PlaceholderJournal, decide_durably};
 use crate::database::plain_retry::PlainRetry;
 use crate::database::stock_lock::{STOCK, StockLock};
-use crate::database::wal::{Locks, Parts, WalConnection, WalDatabase, index_path, stock_lives};
+use crate::database::wal::{Database, Locks, Parts, WalConnection, index_path, stock_lives};
 use crate::store::connection::{Media, Store};
 use crate::store::page1::{self, is_marked};
 use crate::store::region::Region;
@@ -65,7 +65,7 @@ pub struct Mapped {
     /// The locks of the log, while SQLite has its index mapped.
     pub(super) index_locks: Option<Locks>,
     /// The database, while the log is open.
-    pub(super) in_wal: Option<WalDatabase>,
+    pub(super) in_wal: Option<Database>,
     /// Pages that SQLite has fetched in WAL mode: now, and in all.
     pub(super) fetched_in_wal: u64,
     pub(super) fetched_total: u64,

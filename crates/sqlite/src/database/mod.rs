@@ -21,3 +21,4 @@ pub use contract::{
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};
 pub use memory_file::MemoryFile;
 pub use placeholder_journal::name_at_end;
+pub use wal::{Counters, MappedLog, WalDatabase, WalFile, WalShared, WalWord};

@@ -1,7 +1,7 @@
 //! The open-close lock: one connection at a time opens or closes a database, and learns whether it is the only one.
 //!
 //! Both locks are kernel locks on bytes of the side file that belong to the open file description. A process that dies
-//! leaves none, unless a forked child keeps the file open.
+//! leaves none.
 
 use pm::{Bad, Lock, Memory as _, Plain, Range};
 
@@ -13,9 +13,11 @@ pub(crate) const LOCKS_START: u64 = 0x4000_0000 + 1024;
 const OPEN_CLOSE: Range = Range::new(LOCKS_START, 1);
 /// Held for as long as a connection is open.
 const IS_OPEN: Range = Range::new(LOCKS_START + 1, 1);
-
 /// Held for as long as a connection is in WAL mode.
 const IN_WAL_MODE: Range = Range::new(LOCKS_START + 2, 1);
+/// Held for as long as a connection has the write-ahead log open. The kernel drops it together with the locks by which
+/// others see that the connection is alive.
+const LOG_IS_OPEN: Range = Range::new(LOCKS_START + 3, 1);
 
 /// Returns an error in a forked child: the locks belong to its parent as well, and the child may not change
 /// them.
@@ -73,6 +75,21 @@ impl OpenCloseLock {
             return Ok(self.0.unlock(IN_WAL_MODE)?);
         }
         if self.0.lock(IN_WAL_MODE, Lock::Shared)? { Ok(()) } else { Err(Failure::Busy) }
+    }
+
+    /// Returns whether no other connection has the write-ahead log open. If so, that holds until [`Self::unlock`].
+    pub(crate) fn has_no_log_open(&self) -> Result<bool, Failure> {
+        check_not_forked(&self.0)?;
+        Ok(self.0.lock(LOG_IS_OPEN, Lock::Exclusive)?)
+    }
+
+    /// Marks the write-ahead log as open by this connection, or not.
+    pub(crate) fn set_log_open(&self, is_open: bool) -> Result<(), Failure> {
+        check_not_forked(&self.0)?;
+        if !is_open {
+            return Ok(self.0.unlock(LOG_IS_OPEN)?);
+        }
+        if self.0.lock(LOG_IS_OPEN, Lock::Shared)? { Ok(()) } else { Err(Failure::Busy) }
     }
 
     /// Marks the file as closed by this connection.

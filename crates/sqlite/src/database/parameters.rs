@@ -56,7 +56,7 @@ pub(super) fn chosen_mode(options: &OpenOptions) -> Result<Mode, Failure> {
 }
 
 /// Whether databases may be in SQLite's WAL mode, if the URI does not say so.
-const WAL_BY_DEFAULT: bool = false;
+const WAL_BY_DEFAULT: bool = true;
 
 /// The value of `perdura_wal` in the options.
 pub(super) fn chosen_wal(options: &OpenOptions) -> Result<bool, Failure> {

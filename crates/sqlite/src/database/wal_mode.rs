@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::database::contract::{Failure, IndexLock, Level};
 use crate::database::mapped::Mapped;
-use crate::database::wal::WalDatabase;
+use crate::database::wal::Database;
 use crate::store::page1;
 use crate::store::stats::Stats;
 use crate::store::wal_index::REGION_BYTES;
@@ -23,15 +23,13 @@ impl Mapped {
 
     /// The database in WAL mode, if the log is open. After its end the store sees what checkpoints wrote.
     #[inline]
-    pub(super) fn in_wal(&mut self) -> Result<Option<&mut WalDatabase>, Failure> {
+    pub(super) fn in_wal(&mut self) -> Result<Option<&mut Database>, Failure> {
         if !self.wal.is_log_open() {
             if self.in_wal.take().is_some() {
                 self.refresh_view()?;
             }
-        } else if self.in_wal.is_none()
-            && let Some(index) = self.wal.index()
-        {
-            self.in_wal = Some(WalDatabase::new(&self.wal, index)?);
+        } else if self.in_wal.is_none() {
+            self.in_wal = Database::of(&self.wal, &self.path)?;
         }
         Ok(self.in_wal.as_mut())
     }
@@ -64,8 +62,9 @@ impl Mapped {
         if bytes != REGION_BYTES {
             return Err(Failure::Io(format!("an index in regions of {bytes} bytes")));
         }
-        let Some(index) = self.wal.index() else {
-            return Err(Failure::Io("the index of a log that is not open".into()));
+        // A log that a VFS on top of this one opened is another one's.
+        let Some(index) = self.wal.index().filter(|_| self.wal.is_log_open()) else {
+            return Err(Failure::CannotOpen("the index of a log that is not open".into()));
         };
         if self.index_locks.is_none() {
             self.index_locks = self.wal.take_locks();

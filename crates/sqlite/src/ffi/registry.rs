@@ -1,5 +1,6 @@
 //! The databases of this VFS that the process has open, by name. By them journals are recognized.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use pm::FolderTime;
@@ -39,6 +40,20 @@ struct Database {
 
 /// The open databases.
 static OPEN: Mutex<Vec<Database>> = Mutex::new(Vec::new());
+/// Addresses of the names by which the underlying VFS has opened databases. One stays until this VFS opens a database by
+/// a name at that address.
+static DELEGATED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+fn delegated() -> MutexGuard<'static, BTreeSet<usize>> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| pm::hold_over_forks(&DELEGATED));
+    DELEGATED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes that the underlying VFS opens a database by the name at this address.
+pub(crate) fn add_delegated(name: usize) {
+    delegated().insert(name);
+}
 
 fn lock() -> MutexGuard<'static, Vec<Database>> {
     static ONCE: Once = Once::new();
@@ -53,6 +68,7 @@ pub(crate) fn add(
     notice: Option<Arc<dyn SuperJournalNotice>>,
     log: Option<Arc<dyn LogOpener>>,
 ) {
+    delegated().remove(&addresses.name);
     let mut open = lock();
     let new = Connection { addresses, journal: None, notice, log };
     match open.iter_mut().find(|known| known.name == name) {
@@ -84,6 +100,12 @@ pub(crate) fn log_opener(database: usize) -> Option<Option<Arc<dyn LogOpener>>> 
     let open = lock();
     let mut all = open.iter().flat_map(|known| &known.all);
     all.find(|one| one.addresses.name == database).map(|one| one.log.clone())
+}
+
+/// Returns whether a log, whose database name is at `database`, belongs to an open database by its own name only: a VFS
+/// above has made that name.
+pub(crate) fn is_foreign_log(log: &[u8], database: usize) -> bool {
+    belongs_to_open(log, "-wal") && !delegated().contains(&database)
 }
 
 /// Returns whether SQLite itself opens a journal in the file at `journal`, for a connection whose database name is

@@ -15,7 +15,7 @@ use super::api::Api;
 use super::guard::guarded;
 use super::result_code;
 use super::{journal, main_file, registry, wal_file};
-use crate::database::{LogOpener, OpenOptions, Opened, Opener};
+use crate::database::{Failure, LogOpener, OpenOptions, Opened, Opener};
 
 /// The name of the VFS.
 pub const NAME: &CStr = c"perdura";
@@ -129,15 +129,22 @@ unsafe extern "C" fn open(
                     Opened::Failed(failure) => {
                         return result_code::code_of(failure, code::CANTOPEN);
                     }
-                    Opened::Underlying => {}
+                    Opened::Underlying => registry::add_delegated(name as usize),
                 }
             }
             if flags & (flag::MAIN_JOURNAL | flag::WAL) != 0 {
                 let database = state.api.database_of(name) as usize;
-                if flags & flag::WAL != 0
-                    && let Some(opener) = registry::log_opener(database)
-                {
-                    return open_log(opener.as_deref(), bytes, file, flags, out_flags);
+                if flags & flag::WAL != 0 {
+                    match registry::log_opener(database) {
+                        Some(opener) => {
+                            return open_log(opener.as_deref(), bytes, file, flags, out_flags);
+                        }
+                        // The log would be stock SQLite's, next to a database of this VFS.
+                        None if registry::is_foreign_log(bytes, database) => {
+                            return result_code::code_of(foreign_log(), code::CANTOPEN);
+                        }
+                        None => {}
+                    }
                 }
                 // A journal that exists is stock SQLite's, and hot.
                 registry::remove_journal(name as usize);
@@ -156,6 +163,12 @@ unsafe extern "C" fn open(
                 .map_or(code::CANTOPEN, |open| open(underlying, name, file, flags, out_flags))
         }
     })
+}
+
+/// The failure of a log that a VFS on top of this one opens under a name of its own.
+fn foreign_log() -> Failure {
+    let why = "a VFS on top of this one opens its write-ahead log under a name of its own";
+    Failure::CannotOpen(why.into())
 }
 
 /// Opens the write-ahead log of a connection of this VFS.
@@ -194,6 +207,8 @@ unsafe extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, sync: c_int) -> 
         // SAFETY: SQLite calls with a VFS of ours and a name.
         unsafe {
             let underlying = underlying(vfs);
+            // A commit without a log makes no other change of the folder, with which the removal would become durable.
+            let sync = sync | c_int::from(registry::belongs_to_open(bytes_of(name), "-wal"));
             match (*underlying).delete.map_or(code::IOERR, |delete| delete(underlying, name, sync))
             {
                 // SQLite removes an in-memory journal twice.

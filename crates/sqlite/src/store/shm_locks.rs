@@ -15,7 +15,8 @@
 //!    is tried is about to become one or the other: look again, a few times. All of these are in one total order, so
 //!    one of the two sees the other.
 //! 3. *Before busy*, check that the one in the way is alive. A reader is in the way often, and for a moment: its life
-//!    is checked only if it has not moved for a millisecond.
+//!    is checked only if it has not moved for a millisecond. All that are in the way are noted at each attempt: many may
+//!    have died together, or a living one may be in the way as well.
 
 use crate::store::locks::Liveness;
 
@@ -82,7 +83,6 @@ impl Line {
 /// A reader that was in the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Suspect {
-    line: usize,
     word: u64,
     takes: u64,
     since_us: u64,
@@ -99,8 +99,8 @@ pub struct IndexLocks<W, L> {
     held: u8,
     owned: u8,
     takes: u64,
-    /// The readers that were in the way of each lock.
-    suspects: [Option<Suspect>; LOCKS],
+    /// The readers that were in the way, by their lines.
+    suspects: Vec<Option<Suspect>>,
 }
 
 /// The bits of `count` locks from `first` on.
@@ -133,7 +133,7 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
             }
         }
         let takes = words.load(Word::Takes(line));
-        let suspects = [None; LOCKS];
+        let suspects = Vec::new();
         Self { words, liveness, lines, line, generation, held: 0, owned: 0, takes, suspects }
     }
 
@@ -188,11 +188,13 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
         }
         let mask = bits(first, count);
         let lines = self.words.load(Word::Lines).min(self.lines as u64) as usize;
+        let mut is_alone = true;
         for line in 0..lines {
-            if line != self.line && !self.leaves_alone(line, first, mask) {
-                self.free(first, count);
-                return false;
-            }
+            is_alone &= line == self.line || self.leaves_alone(line, first, mask);
+        }
+        if !is_alone {
+            self.free(first, count);
+            return false;
         }
         self.owned |= mask;
         true
@@ -260,36 +262,29 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
                 looks += 1;
                 continue;
             }
-            if !self.bury_holder(line, word, first) {
+            if first >= FIRST_MARK && !self.is_suspect(line, word) || self.is_alive(line) {
                 return false;
             }
+            let idle = Line { trying: 0, held: 0, ..found };
+            self.words.swap(Word::Line(line), word, idle.word());
         }
     }
 
-    /// Clears the line of a dead connection. Returns whether to look again.
-    fn bury_holder(&mut self, line: usize, word: u64, first: usize) -> bool {
-        if first >= FIRST_MARK {
-            let takes = self.words.load(Word::Takes(line));
-            let since_us = self.words.microseconds();
-            let found = Suspect { line, word, takes, since_us };
-            let is_known = self.suspects[first].is_some_and(|known| {
-                Suspect { since_us, ..known } == found
-                    && since_us.saturating_sub(known.since_us) >= SUSPECT_AFTER_US
-            });
-            let is_new =
-                self.suspects[first].is_none_or(|known| Suspect { since_us, ..known } != found);
-            if is_new || is_known {
-                self.suspects[first] = Some(found);
-            }
-            if !is_known {
-                return false;
-            }
+    /// Returns whether the reader of a line has been in the way, and has not moved, for a millisecond.
+    fn is_suspect(&mut self, line: usize, word: u64) -> bool {
+        let takes = self.words.load(Word::Takes(line));
+        let since_us = self.words.microseconds();
+        let found = Suspect { word, takes, since_us };
+        if self.suspects.len() <= line {
+            self.suspects.resize(line + 1, None);
         }
-        if self.is_alive(line) {
-            return false;
+        let known = self.suspects[line].filter(|known| Suspect { since_us, ..*known } == found);
+        let is_suspect =
+            known.is_some_and(|known| since_us.saturating_sub(known.since_us) >= SUSPECT_AFTER_US);
+        // One that is alive is asked again a millisecond later.
+        if known.is_none() || is_suspect {
+            self.suspects[line] = Some(found);
         }
-        let idle = Line { trying: 0, held: 0, ..Line::of(word) };
-        self.words.swap(Word::Line(line), word, idle.word());
-        true
+        is_suspect
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const STOCK_LOCKS: (u64, u64) = (120, 9);
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraW");
 pub(crate) const MAGIC_AT: u64 = 136;
 /// The format's version.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 pub(crate) const VERSION_AT: u64 = 144;
 /// The number of the side file of the connections that have this file.
 pub(crate) const SIDE_FILE_AT: u64 = 152;
@@ -26,16 +26,14 @@ pub(crate) const OWNERS_AT: u64 = 4096;
 // Words about the two files. They change when a file's length does, or with a commit in a domain that flushes:
 /// How often the log was truncated.
 pub(crate) const CUTS_AT: u64 = 4608;
-/// Bytes of the log that are durable.
-pub(crate) const DURABLE_AT: u64 = 4616;
-/// Bytes of the log that are stored.
-pub(crate) const WRITTEN_AT: u64 = 4624;
+/// The lines of the log that are stored, and not durable: the first one, and the one after the last, 32 bits each.
+pub(crate) const UNFLUSHED_AT: u64 = 4616;
 /// The log's length that is durable.
-pub(crate) const LOG_SYNCED_AT: u64 = 4632;
-/// How often the database's length changed.
-pub(crate) const RESIZED_AT: u64 = 4640;
+pub(crate) const LOG_SYNCED_AT: u64 = 4624;
+/// Twice how often the database's length changed; odd while the file is truncated.
+pub(crate) const RESIZED_AT: u64 = 4632;
 /// The database's length that is durable.
-pub(crate) const SYNCED_AT: u64 = 4648;
+pub(crate) const SYNCED_AT: u64 = 4640;
 
 /// The connections' lines: a word of locks, and a word that counts.
 pub(crate) const LINE_AT: u64 = 4672;
@@ -45,6 +43,8 @@ pub(crate) const LINES: usize = 255;
 pub(crate) const REGIONS_AT: u64 = 32768;
 /// The bytes of a region.
 pub(crate) const REGION_BYTES: u64 = 32768;
+/// Bytes of SQLite's two headers and of what follows them, at the beginning of the first region.
+pub(crate) const INDEX_HEADER_BYTES: usize = 136;
 
 const _: () = assert!(
     LINE_AT.is_multiple_of(64)

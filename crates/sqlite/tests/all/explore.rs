@@ -53,6 +53,9 @@ impl Opener for RecordingOpener {
         if let Some(part) = crate::stock_crashes::part(path) {
             return Opened::File(Box::new(part));
         }
+        if let Some(part) = crate::wal::power_cuts::part(path) {
+            return Opened::File(Box::new(part));
+        }
         let (_, memory) = memories.iter().find(|(known, _)| known == name).unwrap();
         let media = media(memory);
         let data = media.data.clone();

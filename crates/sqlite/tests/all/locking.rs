@@ -1,6 +1,6 @@
 //! Locks in the words of the side file: conflicts, and what dead processes leave.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode};
 
 use crate::children::child;
 use crate::register::{next_to_a_forked_child, open};
-use crate::sql::{check, folder, stock};
+use crate::sql::{check, folder, side_of, stock};
 
 /// A process that has run these statements and then idles.
 fn holder(path: &Path, sql: &str) -> Child {
@@ -181,58 +181,33 @@ fn kill_all_but_its_child(mut holder: Child) -> std::process::ChildStdin {
     child
 }
 
-/// The kernel releases locks with the last copy of the file: until the child ends, a killed writer seems alive. No
-/// acknowledged transaction is lost.
+/// A killed process leaves no lock to a child that lives on: writers go on, and the last connection leaves a plain file.
 #[test]
-fn child_keeps_the_locks_of_a_killed_writer() {
-    let directory = folder();
-    let path = directory.path().join("db");
-    let one = open(&path).unwrap();
-    one.busy_timeout(Duration::ZERO).unwrap();
-    one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
-    let sql = "INSERT INTO t VALUES(7); BEGIN IMMEDIATE; INSERT INTO t VALUES(8); FORK";
-    let mut child = kill_all_but_its_child(holder(&path, sql));
-    for _ in 0..3 {
-        assert!(is_busy(one.execute_batch("INSERT INTO t VALUES(2)")));
+fn child_keeps_no_lock_of_a_killed_process() {
+    for mode in ["delete", "wal"] {
+        let directory = folder();
+        let path = directory.path().join("db");
+        let one = open(&path).unwrap();
+        one.busy_timeout(Duration::from_secs(60)).unwrap();
+        let found: String =
+            one.query_row(&format!("PRAGMA journal_mode = {mode}"), [], |row| row.get(0)).unwrap();
+        assert_eq!(found, mode);
+        one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
+        let sql = "INSERT INTO t VALUES(7); BEGIN IMMEDIATE; INSERT INTO t VALUES(8); FORK";
+        let child = kill_all_but_its_child(holder(&path, sql));
+        one.execute_batch("INSERT INTO t VALUES(2)").unwrap();
+        one.close().unwrap();
+        assert!(!side_of(&path).exists(), "{mode}");
+        let stock = Connection::open(&path).unwrap();
+        check(&stock);
+        let found: String = stock
+            .query_row("SELECT group_concat(a) FROM (SELECT a FROM t ORDER BY a)", [], |row| {
+                row.get(0)
+            })
+            .unwrap();
+        assert_eq!(found, "1,2,7", "{mode}");
+        drop(child);
     }
-    assert_eq!(rows(&one), 2, "reads go on");
-    child.write_all(b"\n").unwrap();
-    one.busy_timeout(Duration::from_secs(60)).unwrap();
-    one.execute_batch("INSERT INTO t VALUES(2)").unwrap();
-    one.close().unwrap();
-    let stock = stock(&path);
-    let found: String = stock
-        .query_row("SELECT group_concat(a) FROM (SELECT a FROM t ORDER BY a)", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(found, "1,2,7");
-}
-
-/// The same for a process killed while idle: until the child ends, no connection is the last to close.
-#[test]
-fn database_stays_live_while_a_killed_process_has_a_child() {
-    let directory = folder();
-    let path = directory.path().join("db");
-    let one = open(&path).unwrap();
-    one.execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES(1)").unwrap();
-    let mut child = kill_all_but_its_child(holder(&path, "INSERT INTO t VALUES(7); FORK"));
-    one.busy_timeout(Duration::ZERO).unwrap();
-    one.execute_batch("INSERT INTO t VALUES(2)").unwrap();
-    one.close().unwrap();
-    let is_refused = || {
-        let error = Connection::open(&path).unwrap().execute_batch("SELECT * FROM t").err();
-        error.is_some_and(|error| error.sqlite_error_code() == Some(ErrorCode::NotADatabase))
-    };
-    assert!(is_refused());
-    child.write_all(b"\n").unwrap();
-    // A child of another process cannot be waited for.
-    let started = std::time::Instant::now();
-    while is_refused() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the child has ended");
-        let again = open(&path).unwrap();
-        again.execute_batch("SELECT * FROM t").unwrap();
-        again.close().unwrap();
-    }
-    assert_eq!(rows(&stock(&path)), 3);
 }
 
 /// SQLite reads the header before it has a lock, while commits of others may grow the side file.

@@ -143,7 +143,46 @@ pub(crate) fn kill_at(
     })
 }
 
-/// The same among all calls.
+/// Runs `work` as a child's thread is about to make a call, as for [`kill_at`], and lets the thread go on.
+pub(crate) fn work_at(
+    child: &mut Child,
+    thread: i32,
+    number: usize,
+    counts: fn(Call) -> bool,
+    go: impl FnOnce(),
+    mut work: impl FnMut(),
+) -> End {
+    let mut calls = 0;
+    trace(child, thread, go, |call| {
+        calls += usize::from(counts(call));
+        if counts(call) && calls == number {
+            work();
+        }
+        Next::Made
+    })
+}
+
+/// Runs `work` as a child's thread is about to truncate a file, and kills the child at its next call.
+pub(crate) fn kill_after_truncation(
+    child: &mut Child,
+    thread: i32,
+    go: impl FnOnce(),
+    mut work: impl FnMut(),
+) -> End {
+    let mut truncated = false;
+    trace(child, thread, go, |call| {
+        if truncated {
+            return Next::Killed;
+        }
+        if call.number == libc::SYS_ftruncate {
+            truncated = true;
+            work();
+        }
+        Next::Made
+    })
+}
+
+/// As [`kill_at`], among all calls.
 pub(crate) fn kill_at_call(
     child: &mut Child,
     thread: i32,

@@ -90,11 +90,16 @@ fn journal_and_locking_modes_commit_and_roll_back() {
             assert_eq!(rows(&connection).len(), 1);
             let wal: String =
                 connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0)).unwrap();
-            assert_ne!(wal, "wal", "it is answered truly");
+            assert_eq!(wal, "wal");
             connection.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
             connection.close().unwrap();
-            assert_eq!(rows(&stock(&path)).len(), 2);
-            assert!(!directory.path().join(format!("{mode}-{locking}-journal")).exists());
+            let stock = Connection::open(&path).unwrap();
+            check(&stock);
+            assert_eq!(rows(&stock).len(), 2);
+            stock.close().unwrap();
+            for ending in ["journal", "wal", "shm", "perdura"] {
+                assert!(!directory.path().join(format!("{mode}-{locking}-{ending}")).exists());
+            }
         }
     }
 }

@@ -296,3 +296,29 @@ fn vfs_above_keeps_a_journal_file_and_ours_has_none() {
     one.execute_batch("ROLLBACK").unwrap();
     assert_eq!(rows(&one), [(1, Some("one".into()))]);
 }
+
+/// The log would be stock SQLite's, and the database this VFS's.
+#[test]
+fn log_under_a_name_of_a_vfs_above_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("db");
+    let uri = format!("file:{}?perdura_wal=on", path.display());
+    let one = above(Path::new(&uri), MAKES_NAMES);
+    one.execute_batch("PRAGMA locking_mode = EXCLUSIVE; CREATE TABLE t(a, b)").unwrap();
+    let mode: Result<String, _> = one.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0));
+    let error = mode.and_then(|_| one.execute("INSERT INTO t VALUES(1, 'one')", [])).unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::CannotOpen));
+    let mut why = [0_u8; 200];
+    // SAFETY: our VFS, and a place with room for the text.
+    unsafe {
+        let get = (*ours()).xGetLastError.unwrap();
+        get(ours(), why.len() as c_int, why.as_mut_ptr().cast());
+    }
+    let why = String::from_utf8_lossy(&why);
+    assert!(why.contains("a VFS on top of this one"), "{why}");
+    assert!(!folder.path().join("db-wal").exists());
+    drop(one);
+    let other = open(&path).unwrap();
+    other.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
+    assert_eq!(rows(&other).len(), 1);
+}

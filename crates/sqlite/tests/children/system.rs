@@ -2,16 +2,22 @@
 
 use crate::protocol::MARK;
 
-/// Forks a child that ends at the first byte of its standard input, or when all writers have closed it.
+/// Forks a child that ends at the first byte of its standard input, or when all writers have closed it. Returns when the
+/// child runs.
 pub(crate) fn fork_a_child_that_lives_on() {
-    // SAFETY: the child only reads a byte and ends.
+    let mut ready = [0; 2];
+    let mut byte = [0_u8; 1];
+    // SAFETY: a place for two descriptors, and for the bytes that are read. The child writes and reads a byte and ends.
     unsafe {
+        assert_eq!(libc::pipe(ready.as_mut_ptr()), 0);
         let child = libc::fork();
         if child == 0 {
-            libc::read(0, [0u8; 1].as_mut_ptr().cast(), 1);
+            libc::write(ready[1], byte.as_ptr().cast(), 1);
+            libc::read(0, byte.as_mut_ptr().cast(), 1);
             libc::_exit(0);
         }
         assert!(child > 0, "no child");
+        assert_eq!(libc::read(ready[0], byte.as_mut_ptr().cast(), 1), 1);
     }
 }
 

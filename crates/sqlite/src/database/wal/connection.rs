@@ -1,7 +1,7 @@
 //! The state that the database file and the log file of one connection share in WAL mode.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pm::{Domain, Memory as _, Off, Plain};
@@ -11,6 +11,7 @@ use crate::database::contract::Failure;
 use crate::database::open_close_lock::{OpenCloseLock, check_not_forked};
 use crate::database::wal::index_file::{Found, IndexFile};
 use crate::database::wal::index_words::IndexWords;
+use crate::database::wal::media::Counters;
 use crate::store::layout::INDEX_FILE_AT;
 use crate::store::shm_locks::IndexLocks;
 use crate::store::wal_index::LINES;
@@ -20,26 +21,6 @@ const INDEX_SUFFIX: &str = "-shm";
 
 /// One connection's locks of the log.
 pub(crate) type Locks = IndexLocks<IndexWords, SlotOwners>;
-
-/// Counters of a connection in WAL mode.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    /// Transactions in the log.
-    pub(crate) commits: AtomicU64,
-    /// Bytes stored in the log.
-    pub(crate) bytes: AtomicU64,
-    /// Frames stored in the log.
-    pub(crate) frames: AtomicU64,
-    /// Flushed lines, of both files.
-    pub(crate) lines: AtomicU64,
-    /// Fences, for both files.
-    pub(crate) fences: AtomicU64,
-}
-
-/// Adds to a counter that only this connection changes.
-pub(super) fn count(counter: &AtomicU64, more: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-}
 
 /// The state that the files of one connection share.
 #[derive(Debug)]
@@ -158,6 +139,9 @@ impl WalConnection {
     }
 
     fn join_behind_door(&self, entered: &mut Entered) -> Result<bool, Failure> {
+        if entered.index.is_some() {
+            return Ok(true);
+        }
         let alone = self.open_close.is_alone_in_wal_mode()?;
         let number = self.side.load(Off::new(INDEX_FILE_AT), Ordering::Acquire);
         let others = (!alone).then_some(number.unwrap_or(0));
@@ -182,6 +166,40 @@ impl WalConnection {
         entered.locks = Some(IndexLocks::claim(words, owners, LINES, self.line));
         entered.index = Some(Arc::new(found));
         Ok(true)
+    }
+
+    /// Enters WAL mode and opens the log by `open`. Returns `None` if stock SQLite uses the log. The caller has the
+    /// database's shared lock.
+    ///
+    /// # Errors
+    /// As [`Self::join`], or those of `open`.
+    pub(super) fn open_log(
+        &self,
+        open: impl FnOnce() -> Result<Plain, Failure>,
+    ) -> Result<Option<(Arc<IndexFile>, Plain)>, Failure> {
+        let mut entered = self.entered();
+        self.open_close.lock()?;
+        let opened = self.open_log_behind_door(&mut entered, open);
+        self.open_close.unlock()?;
+        opened
+    }
+
+    fn open_log_behind_door(
+        &self,
+        entered: &mut Entered,
+        open: impl FnOnce() -> Result<Plain, Failure>,
+    ) -> Result<Option<(Arc<IndexFile>, Plain)>, Failure> {
+        if !self.join_behind_door(entered)? {
+            return Ok(None);
+        }
+        let index = entered.index.clone().expect("it has just joined");
+        let log = open()?;
+        if self.open_close.has_no_log_open()? {
+            index.forget_log(log.len());
+        }
+        self.open_close.set_log_open(true)?;
+        self.log_is_open.store(true, Ordering::Relaxed);
+        Ok(Some((index, log)))
     }
 
     /// Returns whether other connections are in WAL mode. The caller holds the open-close lock, and this connection
@@ -209,6 +227,7 @@ impl WalConnection {
             locks.unlock_all();
         }
         self.set_writes(false);
+        self.open_close.set_log_open(false)?;
         self.open_close.lock()?;
         let left = self.leave_behind_door(&index, remove);
         self.open_close.unlock()?;
@@ -227,6 +246,7 @@ impl WalConnection {
     /// Notes that SQLite has closed the log.
     pub(super) fn log_closed(&self) {
         self.log_is_open.store(false, Ordering::Relaxed);
+        let _ = self.open_close.set_log_open(false);
         // In exclusive mode SQLite has used no shared index, and does not say that it is done with it.
         if self.entered().locks.is_some() {
             // Without the exclusive lock stock SQLite may just have opened the file. The close of the database tries again.

@@ -27,16 +27,16 @@ use std::time::Duration;
 use pm::{Lock, Memory as _, Off, Plain, PlainOptions, Range};
 
 use crate::database::contract::Failure;
+use crate::database::wal::media::Lines;
 use crate::store::wal_index::{
-    DEAD_MAN_AT, GATE_BYTES, LINES_AT, MAGIC, MAGIC_AT, OWNERS_AT, REGION_BYTES, REGIONS_AT,
-    SIDE_FILE_AT, STOCK_LOCKS, VERSION, VERSION_AT, gate,
+    CUTS_AT, DEAD_MAN_AT, GATE_BYTES, INDEX_HEADER_BYTES, LINE_AT, LINES_AT, MAGIC, MAGIC_AT,
+    OWNERS_AT, REGION_BYTES, REGIONS_AT, SIDE_FILE_AT, STOCK_LOCKS, UNFLUSHED_AT, VERSION,
+    VERSION_AT, gate,
 };
 
 /// Reserved addresses: the index of half a terabyte of frames.
 const ADDRESSES: u64 = 1 << 30;
 const DEAD_MAN: Range = Range::new(DEAD_MAN_AT, 1);
-/// Bytes of SQLite's two headers and of what follows them, at the beginning of the first region.
-const HEADER_BYTES: usize = 136;
 /// Looks at a file that is just being removed, or whose last user is just closing it.
 const LOOKS: u32 = 12;
 /// Looks between which another thread runs; later ones sleep.
@@ -163,9 +163,16 @@ impl IndexFile {
 
     /// Clears what killed connections left.
     fn clear(&self) {
-        let zeros = vec![0; (REGIONS_AT - OWNERS_AT) as usize + HEADER_BYTES];
-        self.0.copy(Off::new(OWNERS_AT), &zeros);
+        self.0.copy(Off::new(OWNERS_AT), &vec![0; (REGIONS_AT - OWNERS_AT) as usize]);
         self.0.store(Off::new(LINES_AT), 0);
+    }
+
+    /// Forgets what connections knew about the log and the database, none of which has the log open. SQLite then
+    /// recovers its index from the log, of which nothing counts as durable.
+    pub(super) fn forget_log(&self, log_bytes: u64) {
+        self.0.copy(Off::new(REGIONS_AT), &[0; INDEX_HEADER_BYTES]);
+        self.0.copy(Off::new(CUTS_AT), &[0; (LINE_AT - CUTS_AT) as usize]);
+        self.store(UNFLUSHED_AT, Lines::of(Range::new(0, log_bytes)).word());
     }
 
     /// Ends the file's use by this VFS: removes it, unless stock SQLite has it open or `remove` is false; then
@@ -216,20 +223,5 @@ impl IndexFile {
     /// Stores a word that only one connection changes at a time.
     pub(crate) fn store(&self, at: u64, value: u64) {
         self.0.store(Off::new(at), value);
-    }
-
-    /// Changes a word.
-    pub(crate) fn update(&self, at: u64, change: impl Fn(u64) -> u64) {
-        loop {
-            let old = self.load(at);
-            if self.0.cas(Off::new(at), old, change(old)).is_ok() {
-                return;
-            }
-        }
-    }
-
-    /// Sets a word that is 0.
-    pub(crate) fn raise_from_zero(&self, at: u64, value: u64) {
-        let _ = self.0.cas(Off::new(at), 0, value);
     }
 }

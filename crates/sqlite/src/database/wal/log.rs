@@ -2,69 +2,52 @@
 //!
 //! - *Stores*: what lies within the file is stored in the mapping. What lies beyond its end is written by a call of the
 //!   kernel, so that the length stays exact and a full medium is an error.
-//! - *Truncation* raises a counter, by which others learn that the file is shorter: no connection stores beyond its end.
-//!   Only the connection with SQLite's lock for writing stores or truncates, and readers read only what is there.
-//! - *Durability*: [`MappedLog::sync`] flushes from the last durable byte to the last stored one, whichever connection
-//!   stored it, then fences: with `synchronous=NORMAL` one connection stores, and another one's checkpoint syncs. A store
-//!   before the durable end lowers it. Only the writer raises it: next to another connection that writes, the end could
-//!   be raised over what it has stored since. Domains in which a store is durable at once have nothing to flush.
+//! - *Truncation* raises a counter first, by which others learn that the file is shorter: no connection stores beyond
+//!   its end. Only the connection with SQLite's lock for writing stores or truncates, and readers read only what is
+//!   there.
+//! - *Durability*: a shared word has the lines that are stored and not durable, and [`MappedLog::sync`] flushes them,
+//!   whichever connection stored them, then fences: with `synchronous=NORMAL` one connection stores, and another one's
+//!   checkpoint syncs. Only the writer empties the word: next to another connection that writes, it would lose what that
+//!   has stored since. Where a store is durable at once nothing is flushed, and the word says up to where the length has
+//!   to be synced.
+//! - *A kill* may come between any two steps. So the words say less than is durable: a store is noted before it is made,
+//!   and what a truncation changes in the words is changed before it.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::ops::Range as Bytes;
 
-use pm::{Domain, Memory as _, Off, Plain, Range};
+use pm::Range;
 
 use crate::database::contract::{Failure, LogFile};
-use crate::database::wal::connection::{WalConnection, count};
-use crate::database::wal::index_file::IndexFile;
-use crate::store::wal_index::{CUTS_AT, DURABLE_AT, LOG_SYNCED_AT, WRITTEN_AT};
+use crate::database::wal::media::{Lines, WalFile, WalShared, WalWord, count};
 
 /// A write of so many bytes is a page's.
 const LEAST_PAGE_BYTES: usize = 512;
 /// Bytes of the header of a frame.
 const FRAME_HEADER_BYTES: usize = 24;
 /// In the header of the last frame of a transaction: the number of the database's pages, which is not 0.
-const PAGES: std::ops::Range<usize> = 4..8;
+const PAGES: Bytes<usize> = 4..8;
 
 /// The log of one connection.
 #[derive(Debug)]
-pub(super) struct MappedLog {
-    file: Plain,
-    path: PathBuf,
-    index: Arc<IndexFile>,
-    wal: Arc<WalConnection>,
-    /// The count of truncations when this connection last stored.
-    cuts: u64,
-    /// Stores have to be flushed.
-    flushes: bool,
+pub struct MappedLog<F, S> {
+    file: F,
+    shared: S,
+    /// The count of truncations when this connection last stored; `None` if it has not stored yet.
+    cuts: Option<u64>,
     /// The place of the last transaction's end that was counted.
     last_end: u64,
 }
 
-impl MappedLog {
-    pub(super) fn new(
-        file: Plain,
-        path: &Path,
-        index: Arc<IndexFile>,
-        wal: &Arc<WalConnection>,
-    ) -> Self {
-        let cuts = index.load(CUTS_AT);
-        let flushes = matches!(file.domain(), Domain::Adr | Domain::Disk);
-        Self {
-            file,
-            path: path.to_owned(),
-            index,
-            wal: Arc::clone(wal),
-            cuts,
-            flushes,
-            last_end: 0,
-        }
+impl<F: WalFile, S: WalShared> MappedLog<F, S> {
+    /// The log in a file that was just opened.
+    pub fn new(file: F, shared: S) -> Self {
+        Self { file, shared, cuts: None, last_end: 0 }
     }
 
     /// Learns of truncations by others. The caller has SQLite's lock for writing, so the length stays.
     #[inline]
     fn see_cuts(&mut self) -> Result<(), Failure> {
-        let cuts = self.index.load(CUTS_AT);
+        let cuts = Some(self.shared.load(WalWord::Cuts));
         if cuts != self.cuts {
             self.file.see()?;
             self.cuts = cuts;
@@ -72,13 +55,9 @@ impl MappedLog {
         Ok(())
     }
 
-    fn healthy(&self) -> Result<(), Failure> {
-        Ok(self.file.healthy()?)
-    }
-
     /// Counts a write.
     fn count(&mut self, at: u64, bytes: &[u8]) {
-        let counters = &self.wal.counters;
+        let counters = self.shared.counters();
         count(&counters.bytes, bytes.len() as u64);
         count(&counters.frames, u64::from(bytes.len() >= LEAST_PAGE_BYTES));
         let is_end = bytes.len() == FRAME_HEADER_BYTES && bytes[PAGES] != [0; 4];
@@ -89,104 +68,120 @@ impl MappedLog {
         }
     }
 
-    /// Notes which bytes are not durable.
-    fn note(&self, at: u64, end: u64) {
-        if at < self.index.load(DURABLE_AT) {
-            self.index.store(DURABLE_AT, at);
+    fn unflushed(&self) -> Lines {
+        Lines::of_word(self.shared.load(WalWord::Unflushed))
+    }
+
+    /// Notes that a range is about to be stored.
+    fn note(&self, range: Range) {
+        let (before, lines) = (self.unflushed(), Lines::of(range));
+        // A log's header begins it anew: all that was in it is durable in the database.
+        let begins = range.start == 0 || before.is_empty();
+        let after = if begins { lines } else { before.with(lines) };
+        if after != before {
+            self.shared.store(WalWord::Unflushed, after.word());
         }
-        // A log's header begins it anew.
-        if at == 0 || end > self.index.load(WRITTEN_AT) {
-            self.index.store(WRITTEN_AT, end);
+    }
+
+    /// Makes the length durable that the file has, before anything in a new part is. A new log's name has to be found
+    /// after a power cut.
+    fn sync_length(&self, synced: u64) -> Result<(), Failure> {
+        let bytes = self.file.bytes();
+        self.file.sync_length()?;
+        if synced == 0 {
+            self.file.sync_name()?;
         }
+        // A checkpoint does not meet a truncation: that follows a log's new beginning, which waits for it.
+        self.shared.store(WalWord::LogSynced, bytes);
+        Ok(())
     }
 }
 
-impl LogFile for MappedLog {
+impl<F: WalFile, S: WalShared> LogFile for MappedLog<F, S> {
     fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
         // A reader knows what is there: a length from before a truncation does no harm.
-        if at + out.len() as u64 > self.file.len() {
+        if at + out.len() as u64 > self.file.bytes() {
             self.file.see()?;
         }
-        let there = self.file.len().saturating_sub(at).min(out.len() as u64) as usize;
+        let there = self.file.bytes().saturating_sub(at).min(out.len() as u64) as usize;
         let (wanted, rest) = out.split_at_mut(there);
         rest.fill(0);
         if there > 0 {
-            self.file.read_into(Off::new(at), wanted)?;
+            self.file.read_into(at, wanted)?;
         }
-        self.healthy()?;
+        self.file.healthy()?;
         Ok(there)
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        self.healthy()?;
+        self.file.healthy()?;
         self.see_cuts()?;
-        let end = at + bytes.len() as u64;
-        if end <= self.file.len() {
-            self.file.copy(Off::new(at), bytes);
+        let range = Range::new(at, bytes.len() as u64);
+        if self.file.outlasts_power() {
+            self.note(range);
+        }
+        if range.end() <= self.file.bytes() {
+            self.file.copy(at, bytes);
         } else {
             self.file.write_at(at, bytes)?;
         }
-        if self.flushes {
-            self.note(at, end);
-        }
         self.count(at, bytes);
-        self.healthy()
+        self.file.healthy()
     }
 
     fn truncate(&mut self, to: u64) -> Result<(), Failure> {
-        self.healthy()?;
-        // Before: a kill may come between the two.
-        self.cuts = self.index.load(CUTS_AT).wrapping_add(1);
-        self.index.store(CUTS_AT, self.cuts);
+        self.file.healthy()?;
+        let cuts = self.shared.load(WalWord::Cuts).wrapping_add(1);
+        self.shared.store(WalWord::Cuts, cuts);
+        let synced = self.shared.load(WalWord::LogSynced);
+        self.shared.store(WalWord::LogSynced, synced.min(to));
+        self.shared.store(WalWord::Unflushed, self.unflushed().within(to).word());
         self.file.cut(to)?;
-        for at in [DURABLE_AT, WRITTEN_AT, LOG_SYNCED_AT] {
-            self.index.update(at, |end| end.min(to));
-        }
+        self.cuts = Some(cuts);
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), Failure> {
-        if !self.flushes {
-            return self.healthy();
+        if !self.file.outlasts_power() {
+            return self.file.healthy();
         }
-        let written = self.index.load(WRITTEN_AT);
-        let synced = self.index.load(LOG_SYNCED_AT);
-        if written > synced {
-            // Before anything in the new part is durable. A new log's name has to be found after a power cut.
-            self.file.see()?;
-            self.file.sync()?;
-            if synced == 0 {
-                self.file.sync_name(&self.path)?;
+        let flushes = self.file.needs_flush();
+        let is_writer = self.shared.is_writer();
+        let unflushed = self.unflushed();
+        if !unflushed.is_empty() {
+            if is_writer {
+                self.see_cuts()?;
             }
-            self.index.store(LOG_SYNCED_AT, self.file.len());
+            // Others may have stored all of it. Without the lock for writing, a length may be one from before a
+            // truncation.
+            if !is_writer || unflushed.end() > self.file.bytes() {
+                self.file.see()?;
+            }
+            let range = unflushed.range(self.file.bytes());
+            let synced = self.shared.load(WalWord::LogSynced);
+            if range.end() > synced {
+                self.sync_length(synced)?;
+            }
+            if flushes {
+                self.file.flush(range);
+                let (first, end) = range.lines();
+                count(&self.shared.counters().lines, end - first);
+            }
         }
-        let durable = self.index.load(DURABLE_AT);
-        if durable < written {
-            self.file.see()?;
-            let unflushed =
-                Range::new(durable, written.min(self.file.len()).saturating_sub(durable));
-            self.file.flush(unflushed);
-            let (first, end) = unflushed.lines();
-            count(&self.wal.counters.lines, end - first);
+        if flushes {
+            self.file.fence();
+            count(&self.shared.counters().fences, 1);
         }
-        self.file.fence();
-        count(&self.wal.counters.fences, 1);
-        self.healthy()?;
-        if self.wal.is_writer() {
-            self.index.store(DURABLE_AT, written);
+        self.file.healthy()?;
+        if is_writer {
+            self.shared.store(WalWord::Unflushed, Lines::default().word());
         }
         Ok(())
     }
 
     fn size(&mut self) -> Result<u64, Failure> {
         self.file.see()?;
-        Ok(self.file.len())
-    }
-}
-
-impl Drop for MappedLog {
-    fn drop(&mut self) {
-        self.wal.log_closed();
+        Ok(self.file.bytes())
     }
 }
 

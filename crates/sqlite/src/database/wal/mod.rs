@@ -6,6 +6,9 @@
 //! - While its log is open, SQLite's rules for logs hold: pages of the database are read and written where they are,
 //!   without the store. The database then has no marker, and each connection in WAL mode holds its shared lock, so none
 //!   can commit through the store.
+//! - `NAME-shm` outlives a log, for as long as any connection is in WAL mode. The connection that opens the log while no
+//!   other one has it open forgets SQLite's index and the words about the two files. A log is opened and used only under
+//!   the database's shared lock, so a connection in exclusive mode, whose index is its own, meets none that has it open.
 //! - `NAME` and `NAME-wal` are SQLite's own. After a kill any SQLite recovers them.
 
 mod connection;
@@ -13,9 +16,14 @@ mod database;
 mod index_file;
 mod index_words;
 mod log;
+mod media;
+mod native;
 mod opener;
 
 pub(super) use connection::{Locks, Parts, WalConnection, index_path};
-pub(super) use database::WalDatabase;
+pub use database::WalDatabase;
 pub(super) use index_file::stock_lives;
+pub use log::MappedLog;
+pub use media::{Counters, WalFile, WalShared, WalWord};
+pub(super) use native::Database;
 pub(super) use opener::WalOpener;

@@ -2,18 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pm::{Memory as _, Plain, PlainOptions};
 
 use crate::database::contract::{Failure, LogFile, LogOpener};
 use crate::database::open_close_lock::check_not_forked;
 use crate::database::wal::connection::WalConnection;
-use crate::database::wal::log::MappedLog;
+use crate::database::wal::native::{Joined, Log, MappedFile};
 use crate::store::layout::WRITE_VERSION;
 use crate::store::page1;
 use crate::store::region::Region;
-use crate::store::wal_index::WRITTEN_AT;
 
 /// Reserved addresses of a log.
 const LOG_ADDRESSES: u64 = 64 << 30;
@@ -40,11 +38,6 @@ impl LogOpener for WalOpener {
                 _ => Failure::CannotOpen("there is a write-ahead log next to it".into()),
             });
         }
-        if !wal.join(false)? {
-            let why = "stock SQLite has it open in WAL mode";
-            return Err(Failure::CannotOpen(why.into()));
-        }
-        let index = wal.index().ok_or_else(|| Failure::Io("it has left WAL mode".into()))?;
         let options = PlainOptions {
             create: true,
             mode: Some(wal.data.mode()?),
@@ -52,11 +45,15 @@ impl LogOpener for WalOpener {
             reserved_bytes: LOG_ADDRESSES,
             foreign_locks: None,
         };
-        let file = Plain::open(path, &options)
-            .map_err(|error| Failure::CannotOpen(format!("its write-ahead log: {error}")))?;
-        // A former life may have stored what no flush has reached.
-        index.raise_from_zero(WRITTEN_AT, file.len());
-        wal.log_is_open.store(true, Ordering::Relaxed);
-        Ok(Box::new(MappedLog::new(file, path, index, wal)))
+        let open = || {
+            Plain::open(path, &options)
+                .map_err(|error| Failure::CannotOpen(format!("its write-ahead log: {error}")))
+        };
+        let Some((index, file)) = wal.open_log(open)? else {
+            let why = "stock SQLite has it open in WAL mode";
+            return Err(Failure::CannotOpen(why.into()));
+        };
+        let joined = Joined { index, wal: Arc::clone(wal), is_log: true };
+        Ok(Box::new(Log::new(MappedFile::new(file, path), joined)))
     }
 }

@@ -15,3 +15,10 @@ fn every_crash_state_shared_or_not_is_right_or_refused() {
     stock_crashes::explore_states(1000, 300_000, 48, false);
     stock_crashes::explore_states(1000, 300_000, 48, true);
 }
+
+#[test]
+#[ignore = "scripts/long runs it"]
+fn power_cut_in_wal_mode_loses_nothing_durable() {
+    let seeds = std::env::var("PERDURA_TEST_SEEDS").map_or(100, |text| text.parse().unwrap());
+    crate::wal::power_cuts::explore_random(100..100 + seeds, 80, 24);
+}

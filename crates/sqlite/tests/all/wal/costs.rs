@@ -29,7 +29,7 @@ fn steady_state_makes_no_system_call() {
     assert!(calls.is_empty(), "{} calls: {:?}", calls.len(), &calls[..calls.len().min(50)]);
 }
 
-fn in_domain(path: &Path, domain: &str) -> Connection {
+pub(super) fn in_domain(path: &Path, domain: &str) -> Connection {
     open_wal(Path::new(&format!("file:{}?perdura_domain={domain}", path.display())))
 }
 
@@ -96,4 +96,34 @@ fn checkpoint_flushes_what_others_stored() {
     }
     // The header of a log alone is durable at once.
     assert!(counts(&one)[2] < 50, "it has only stored");
+}
+
+/// Frames that a rolled back transaction has spilled are flushed once at most, and not with each later commit.
+#[test]
+fn rolled_back_frames_are_flushed_once() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = in_domain(&path, "adr");
+    one.execute_batch(
+        "PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = 5;
+         CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(0, '')",
+    )
+    .unwrap();
+    let before = counts(&one)[3];
+    one.execute_batch("BEGIN").unwrap();
+    for key in 1..200 {
+        one.execute("INSERT INTO t VALUES(?1, hex(zeroblob(1500)))", [key]).unwrap();
+    }
+    one.execute_batch("ROLLBACK").unwrap();
+    assert!(counts(&one)[3] - before > 100, "it has spilled");
+    let update = |number: u64| {
+        let before = counts(&one)[2];
+        one.execute("UPDATE t SET b = ?1", [format!("{number:0100}")]).unwrap();
+        counts(&one)[2] - before
+    };
+    update(0);
+    for number in 1..50 {
+        let lines = update(number);
+        assert!((64..=67).contains(&lines), "{number}: {lines}");
+    }
 }

@@ -39,7 +39,7 @@ fn kills_in_wal_mode_lose_no_acknowledged_row() {
 }
 
 /// A process that has run statements and keeps its locks.
-fn hold(path: &Path, sql: &str) -> std::process::Child {
+pub(super) fn hold(path: &Path, sql: &str) -> std::process::Child {
     let mut child = child("holder")
         .arg(with_wal(path))
         .arg(sql)

@@ -3,7 +3,11 @@
 mod connections;
 mod costs;
 mod crowd;
+mod idle;
 pub(crate) mod kills;
+mod lengths;
+pub(crate) mod power_cuts;
+mod recorded;
 mod stocks;
 
 use std::path::{Path, PathBuf};
@@ -401,12 +405,33 @@ fn forked_child_is_refused_and_harms_nothing() {
     assert_eq!(rows(&closed(&path, 2)).len(), 2);
 }
 
+/// Others take it for dead: its lock on its slot of the side file is gone.
+#[test]
+fn connection_whose_side_file_failed_writes_no_more() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open_wal(&path);
+    one.execute_batch(
+        "CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one');
+         PRAGMA locking_mode = EXCLUSIVE; INSERT INTO t VALUES(2, 'two')",
+    )
+    .unwrap();
+    let side = std::fs::OpenOptions::new().write(true).open(side_of(&path)).unwrap();
+    side.set_len(0).unwrap();
+    // The lock's words are stored in vain.
+    let _ = one.execute_batch("PRAGMA locking_mode = NORMAL; SELECT * FROM t");
+    one.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap_err();
+    drop(one);
+    let stock = Connection::open(&path).unwrap();
+    assert_eq!(rows(&stock).len(), 2);
+}
+
 /// `perdura_wal=off`, and databases shared with stock SQLite, stay as they were without WAL mode.
 #[test]
 fn connections_without_wal_mode_answer_so() {
     let directory = folder();
     let path = directory.path().join("db");
-    for parameter in ["", "perdura_wal=off", "perdura_share=stock"] {
+    for parameter in ["perdura_wal=off", "perdura_share=stock"] {
         let uri = PathBuf::from(format!("file:{}?{parameter}", path.display()));
         let one = crate::register::open(&uri).unwrap();
         assert_ne!(journal_mode(&one, "wal"), "wal", "{parameter}");

@@ -1,0 +1,399 @@
+//! A log and its database in a recording, with the code that stores, flushes and fences them. SQLite's locks and its
+//! index are in this process's memory.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use perdura_sqlite::database::{
+    Counters, Failure, IndexLock, Level, LogFile, LogOpener, MainFile, MappedLog, WalDatabase,
+    WalFile, WalShared, WalWord,
+};
+use pm::{Memory as _, Off, Range};
+use sim::{Recording, record_as};
+
+/// The lengths of the database and of the log, and whether the log's name is there. Each is a word in a line of its own.
+pub(super) const DATABASE_BYTES_AT: u64 = 0;
+pub(super) const LOG_BYTES_AT: u64 = 64;
+pub(super) const LOG_NAME_AT: u64 = 128;
+/// The two files.
+pub(super) const DATABASE_AT: u64 = 4096;
+const DATABASE_MAX: u64 = 160 << 10;
+pub(super) const LOG_AT: u64 = DATABASE_AT + DATABASE_MAX;
+const LOG_MAX: u64 = 320 << 10;
+pub(super) const END: u64 = LOG_AT + LOG_MAX;
+
+/// SQLite's lock for writing.
+const WRITE: usize = 0;
+const LOCKS: usize = 8;
+const WORDS: usize = 5;
+/// Words of a region of the index.
+const REGION_WORDS: usize = 4096;
+
+/// Faults that tests seed. Left out instructions come on top of these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fault {
+    None,
+    /// SQLite syncs no log's header before its frames.
+    HeaderUnsynced,
+    /// A checkpoint ends without a fence.
+    CheckpointUnfenced,
+    /// What is stored counts as durable.
+    DurableEarly,
+    /// A checkpoint next to a writer empties the word of unflushed lines, too.
+    DurableOfAnothers,
+    /// The log's length is not synced.
+    LogLengthUnsynced,
+    /// The database's length is not synced.
+    DatabaseLengthUnsynced,
+    /// The log's name is not synced.
+    NameUnsynced,
+    /// Other connections do not learn of truncations of the log.
+    CutsNotRaised,
+    /// Other connections do not learn that the database has another length.
+    ResizesNotRaised,
+}
+
+/// A lock of the index.
+#[derive(Clone, Copy, Default, Debug)]
+struct Lock {
+    owner: Option<usize>,
+    /// The connections that share it, a bit each.
+    holders: u32,
+}
+
+type Between = Box<dyn FnOnce() + Send>;
+
+/// The state that the connections of one database share.
+pub(super) struct State {
+    pub(super) memory: Recording,
+    fault: Fault,
+    words: [AtomicU64; WORDS],
+    regions: Mutex<Vec<Box<[AtomicU64]>>>,
+    locks: Mutex<[Lock; LOCKS]>,
+    /// Runs before the next fence of the log.
+    pub(super) between: Mutex<Option<Between>>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("State").field(&self.fault).finish()
+    }
+}
+
+impl State {
+    /// A database without a log.
+    pub(super) fn new(database: &[u8], fault: Fault) -> Arc<Self> {
+        let memory = Recording::new(END).unwrap();
+        memory.grow(END).unwrap();
+        memory.copy(Off::new(DATABASE_AT), database);
+        memory.store(Off::new(DATABASE_BYTES_AT), database.len() as u64);
+        Arc::new(Self {
+            memory,
+            fault,
+            words: [const { AtomicU64::new(0) }; WORDS],
+            regions: Mutex::default(),
+            locks: Mutex::default(),
+            between: Mutex::default(),
+        })
+    }
+
+    fn word(&self, word: WalWord) -> &AtomicU64 {
+        &self.words[match word {
+            WalWord::Cuts => 0,
+            WalWord::Unflushed => 1,
+            WalWord::LogSynced => 2,
+            WalWord::Resized => 3,
+            WalWord::Synced => 4,
+        }]
+    }
+
+    fn lock(&self, by: usize, asked: IndexLock) -> Result<(), Failure> {
+        let mut locks = self.locks.lock().unwrap();
+        let locks = &mut locks[asked.first..asked.first + asked.count];
+        let (bit, others) = (1 << by, !(1 << by));
+        let busy = locks.iter().any(|lock| {
+            lock.owner.is_some_and(|owner| owner != by)
+                || !asked.shared && lock.holders & others != 0
+        });
+        if asked.take && busy {
+            return Err(Failure::Busy);
+        }
+        for lock in locks {
+            match (asked.shared, asked.take) {
+                (true, true) => lock.holders |= bit,
+                (true, false) => lock.holders &= others,
+                (false, take) => lock.owner = take.then_some(by),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file in the recording, as one connection sees it.
+#[derive(Debug)]
+struct RecordedFile {
+    state: Arc<State>,
+    base: u64,
+    bytes_at: u64,
+    /// The length as last seen.
+    bytes: Cell<u64>,
+}
+
+impl RecordedFile {
+    fn new(state: &Arc<State>, base: u64, bytes_at: u64) -> Self {
+        let file = Self { state: Arc::clone(state), base, bytes_at, bytes: Cell::new(0) };
+        file.bytes.set(file.length());
+        file
+    }
+
+    fn is_log(&self) -> bool {
+        self.base == LOG_AT
+    }
+
+    fn length(&self) -> u64 {
+        self.state.memory.load(Off::new(self.bytes_at), Ordering::Acquire).unwrap()
+    }
+
+    fn persist(&self, at: u64) {
+        self.state.memory.flush(Range::new(at, 8));
+        self.state.memory.fence();
+    }
+}
+
+impl WalFile for RecordedFile {
+    fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+    fn see(&self) -> Result<(), Failure> {
+        self.bytes.set(self.length());
+        Ok(())
+    }
+    fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Failure> {
+        assert!(at + out.len() as u64 <= self.bytes());
+        Ok(self.state.memory.read_into(Off::new(self.base + at), out)?)
+    }
+    fn address(&self, _: Range) -> Result<*const u8, Failure> {
+        unreachable!("pages are copied")
+    }
+    #[track_caller]
+    fn copy(&self, at: u64, bytes: &[u8]) {
+        assert!(at + bytes.len() as u64 <= self.bytes());
+        // What is stored beyond the end is lost.
+        let there = self.length().saturating_sub(at).min(bytes.len() as u64) as usize;
+        if there > 0 {
+            self.state.memory.copy(Off::new(self.base + at), &bytes[..there]);
+        }
+    }
+    fn write_at(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let end = at + bytes.len() as u64;
+        assert!(end <= if self.is_log() { LOG_MAX } else { DATABASE_MAX });
+        self.state.memory.copy(Off::new(self.base + at), bytes);
+        if end > self.length() {
+            self.state.memory.store(Off::new(self.bytes_at), end);
+        }
+        self.bytes.set(self.bytes().max(end));
+        Ok(())
+    }
+    fn cut(&self, to: u64) -> Result<(), Failure> {
+        self.state.memory.store(Off::new(self.bytes_at), to);
+        self.see()
+    }
+    fn sync_length(&self) -> Result<(), Failure> {
+        let left_out =
+            if self.is_log() { Fault::LogLengthUnsynced } else { Fault::DatabaseLengthUnsynced };
+        if self.state.fault != left_out {
+            self.persist(self.bytes_at);
+        }
+        Ok(())
+    }
+    fn sync_name(&self) -> Result<(), Failure> {
+        if self.state.fault != Fault::NameUnsynced {
+            self.persist(LOG_NAME_AT);
+        }
+        Ok(())
+    }
+    fn outlasts_power(&self) -> bool {
+        true
+    }
+    fn needs_flush(&self) -> bool {
+        true
+    }
+    #[track_caller]
+    fn flush(&self, range: Range) {
+        if range.len > 0 {
+            self.state.memory.flush(Range::new(self.base + range.start, range.len));
+        }
+    }
+    #[track_caller]
+    fn fence(&self) {
+        // It fences as well.
+        let work = if self.is_log() { self.state.between.lock().unwrap().take() } else { None };
+        if let Some(work) = work {
+            work();
+        }
+        self.state.memory.fence();
+    }
+    fn healthy(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// The shared words, as one connection sees them.
+#[derive(Debug)]
+struct Words {
+    state: Arc<State>,
+    number: usize,
+    counters: Counters,
+}
+
+impl Words {
+    fn new(state: &Arc<State>, number: usize) -> Self {
+        Self { state: Arc::clone(state), number, counters: Counters::default() }
+    }
+}
+
+impl WalShared for Words {
+    fn load(&self, word: WalWord) -> u64 {
+        self.state.word(word).load(Ordering::SeqCst)
+    }
+    fn store(&self, word: WalWord, value: u64) {
+        let is_lost = match self.state.fault {
+            Fault::DurableEarly => word == WalWord::Unflushed,
+            Fault::CutsNotRaised => word == WalWord::Cuts,
+            Fault::ResizesNotRaised => word == WalWord::Resized,
+            _ => false,
+        };
+        if !is_lost {
+            self.state.word(word).store(value, Ordering::SeqCst);
+        }
+    }
+    fn is_writer(&self) -> bool {
+        self.state.fault == Fault::DurableOfAnothers
+            || self.state.locks.lock().unwrap()[WRITE].owner == Some(self.number)
+    }
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+#[derive(Debug)]
+struct Opens {
+    state: Arc<State>,
+    number: usize,
+}
+
+impl LogOpener for Opens {
+    fn open_log(&self, _: &Path) -> Result<Box<dyn LogFile>, Failure> {
+        self.state.memory.store(Off::new(LOG_NAME_AT), 1);
+        let file = RecordedFile::new(&self.state, LOG_AT, LOG_BYTES_AT);
+        Ok(Box::new(MappedLog::new(file, Words::new(&self.state, self.number))))
+    }
+}
+
+/// The database of one connection.
+#[derive(Debug)]
+pub(crate) struct Part {
+    database: WalDatabase<RecordedFile, Words>,
+    state: Arc<State>,
+    number: usize,
+    level: Level,
+}
+
+impl Part {
+    pub(super) fn new(state: &Arc<State>, number: usize) -> Self {
+        let file = RecordedFile::new(state, DATABASE_AT, DATABASE_BYTES_AT);
+        let database = WalDatabase::new(file, Words::new(state, number)).unwrap();
+        Self { database, state: Arc::clone(state), number, level: Level::None }
+    }
+}
+
+impl MainFile for Part {
+    fn read(&mut self, at: u64, out: &mut [u8]) -> Result<usize, Failure> {
+        self.database.read(at, out)
+    }
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.database.write(at, bytes)
+    }
+    fn truncate(&mut self, to: u64) -> Result<(), Failure> {
+        self.database.truncate(to)
+    }
+    fn size(&mut self) -> Result<u64, Failure> {
+        self.database.size()
+    }
+    fn commit(&mut self, _: Option<&[u8]>) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn sync(&mut self) -> Result<(), Failure> {
+        self.database.sync()
+    }
+    fn end_transaction(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn lock(&mut self, to: Level) -> Result<(), Failure> {
+        // It stays in WAL mode, and the last close does not end it.
+        if to > Level::Shared {
+            return Err(Failure::Busy);
+        }
+        self.level = self.level.max(to);
+        Ok(())
+    }
+    fn unlock(&mut self, to: Level) -> Result<(), Failure> {
+        self.level = self.level.min(to);
+        Ok(())
+    }
+    fn level(&self) -> Level {
+        self.level
+    }
+    fn is_reserved(&mut self) -> Result<bool, Failure> {
+        Ok(false)
+    }
+    fn has_moved(&self) -> bool {
+        false
+    }
+    fn has_wal_mode(&self) -> bool {
+        true
+    }
+    fn log_opener(&self) -> Option<Arc<dyn LogOpener>> {
+        Some(Arc::new(Opens { state: Arc::clone(&self.state), number: self.number }))
+    }
+    fn map_index(
+        &mut self,
+        region: u64,
+        _: u64,
+        create: bool,
+    ) -> Result<Option<*const u8>, Failure> {
+        let mut regions = self.state.regions.lock().unwrap();
+        while create && regions.len() as u64 <= region {
+            regions.push((0..REGION_WORDS).map(|_| AtomicU64::new(0)).collect());
+        }
+        Ok(regions.get(region as usize).map(|words| words.as_ptr().cast()))
+    }
+    fn lock_index(&mut self, locks: IndexLock) -> Result<(), Failure> {
+        self.state.lock(self.number, locks)
+    }
+    fn end_checkpoint(&mut self) -> Result<(), Failure> {
+        if self.state.fault == Fault::CheckpointUnfenced {
+            return Ok(());
+        }
+        self.database.end_checkpoint()
+    }
+    fn is_sequential(&self) -> bool {
+        self.state.fault == Fault::HeaderUnsynced
+    }
+    fn pragma(&mut self, _: &str, _: Option<&str>) -> Option<Result<String, String>> {
+        None
+    }
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Runs `work` as a processor of its own, whose fences cover its own flushes alone.
+pub(super) fn as_processor<T>(number: usize, before: usize, work: impl FnOnce() -> T) -> T {
+    record_as(Some(number as u32));
+    let done = work();
+    record_as(Some(before as u32));
+    done
+}
