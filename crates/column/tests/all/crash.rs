@@ -397,13 +397,8 @@ fn each_flush_and_fence_is_needed() {
     );
 }
 
-#[test]
-fn each_flush_and_fence_of_persistent_indexes_is_needed() {
-    fails_without_one(durable(), 13, "collect statement unfenced");
-}
-
 /// Each site is left out in turn: of all files, or, with indexes in persistent memory, of these.
-fn fails_without_one(options: Options, seed: u64, files: &str) {
+pub(crate) fn fails_without_one(options: Options, seed: u64, files: &str) {
     let has_reason = |place: &str, line: &str| {
         line == FOR_OTHERS
             || line == TESTED_ELSEWHERE

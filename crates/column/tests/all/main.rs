@@ -15,4 +15,5 @@ mod model;
 mod placed;
 mod serial;
 mod unbuilt;
+mod whole;
 mod work;

@@ -7,6 +7,7 @@ mod tatp;
 mod tpcb;
 mod tpcc;
 mod tpcc_crash;
+mod whole;
 
 /// A directory that is not on a disk, if that can be: workloads commit often, and what they leave does
 /// not depend on what the files lie on.
