@@ -7,8 +7,9 @@
 //! - A file that an edit makes superfluous is removed only when the edit is durable.
 //!
 //! The state is a few dozen bytes a run, so a frame holds all of it. When the file has become long,
-//! it is written anew under another name and then replaces the old one. The bytes are drawn in
-//! `docs/format/manifest.md`.
+//! it is written anew under another name and then replaces the old one, unless the medium is full and
+//! the old one has space. That is set aside by [`Manifest::reserve`] and reads as zero. The bytes are
+//! drawn in `docs/format/manifest.md`.
 
 use pm::{File, Files};
 use zerocopy::little_endian::{U32, U64};
@@ -17,6 +18,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::error::LsmError;
 use super::sstable::SsInfo;
 use crate::MAX_COUNTER;
+use crate::logs::segments::is_full;
 use crate::logs::wal::LogStart;
 
 const MAGIC: [u8; 8] = *b"PERDMAN\0";
@@ -26,6 +28,8 @@ const FRAME_BYTES: u64 = 48;
 const RUN_BYTES: u64 = 40;
 /// A file that is longer is written anew.
 const LONG_BYTES: u64 = 16 << 10;
+/// Bytes that are set aside for edits on a full medium, besides two.
+const ASIDE_BYTES: u64 = 4 << 10;
 /// The most runs in a frame: a tree has a few runs at each of a few levels.
 const MAX_RUNS: u32 = 1 << 16;
 
@@ -172,6 +176,8 @@ pub struct Manifest<F: Files> {
     edit: u64,
     /// The place where the next frame goes.
     end: u64,
+    /// Bytes for which the file has space.
+    reserved: u64,
     /// True if a crash has torn an edit there.
     torn: bool,
     poisoned: bool,
@@ -192,6 +198,7 @@ impl<F: Files> Manifest<F> {
             file,
             edit: 1,
             end,
+            reserved: end,
             torn: false,
             poisoned: false,
             frame: Vec::new(),
@@ -248,7 +255,8 @@ impl<F: Files> Manifest<F> {
             file,
             edit,
             end: end as u64,
-            torn: end < bytes.len(),
+            reserved: len,
+            torn: bytes[end..].iter().any(|byte| *byte != 0),
             poisoned: false,
             frame: Vec::new(),
         };
@@ -269,14 +277,20 @@ impl<F: Files> Manifest<F> {
             let what = "a number is at the end of its range";
             return Err(LsmError::damaged(&name(self.partition), self.end, what));
         }
-        if self.torn || self.end >= LONG_BYTES {
-            return self.rewrite(version);
-        }
         self.frame.clear();
         version.encode(self.edit + 1, &mut self.frame);
+        if self.torn || self.end >= LONG_BYTES {
+            let has_space = !self.torn && self.end + self.frame.len() as u64 <= self.reserved;
+            match self.rewrite(version) {
+                // The half-written one goes when it is tried again.
+                Err(error) if error.is_full() && has_space && !self.poisoned => {}
+                done => return done,
+            }
+        }
         let name = name(self.partition);
         if let Err(source) = self.file.write_at(self.end, &self.frame) {
             // A part of it must not stay: the next frame may be shorter.
+            self.reserved = self.end;
             if self.file.set_len(self.end).is_err() {
                 self.poisoned = true;
             }
@@ -288,6 +302,27 @@ impl<F: Files> Manifest<F> {
         }
         self.edit += 1;
         self.end += self.frame.len() as u64;
+        self.reserved = self.reserved.max(self.end);
+        Ok(())
+    }
+
+    /// Sets space aside for edits of a few runs more than so many, so that a full medium takes them.
+    ///
+    /// # Errors
+    /// [`LsmError::Io`]: the medium has no room. Edits may find some.
+    pub fn reserve(&mut self, runs: usize) -> Result<(), LsmError> {
+        let needed = self.end + 2 * (FRAME_BYTES + RUN_BYTES * (runs as u64 + 4));
+        if needed <= self.reserved || self.torn || self.poisoned {
+            return Ok(());
+        }
+        let mut to = needed + ASIDE_BYTES;
+        let mut done = self.file.reserve(to);
+        if done.as_ref().is_err_and(is_full) {
+            to = needed;
+            done = self.file.reserve(to);
+        }
+        done.map_err(LsmError::io("reserve space for", &name(self.partition)))?;
+        self.reserved = to;
         Ok(())
     }
 
@@ -296,6 +331,7 @@ impl<F: Files> Manifest<F> {
         // From here on either of the two files may count.
         publish(&self.files, self.partition).inspect_err(|_| self.poisoned = true)?;
         (self.file, self.end) = made;
+        self.reserved = self.end;
         self.torn = false;
         self.edit += 1;
         Ok(())
@@ -306,9 +342,14 @@ impl<F: Files> Manifest<F> {
         self.poisoned
     }
 
-    /// Bytes of the file.
+    /// Bytes of the file that say something.
     pub fn bytes(&self) -> u64 {
         self.end
+    }
+
+    /// Bytes of the file, with those that are set aside.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
     }
 }
 

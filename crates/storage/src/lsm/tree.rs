@@ -29,7 +29,8 @@ use super::memtable::{MemCursor, MemTable};
 use super::merge::Merge;
 use super::record::Record;
 use super::sstable::{Cursor, Sequence, SsCursor, SsInfo, SsOptions, SsTable, sstable_prefix};
-use super::trees::{TreeKey, Trees};
+use super::trees::{TREE_BYTES, TreeKey, Trees};
+use crate::logs::segments::Spare;
 use crate::logs::wal::{LogStart, number_in};
 use crate::rows::key::TableKey;
 use crate::rows::row::Row;
@@ -95,6 +96,8 @@ pub struct LsmTree<F: Files, M: Memory> {
     pub(super) options: LsmOptions,
     pub(super) trees: Arc<Trees>,
     pub(super) manifest: Manifest<F>,
+    /// The file of the next run that a MemTable becomes.
+    pub(super) spare: Spare<F>,
     /// Newest first.
     pub(super) runs: Vec<Run<F::File>>,
     pub(super) log: LogStart,
@@ -114,6 +117,10 @@ pub struct LsmTree<F: Files, M: Memory> {
     pub(super) broken: bool,
 }
 
+fn spare_name(partition: u32) -> String {
+    format!("spare-sstable-{partition}")
+}
+
 impl<F: Files, M: Memory> LsmTree<F, M> {
     fn assemble(
         files: F,
@@ -124,7 +131,11 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         (manifest, version): (Manifest<F>, &Version),
     ) -> Result<Self, LsmError> {
         let frame_bytes = u64::from(options.runs.block_bytes);
+        let name = spare_name(partition);
+        let spare =
+            Spare::open(files.clone(), name.clone()).map_err(LsmError::io("open", &name))?;
         Ok(Self {
+            spare,
             files,
             partition,
             options,
@@ -195,7 +206,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     }
 
     /// Removes files that a crash left and that nothing names, after the log has been recovered,
-    /// which syncs the directory.
+    /// which syncs the directory. The space of one is kept for the next run.
     ///
     /// # Errors
     /// [`LsmError::Io`].
@@ -205,12 +216,56 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             if let Some(file) = number_in(&name, &prefix)
                 && !self.runs.iter().any(|run| run.table.info().file == file)
             {
-                self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+                self.discard(&name)?;
             }
         }
         manifest::remove_leftovers(&self.files, self.partition)?;
         self.schedule();
         Ok(())
+    }
+
+    /// Sees to it that all in the MemTables, and about so many bytes of log more, can be written out on a
+    /// full medium.
+    ///
+    /// # Errors
+    /// The medium has no room.
+    pub fn make_room(&mut self, more: u64) -> Result<(), LsmError> {
+        let (mut entries, mut bytes) =
+            (self.active.entries() + more / 32, self.active.bytes() + more);
+        if self.frozen.is_some() && self.work.flush.is_none() {
+            // It takes the file that is set aside.
+            entries += self.other.entries();
+            bytes += self.other.bytes();
+        }
+        // A number has eight bytes here and up to ten in a run.
+        let needed = self.run_bytes_of(entries, bytes + bytes / 4);
+        let has = self.spare.reserved();
+        if has < needed {
+            let ahead = self.options.policy.memtable_bytes / 8;
+            let reserved = self.spare.reserve(needed, needed + ahead);
+            reserved.map_err(LsmError::io("reserve space for", self.spare.name()))?;
+        }
+        self.manifest.reserve(self.runs.len())
+    }
+
+    /// Bytes that a run of so many entries has at most, whose keys and bodies have so many.
+    pub(super) fn run_bytes_of(&self, entries: u64, bytes: u64) -> u64 {
+        let bytes = bytes + TREE_BYTES as u64 * entries;
+        self.options.runs.most_bytes(entries, bytes, self.trees.longest_key())
+    }
+
+    /// Removes the file of a run that does not count, or keeps its space for the next run.
+    pub(super) fn discard(&mut self, name: &str) -> Result<(), LsmError> {
+        if self.spare.file().is_some() {
+            return self.files.remove(name).map_err(LsmError::io("remove", name));
+        }
+        self.files.rename(name, self.spare.name()).map_err(LsmError::io("rename", name))?;
+        self.spare.reopen().map_err(LsmError::io("open", name))
+    }
+
+    /// Bytes of files that are set aside.
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare.reserved()
     }
 
     /// The log from here on is not in the runs.
@@ -390,7 +445,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
 
     /// Bytes of the manifest.
     pub fn manifest_bytes(&self) -> u64 {
-        self.manifest.bytes()
+        self.manifest.reserved()
     }
 
     /// Returns what the tree has done.

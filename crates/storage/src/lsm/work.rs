@@ -77,7 +77,11 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 }
                 continue;
             };
-            self.merge_step(at, u64::MAX)?;
+            match self.merge_step(at, u64::MAX) {
+                // More runs are better than a log that cannot be trimmed.
+                Err(error) if error.is_full() => break,
+                done => done?,
+            }
         }
         Ok(())
     }
@@ -182,10 +186,11 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     pub fn abandon_work(&mut self) -> Result<(), LsmError> {
         let work = std::mem::take(&mut self.work);
         let flush = work.flush.map(|flush| flush.writer);
-        for writer in work.merges.into_iter().filter_map(|merge| merge.writer).chain(flush) {
+        for writer in flush.into_iter().chain(work.merges.into_iter().filter_map(|one| one.writer))
+        {
             let name = writer.name().to_owned();
             drop(writer);
-            self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+            self.discard(&name)?;
         }
         self.runs.iter_mut().for_each(|run| run.busy = false);
         Ok(())
@@ -218,7 +223,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             self.work.flush_wanted = 0;
             if let Some(flush) = self.work.flush.take() {
                 // Where this fails too, the next opening removes it.
-                let _ = self.files.remove(flush.writer.name());
+                let _ = self.discard(flush.writer.name());
             }
         }
         result
@@ -228,13 +233,16 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         let Some(log) = self.frozen else { return Ok(()) };
         self.stats.done.steps += 1;
         if self.work.flush.is_none() {
-            let writer = SsWriter::create(
-                &self.files,
-                self.partition,
-                self.next_file,
-                self.other.entries(),
-                self.options.runs,
-            )?;
+            let (number, keys) = (self.next_file, self.other.entries());
+            let writer = match self.spare.file() {
+                Some(_) => {
+                    let options = self.options.runs;
+                    SsWriter::create_in(&mut self.spare, self.partition, number, keys, options)
+                }
+                None => {
+                    SsWriter::create(&self.files, self.partition, number, keys, self.options.runs)
+                }
+            }?;
             self.next_file += 1;
             self.work.flush = Some(Flush { writer, tree: 0, after: None, done: 0 });
         }
@@ -388,18 +396,28 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         if places.len() == 1 {
             return self.move_down(first, due.into as u32);
         }
-        let sequences = places.iter().map(|at| Sequence::new(self.runs[*at].table.clone()));
-        let merge = Merge::new(sequences.collect::<Result<_, _>>()?, Direction::Forward);
-        let inputs: Vec<_> = places.iter().map(|at| self.runs[*at].table.info()).collect();
-        let keys = inputs.iter().map(|info| info.entries).sum();
+        let keys = places.iter().map(|at| self.runs[*at].table.info().entries).sum();
         let writer =
             SsWriter::create(&self.files, self.partition, self.next_file, keys, self.options.runs)?;
         self.next_file += 1;
+        // The runs below may be on their way down and not be listed by level.
+        self.start_merge(&places, Due { to_bottom: last + 1 == self.runs.len(), ..due }, writer)
+    }
+
+    /// Begins to merge the runs at these places, which lie together.
+    pub(super) fn start_merge(
+        &mut self,
+        places: &[usize],
+        due: Due,
+        writer: SsWriter<F::File>,
+    ) -> Result<(), LsmError> {
+        let sequences = places.iter().map(|at| Sequence::new(self.runs[*at].table.clone()));
+        let merge = Merge::new(sequences.collect::<Result<_, _>>()?, Direction::Forward);
+        let inputs: Vec<_> = places.iter().map(|at| self.runs[*at].table.info()).collect();
         places.iter().for_each(|at| self.runs[*at].busy = true);
         self.work.merges.push(Merging {
             inputs: inputs.iter().map(|info| info.file).collect(),
-            // The runs below may be on their way down and not be listed by level.
-            due: Due { to_bottom: last + 1 == self.runs.len(), ..due },
+            due,
             merge,
             writer: Some(writer),
             encoder: Encoder::default(),
@@ -420,7 +438,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     }
 
     /// Goes on with a merge, by about `budget` bytes of its inputs.
-    fn merge_step(&mut self, at: usize, budget: u64) -> Result<(), LsmError> {
+    pub(super) fn merge_step(&mut self, at: usize, budget: u64) -> Result<(), LsmError> {
         let merging = &mut self.work.merges[at];
         let before = merging.done;
         let stepped = merging.step(budget);
@@ -439,6 +457,13 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         }
     }
 
+    /// Gives up the merges that are under way.
+    pub(super) fn abandon_merges(&mut self) {
+        for merging in std::mem::take(&mut self.work.merges) {
+            self.give_up(&merging.inputs, merging.writer.as_ref().map(SsWriter::name));
+        }
+    }
+
     fn give_up(&mut self, inputs: &[u64], name: Option<&str>) {
         for run in &mut self.runs {
             if inputs.contains(&run.table.info().file) {
@@ -454,10 +479,10 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Removes the file of a run that could not be installed. If it is unknown which version of the
     /// manifest counts, that version may name the file. Then the file stays until the next opening,
     /// which removes what the manifest does not name.
-    fn remove_unless_it_may_count(&self, name: &str) {
+    fn remove_unless_it_may_count(&mut self, name: &str) {
         if !self.manifest.is_poisoned() {
             // Where this fails too, the next opening removes it.
-            let _ = self.files.remove(name);
+            let _ = self.discard(name);
         }
     }
 

@@ -124,6 +124,29 @@ fn an_edit_that_found_no_room_leaves_the_state_before_it() {
     assert_eq!(found, version(edit));
 }
 
+/// On a full medium edits go where space was set aside, also when the file has become long.
+#[test]
+fn a_full_medium_takes_edits_where_space_is_set_aside() {
+    let files = RecordingFiles::new();
+    let mut manifest = Manifest::create(files.clone(), 5, &version(0)).unwrap();
+    for edit in 1..200 {
+        files.limit(None);
+        manifest.reserve(9).unwrap();
+        files.limit(Some(files.image().values().map(|bytes| bytes.len() as u64).sum()));
+        manifest.edit(&version(edit)).unwrap();
+        if edit % 37 == 0 {
+            drop(manifest);
+            let (again, found) = Manifest::open(files.clone(), 5).unwrap();
+            assert_eq!(found, version(edit));
+            manifest = again;
+        }
+    }
+    files.limit(None);
+    manifest.edit(&version(200)).unwrap();
+    assert_eq!(Manifest::open(files.clone(), 5).unwrap().1, version(200));
+    assert!(manifest.bytes() < 17 << 10, "it is written anew");
+}
+
 /// Edits enough to write the file anew several times, with a kill of the process among them.
 fn standard_trace() -> DiskTrace {
     let files = RecordingFiles::new();

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use pm::{File, Files, Memory, Range};
 
-use super::error::WalError;
+use super::error::{WalError, io_error};
 use super::layout::{self, FRAME_HEADER_BYTES, HeaderFault, SEGMENT_HEADER_BYTES};
 use super::segments::{segment_name, segments};
+use super::space::{clear, kept_until, spare_name};
 use super::{LogStart, Tail, Wal, WalOptions, WalReport};
+use crate::logs::segments::Spare;
 
 /// Bytes that are read at once.
 const READ_AHEAD_BYTES: usize = 256 << 10;
@@ -219,10 +221,8 @@ impl<F: Files, M: Memory> Wal<F, M> {
             let (last, needed) = (scanned.next_txn - 1, end.last);
             return Err(WalError::OtherEnd { name: segment.name, last, needed }.into());
         }
-        if let Some(name) = never_begun {
-            remove(&files, &name)?;
-        }
-        let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes)?;
+        let spare = open_spare(&files, prefix, never_begun)?;
+        let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes, options)?;
         let tail = Tail {
             name: segment.name,
             file: Arc::new(segment.file),
@@ -230,15 +230,16 @@ impl<F: Files, M: Memory> Wal<F, M> {
             reserved,
             written: scanned.end,
         };
-        let mut wal =
-            Self::assemble(files, prefix, memory, buffer, options, tail, scanned.next_txn);
+        let (files, memory) = ((files, spare), (memory, buffer));
+        let mut wal = Self::assemble(files, prefix, memory, options, tail, scanned.next_txn);
         wal.older = older;
         wal.remove_before(from.sequence)?;
         Ok((wal, report))
     }
 }
 
-/// Cuts the torn tail off and makes what was read durable. Returns the bytes that stay reserved.
+/// Cuts the torn tail off, but for the space that is set aside, and makes what was read durable.
+/// Returns the bytes that stay reserved.
 ///
 /// Both happen before anything is appended. A frame after the torn one would be valid again as soon
 /// as another record of the same length took the torn one's place. And if the process was killed
@@ -249,16 +250,41 @@ fn make_durable<F: Files>(
     segment: &Opened<F::File>,
     scanned: &Scanned,
     torn_tail_bytes: u64,
+    options: WalOptions,
 ) -> Result<u64, WalError> {
     let io = |doing| move |source| WalError::Io { doing, name: segment.name.clone(), source };
     let mut reserved = segment.bytes;
     if torn_tail_bytes > 0 {
-        segment.file.set_len(scanned.end).map_err(io("cut the torn tail off"))?;
-        reserved = scanned.end;
+        let (end, torn_end) = (scanned.end, scanned.end + torn_tail_bytes);
+        let kept = kept_until(end, reserved, options);
+        clear(&segment.file, (end, torn_end), kept).map_err(io("cut the torn tail off"))?;
+        if kept < torn_end {
+            reserved = kept;
+        }
     }
     segment.file.sync_anew(scanned.end).map_err(io("sync"))?;
     files.sync_directory().map_err(io("sync the directory of"))?;
     Ok(reserved)
+}
+
+/// Opens the file that becomes the next segment. A segment that was never begun is that file again, or
+/// one too many.
+fn open_spare<F: Files>(
+    files: &F,
+    prefix: &str,
+    never_begun: Option<String>,
+) -> Result<Spare<F>, WalError> {
+    let name = spare_name(prefix);
+    let mut spare = Spare::open(files.clone(), name.clone()).map_err(io_error("open", &name))?;
+    if let Some(segment) = never_begun {
+        if spare.file().is_some() {
+            remove(files, &segment)?;
+        } else {
+            files.rename(&segment, &name).map_err(io_error("rename", &segment))?;
+            spare.reopen().map_err(io_error("open", &name))?;
+        }
+    }
+    Ok(spare)
 }
 
 fn remove<F: Files>(files: &F, name: &str) -> Result<(), WalError> {
