@@ -89,9 +89,10 @@ impl<E: Environment> InMemory<E> {
     /// Logs the operation that the log has encoded, which changes a checkpoint so.
     fn log_operation(&mut self, redo: &mut Redo<E>, change: Change) -> Result<(), EngineError> {
         let need = if change.needs_space() { Need::Ordinary } else { Need::Freeing };
+        let before = self.checkpoints.open_change();
         self.checkpoints.logged(redo.log.operation.len() as u64);
         let done = self.checkpoints.change(change).and_then(|()| redo.put(need));
-        done.inspect_err(|_| self.checkpoints.refused())
+        done.inspect_err(|_| self.checkpoints.refused(before))
     }
 
     /// Frees what the transaction has superseded.
@@ -150,7 +151,7 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
             checkpoints.redone(redo(&mut tables, catalog, payload, base)?);
             Ok(())
         })?;
-        checkpoints.opened();
+        checkpoints.opened(start.sequence);
         let partition = Self { tables, catalog: catalog.clone(), undo: Vec::new(), checkpoints };
         let report = RecoveryReport { redone: report.records, ..RecoveryReport::default() };
         Ok((partition, wal, report))

@@ -214,7 +214,7 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
         )?;
         let mut before = Row::new();
         let log = parts.log(resources, catalog, (setup, options));
-        let (wal, report) = log.recover(tree.log_start(), 0, |_, payload| {
+        let (mut wal, report) = log.recover(tree.log_start(), 0, |_, payload| {
             redo(&mut tree, catalog, payload, &mut before)
         })?;
         // Only now: what is missing was found, and nothing has been removed yet.
@@ -222,8 +222,7 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
         tree.logged(report.bytes);
         let redone = report.records;
         let mut tables = parts.assemble(tree);
-        // Where this fails, the next operation tries it.
-        let _ = tables.make_room(&wal, 0);
+        tables.opened(&mut wal)?;
         Ok((tables, wal, RecoveryReport { redone, ..RecoveryReport::default() }))
     }
 

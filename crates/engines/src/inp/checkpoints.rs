@@ -109,9 +109,14 @@ impl<E: Environment> Checkpoints<E> {
         self.room.redone(change);
     }
 
-    /// The partition has been opened.
-    pub(super) fn opened(&mut self) {
-        self.room.replenish();
+    /// The partition has been opened, with the checkpoint of this number if there is one; its name is
+    /// durable. Those before it, which a crash has left, go; the space of one is kept if the file with
+    /// space for the next is missing. Where that fails, the next opening tries it.
+    pub(super) fn opened(&mut self, sequence: u64) {
+        let spare = self.room.spare();
+        let missing = spare.file().is_none().then_some(spare.name());
+        let _ = checkpoint::supersede(&self.files, &self.prefix, sequence, missing);
+        self.room.opened();
     }
 
     /// The open transaction has been undone.
@@ -119,8 +124,15 @@ impl<E: Environment> Checkpoints<E> {
         self.room.aborted();
     }
 
-    /// An operation found no room: a checkpoint may make some.
-    pub(super) fn refused(&mut self) {
+    /// The changes of the open transaction.
+    pub(super) fn open_change(&self) -> Change {
+        self.room.open_change()
+    }
+
+    /// An operation found no room: a checkpoint may make some. The open transaction has these changes,
+    /// as before.
+    pub(super) fn refused(&mut self, before: Change) {
+        self.room.refused(before);
         self.wanted = true;
     }
 
@@ -138,7 +150,7 @@ impl<E: Environment> Checkpoints<E> {
     fn begin(&mut self, wal: &mut LogOf<E>) -> Result<(), EngineError> {
         self.give_up();
         // With less space than it may need it may do, too.
-        let reserved = self.room.reserve(Change::default());
+        let reserved = self.room.provide();
         if self.room.spare().file().is_none() {
             reserved?;
         }
@@ -196,7 +208,8 @@ impl<E: Environment> Checkpoints<E> {
         let wal = &mut redo.log.wal;
         if self.is_urgent(wal) {
             observe!(E::Durable: redo.pool.hold(Some(Component::Recovery)));
-            let done = self.make_room(wal, saved);
+            // One that is under way would leave the log since it began.
+            let done = self.take(wal, saved);
             observe!(E::Durable: redo.pool.hold(None));
             return done;
         }
@@ -229,16 +242,6 @@ impl<E: Environment> Checkpoints<E> {
         let used = wal.used_bytes();
         let worth = || used >= wal.aside_bytes() / 4 && used >= self.last_file_bytes / 8;
         used >= self.patience && (wal.lacks_room() || self.wanted && worth())
-    }
-
-    /// Ends the one that is under way, or takes one.
-    fn make_room(&mut self, wal: &mut LogOf<E>, saved: Saved<'_, E>) -> Result<(), EngineError> {
-        if self.saving.is_none() {
-            self.begin(wal)?;
-        }
-        let done = self.save_some(wal, saved, u64::MAX)?;
-        self.inline += done;
-        Ok(())
     }
 
     /// Takes one now. One that is under way would be of an earlier moment.

@@ -96,16 +96,32 @@ impl<F: Files> Room<F> {
         self.spare.reserved()
     }
 
-    /// Bytes that the next checkpoint needs after a change.
-    fn needed(&self, change: Change) -> u64 {
+    /// The changes of the open transaction.
+    pub(super) fn open_change(&self) -> Change {
+        self.open
+    }
+
+    /// An operation was refused; the open transaction has these changes, as before.
+    pub(super) fn refused(&mut self, before: Change) {
+        self.open = before;
+    }
+
+    /// Bytes that the next checkpoint needs after a change, if the same tuples take `more` than in the
+    /// last one.
+    fn needed_with(&self, change: Change, more: u64) -> u64 {
         let Change { added, new, .. } = self.open.and(change);
-        // One that is being written holds also what has been deleted since its turn came.
-        let begun = self.begun.map_or(0, |(state, since)| state + since.added);
-        let all = most_bytes(self.state.max(begun) + added);
+        // One that is being written holds also what has been deleted since its turn came. And when it
+        // counts it holds what is new, whose log stays: the one after it has so much less to take from.
+        let (begun, since) = self.begun.unwrap_or_default();
+        let all = most_bytes(self.state.max(begun + since.added) + added) + since.new;
         match self.last_file {
             0 => all,
-            last => all.min(last + last / TOLERANCE + most_bytes(self.since_last + new)),
+            last => all.min(last + more + most_bytes(self.since_last + new) + 2 * since.new),
         }
+    }
+
+    fn needed(&self, change: Change) -> u64 {
+        self.needed_with(change, self.last_file / TOLERANCE)
     }
 
     /// The open transaction changes the state so: sees to it that the next checkpoint has space for it.
@@ -120,16 +136,19 @@ impl<F: Files> Room<F> {
         Ok(())
     }
 
-    /// Sees to it that there is space for the next checkpoint, after a change.
+    /// Sees to it that there is space for the next checkpoint, after a change, and takes some ahead.
     ///
     /// # Errors
     /// The medium refuses.
-    pub(super) fn reserve(&mut self, change: Change) -> Result<(), CheckpointError> {
-        let (needed, has) = (self.needed(change), self.spare.reserved());
-        if has >= needed {
+    fn reserve(&mut self, change: Change) -> Result<(), CheckpointError> {
+        let ahead = self.spare.reserved().clamp(LEAST_STEP_BYTES.min(self.step), self.step);
+        self.take(self.needed(change), ahead)
+    }
+
+    fn take(&mut self, needed: u64, ahead: u64) -> Result<(), CheckpointError> {
+        if self.spare.reserved() >= needed {
             return Ok(());
         }
-        let ahead = has.clamp(LEAST_STEP_BYTES.min(self.step), self.step);
         self.spare.reserve(needed, needed + ahead).map_err(|source| {
             let name = self.spare.name().into();
             CheckpointError::Io { doing: "reserve space for", name, source }
@@ -179,10 +198,27 @@ impl<F: Files> Room<F> {
         let _ = self.spare.reopen();
     }
 
+    /// The partition has been opened: the file may be there now.
+    pub(super) fn opened(&mut self) {
+        let _ = self.spare.reopen();
+        self.replenish();
+    }
+
     /// Space has been freed: takes what the next checkpoint needs. Where that fails, the next insertion
     /// tries it.
     pub(super) fn replenish(&mut self) {
-        let _ = self.reserve(Change::default());
+        let _ = self.provide();
+    }
+
+    /// Sees to it that there is space for a checkpoint now, or at least for one that compresses as well as
+    /// the last.
+    ///
+    /// # Errors
+    /// The medium refuses.
+    pub(super) fn provide(&mut self) -> Result<(), CheckpointError> {
+        let none = Change::default();
+        let (all, least) = (self.needed(none), self.needed_with(none, 0));
+        self.take(all, 0).or_else(|_| self.take(least, 0))
     }
 }
 
@@ -222,7 +258,7 @@ mod tests {
             room.change(change).expect("there is room");
             room.committed();
         }
-        assert_eq!(room.needed(NOTHING), most_bytes(19_000));
+        assert_eq!(room.needed(NOTHING), most_bytes(19_000) + 9000);
         room.last(500, 10_000);
         assert_eq!(room.needed(NOTHING), 500 + 500 / TOLERANCE + most_bytes(9000));
         room.begin();

@@ -16,7 +16,29 @@ impl<E: Environment> InLevels<E> {
     /// Sees to it that the MemTables can be written out with so many bytes of log more, and what
     /// deletions can add that find no other room.
     pub(super) fn make_room(&mut self, wal: &LogOf<E>, bytes: u64) -> Result<(), LsmError> {
-        self.tree.make_room(bytes + wal.aside_bytes())
+        self.tree.make_room(bytes + wal.aside_bytes(), true)
+    }
+
+    /// The same after space has been freed, and no more. Where this fails, the next operation tries it.
+    fn replenish(&mut self, wal: &LogOf<E>) -> Result<(), LsmError> {
+        self.tree.make_room(wal.aside_bytes(), false)
+    }
+
+    /// The partition has been opened. If there is no room for the run of what deletions can add, the
+    /// MemTable is written out: for its run there is room, since what the log has was promised that. A
+    /// crash may have used what was set aside for more.
+    ///
+    /// # Errors
+    /// It failed so that the partition has to stop.
+    pub(super) fn opened(&mut self, wal: &mut LogOf<E>) -> Result<(), EngineError> {
+        if self.replenish(wal).is_ok() || self.tree.memtable().is_empty() {
+            return Ok(());
+        }
+        self.tight = true;
+        match self.write_out(wal) {
+            Err(error) if self.tree.is_poisoned() || wal.is_poisoned() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether the medium is full and the log has something that writing the MemTable out would
@@ -42,8 +64,7 @@ impl<E: Environment> InLevels<E> {
             Err(error) if error.is_full() => {}
             Err(error) => return Err(error.into()),
         }
-        // Where this fails, the next operation tries it.
-        let _ = self.make_room(wal, 0);
+        let _ = self.replenish(wal);
         Ok(())
     }
 
@@ -61,8 +82,7 @@ impl<E: Environment> InLevels<E> {
         let first = self.tree.log_start().sequence;
         if wal.first_sequence() < first {
             wal.remove_before(first).inspect_err(|_| self.failures += 1)?;
-            // Where this fails, the next operation tries it.
-            let _ = self.make_room(wal, 0);
+            let _ = self.replenish(wal);
         }
         Ok(())
     }

@@ -153,6 +153,31 @@ pub fn write<F: Files, E: From<CheckpointError>>(
     Ok(writer.finish(start.txn)?)
 }
 
+/// Removes the checkpoints before that of `sequence`, which do not count any more. If `spare` is given, there
+/// is no file of that name, and the newest of them gets it: its space is set aside for the next
+/// checkpoint.
+///
+/// # Errors
+/// [`CheckpointError::Io`]: some are left.
+pub fn supersede<F: Files>(
+    files: &F,
+    prefix: &str,
+    sequence: u64,
+    spare: Option<&str>,
+) -> Result<(), CheckpointError> {
+    let mut older = files.list().map_err(io_error("list the directory of", prefix))?;
+    older.retain(|name| number_in(name, prefix).is_some_and(|number| number < sequence));
+    if let Some(spare) = spare
+        && let Some(name) = older.pop()
+    {
+        files.rename(&name, spare).map_err(io_error("rename", &name))?;
+    }
+    for name in older {
+        files.remove(&name).map_err(io_error("remove", &name))?;
+    }
+    Ok(())
+}
+
 /// Returns the bytes that the file of a checkpoint of so many bytes of state has at most: what cannot be
 /// compressed becomes a little longer.
 pub fn most_bytes(plain_bytes: u64) -> u64 {
@@ -262,22 +287,9 @@ impl<F: Files> CheckpointWriter<F> {
             self.give_up();
         })?;
         self.files.sync_directory().map_err(io("sync the directory of"))?;
-        let mut older = self.files.list().map_err(io("list the directory of"))?;
-        older.retain(|name| {
-            number_in(name, &self.prefix).is_some_and(|number| number < self.start.sequence)
-        });
-        for name in &older[self.keep_space(&older)?..] {
-            self.files.remove(name).map_err(io_error("remove", name))?;
-        }
+        let spare = self.in_spare.then_some(self.temporary.as_str());
+        supersede(&self.files, &self.prefix, self.start.sequence, spare)?;
         Ok(bytes)
-    }
-
-    /// Lets the first of these checkpoints, which do not count any more, be the file with space for the
-    /// next one. Returns how many that are.
-    fn keep_space(&self, older: &[String]) -> Result<usize, CheckpointError> {
-        let Some(name) = older.first().filter(|_| self.in_spare) else { return Ok(0) };
-        self.files.rename(name, &self.temporary).map_err(io_error("rename", name))?;
-        Ok(1)
     }
 
     /// The file takes space and says nothing. Where this fails too, the next opening removes it.

@@ -309,16 +309,18 @@ impl<F: Files, M: Memory> Wal<F, M> {
         }
         // Its payload must not come to stand where recovery looks for a frame: the next record
         // may be shorter, and what the user wrote may look like a frame.
-        let end = self.tail.written;
-        let kept = space::kept_until(open.start, self.tail.reserved, self.options);
+        let (end, reserved) = (self.tail.written, self.tail.reserved);
+        let kept = space::kept_until(open.start, reserved, self.options);
+        let kept = if kept < end { kept } else { reserved };
         self.filled = 0;
         self.tail.written = open.start;
-        if kept < end {
-            self.tail.reserved = kept;
-        }
-        self.sync_after("cut a dropped record off", |file| {
-            space::clear(file, (open.start, end), kept)
-        })
+        let mut left = kept;
+        let done = self.sync_after("cut a dropped record off", |file| {
+            left = space::clear(file, (open.start, end), (reserved, kept))?;
+            Ok(())
+        });
+        self.tail.reserved = left;
+        done
     }
 
     /// Makes every record that was ended durable: one write and one sync for all of them, nothing
@@ -404,7 +406,9 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let seal = layout::seal(self.tail.sequence, start.txn);
         let _ = self.tail.file.write_at(self.tail.written, &seal);
         let old = std::mem::replace(&mut self.tail, tail);
-        self.older.push((old.sequence, old.reserved));
+        let bytes = space::end_at_seal(&*old.file, old.written, old.reserved);
+        self.older.push((old.sequence, bytes));
+        self.replenish();
         Ok(start)
     }
 
@@ -435,7 +439,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
             }
         }
         self.older.retain(|(old, _)| *old >= sequence);
-        if self.options.aside_bytes > 0 && !self.is_poisoned() {
+        if !self.is_poisoned() {
             self.replenish();
         }
         Ok(())

@@ -280,10 +280,11 @@ impl<F: Files> Manifest<F> {
         self.frame.clear();
         version.encode(self.edit + 1, &mut self.frame);
         if self.torn || self.end >= LONG_BYTES {
-            let has_space = !self.torn && self.end + self.frame.len() as u64 <= self.reserved;
+            let has_space = self.end + self.frame.len() as u64 <= self.reserved;
             match self.rewrite(version) {
-                // The half-written one goes when it is tried again.
-                Err(error) if error.is_full() && has_space && !self.poisoned => {}
+                Err(error) if error.is_full() && has_space && !self.poisoned => {
+                    self.clear_torn()?
+                }
                 done => return done,
             }
         }
@@ -303,6 +304,21 @@ impl<F: Files> Manifest<F> {
         self.edit += 1;
         self.end += self.frame.len() as u64;
         self.reserved = self.reserved.max(self.end);
+        Ok(())
+    }
+
+    /// Lets what a crash has left of an edit read as zero, durably: the next one may be shorter.
+    fn clear_torn(&mut self) -> Result<(), LsmError> {
+        if self.torn {
+            let zeros = vec![0; (self.reserved - self.end) as usize];
+            let cleared = self.file.write_at(self.end, &zeros);
+            cleared.map_err(LsmError::io("write to", &name(self.partition)))?;
+            if self.file.sync().is_err() {
+                self.poisoned = true;
+                return Err(LsmError::Poisoned);
+            }
+            self.torn = false;
+        }
         Ok(())
     }
 
@@ -327,7 +343,11 @@ impl<F: Files> Manifest<F> {
     }
 
     fn rewrite(&mut self, version: &Version) -> Result<(), LsmError> {
-        let made = prepare(&self.files, self.partition, self.edit + 1, version)?;
+        let made =
+            prepare(&self.files, self.partition, self.edit + 1, version).inspect_err(|_| {
+                // Where this fails too, it goes when it is tried again.
+                let _ = remove_leftovers(&self.files, self.partition);
+            })?;
         // From here on either of the two files may count.
         publish(&self.files, self.partition).inspect_err(|_| self.poisoned = true)?;
         (self.file, self.end) = made;

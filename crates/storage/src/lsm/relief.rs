@@ -35,13 +35,14 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         // A tombstone goes, and what it hides.
         let left = entries.saturating_sub(2 * tombstones);
         let share = u128::from(bytes) * u128::from(left) / u128::from(entries.max(1));
-        // The filter is made for all of them.
-        let needed = self.run_bytes_of(left, share as u64) + 2 * entries;
+        // Tombstones are small. The filter is made for all entries.
+        let needed = share as u64 + share as u64 / 8 + 2 * entries;
         self.abandon_merges();
-        self.work.relief_at = tombstones + tombstones / 4;
         if self.spare.reserve(needed, needed).is_err() {
             return Ok(false);
         }
+        // Again when an eighth of them have gone.
+        self.work.relief_at = tombstones + left / 16 + 1;
         let into = self.runs.iter().map(|run| run.level as usize).max().unwrap_or(0).max(1);
         let (number, options) = (self.next_file, self.options.runs);
         let writer =

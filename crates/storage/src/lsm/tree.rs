@@ -16,7 +16,7 @@ use std::sync::Arc;
 use heap::{Heap, Purpose};
 use index::Direction;
 use index::bloom::hash;
-use pm::{Files, Memory};
+use pm::{File, Files, Memory};
 
 use super::begun::Work;
 use super::cache::{BlockCache, Found};
@@ -225,11 +225,12 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     }
 
     /// Sees to it that all in the MemTables, and about so many bytes of log more, can be written out on a
-    /// full medium.
+    /// full medium. With `ahead` it takes some more, if the medium has it; without, it gives back what is
+    /// more.
     ///
     /// # Errors
     /// The medium has no room.
-    pub fn make_room(&mut self, more: u64) -> Result<(), LsmError> {
+    pub fn make_room(&mut self, more: u64, ahead: bool) -> Result<(), LsmError> {
         let (mut entries, mut bytes) =
             (self.active.entries() + more / 32, self.active.bytes() + more);
         if self.frozen.is_some() && self.work.flush.is_none() {
@@ -239,13 +240,17 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         }
         // A number has eight bytes here and up to ten in a run.
         let needed = self.run_bytes_of(entries, bytes + bytes / 4);
-        let has = self.spare.reserved();
-        if has < needed {
-            let ahead = self.options.policy.memtable_bytes / 8;
+        if !ahead {
+            self.spare.cut(needed).map_err(LsmError::io("cut", self.spare.name()))?;
+        }
+        // It is little, and no run counts without it.
+        self.manifest.reserve(self.runs.len())?;
+        if self.spare.reserved() < needed {
+            let ahead = if ahead { self.options.policy.memtable_bytes / 8 } else { 0 };
             let reserved = self.spare.reserve(needed, needed + ahead);
             reserved.map_err(LsmError::io("reserve space for", self.spare.name()))?;
         }
-        self.manifest.reserve(self.runs.len())
+        Ok(())
     }
 
     /// Bytes that a run of so many entries has at most, whose keys and bodies have so many.
@@ -254,9 +259,12 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         self.options.runs.most_bytes(entries, bytes, self.trees.longest_key())
     }
 
-    /// Removes the file of a run that does not count, or keeps its space for the next run.
+    /// Removes the file of a run that does not count, or keeps its space for the next run, if there is
+    /// less for that.
     pub(super) fn discard(&mut self, name: &str) -> Result<(), LsmError> {
-        if self.spare.file().is_some() {
+        let file = self.files.open(name).map_err(LsmError::io("open", name))?;
+        let bytes = file.len().map_err(LsmError::io("read", name))?;
+        if self.spare.file().is_some() && bytes <= self.spare.reserved() {
             return self.files.remove(name).map_err(LsmError::io("remove", name));
         }
         self.files.rename(name, self.spare.name()).map_err(LsmError::io("rename", name))?;

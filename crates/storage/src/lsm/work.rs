@@ -323,7 +323,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             Some(writer) => {
                 let name = writer.name().to_owned();
                 drop(writer);
-                self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+                self.discard(&name)?;
             }
             None => {}
         }
@@ -451,7 +451,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             }
             Err(error) => {
                 let merging = self.work.merges.remove(at);
-                self.give_up(&merging.inputs, merging.writer.as_ref().map(SsWriter::name));
+                let made = merging.writer.as_ref().map(|made| (made.name(), made.has_space()));
+                self.give_up(&merging.inputs, made);
                 Err(error)
             }
         }
@@ -460,18 +461,23 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Gives up the merges that are under way.
     pub(super) fn abandon_merges(&mut self) {
         for merging in std::mem::take(&mut self.work.merges) {
-            self.give_up(&merging.inputs, merging.writer.as_ref().map(SsWriter::name));
+            let made = merging.writer.as_ref().map(|made| (made.name(), made.has_space()));
+            self.give_up(&merging.inputs, made);
         }
     }
 
-    fn give_up(&mut self, inputs: &[u64], name: Option<&str>) {
+    /// Gives a merge up. Its file goes, unless it had the space that is set aside.
+    fn give_up(&mut self, inputs: &[u64], made: Option<(&str, bool)>) {
         for run in &mut self.runs {
             if inputs.contains(&run.table.info().file) {
                 run.busy = false;
             }
         }
-        if let Some(name) = name {
-            self.remove_unless_it_may_count(name);
+        match made {
+            Some((name, true)) => self.remove_unless_it_may_count(name),
+            // As there; what failed merges have taken is not kept for the next run.
+            Some((name, false)) if !self.manifest.is_poisoned() => _ = self.files.remove(name),
+            _ => {}
         }
         self.fail_merge();
     }
@@ -488,7 +494,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
 
     fn finish_merge(&mut self, mut merging: Merging<F::File>) -> Result<(), LsmError> {
         let writer = merging.writer.take();
-        let name = writer.as_ref().map(|writer| writer.name().to_owned());
+        let made = writer.as_ref().map(|made| (made.name().to_owned(), made.has_space()));
         let into = merging.due.into;
         match self.install(writer, &merging.inputs, into as u32, self.log) {
             Ok(bytes) => {
@@ -498,7 +504,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 Ok(())
             }
             Err(error) => {
-                self.give_up(&merging.inputs, name.as_deref());
+                let made = made.as_ref().map(|(name, has_space)| (name.as_str(), *has_space));
+                self.give_up(&merging.inputs, made);
                 Err(error)
             }
         }

@@ -147,6 +147,40 @@ fn a_full_medium_takes_edits_where_space_is_set_aside() {
     assert!(manifest.bytes() < 17 << 10, "it is written anew");
 }
 
+/// On a full medium there is no room for the file to be written anew without an edit that a crash has torn.
+/// The next edit takes its place, however much of it is there.
+#[test]
+fn a_torn_edit_on_a_full_medium_makes_way() {
+    let files = RecordingFiles::new();
+    let mut manifest = Manifest::create(files.clone(), 5, &version(0)).unwrap();
+    (1..5).for_each(|edit| manifest.edit(&version(edit)).unwrap());
+    manifest.reserve(9).unwrap();
+    let start = manifest.bytes() as usize;
+    manifest.edit(&version(8)).unwrap();
+    let (end, image) = (manifest.bytes() as usize, files.image());
+    // The last three bytes are zero.
+    for torn in (start + 1..end - 3).step_by(13) {
+        let mut image = image.clone();
+        image.get_mut(NAME).unwrap()[torn..end].fill(0);
+        let files = RecordingFiles::from_image(image);
+        files.limit(Some(files.image()[NAME].len() as u64));
+        let (mut manifest, found) = Manifest::open(files.clone(), 5).unwrap();
+        assert_eq!(found, version(4));
+        files.start();
+        manifest.edit(&version(5)).unwrap();
+        files.note(5);
+        manifest.edit(&version(6)).unwrap();
+        assert_eq!(files.image().len(), 1, "no other file stays");
+        assert_eq!(Manifest::open(files.clone(), 5).unwrap().1, version(6));
+        let trace = files.stop();
+        let mut replay = DiskReplay::new(&trace);
+        while let Some(point) = replay.next_point() {
+            let acknowledged = point.last_note.unwrap_or(4);
+            point.for_each_state(24, 7, |image| check(image, Some(acknowledged)).unwrap());
+        }
+    }
+}
+
 /// Edits enough to write the file anew several times, with a kill of the process among them.
 fn standard_trace() -> DiskTrace {
     let files = RecordingFiles::new();

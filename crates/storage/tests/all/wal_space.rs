@@ -174,3 +174,67 @@ fn a_kill_in_a_rotation_leaves_room_for_another_one() {
     });
     assert!(states > 8, "{states}");
 }
+
+/// A checkpoint that fails leaves the log before its rotation: those segments keep no space but what they
+/// say, so that a rotation can be tried again and again. The same if the process is killed before a
+/// segment has given its space back.
+#[test]
+fn failed_checkpoints_leave_what_is_set_aside() {
+    for kill in [false, true] {
+        let files = RecordingFiles::new();
+        files.limit(Some(30_000));
+        let mut log = create(&files);
+        let mut records = fill(&mut log);
+        let limit = bytes(&files);
+        files.limit(Some(limit));
+        for round in 0..8 {
+            assert!(!log.lacks_room(), "{round}, {kill}");
+            commit(&mut log, 40, Need::Freeing).unwrap();
+            records += 1;
+            let before = files.image();
+            log.rotate().unwrap();
+            let mut image = files.image();
+            let name = format!("wal-0-{:016x}", round + 1);
+            let end = image[&name].iter().rposition(|byte| *byte != 0).unwrap() + 1;
+            assert_eq!(image[&name].len(), end, "it ends with its seal");
+            if kill {
+                image.get_mut(&name).unwrap().resize(before[&name].len(), 0);
+                image.remove("spare-wal-0");
+                let killed = RecordingFiles::from_image(image);
+                killed.limit(Some(limit));
+                assert_eq!(recover(&killed, START).1, records);
+                assert_eq!(killed.image()[&name].len(), end);
+            }
+        }
+        commit(&mut log, 400, Need::Freeing).unwrap();
+        drop(log);
+        assert_eq!(recover(&files, START).1, records + 1);
+    }
+}
+
+/// A medium that copies what is overwritten has no room for zeros: the end is cut off, and nothing that
+/// was dropped comes back.
+#[test]
+fn what_cannot_be_overwritten_is_cut_off() {
+    for kill in [false, true] {
+        let files = RecordingFiles::new();
+        files.limit(Some(30_000));
+        let mut log = create(&files);
+        let records = fill(&mut log);
+        put(&mut log, 700, Need::Freeing).unwrap();
+        if kill {
+            drop(log);
+            files.fail_once_after(0);
+            log = recover(&files, START).0;
+        } else {
+            files.fail_once_after(0);
+            log.discard().unwrap();
+        }
+        assert!(!files.will_fail() && files.refused().unwrap().file().contains("wal"));
+        assert!(!log.is_poisoned());
+        commit(&mut log, 500, Need::Freeing).unwrap();
+        log.rotate().unwrap();
+        drop(log);
+        assert_eq!(recover(&files, START).1, records + 1);
+    }
+}

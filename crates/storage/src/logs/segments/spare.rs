@@ -91,6 +91,18 @@ impl<F: Files> Spare<F> {
         }
     }
 
+    /// Returns the space after `to` to the medium.
+    ///
+    /// # Errors
+    /// The medium refuses: it has the space that it had.
+    #[track_caller]
+    pub fn cut(&mut self, to: u64) -> io::Result<()> {
+        match &mut self.segment {
+            Some(segment) => segment.cut(to),
+            None => Ok(()),
+        }
+    }
+
     /// Gives the file another name, and returns it with its space. The name is durable after the next
     /// sync of the directory.
     ///
@@ -122,6 +134,7 @@ mod tests {
         spare.reserve(1000, 1 << 20).expect("so much there is");
         assert_eq!(spare.reserved(), 1000);
         spare.reserve(4000, 4000).expect("so much there is");
+        spare.cut(4000).expect("it has that");
         assert!(is_full(&spare.reserve(6000, 7000).expect_err("and no more")));
         let mut again = Spare::open(files.clone(), "spare".into()).expect("it is there");
         assert_eq!(again.reserved(), 4000);

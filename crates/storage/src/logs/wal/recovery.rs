@@ -8,7 +8,7 @@ use pm::{File, Files, Memory, Range};
 use super::error::{WalError, io_error};
 use super::layout::{self, FRAME_HEADER_BYTES, HeaderFault, SEGMENT_HEADER_BYTES};
 use super::segments::{segment_name, segments};
-use super::space::{clear, kept_until, spare_name};
+use super::space::{clear, end_at_seal, kept_until, spare_name};
 use super::{LogStart, Tail, Wal, WalOptions, WalReport};
 use crate::logs::segments::Spare;
 
@@ -159,7 +159,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let all = segments(&files, prefix)?;
         let last = all.last().copied().unwrap_or(0).max(from.sequence);
         let mut report = WalReport::default();
-        let mut older = Vec::new();
+        let (mut older, mut uncut) = (Vec::new(), Vec::new());
         let mut current: Option<(u64, Opened<F::File>, Scanned)> = None;
         let mut never_begun = None;
         for sequence in from.sequence..=last {
@@ -168,18 +168,24 @@ impl<F: Files, M: Memory> Wal<F, M> {
             }
             let segment = open(&files, prefix, sequence)?;
             let expected = current.as_ref().map_or(from.txn, |(_, _, before)| before.next_txn);
+            // An earlier beginning of it, whose name a crash has lost, and after which the log went on.
+            let is_stale = match segment.first_txn {
+                Ok(first_txn) => first_txn < expected,
+                Err(HeaderFault::Damaged(_)) => true,
+                Err(HeaderFault::Version(_)) => false,
+            };
+            if is_stale
+                && current.as_ref().is_some_and(|(_, _, before)| !before.sealed)
+                && !options.closed
+                && sequence == last
+                && segment.used_after(SEGMENT_HEADER_BYTES)? == 0
+            {
+                // The crash hit its creation: nothing was ever acknowledged in it.
+                never_begun = Some(segment.name);
+                break;
+            }
             let first_txn = match segment.first_txn {
                 Ok(first_txn) => first_txn,
-                Err(HeaderFault::Damaged(_))
-                    if current.as_ref().is_some_and(|(_, _, before)| !before.sealed)
-                        && !options.closed
-                        && sequence == last
-                        && segment.used_after(SEGMENT_HEADER_BYTES)? == 0 =>
-                {
-                    // The crash hit its creation: nothing was ever acknowledged in it.
-                    never_begun = Some(segment.name);
-                    break;
-                }
                 Err(fault) => return Err(segment.header_error(fault).into()),
             };
             if first_txn != expected {
@@ -193,7 +199,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
                 .into());
             }
             let scanned = segment.scan(sequence, first_txn, &mut report, &mut visit)?;
-            if let Some((sequence, before, _)) = current.replace((sequence, segment, scanned)) {
+            if let Some((sequence, before, scanned)) = current.replace((sequence, segment, scanned))
+            {
+                if scanned.end + FRAME_HEADER_BYTES < before.bytes {
+                    uncut.push((older.len(), before.file, scanned.end));
+                }
                 older.push((sequence, before.bytes));
             }
         }
@@ -222,7 +232,12 @@ impl<F: Files, M: Memory> Wal<F, M> {
             return Err(WalError::OtherEnd { name: segment.name, last, needed }.into());
         }
         let spare = open_spare(&files, prefix, never_begun)?;
-        let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes, options)?;
+        // What the crash has kept from being given back.
+        for (at, file, end) in uncut {
+            older[at].1 = end_at_seal(&file, end, older[at].1);
+        }
+        let reserved =
+            make_durable(&files, &segment, scanned.end, report.torn_tail_bytes, options)?;
         let tail = Tail {
             name: segment.name,
             file: Arc::new(segment.file),
@@ -244,25 +259,24 @@ impl<F: Files, M: Memory> Wal<F, M> {
 /// Both happen before anything is appended. A frame after the torn one would be valid again as soon
 /// as another record of the same length took the torn one's place. And if the process was killed
 /// or a sync has failed, what recovery saw may be only in the kernel's pages: a power cut must not
-/// lose it after it was read.
+/// lose it after it was read. So zeros that stand after the end are written once more: those of a
+/// recovery, or of a record that was dropped, may not have reached the medium, which still has a torn tail
+/// there. In a log that was closed they have.
 fn make_durable<F: Files>(
     files: &F,
     segment: &Opened<F::File>,
-    scanned: &Scanned,
+    end: u64,
     torn_tail_bytes: u64,
     options: WalOptions,
 ) -> Result<u64, WalError> {
     let io = |doing| move |source| WalError::Io { doing, name: segment.name.clone(), source };
     let mut reserved = segment.bytes;
-    if torn_tail_bytes > 0 {
-        let (end, torn_end) = (scanned.end, scanned.end + torn_tail_bytes);
+    if torn_tail_bytes > 0 || options.aside_bytes > 0 && !options.closed {
         let kept = kept_until(end, reserved, options);
-        clear(&segment.file, (end, torn_end), kept).map_err(io("cut the torn tail off"))?;
-        if kept < torn_end {
-            reserved = kept;
-        }
+        let cleared = clear(&segment.file, (end, kept), (reserved, kept));
+        reserved = cleared.map_err(io("cut the torn tail off"))?;
     }
-    segment.file.sync_anew(scanned.end).map_err(io("sync"))?;
+    segment.file.sync_anew(end).map_err(io("sync"))?;
     files.sync_directory().map_err(io("sync the directory of"))?;
     Ok(reserved)
 }

@@ -42,22 +42,39 @@ pub(super) fn spare_name(prefix: &str) -> String {
 
 /// The place up to which an end that is cut off at `end` keeps its space.
 pub(super) fn kept_until(end: u64, reserved: u64, options: WalOptions) -> u64 {
-    let aside = if options.aside_bytes > 0 { options.aside_bytes + SEAL_BYTES } else { 0 };
+    let WalOptions { aside_bytes, .. } = options;
+    let aside = if aside_bytes > 0 { FRAME_HEADER_BYTES + aside_bytes + SEAL_BYTES } else { 0 };
     reserved.min(end + aside)
 }
 
-/// Lets the bytes from `from` to `to` read as zero, and the file end at `kept`, unless it is kept as it
-/// is.
+/// Lets the bytes from `from` to `to` read as zero, and a file with space for `reserved` bytes end at
+/// `kept`, which is at most that. Returns for how many bytes it has space then: if the medium copies what
+/// is overwritten, and has no room for that, the file ends at `from`.
 #[track_caller]
-pub(super) fn clear<R: File>(file: &R, (from, to): (u64, u64), kept: u64) -> io::Result<()> {
-    if kept < to {
+pub(super) fn clear<R: File>(
+    file: &R,
+    (from, to): (u64, u64),
+    (reserved, kept): (u64, u64),
+) -> io::Result<u64> {
+    if kept < reserved {
         file.set_len(kept)?;
     }
-    let zeros = kept.min(to).saturating_sub(from);
-    if zeros > 0 {
-        file.write_at(from, &vec![0; zeros as usize])?;
+    let zeros = to.min(kept).saturating_sub(from);
+    if zeros == 0 {
+        return Ok(kept);
     }
-    Ok(())
+    match file.write_at(from, &vec![0; zeros as usize]) {
+        Err(error) if is_full(&error) => file.set_len(from).map(|()| from),
+        done => done.map(|()| kept),
+    }
+}
+
+/// Gives the space after the seal of a segment back, whose records end at `end`: it takes no more of
+/// them. Returns the bytes that the file has then. Where this fails they stay until it is removed.
+#[track_caller]
+pub(super) fn end_at_seal<R: File>(file: &R, end: u64, reserved: u64) -> u64 {
+    let sealed = end + SEAL_BYTES;
+    if sealed < reserved && file.set_len(sealed).is_ok() { sealed } else { reserved }
 }
 
 fn refuses_for_space(error: &WalError) -> bool {
@@ -102,10 +119,14 @@ impl<F: Files, M: Memory> Wal<F, M> {
         self.spare.reserve(bytes, bytes).map_err(io_error("reserve space for", self.spare.name()))
     }
 
-    /// After space has been freed: takes what is set aside if it is not there. Where that fails the next
-    /// operation tries it.
+    /// After space has been freed: takes what is set aside if it is not there, and no more. Where that
+    /// fails the next operation tries it.
     pub(super) fn replenish(&mut self) {
-        let _ = self.make_room(0, Need::Ordinary);
+        if self.options.aside_bytes > 0 {
+            let needed = self.position() + FRAME_HEADER_BYTES + SEAL_BYTES;
+            let done = self.reserve_in_steps(needed + self.options.aside_bytes, 1);
+            let _ = done.and_then(|()| self.prepare());
+        }
     }
 
     /// Bytes that a new segment has at least.
@@ -115,11 +136,15 @@ impl<F: Files, M: Memory> Wal<F, M> {
 
     /// Sees to it that the segment that grows has space up to `to`.
     pub(super) fn reserve(&mut self, to: u64) -> Result<(), WalError> {
+        self.reserve_in_steps(to, self.options.reserve_bytes)
+    }
+
+    fn reserve_in_steps(&mut self, to: u64, step: u64) -> Result<(), WalError> {
         let Tail { file, name, reserved, .. } = &mut self.tail;
         if to <= *reserved {
             return Ok(());
         }
-        let generous = to.next_multiple_of(self.options.reserve_bytes);
+        let generous = to.next_multiple_of(step);
         let mut done = file.reserve(generous).map(|()| generous);
         if generous > to && done.as_ref().is_err_and(is_full) {
             done = file.reserve(to).map(|()| to);
@@ -131,9 +156,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// Gives the file that comes next its space and the name of its segment. Needs space for a seal
     /// after the end.
     pub(super) fn next_segment(&mut self) -> Result<Tail<F::File>, WalError> {
-        let (least, step) = (self.least_segment(), self.options.reserve_bytes);
+        let least = self.least_segment();
+        // What is set aside is no more than that: other files of the engine have their part.
+        let ahead = if self.options.aside_bytes > 0 { 1 } else { self.options.reserve_bytes };
         let name = segment_name(&self.prefix, self.tail.sequence + 1);
-        if let Err(error) = self.spare.reserve(least, least.next_multiple_of(step)) {
+        if let Err(error) = self.spare.reserve(least, least.next_multiple_of(ahead)) {
             if !is_full(&error) || self.options.aside_bytes == 0 {
                 return Err(io_error("reserve space for", &name)(error));
             }
@@ -143,17 +170,17 @@ impl<F: Files, M: Memory> Wal<F, M> {
         Ok(tail_of(&segment, name, self.tail.sequence + 1))
     }
 
-    /// Lets the file that comes next have the space after the end, but for that of a seal.
+    /// Lets the file that comes next have the space after the end, but for that of a seal, and what
+    /// else it needs if the medium has it.
     fn give_ahead(&mut self) -> io::Result<()> {
         let end = self.position() + SEAL_BYTES;
-        let ahead = self.tail.reserved - end;
-        if self.spare.reserved() + ahead < SEGMENT_HEADER_BYTES + 2 * FRAME_HEADER_BYTES {
+        let bytes = self.spare.reserved() + (self.tail.reserved - end);
+        if bytes < SEGMENT_HEADER_BYTES + 2 * FRAME_HEADER_BYTES {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.tail.file.set_len(end)?;
         self.tail.reserved = end;
-        let bytes = self.spare.reserved() + ahead;
-        self.spare.reserve(bytes, bytes)
+        self.spare.reserve(bytes, bytes.max(self.least_segment()))
     }
 }
 

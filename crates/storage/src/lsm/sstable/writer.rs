@@ -133,6 +133,11 @@ impl<R: File> SsWriter<R> {
         &self.name
     }
 
+    /// Returns whether it is written in a file that had space set aside.
+    pub fn has_space(&self) -> bool {
+        self.has_space
+    }
+
     /// Entries so far.
     pub fn entries(&self) -> u64 {
         self.entries
