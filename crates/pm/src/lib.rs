@@ -25,6 +25,7 @@ mod environment;
 mod epoch;
 mod error;
 mod escaped;
+mod file_access;
 mod files;
 mod flush;
 mod folder;
@@ -62,6 +63,7 @@ pub use environment::{Environment, Native};
 pub use epoch::{Epoch, FilesOf};
 pub use error::{Bad, GrowError, PoolError};
 pub use escaped::{Escaped, is_invisible, visible_json};
+pub use file_access::FileAccess;
 pub use files::{
     AroundFile, AroundPath, File, Files, HostFile, HostFiles, NewFile, Source, check_name,
     failed_sync,

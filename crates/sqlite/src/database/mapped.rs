@@ -144,6 +144,8 @@ impl Mapped {
                 }
                 Err(error) => return Err(Failure::CannotOpen(format!("its side file: {error}"))),
             };
+            // Of another user's process that dies: the database's owner goes on.
+            side.give(data.access()?)?;
             let (open_close, stock_lock) =
                 (OpenCloseLock::new(&side), StockLock::new(data.clone()));
             open_close.lock()?;

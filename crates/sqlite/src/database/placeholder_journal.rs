@@ -241,7 +241,7 @@ impl SuperJournalNotice for PlaceholderJournal {
         }
         // Set first: a failed write may leave a file.
         *self.made() = Some(super_journal.to_vec());
-        self.file.put(&placeholder_of(super_journal), self.data.mode()?)?;
+        self.file.put(&placeholder_of(super_journal), self.data.access()?)?;
         self.named.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -294,7 +294,7 @@ mod tests {
             (placeholder_of(name), false),
             (placeholder_of(name)[..9].to_vec(), false),
         ] {
-            placeholder.file.put(&bytes, 0o600).unwrap();
+            placeholder.file.put(&bytes, placeholder.data.access().unwrap()).unwrap();
             placeholder.remove();
             assert!(placeholder.file.is_there().unwrap(), "it has made none");
             *placeholder.made() = Some(name.to_vec());

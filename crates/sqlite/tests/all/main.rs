@@ -29,6 +29,7 @@ mod random;
 mod readmission;
 mod register;
 mod shared;
+mod side_file;
 mod sql;
 mod stacked;
 mod stock_crashes;

@@ -54,6 +54,7 @@ impl LogOpener for WalOpener {
         };
         let file = Plain::open(path, &options)
             .map_err(|error| Failure::CannotOpen(format!("its write-ahead log: {error}")))?;
+        file.give(wal.data.access()?)?;
         // A former life may have stored what no flush has reached.
         index.raise_from_zero(WRITTEN_AT, file.len());
         wal.log_is_open.store(true, Ordering::Relaxed);
