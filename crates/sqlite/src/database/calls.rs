@@ -249,7 +249,7 @@ impl MainFile for Mapped {
     }
 
     fn has_moved(&self) -> bool {
-        !self.data.is_at(&self.path)
+        !self.names.are_right() && !self.data.is_at(&self.path)
     }
 
     fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {

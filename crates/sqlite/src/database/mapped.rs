@@ -18,6 +18,7 @@ use crate::database::connection_lock::{ConnectionLock, LockOutcome};
 use crate::database::contract::{
     Failure, Level, OpenOptions, Opened, Opener, SuperJournalNotice as _,
 };
+use crate::database::names::{Lost, Names};
 use crate::database::open_close_lock::OpenCloseLock;
 use crate::database::parameters::{Share, chosen_domain, chosen_mode, chosen_share, chosen_wal};
 use crate::database::placeholder_journal::{PlaceholderJournal, decide_durably};
@@ -54,6 +55,7 @@ pub struct Mapped {
     pub(super) stock_lock: StockLock,
     pub(super) share: Share,
     pub(super) plain_retry: PlainRetry,
+    pub(super) names: Names,
     pub(super) read_only: bool,
     /// Shows other processes that a commit is prepared.
     pub(super) placeholder: Arc<PlaceholderJournal>,
@@ -161,6 +163,7 @@ impl Mapped {
             let slot = own_lock.slot();
             let wal = WalConnection::new(&Parts { data: &data, side: &side, path, domain, slot });
             let placeholder = Arc::new(PlaceholderJournal::new(&data, path));
+            let names = Names::of(path);
             let (path, read_only, super_journal) = (path.to_owned(), options.read_only, None);
             let mut mapped = Self {
                 store,
@@ -173,6 +176,7 @@ impl Mapped {
                 stock_lock,
                 share,
                 plain_retry: PlainRetry::default(),
+                names,
                 read_only,
                 placeholder,
                 wal: Arc::new(wal),
@@ -392,7 +396,15 @@ impl Mapped {
         Ok(self.store.commit()?)
     }
 
+    /// The files that have lost their names.
+    pub(super) fn lost_names(&self) -> Lost {
+        self.names.look((&self.data, &self.path), (&self.side, &self.side_path))
+    }
+
     pub(super) fn sync_before_commit(&mut self) -> Result<(), Failure> {
+        if self.lost_names() != Lost::default() {
+            return Err(Failure::ReadOnly);
+        }
         // Another connection's commit may have grown the side file.
         if !self.store.knows_last()? {
             self.side.see()?;

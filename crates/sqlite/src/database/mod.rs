@@ -5,6 +5,7 @@ mod connection_lock;
 mod contract;
 mod mapped;
 mod memory_file;
+mod names;
 mod open_close_lock;
 mod parameters;
 mod placeholder_journal;

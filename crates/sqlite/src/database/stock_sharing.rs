@@ -40,9 +40,10 @@ impl Mapped {
         }
     }
 
-    /// Returns whether the file is a plain one after each commit: stock SQLite shares it, or it enters WAL mode.
+    /// Returns whether the file is a plain one after each commit: stock SQLite shares it, it enters WAL mode, or its
+    /// side file has lost its name.
     pub(super) fn has_to_be_plain(&self) -> Result<bool, Failure> {
-        Ok(self.share == Share::Stock || self.store.is_in_wal_mode()?)
+        Ok(self.share == Share::Stock || self.names.last().side || self.store.is_in_wal_mode()?)
     }
 
     /// Refreshes the view without a lock, as SQLite reads the header when it opens the file.

@@ -29,8 +29,6 @@
 //! *A transaction that changes the page size*, or leaves no page 1, is logged as bytes: all pages return to their own
 //! frames first.
 
-use std::sync::atomic::{Ordering, fence};
-
 use pm::{LineSet, Memory};
 
 use crate::store::cache::{Cache, FRAMES_PER_CHECKPOINT};
@@ -52,9 +50,6 @@ use crate::store::verdict::{Decide, undecided};
 
 /// A slot holds the lower half of a commit's number, so the last checkpoint may not be further back.
 const CHECKPOINT_LAG_MAX: u64 = 1 << 30;
-
-/// Tries of reading a marker with a matching tag.
-const ATTACH_TRIES: usize = 16;
 
 /// The memories of a store.
 #[derive(Clone, Debug)]
@@ -165,23 +160,12 @@ impl<M: Memory> Store<M> {
     /// As [`Self::open`].
     pub fn attach(media: Media<M>, size: u64) -> Result<Self> {
         let Media { data, side, separate_fences } = media;
-        let marked = |data: &Region<M>| -> Result<bool> {
-            Ok(page1::is_marked(&page1::header(data, size)?))
-        };
-        if marked(&data)? && side.is_empty() {
+        if page1::is_marked(&page1::header(&data, size)?) && side.is_empty() {
             return Err(StoreError::SideMissing);
         }
         let mut store = Self::on(data, Side::open(side)?, separate_fences, size);
-        for _ in 0..ATTACH_TRIES {
-            store.marked = marked(&store.data)?;
-            // The tag is stored before the marker, and has to be read after it.
-            fence(Ordering::Acquire);
-            if !store.marked || page1::tag(&store.data)? == store.side.tag {
-                return Ok(store);
-            }
-            // A connection that shares with stock SQLite may have cleared both, and set them again.
-        }
-        Err(StoreError::SideMismatch)
+        store.marked = store.finds_marker(size)?;
+        Ok(store)
     }
 
     fn on(data: Region<M>, side: Side<M>, separate_fences: bool, size: u64) -> Self {

@@ -3,8 +3,10 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use crate::register::open;
-use crate::sql::{folder, rows, side_of};
+use rusqlite::ErrorCode;
+
+use crate::register::{open, stats};
+use crate::sql::{check, folder, rows, side_of, stock};
 
 const CREATE: &str =
     "CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT); INSERT INTO t VALUES(1, 'one')";
@@ -36,4 +38,55 @@ fn side_file_belongs_to_the_databases_owner() {
     chown(side_of(&path), Some(0), Some(0)).unwrap();
     drop(open(&path).unwrap());
     assert_eq!(access(&side_of(&path)), (0, 0, 0o660));
+}
+
+#[test]
+fn commit_without_the_side_files_name_is_refused() {
+    for moved in [false, true] {
+        for journal in ["delete", "memory", "off"] {
+            let directory = folder();
+            let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
+            let one = open(&path).unwrap();
+            one.execute_batch(&format!("PRAGMA journal_mode = {journal}; {CREATE}")).unwrap();
+            for key in 2..400 {
+                let row = (key * 7_919 % 400 + 2, "x".repeat(90));
+                one.execute("INSERT OR IGNORE INTO t VALUES(?1, ?2)", row).unwrap();
+            }
+            let before = rows(&one);
+            assert!(stats(&one, "moved") > 0 || journal != "delete");
+            match moved {
+                true => std::fs::rename(side_of(&path), directory.path().join("away")).unwrap(),
+                false => std::fs::remove_file(side_of(&path)).unwrap(),
+            }
+            let error = one.execute_batch("INSERT INTO t VALUES(1000, 'lost')").unwrap_err();
+            assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ReadOnly));
+            // A kill now loses nothing.
+            std::fs::copy(&path, &copy).unwrap();
+            assert_eq!(rows(&stock(&copy)), before, "{journal}");
+            assert_eq!(rows(&one), before);
+            assert!(one.execute_batch("INSERT INTO t VALUES(1000, 'lost')").is_err());
+            // A new connection has a new side file, and the old one notices.
+            let two = open(&path).unwrap();
+            two.execute_batch("INSERT INTO t VALUES(1000, 'kept')").unwrap();
+            assert!(one.execute_batch("SELECT * FROM t").is_err(), "{journal}");
+            drop(one);
+            check(&two);
+            assert_eq!(rows(&two).len(), before.len() + 1);
+            drop(two);
+            assert_eq!(rows(&stock(&path)).len(), before.len() + 1);
+        }
+    }
+}
+
+#[test]
+fn renamed_database_is_not_written_to() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    one.execute_batch(CREATE).unwrap();
+    std::fs::rename(&path, directory.path().join("elsewhere")).unwrap();
+    let error = one.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ReadOnly));
+    std::fs::rename(directory.path().join("elsewhere"), &path).unwrap();
+    one.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
 }
