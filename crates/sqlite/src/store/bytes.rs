@@ -75,11 +75,7 @@ impl<M: Memory> Store<M> {
                 *first = **granule;
                 page1::mark(&mut first[..], self.side.tag);
                 page1::mark(&mut old[..], self.side.tag);
-                counters = Some(COUNTERS.map(|range| {
-                    let bytes = first[range.clone()].to_vec();
-                    first[range.clone()].copy_from_slice(&old[range]);
-                    bytes
-                }));
+                counters = Some(self.take_counters(&mut first[..], &old[..]));
                 new = &first;
             }
             let runs = changed(&old[..len], &new[..len]);
@@ -91,6 +87,16 @@ impl<M: Memory> Store<M> {
             }
         }
         Ok((frames, counters))
+    }
+
+    /// Takes the counters out of a page 1 that SQLite wrote.
+    pub(super) fn take_counters(&self, page: &mut [u8], held: &[u8]) -> Counters {
+        let mut counters = page1::take_counters(page, held);
+        if self.stage.refuses_wal {
+            // SQLite's cache has the page that says so, and has to read this one.
+            page1::raise(&mut counters);
+        }
+        counters
     }
 
     /// Stores page 1's counters as SQLite wrote them. If a counter was announced for a commit that failed, SQLite

@@ -14,6 +14,9 @@ use crate::store::layout::{
 };
 use crate::store::region::Region;
 
+/// The bytes at the offsets in [`COUNTERS`].
+pub(crate) type Counters = [Vec<u8>; 2];
+
 const COUNTER_AT: u64 = COUNTERS[0].start as u64;
 const VALID_FOR_AT: u64 = COUNTERS[1].start as u64;
 
@@ -74,11 +77,29 @@ pub(crate) fn mark(page: &mut [u8], tag: u64) {
     page[DATABASE_TAG].copy_from_slice(&tag.to_le_bytes());
 }
 
-/// Replaces the WAL mode in page 1, as in a copied database, by rollback mode.
-pub(crate) fn refuse_wal(granule: &mut [u8; GRANULE as usize]) {
-    if granule[WRITE_VERSION] == 2 {
+/// Replaces the WAL mode in page 1, as in a copied database, by rollback mode. Returns whether there was one.
+pub(crate) fn refuse_wal(granule: &mut [u8; GRANULE as usize]) -> bool {
+    let refused = granule[WRITE_VERSION] == 2;
+    if refused {
         (granule[WRITE_VERSION], granule[READ_VERSION]) = (1, 1);
     }
+    refused
+}
+
+/// Takes the counters out of a page 1 that SQLite wrote, and puts those of the frame there.
+pub(crate) fn take_counters(page: &mut [u8], held: &[u8]) -> Counters {
+    COUNTERS.map(|range| {
+        let bytes = page[range.clone()].to_vec();
+        page[range.clone()].copy_from_slice(&held[range]);
+        bytes
+    })
+}
+
+/// Raises SQLite's counter by one, so that its own cache is not valid after the commit.
+pub(crate) fn raise(counters: &mut Counters) {
+    let written = counters[0][..4].try_into().map_or(0, u32::from_be_bytes);
+    let next = written.wrapping_add(1).to_be_bytes();
+    counters.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&next));
 }
 
 /// Stores what precedes the marker: the tag, and a change counter that is one higher, so that stock SQLite reads

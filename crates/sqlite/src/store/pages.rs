@@ -10,7 +10,7 @@ use pm::Memory;
 
 use crate::store::connection::Store;
 use crate::store::error::Result;
-use crate::store::layout::{COUNTERS, GRANULE};
+use crate::store::layout::GRANULE;
 use crate::store::matching::{Touched, assign};
 use crate::store::mode::Mode;
 use crate::store::page1;
@@ -130,11 +130,7 @@ impl<M: Memory> Store<M> {
             self.data.read_into(place_of(frame, bytes), &mut held)?;
             if page == 1 {
                 page1::mark(&mut image, self.side.tag);
-                plan.counters = Some(COUNTERS.map(|range| {
-                    let bytes = image[range.clone()].to_vec();
-                    image[range.clone()].copy_from_slice(&held[range]);
-                    bytes
-                }));
+                plan.counters = Some(self.take_counters(&mut image, &held));
             }
             // Page 1's counters are stored by themselves, so nothing of its header is stored directly.
             let fresh = page > 1 && at >= self.size;

@@ -1,11 +1,9 @@
 //! The changes of a commit.
 
 use crate::store::frames::Frames;
+pub(crate) use crate::store::page1::Counters;
 use crate::store::permutation::Move;
 use crate::store::record::Part;
-
-/// The bytes at the offsets in [`crate::store::layout::COUNTERS`].
-pub(crate) type Counters = [Vec<u8>; 2];
 
 /// The changes of a page-wise commit.
 #[derive(Debug, Default)]

@@ -16,12 +16,20 @@ pub(crate) struct Stage {
     pub(crate) size: Option<u64>,
     /// Committed bytes from this offset on have been truncated.
     pub(crate) floor: u64,
+    /// SQLite wrote a page 1 in WAL mode, which is staged in rollback mode.
+    pub(crate) refuses_wal: bool,
     spare: Vec<Granule>,
 }
 
 impl Default for Stage {
     fn default() -> Self {
-        Self { granules: BTreeMap::new(), size: None, floor: u64::MAX, spare: Vec::new() }
+        Self {
+            granules: BTreeMap::new(),
+            size: None,
+            floor: u64::MAX,
+            refuses_wal: false,
+            spare: Vec::new(),
+        }
     }
 }
 
@@ -38,7 +46,7 @@ impl Stage {
                 self.spare.push(granule);
             }
         }
-        (self.size, self.floor) = (None, u64::MAX);
+        (self.size, self.floor, self.refuses_wal) = (None, u64::MAX, false);
     }
 
     /// A zeroed buffer; `None` if there is no memory.

@@ -111,8 +111,8 @@ impl<M: Memory> Store<M> {
             let within = within as usize;
             let granule = self.granule(number, len)?;
             granule[within..within + len].copy_from_slice(&bytes[done..done + len]);
-            if number == 0 && !allows_wal {
-                page1::refuse_wal(granule);
+            if number == 0 && !allows_wal && page1::refuse_wal(granule) {
+                self.stage.refuses_wal = true;
             }
             done += len;
         }

@@ -90,3 +90,25 @@ fn renamed_database_is_not_written_to() {
     std::fs::rename(directory.path().join("elsewhere"), &path).unwrap();
     one.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap();
 }
+
+#[test]
+fn copy_of_a_wal_database_leaves_its_connection_usable() {
+    let directory = folder();
+    let source = rusqlite::Connection::open(directory.path().join("wal")).unwrap();
+    let mode: String = source.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    source.execute_batch(CREATE).unwrap();
+    for mode in crate::process_kills::MODES {
+        let path = directory.path().join(mode);
+        let uri = format!("file:{}?perdura_mode={mode}", path.display());
+        let one = open(Path::new(&uri)).unwrap();
+        for key in 2..5 {
+            crate::register::backup(&source, &one);
+            assert_eq!(rows(&one).len(), 1, "{mode}");
+            one.execute("INSERT INTO t VALUES(?1, 'more')", [key]).unwrap();
+            assert_eq!((rows(&one).len(), rows(&open(&path).unwrap()).len()), (2, 2));
+        }
+        drop(one);
+        assert_eq!(rows(&stock(&path)).len(), 2);
+    }
+}
