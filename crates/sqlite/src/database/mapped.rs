@@ -19,6 +19,7 @@ use crate::database::contract::{
     Failure, Level, OpenOptions, Opened, Opener, SuperJournalNotice as _,
 };
 use crate::database::names::{Lost, Names};
+use crate::database::not_taken::{self, NotTaken};
 use crate::database::open_close_lock::OpenCloseLock;
 use crate::database::parameters::{Share, chosen_domain, chosen_mode, chosen_share, chosen_wal};
 use crate::database::placeholder_journal::{PlaceholderJournal, decide_durably};
@@ -97,8 +98,9 @@ impl Mapped {
     /// # Errors
     /// It was not closed and its side file is missing, damaged or another database's; or the kernel refuses.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Option<Self>, Failure> {
+        not_taken::forget();
         if options.mode.as_deref() == Some("stock") {
-            return Ok(None);
+            return NotTaken::Asked.leave();
         }
         let (domain, mode, share) =
             (chosen_domain(options)?, chosen_mode(options)?, chosen_share(options)?);
@@ -115,7 +117,9 @@ impl Mapped {
                 ..PlainOptions::default()
             };
             // The underlying VFS reports the error as stock SQLite does.
-            let Ok(data) = Plain::open(path, &plain_options) else { return Ok(None) };
+            let Ok(data) = Plain::open(path, &plain_options) else {
+                return NotTaken::NotWritable.leave();
+            };
             let header = header_of(&data)?;
             let marked = is_marked(&header);
             let stocks_wal = page1::is_in_wal_mode(&header)
@@ -123,8 +127,14 @@ impl Mapped {
             let on_disk = domain.is_none() && data.domain() == Domain::Disk;
             // Stock SQLite goes on without syncing a folder that it cannot open. Here the side file's name has to be
             // durable before the marker is set.
-            if !marked && (stocks_wal || on_disk || !data.can_sync_name(&side_path)) {
-                return Ok(None);
+            if !marked {
+                if stocks_wal {
+                    return NotTaken::StocksWal.leave();
+                } else if on_disk {
+                    return NotTaken::Disk.leave();
+                } else if !data.can_sync_name(&side_path) {
+                    return NotTaken::UnreadableFolder.leave();
+                }
             }
             let plain_options = PlainOptions {
                 create: !marked,
@@ -136,7 +146,7 @@ impl Mapped {
             let side = match Plain::open(&side_path, &plain_options) {
                 Ok(side) => side,
                 // In a read-only directory stock SQLite can still read.
-                Err(_) if !marked => return Ok(None),
+                Err(_) if !marked => return NotTaken::NoSideFile.leave(),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     // The last close may have cleared the marker, and another connection set it again.
                     if header_of(&data)? != header || !data.is_at(path) {
@@ -156,7 +166,14 @@ impl Mapped {
                 continue;
             }
             let alone = open_close.is_alone()?;
-            let mut store = Self::store(&data, &side, &side_path, alone)?;
+            let mut store = match Self::store(&data, &side, &side_path, alone) {
+                // On a full medium stock SQLite can still read.
+                Err(Failure::Full(_)) if alone && !is_marked(&header_of(&data)?) => {
+                    side.remove(&side_path)?;
+                    return NotTaken::Full.leave();
+                }
+                store => store?,
+            };
             store.set_mode(mode);
             store.set_erases(options.secure_delete);
             let (own_lock, taken) = ConnectionLock::claim(&side, alone)?;
@@ -197,7 +214,7 @@ impl Mapped {
                 if alone {
                     mapped.side.remove(&mapped.side_path)?;
                 }
-                return Ok(None);
+                return NotTaken::StocksWal.leave();
             }
             mapped.open_close.set_open()?;
             mapped.recover_if(taken)?;

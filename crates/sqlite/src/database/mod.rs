@@ -6,6 +6,7 @@ mod contract;
 mod mapped;
 mod memory_file;
 mod names;
+mod not_taken;
 mod open_close_lock;
 mod parameters;
 mod placeholder_journal;
@@ -21,4 +22,5 @@ pub use contract::{
 };
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};
 pub use memory_file::MemoryFile;
+pub use not_taken::why_not_taken;
 pub use placeholder_journal::name_at_end;

@@ -3,8 +3,10 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
+use perdura_sqlite::database::{Mapped, OpenOptions, why_not_taken};
 use rusqlite::ErrorCode;
 
+use crate::kernel_calls::on_a_full_medium;
 use crate::register::{open, stats};
 use crate::sql::{check, folder, rows, side_of, stock};
 
@@ -92,6 +94,33 @@ fn renamed_database_is_not_written_to() {
 }
 
 #[test]
+fn database_without_room_for_a_side_file_is_stock_sqlites() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch(CREATE).unwrap();
+    let one = on_a_full_medium(|| open(&path)).unwrap();
+    assert!(one.query_row("PRAGMA perdura_share", [], |_| Ok(())).is_err(), "it is not ours");
+    assert!(!side_of(&path).exists());
+    assert_eq!(rows(&one).len(), 1);
+    one.execute_batch("DELETE FROM t").unwrap();
+    drop(one);
+    // One that a kill left needs no room.
+    let (killed, one) = (directory.path().join("killed"), open(&path).unwrap());
+    one.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
+    std::fs::copy(&path, &killed).unwrap();
+    std::fs::copy(side_of(&path), side_of(&killed)).unwrap();
+    drop(one);
+    let two = on_a_full_medium(|| {
+        let two = open(&killed).unwrap();
+        assert_eq!(rows(&two).len(), 1);
+        two.execute_batch("DELETE FROM t").unwrap();
+        two
+    });
+    drop(two);
+    assert_eq!(rows(&stock(&killed)), []);
+}
+
+#[test]
 fn copy_of_a_wal_database_leaves_its_connection_usable() {
     let directory = folder();
     let source = rusqlite::Connection::open(directory.path().join("wal")).unwrap();
@@ -111,4 +140,37 @@ fn copy_of_a_wal_database_leaves_its_connection_usable() {
         drop(one);
         assert_eq!(rows(&stock(&path)).len(), 2);
     }
+}
+
+#[test]
+fn reason_is_given_for_each_database_that_is_left() {
+    let directory = folder();
+    let path = |name: &str| directory.path().join(name);
+    let made = |name: &str, sql: &str| {
+        let stock = rusqlite::Connection::open(path(name)).unwrap();
+        stock.execute_batch(sql).unwrap();
+        stock
+    };
+    let wal = made("wal", "PRAGMA journal_mode = wal; CREATE TABLE t(a)");
+    drop(made("full", CREATE));
+    std::fs::create_dir(path("taken-perdura")).unwrap();
+    drop(made("taken", CREATE));
+    let options = OpenOptions::default;
+    let reason = |name: &str, options: OpenOptions| {
+        assert!(Mapped::open(&path(name), &options).unwrap().is_none(), "{name}");
+        why_not_taken().unwrap().to_str().unwrap()
+    };
+    let mode = Some("stock".to_owned());
+    for (name, options, wanted) in [
+        ("wal", options(), "WAL mode"),
+        ("taken", options(), "no side file can be made"),
+        ("none", options(), "cannot be opened for writing"),
+        ("full", OpenOptions { mode, ..options() }, "perdura_mode=stock"),
+    ] {
+        assert!(reason(name, options).contains(wanted), "{name}");
+    }
+    assert!(on_a_full_medium(|| reason("full", options())).contains("no room"));
+    drop(wal);
+    assert!(Mapped::open(&path("full"), &options()).unwrap().is_some());
+    assert_eq!(why_not_taken(), None);
 }
