@@ -27,7 +27,8 @@ use crate::database::plain_retry::PlainRetry;
 use crate::database::stock_lock::{STOCK, StockLock};
 use crate::database::wal::{Locks, Parts, WalConnection, WalDatabase, index_path, stock_lives};
 use crate::store::connection::{Media, Store};
-use crate::store::page1::{self, is_marked};
+use crate::store::layout::HEADER_BYTES;
+use crate::store::page1::{self, has_sqlites_form, is_marked};
 use crate::store::region::Region;
 use crate::store::side::check_not_foreign;
 use crate::store::verdict::{Decide, Verdict};
@@ -132,6 +133,8 @@ impl Mapped {
                     return NotTaken::StocksWal.leave();
                 } else if on_disk {
                     return NotTaken::Disk.leave();
+                } else if is_encrypted(&data, &header, options.may_encrypt)? {
+                    return NotTaken::Encrypted.leave();
                 } else if !data.can_sync_name(&side_path) {
                     return NotTaken::UnreadableFolder.leave();
                 }
@@ -419,6 +422,7 @@ impl Mapped {
     }
 
     pub(super) fn sync_before_commit(&mut self) -> Result<(), Failure> {
+        self.store.check_form()?;
         if self.lost_names() != Lost::default() {
             return Err(Failure::ReadOnly);
         }
@@ -433,6 +437,16 @@ impl Mapped {
         }
         Ok(())
     }
+}
+
+/// Returns whether an unmarked database is encrypted, or may become so: it is not in SQLite's form, or new and of a
+/// SQLite that encrypts.
+fn is_encrypted(data: &Plain, header: &[u8], may_encrypt: bool) -> Result<bool, Failure> {
+    let region = Region::whole(data.clone());
+    Ok(match page1::plain_size(&region, data.file_bytes()?)? {
+        0 => may_encrypt,
+        size => size >= HEADER_BYTES && !has_sqlites_form(header),
+    })
 }
 
 /// The first bytes of the file.

@@ -15,6 +15,7 @@ pub(super) enum NotTaken {
     NotWritable,
     StocksWal,
     Disk,
+    Encrypted,
     UnreadableFolder,
     NoSideFile,
     Full,
@@ -27,6 +28,9 @@ impl NotTaken {
             Self::NotWritable => c"it cannot be opened for writing",
             Self::StocksWal => c"it is in SQLite's WAL mode",
             Self::Disk => c"it is on an ordinary disk, and no domain is named",
+            Self::Encrypted => {
+                c"an extension of SQLite encrypts it, or reserves bytes in its pages, or may do so if it is new"
+            }
             Self::UnreadableFolder => c"its directory cannot be read, to make names durable",
             Self::NoSideFile => c"no side file can be made in its directory",
             Self::Full => c"the medium has no room for a side file",

@@ -112,6 +112,7 @@ unsafe extern "C" fn open(
                     create: flags & flag::CREATE != 0,
                     read_only: flags & flag::READONLY != 0,
                     secure_delete: state.api.deletes_securely(),
+                    may_encrypt: state.api.may_encrypt(),
                     mode: state.api.parameter(name, c"perdura_mode"),
                     domain: state.api.parameter(name, c"perdura_domain"),
                     share: state.api.parameter(name, c"perdura_share"),

@@ -271,7 +271,9 @@ impl<M: Memory> Store<M> {
         if self.prepared.is_some() {
             return Err(StoreError::Prepared);
         }
-        if self.stage.is_empty() {
+        // As after the rollback of a creation.
+        if self.stage.changes_nothing(self.size) {
+            self.stage.clear();
             return Ok(());
         }
         let by_frames = self.mode == Mode::Nvwal && self.fits_into_frames(self.size());

@@ -38,6 +38,11 @@ pub enum StoreError {
         "the side file `-perdura` has the format {0}, and this build knows only {VERSION}; close the database with the build that made it"
     )]
     Version(u64),
+    /// Page 1 is not in SQLite's form.
+    #[error(
+        "an extension of SQLite writes pages in a form of its own, as one that encrypts or makes checksums; make the database with SQLite's own VFS"
+    )]
+    Foreign,
     /// A commit is prepared and waits for other databases.
     #[error("a transaction over several databases has not ended")]
     Prepared,

@@ -9,8 +9,8 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::Result;
 use crate::store::layout::{
-    COUNTERS, DATABASE_MAGIC, DATABASE_TAG, GRANULE, HEADER_BYTES, MARKER, READ_VERSION,
-    VERSIONS_AT, WRITE_VERSION,
+    COUNTERS, DATABASE_MAGIC, DATABASE_TAG, FRACTIONS, FRACTIONS_ALWAYS, GRANULE, HEADER_BYTES,
+    MARKER, READ_VERSION, RESERVED, VERSIONS_AT, WRITE_VERSION,
 };
 use crate::store::region::Region;
 
@@ -27,6 +27,21 @@ pub fn is_marked(header: &[u8]) -> bool {
     header.len() > READ_VERSION
         && header.iter().zip(DATABASE_MAGIC).all(begins)
         && header[READ_VERSION] == MARKER
+}
+
+/// Returns whether a page 1 that begins with these bytes is in SQLite's form, or zeroed: the marker and the tag then take
+/// the place of bytes whose values are known. An extension that encrypts writes others, perhaps after a part of the
+/// header that is SQLite's. Where pages have bytes reserved, an extension may have a checksum there, which would not
+/// match after a recovery has raised the change counter.
+pub(crate) fn has_sqlites_form(header: &[u8]) -> bool {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    // A kill may have left the tag.
+    let is_header = header.len() >= HEADER_BYTES as usize
+        && header.starts_with(DATABASE_MAGIC)
+        && header[FRACTIONS] == FRACTIONS_ALWAYS
+        && header[RESERVED] == 0
+        && is_zero(&header[DATABASE_TAG.end..COUNTERS[1].start]);
+    is_header || is_zero(header)
 }
 
 /// Returns whether a file that begins with these bytes is in SQLite's WAL mode.

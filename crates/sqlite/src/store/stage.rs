@@ -39,6 +39,11 @@ impl Stage {
         self.granules.is_empty() && self.size.is_none()
     }
 
+    /// Returns whether a database of `size` bytes stays as it is.
+    pub(crate) fn changes_nothing(&self, size: u64) -> bool {
+        self.granules.is_empty() && self.size.unwrap_or(size) == size && self.floor >= size
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         while let Some((_, granule)) = self.granules.pop_first() {

@@ -175,6 +175,21 @@ impl<M: Memory> Store<M> {
         self.stage.granules.is_empty() && self.stage.size.is_some_and(|size| size != self.size)
     }
 
+    /// Returns an error if a page 1 is staged that is not in SQLite's form: it has no place for the marker.
+    ///
+    /// # Errors
+    /// As it says, or the medium fails.
+    pub fn check_form(&self) -> Result<()> {
+        if self.stage.granules.contains_key(&0) && self.size() >= HEADER_BYTES {
+            let mut header = [0; HEADER_BYTES as usize];
+            self.staged(0, &mut header)?;
+            if !page1::has_sqlites_form(&header) {
+                return Err(StoreError::Foreign);
+            }
+        }
+        Ok(())
+    }
+
     /// Stages zeros where the database grows without a write and the file has other bytes.
     pub(crate) fn zero_gaps(&mut self, size: u64) -> Result<()> {
         let kept = self.kept();

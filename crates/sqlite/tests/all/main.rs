@@ -9,6 +9,7 @@ mod contents;
 mod damage;
 mod direct_stores;
 mod emulated;
+mod encrypted;
 mod explore;
 mod failing;
 mod fetched;

@@ -153,6 +153,7 @@ fn reason_is_given_for_each_database_that_is_left() {
     };
     let wal = made("wal", "PRAGMA journal_mode = wal; CREATE TABLE t(a)");
     drop(made("full", CREATE));
+    std::fs::write(path("cipher"), [7; 4096]).unwrap();
     std::fs::create_dir(path("taken-perdura")).unwrap();
     drop(made("taken", CREATE));
     let options = OpenOptions::default;
@@ -163,6 +164,7 @@ fn reason_is_given_for_each_database_that_is_left() {
     let mode = Some("stock".to_owned());
     for (name, options, wanted) in [
         ("wal", options(), "WAL mode"),
+        ("cipher", options(), "encrypts it"),
         ("taken", options(), "no side file can be made"),
         ("none", options(), "cannot be opened for writing"),
         ("full", OpenOptions { mode, ..options() }, "perdura_mode=stock"),
