@@ -17,6 +17,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::fs::{Timespec, Timestamps};
+
 use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
@@ -37,7 +39,7 @@ use crate::pool::notes::Notes;
 use crate::space::reserve_space;
 
 use locks::Held;
-pub use locks::Lock;
+pub use locks::{Lock, is_locked};
 
 /// Least addresses that are worth a try.
 const LEAST_RESERVED: u64 = 64 << 20;
@@ -244,6 +246,15 @@ impl Plain {
     pub fn cut(&self, to: u64) -> io::Result<()> {
         self.0.file.get().set_len(to)?;
         self.see()
+    }
+
+    /// Sets the time of the file's last change to now, as far as the kernel allows it. Stores in the mapping may leave
+    /// it as it is.
+    pub fn touch(&self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        // Both at once need no more than the right to write.
+        let times = Timestamps { last_access: now, last_modification: now };
+        let _ = rustix::fs::futimens(self.0.file.get(), &times);
     }
 
     /// Makes durable what the file system knows of the file, such as its length, where anything outlives a

@@ -399,6 +399,7 @@ impl Mapped {
             self.store.catch_up()?;
             self.store.restore_layout()?;
             self.data.cut(self.store.size())?;
+            self.data.touch();
             self.data.sync()?;
             self.store.make_plain()?;
         } else if self.store.size() == 0 && self.data.len() > 0 {
@@ -431,6 +432,8 @@ impl Mapped {
             self.side.see()?;
         }
         if !self.store.is_marked() {
+            // Stores in the mapping do not.
+            self.data.touch();
             // Without the marker, no one can tell later that a process died while a file grew.
             self.data.sync()?;
             self.side.sync()?;

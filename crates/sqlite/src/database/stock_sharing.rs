@@ -146,6 +146,7 @@ impl Mapped {
             self.plain_retry.cut_unsynced = true;
             self.data.cut(size)?;
         }
+        self.data.touch();
         if self.plain_retry.cut_unsynced {
             self.data.sync()?;
             self.plain_retry.cut_unsynced = false;

@@ -18,6 +18,7 @@ fn access(path: &Path) -> (u32, u32, u32) {
     (found.uid(), found.gid(), found.mode() & 0o777)
 }
 
+/// Root opens another user's database. Without root's rights nothing can be given away.
 #[test]
 fn side_file_belongs_to_the_databases_owner() {
     let directory = folder();
@@ -120,6 +121,7 @@ fn database_without_room_for_a_side_file_is_stock_sqlites() {
     assert_eq!(rows(&stock(&killed)), []);
 }
 
+/// SQLite's cache has a page 1 that says so.
 #[test]
 fn copy_of_a_wal_database_leaves_its_connection_usable() {
     let directory = folder();
@@ -140,6 +142,24 @@ fn copy_of_a_wal_database_leaves_its_connection_usable() {
         drop(one);
         assert_eq!(rows(&stock(&path)).len(), 2);
     }
+}
+
+#[test]
+fn first_commit_and_last_close_change_the_files_time() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    rusqlite::Connection::open(&path).unwrap().execute_batch(CREATE).unwrap();
+    let past = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    let set = || std::fs::File::options().write(true).open(&path).unwrap().set_modified(past);
+    let is_past = || std::fs::metadata(&path).unwrap().modified().unwrap() == past;
+    set().unwrap();
+    let one = open(&path).unwrap();
+    assert_eq!((rows(&one).len(), is_past()), (1, true), "a reader changes nothing");
+    one.execute_batch("UPDATE t SET b = 'two'").unwrap();
+    assert!(!is_past());
+    set().unwrap();
+    drop(one);
+    assert!(!is_past());
 }
 
 #[test]
