@@ -521,6 +521,19 @@ impl Memory for Plain {
 
     as_mapping!(self => self.0.mapping);
 
+    fn release(&self, at: Range) {
+        let (shared, page) = (&*self.0, page_bytes());
+        let start = at.start.next_multiple_of(page);
+        let end = at.end().min(shared.mapping.len()) / page * page;
+        if start < end {
+            // SAFETY: whole pages of the mapping, whose bytes are the file's and stay there.
+            unsafe {
+                let first = shared.mapping.base().add(start as usize);
+                libc::madvise(first.cast(), (end - start) as usize, libc::MADV_DONTNEED);
+            }
+        }
+    }
+
     fn flush(&self, at: Range) {
         let shared = &*self.0;
         if at.len == 0 {

@@ -47,6 +47,19 @@ fn locks_are_seen_without_the_right_to_write() {
 }
 
 #[test]
+fn released_bytes_stay() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let one = open(&directory.path().join("file"));
+    one.grow(100_000).unwrap();
+    one.copy(Off::new(0), &[7; 100_000]);
+    one.release(Range::new(1, 99_999));
+    one.release(Range::new(1 << 40, 9));
+    let mut found = vec![0; 100_000];
+    one.read_into(Off::new(0), &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 7));
+}
+
+#[test]
 fn written_bytes_are_the_end_and_are_mapped() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");

@@ -72,8 +72,7 @@ impl MainFile for Mapped {
         if let Some(database) = self.in_wal()? {
             return database.truncate(to);
         }
-        self.store.truncate(to);
-        Ok(())
+        Ok(self.store.truncate(to)?)
     }
 
     fn size(&mut self) -> Result<u64, Failure> {

@@ -35,6 +35,7 @@ impl From<StoreError> for Failure {
             StoreError::PagesInUse => Self::Busy,
             StoreError::Bad(_)
             | StoreError::Foreign
+            | StoreError::Scratch(_)
             | StoreError::Prepared
             | StoreError::Undecided(_)
             | StoreError::FolderMissing(_) => Self::Io(why),

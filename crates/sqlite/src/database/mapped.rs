@@ -179,6 +179,9 @@ impl Mapped {
             };
             store.set_mode(mode);
             store.set_erases(options.secure_delete);
+            if let Some(folder) = path.parent() {
+                store.set_scratch_folder(folder);
+            }
             let (own_lock, taken) = ConnectionLock::claim(&side, alone)?;
             let slot = own_lock.slot();
             let wal = WalConnection::new(&Parts { data: &data, side: &side, path, domain, slot });

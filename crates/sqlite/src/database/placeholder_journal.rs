@@ -21,7 +21,7 @@ use crate::store::error::{Result, StoreError};
 use crate::store::verdict::Verdict;
 
 /// The first bytes of SQLite's journals, and the last bytes of one that names a super-journal.
-const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+pub(crate) const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// Bytes after the name: its length, a checksum, the magic.
 const TRAILER_BYTES: usize = 16;
 /// The shortest journal of SQLite's that is not empty.
@@ -43,6 +43,9 @@ pub fn name_at_end(journal: &[u8]) -> Option<&[u8]> {
     let matches = *magic == JOURNAL_MAGIC && u32::from_be_bytes(*check) == check_of(name);
     (matches && !name.is_empty()).then_some(name)
 }
+
+/// The most bytes at the end of a journal that name a super-journal.
+pub(crate) const NAMED_BYTES: usize = NAME_MAX + TRAILER_BYTES;
 
 /// SQLite's checksum of a name, over signed bytes on most machines.
 fn check_of(name: &[u8]) -> u32 {

@@ -63,27 +63,26 @@ impl<M: Memory> Store<M> {
     pub(super) fn frames(&self, size: u64) -> Result<(Frames, Option<Counters>)> {
         let (mut frames, mut counters) = (Frames::default(), None);
         let mut old = Box::new([0; GRANULE as usize]);
-        let mut first = Box::new([0; GRANULE as usize]);
-        for (number, granule) in &self.stage.granules {
+        let mut granule = Box::new([0; GRANULE as usize]);
+        for number in self.stage.numbers()? {
             let start = number * GRANULE;
             let Some(len) = size.checked_sub(start).map(|len| len.min(GRANULE) as usize) else {
                 continue;
             };
             self.in_place(start, &mut old[..len])?;
-            let mut new = granule;
-            if *number == 0 && len as u64 >= HEADER_BYTES {
-                *first = **granule;
-                page1::mark(&mut first[..], self.side.tag);
+            self.stage.read(number, 0, &mut granule[..])?;
+            if number == 0 && len as u64 >= HEADER_BYTES {
+                page1::mark(&mut granule[..], self.side.tag);
                 page1::mark(&mut old[..], self.side.tag);
-                counters = Some(self.take_counters(&mut first[..], &old[..]));
-                new = &first;
+                counters = Some(self.take_counters(&mut granule[..], &old[..]));
             }
-            let runs = changed(&old[..len], &new[..len]);
+            let new = &granule[..len];
+            let runs = changed(&old[..len], new);
             match self.mode() {
-                Mode::Full if !runs.is_empty() => frames.add(start, &new[..len]),
-                _ => runs.iter().for_each(|(at, len)| {
-                    frames.add(start + *at as u64, &new[*at..*at + *len]);
-                }),
+                Mode::Full if !runs.is_empty() => frames.add(start, new)?,
+                _ => runs.iter().try_for_each(|(at, len)| {
+                    frames.add(start + *at as u64, &new[*at..*at + *len])
+                })?,
             }
         }
         Ok((frames, counters))

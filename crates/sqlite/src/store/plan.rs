@@ -37,6 +37,21 @@ pub(crate) enum Work {
     Counters(Option<Counters>),
     Pages(Plan),
     Bytes(Frames, Option<Counters>),
+    /// It has been logged, except for the mark.
+    Stream(Streamed),
+}
+
+/// A commit whose record is written, and whose mark is not.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    /// Bytes of the record, and its checksum.
+    pub(crate) bytes: u64,
+    pub(crate) check: u32,
+    /// The checksum of the direct stores.
+    pub(crate) direct: u32,
+    pub(crate) counters: Option<Counters>,
+    /// Room for a part of the record.
+    pub(crate) window: Vec<u8>,
 }
 
 /// A prepared commit of this connection.

@@ -1,5 +1,6 @@
 //! SQL through SQLite's own library, on the VFS.
 
+mod allocations;
 mod attached;
 mod bad_input;
 mod budgets;
