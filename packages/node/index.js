@@ -16,7 +16,7 @@ class NotTaken extends Error {
     constructor(file) {
         super(
             `${file}: Perdura's VFS does not take this database. It takes those in persistent memory or tmpfs;` +
-                " none on an ordinary disk, none that is read-only, or in SQLite's WAL mode. allowStock: true opens it as SQLite does",
+                " none on an ordinary disk or a full medium, none that is read-only, encrypted, or in SQLite's WAL mode. allowStock: true opens it as SQLite does",
         );
         this.name = "NotTaken";
     }

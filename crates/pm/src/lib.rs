@@ -25,6 +25,7 @@ mod environment;
 mod epoch;
 mod error;
 mod escaped;
+mod file_access;
 mod files;
 mod flush;
 mod folder;
@@ -48,6 +49,7 @@ mod pool;
 mod random;
 mod receipt;
 mod registry;
+mod scratch_file;
 mod space;
 mod sync;
 mod unfinished;
@@ -62,6 +64,7 @@ pub use environment::{Environment, Native};
 pub use epoch::{Epoch, FilesOf};
 pub use error::{Bad, GrowError, PoolError};
 pub use escaped::{Escaped, is_invisible, visible_json};
+pub use file_access::FileAccess;
 pub use files::{
     AroundFile, AroundPath, File, Files, HostFile, HostFiles, NewFile, Source, check_name,
     failed_sync,
@@ -83,8 +86,9 @@ pub use names::IDENTITY;
 pub use offset::{LINE_BYTES, Line, Off, Range};
 pub use pairing::{Pairing, stamp_of};
 pub use place::{Named, Place, Whereabouts};
-pub use plain::{Lock, Plain, PlainOptions};
+pub use plain::{Lock, Plain, PlainOptions, is_locked};
 pub use pool::{Access, NewPool, Pool, PoolInfo, PoolOptions, grown};
 pub use random::random_uuid;
 pub use receipt::{Durable, Flushed, Receipts, fence_for};
+pub use scratch_file::ScratchFile;
 pub use unfinished::{Left, NothingMore, Unfinished, remove_unfinished};

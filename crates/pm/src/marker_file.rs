@@ -3,12 +3,13 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
+use crate::file_access::FileAccess;
 use crate::folder::sync_folder_of;
 use crate::place::{open_directory, parent_of};
 
@@ -29,7 +30,8 @@ pub struct FileEnds {
 /// use pm::MarkerFile;
 /// let path = std::env::temp_dir().join(format!("marker-{}", std::process::id()));
 /// let file = MarkerFile::new(&path, true);
-/// file.put(b"here", 0o600).unwrap();
+/// let own = pm::FileAccess::of(&std::fs::metadata("/proc/self").unwrap());
+/// file.put(b"here", pm::FileAccess { mode: 0o600, ..own }).unwrap();
 /// assert_eq!(file.ends(2).unwrap().unwrap().last, b"re");
 /// file.remove().unwrap();
 /// assert_eq!(file.ends(2).unwrap(), None);
@@ -51,25 +53,25 @@ impl MarkerFile {
         &self.path
     }
 
-    /// Makes the file durable with these bytes and access rights, and replaces one that exists. If
+    /// Makes the file durable with these bytes and this access, and replaces one that exists. If
     /// that fails, the file is removed, as far as the kernel allows it.
     ///
     /// # Errors
     /// The kernel refuses, or there is no room.
-    pub fn put(&self, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let written = self.write(bytes, mode).and_then(|()| self.sync_name());
+    pub fn put(&self, bytes: &[u8], access: FileAccess) -> io::Result<()> {
+        let written = self.write(bytes, access).and_then(|()| self.sync_name());
         if written.is_err() {
             let _ = self.remove();
         }
         written
     }
 
-    fn write(&self, bytes: &[u8], mode: u32) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], access: FileAccess) -> io::Result<()> {
         let mut opening = OpenOptions::new();
-        opening.write(true).create(true).truncate(true).mode(mode);
+        opening.write(true).create(true).truncate(true).mode(access.mode);
         let mut file = opening.custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW).open(&self.path)?;
-        // Not what the process's mask leaves of them.
-        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        // Not what the process's mask leaves of the rights.
+        access.give(&file)?;
         file.write_all(bytes)?;
         if self.outlives { file.sync_all() } else { Ok(()) }
     }

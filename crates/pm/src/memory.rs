@@ -204,6 +204,10 @@ pub trait Memory: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Waits until every flush of this thread before it is durable.
     #[track_caller]
     fn fence(&self);
+    /// Says that a range is not needed for a while: this process need not keep its pages. Only a hint; the bytes stay.
+    fn release(&self, at: Range) {
+        let _ = at;
+    }
     /// Brings a range closer; only a hint.
     fn prefetch(&self, at: Range);
 

@@ -17,10 +17,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::fs::{Timespec, Timestamps};
+
 use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::escaped::Escaped;
+use crate::file_access::FileAccess;
 use crate::flush::{FlushInstruction, LineStore, store_fence};
 use crate::folder::sync_folder_of;
 use crate::limits::page_bytes;
@@ -36,7 +39,7 @@ use crate::pool::notes::Notes;
 use crate::space::reserve_space;
 
 use locks::Held;
-pub use locks::Lock;
+pub use locks::{Lock, is_locked};
 
 /// Least addresses that are worth a try.
 const LEAST_RESERVED: u64 = 64 << 20;
@@ -253,6 +256,15 @@ impl Plain {
         self.see()
     }
 
+    /// Sets the time of the file's last change to now, as far as the kernel allows it. Stores in the mapping may leave
+    /// it as it is.
+    pub fn touch(&self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+        // Both at once need no more than the right to write.
+        let times = Timestamps { last_access: now, last_modification: now };
+        let _ = rustix::fs::futimens(self.0.file.get(), &times);
+    }
+
     /// Makes durable what the file system knows of the file, such as its length, where anything outlives a
     /// reboot.
     ///
@@ -307,6 +319,22 @@ impl Plain {
             self.sync_name(path)?;
         }
         Ok(())
+    }
+
+    /// Who may use the file.
+    ///
+    /// # Errors
+    /// The kernel would not say.
+    pub fn access(&self) -> io::Result<FileAccess> {
+        Ok(FileAccess::of(&self.0.file.get().metadata()?))
+    }
+
+    /// Gives the file this access, as far as the kernel allows it. A file with another name besides stays as it is.
+    ///
+    /// # Errors
+    /// The kernel does not say who may use it.
+    pub fn give(&self, access: FileAccess) -> io::Result<()> {
+        access.give(self.0.file.get())
     }
 
     /// The access rights of the file.
@@ -500,6 +528,19 @@ impl Memory for Plain {
     }
 
     as_mapping!(self => self.0.mapping);
+
+    fn release(&self, at: Range) {
+        let (shared, page) = (&*self.0, page_bytes());
+        let start = at.start.next_multiple_of(page);
+        let end = at.end().min(shared.mapping.len()) / page * page;
+        if start < end {
+            // SAFETY: whole pages of the mapping, whose bytes are the file's and stay there.
+            unsafe {
+                let first = shared.mapping.base().add(start as usize);
+                libc::madvise(first.cast(), (end - start) as usize, libc::MADV_DONTNEED);
+            }
+        }
+    }
 
     fn flush(&self, at: Range) {
         let shared = &*self.0;

@@ -164,9 +164,8 @@ def connect(
     if not taken:
         connection.close()
         raise NotTaken(
-            f"{name}: Perdura's VFS does not take this database. It takes those in persistent memory or tmpfs, and on a"
-            " disk if a domain is named (domain='disk'); none that is read-only, or in SQLite's WAL mode."
-            " allow_stock=True opens it as SQLite does"
+            f"{name}: Perdura's VFS does not take this database: {_why_not_taken()}. It takes those in persistent memory"
+            " or tmpfs, and on a disk if a domain is named (domain='disk'). allow_stock=True opens it as SQLite does"
         )
     return connection
 
@@ -181,6 +180,14 @@ def stats(connection: sqlite3.Connection) -> Dict[str, int]:
         raise NotTaken("the connection's main database is not one of Perdura's VFS")
     counts: Dict[str, int] = json.loads(found)
     return counts
+
+
+def _why_not_taken() -> str:
+    """Why the last database that this thread opened was left to SQLite."""
+    reason = ctypes.CDLL(path()).perdura_not_taken
+    reason.restype = ctypes.c_char_p
+    text: Optional[bytes] = reason()
+    return "SQLite opened it otherwise" if text is None else text.decode()
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> Union[str, bytes, None]:

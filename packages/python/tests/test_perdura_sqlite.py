@@ -193,7 +193,7 @@ class Taken(Case):
 
     def test_a_database_that_is_not_taken_is_refused_unless_that_is_allowed(self):
         self.in_wal_mode()
-        with self.assertRaisesRegex(perdura_sqlite.NotTaken, "does not take this database"):
+        with self.assertRaisesRegex(perdura_sqlite.NotTaken, "does not take this database: it is in SQLite's WAL mode"):
             perdura_sqlite.connect(self.path)
         with self.assertRaises(perdura_sqlite.NotTaken):
             perdura_sqlite.connect(f"file:{self.path}?mode=ro", uri=True)

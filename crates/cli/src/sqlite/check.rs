@@ -9,6 +9,7 @@
 
 use pm::Escaped;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use command::failure::Failure;
@@ -261,7 +262,10 @@ fn copy(files: &DatabaseFiles, directory: &Path) -> Result<PathBuf, Failure> {
     let stock = STOCK_SUFFIXES.map(|suffix| (with_suffix(&files.path, suffix), suffix));
     let beside = side.into_iter().chain(stock.into_iter().filter(|(path, _)| path.exists()));
     for (from, suffix) in [(files.path.clone(), "")].into_iter().chain(beside) {
-        fs::copy(&from, with_suffix(&to, suffix))
+        let copy = with_suffix(&to, suffix);
+        // The original may be read-only.
+        fs::copy(&from, &copy)
+            .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(0o600)))
             .map_err(|error| Failure::about(from.display(), error))?;
     }
     Ok(to)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use command::failure::Failure;
 use perdura_sqlite::database::{Failure as Refusal, SIDE_SUFFIX, name_at_end};
 use perdura_sqlite::store::page1::is_marked;
-use pm::{MarkerFile, Plain, PlainOptions, Range};
+use pm::{MarkerFile, Range};
 use serde::Serialize;
 
 /// The first bytes of a database of SQLite's.
@@ -20,8 +20,6 @@ const HEADER_BYTES: u64 = 100;
 const ALL: Range = Range::new(0, 1 << 62);
 /// More bytes than a stub has.
 const STUB_BYTES_MAX: usize = 8192;
-/// Addresses for a side file that is only asked for locks.
-const ADDRESSES: u64 = 16 << 30;
 
 /// The state of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -136,9 +134,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 
 /// Returns whether any byte of a side file is locked, as every connection locks one.
 fn is_locked(side: &Path) -> Result<bool, Failure> {
-    let options = PlainOptions { reserved_bytes: ADDRESSES, ..PlainOptions::default() };
-    let locked = Plain::open(side, &options).and_then(|file| file.is_locked_by_others(ALL));
-    match locked {
+    match pm::is_locked(side, ALL) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         locked => locked.map_err(|error| Failure::about(side.display(), error)),
     }

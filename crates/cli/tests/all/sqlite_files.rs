@@ -1,6 +1,8 @@
 //! `perdura sqlite`: databases that are plain, open, or left by a kill; and how to load the extension.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,7 +11,7 @@ use perdura_sqlite::database::{Level, MainFile as _, Mapped, OpenOptions};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-use crate::common::{Ran, perdura, run};
+use crate::common::{Ran, copy_program, perdura, run};
 
 /// A directory in memory: there the extension takes databases by itself.
 fn folder() -> tempfile::TempDir {
@@ -111,6 +113,43 @@ fn check_distinguishes_plain_live_and_killed_databases() {
     stock.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t(a)").expect("made");
     stock.close().expect("closes");
     assert_eq!(of(&checked(&path, 0)), ["plain".into(), true.into(), Value::from("wal")]);
+}
+
+/// Another user may read the files. Without root's rights there is no other user here.
+#[test]
+fn check_needs_no_right_to_write() {
+    let folder = folder();
+    let root = fs::metadata("/proc/self").expect("there").uid() == 0;
+    let program = folder.path().join("program");
+    copy_program(&program);
+    let set = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+    };
+    set(folder.path(), 0o755);
+    for (name, state) in [("plain", "plain"), ("killed", "killed")] {
+        let path = match name {
+            "killed" => killed(folder.path(), name, true),
+            _ => {
+                let path = folder.path().join(name);
+                drop(live(&path));
+                path
+            }
+        };
+        for file in [path.clone(), side_of(&path)] {
+            if file.exists() {
+                set(&file, 0o444);
+            }
+        }
+        let mut command = Command::new(&program);
+        if root {
+            command.uid(65_534).gid(65_534);
+        }
+        command.args(["sqlite", "check", path.to_str().expect("text"), "--json", "-"]);
+        let ran = Ran::from(command.output().expect("the command starts"));
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        let found: Value = serde_json::from_str(&ran.out).expect("JSON");
+        assert_eq!((&found["state"], &found["whole"]), (&state.into(), &true.into()), "{ran:?}");
+    }
 }
 
 #[test]

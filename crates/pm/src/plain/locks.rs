@@ -80,6 +80,19 @@ pub(super) fn is_free(file: &File, range: Range, lock: Lock) -> io::Result<bool>
     Ok(found == libc::F_UNLCK as i16)
 }
 
+/// Returns whether any open file has a lock on a byte of the range. It needs no right to write, and this process should
+/// have no locks of its own (`F_SETLK`) on the file.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn is_locked(path: &Path, range: Range) -> io::Result<bool> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    Ok(!is_free(&file, range, Lock::Exclusive)?)
+}
+
 /// A file whose closing would take locks of this process away.
 #[derive(Debug)]
 struct Kept {

@@ -32,6 +32,34 @@ fn two_that_have_it_open_see_what_is_stored_and_what_grows() {
 }
 
 #[test]
+fn locks_are_seen_without_the_right_to_write() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let one = open(&path);
+    let read_only = std::fs::Permissions::from_mode(0o400);
+    std::fs::set_permissions(&path, read_only).unwrap();
+    assert!(!is_locked(&path, Range::new(0, 1 << 62)).unwrap());
+    assert!(one.lock(BYTE, Lock::Shared).unwrap());
+    assert!(is_locked(&path, Range::new(0, 1 << 62)).unwrap());
+    assert!(!is_locked(&path, Range::new(0, 1 << 30)).unwrap());
+    drop(one);
+    assert!(!is_locked(&path, Range::new(0, 1 << 62)).unwrap());
+}
+
+#[test]
+fn released_bytes_stay() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let one = open(&directory.path().join("file"));
+    one.grow(100_000).unwrap();
+    one.copy(Off::new(0), &[7; 100_000]);
+    one.release(Range::new(1, 99_999));
+    one.release(Range::new(1 << 40, 9));
+    let mut found = vec![0; 100_000];
+    one.read_into(Off::new(0), &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 7));
+}
+
+#[test]
 fn written_bytes_are_the_end_and_are_mapped() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");

@@ -72,8 +72,7 @@ impl MainFile for Mapped {
         if let Some(database) = self.in_wal()? {
             return database.truncate(to);
         }
-        self.store.truncate(to);
-        Ok(())
+        Ok(self.store.truncate(to)?)
     }
 
     fn size(&mut self) -> Result<u64, Failure> {
@@ -249,7 +248,7 @@ impl MainFile for Mapped {
     }
 
     fn has_moved(&self) -> bool {
-        !self.data.is_at(&self.path)
+        !self.names.are_right() && !self.data.is_at(&self.path)
     }
 
     fn pragma(&mut self, name: &str, value: Option<&str>) -> Option<Result<String, String>> {

@@ -34,6 +34,8 @@ impl From<StoreError> for Failure {
             StoreError::Memory => Self::Memory,
             StoreError::PagesInUse => Self::Busy,
             StoreError::Bad(_)
+            | StoreError::Foreign
+            | StoreError::Scratch(_)
             | StoreError::Prepared
             | StoreError::Undecided(_)
             | StoreError::FolderMissing(_) => Self::Io(why),
@@ -280,6 +282,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// SQLite overwrites deleted data, unless a pragma says otherwise.
     pub secure_delete: bool,
+    /// SQLite was built to encrypt databases.
+    pub may_encrypt: bool,
     /// The parameter `perdura_mode` of the URI.
     pub mode: Option<String>,
     /// The parameter `perdura_domain` of the URI.

@@ -18,6 +18,8 @@ use crate::database::connection_lock::{ConnectionLock, LockOutcome};
 use crate::database::contract::{
     Failure, Level, OpenOptions, Opened, Opener, SuperJournalNotice as _,
 };
+use crate::database::names::{Lost, Names};
+use crate::database::not_taken::{self, NotTaken};
 use crate::database::open_close_lock::OpenCloseLock;
 use crate::database::parameters::{Share, chosen_domain, chosen_mode, chosen_share, chosen_wal};
 use crate::database::placeholder_journal::{PlaceholderJournal, decide_durably};
@@ -25,7 +27,8 @@ use crate::database::plain_retry::PlainRetry;
 use crate::database::stock_lock::{STOCK, StockLock};
 use crate::database::wal::{Database, Locks, Parts, WalConnection, index_path, stock_lives};
 use crate::store::connection::{Media, Store};
-use crate::store::page1::{self, is_marked};
+use crate::store::layout::HEADER_BYTES;
+use crate::store::page1::{self, has_sqlites_form, is_marked};
 use crate::store::region::Region;
 use crate::store::side::check_not_foreign;
 use crate::store::verdict::{Decide, Verdict};
@@ -54,6 +57,7 @@ pub struct Mapped {
     pub(super) stock_lock: StockLock,
     pub(super) share: Share,
     pub(super) plain_retry: PlainRetry,
+    pub(super) names: Names,
     pub(super) read_only: bool,
     /// Shows other processes that a commit is prepared.
     pub(super) placeholder: Arc<PlaceholderJournal>,
@@ -95,8 +99,9 @@ impl Mapped {
     /// # Errors
     /// It was not closed and its side file is missing, damaged or another database's; or the kernel refuses.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Option<Self>, Failure> {
+        not_taken::forget();
         if options.mode.as_deref() == Some("stock") {
-            return Ok(None);
+            return NotTaken::Asked.leave();
         }
         let (domain, mode, share) =
             (chosen_domain(options)?, chosen_mode(options)?, chosen_share(options)?);
@@ -113,7 +118,9 @@ impl Mapped {
                 ..PlainOptions::default()
             };
             // The underlying VFS reports the error as stock SQLite does.
-            let Ok(data) = Plain::open(path, &plain_options) else { return Ok(None) };
+            let Ok(data) = Plain::open(path, &plain_options) else {
+                return NotTaken::NotWritable.leave();
+            };
             let header = header_of(&data)?;
             let marked = is_marked(&header);
             let stocks_wal = page1::is_in_wal_mode(&header)
@@ -121,8 +128,16 @@ impl Mapped {
             let on_disk = domain.is_none() && data.domain() == Domain::Disk;
             // Stock SQLite goes on without syncing a folder that it cannot open. Here the side file's name has to be
             // durable before the marker is set.
-            if !marked && (stocks_wal || on_disk || !data.can_sync_name(&side_path)) {
-                return Ok(None);
+            if !marked {
+                if stocks_wal {
+                    return NotTaken::StocksWal.leave();
+                } else if on_disk {
+                    return NotTaken::Disk.leave();
+                } else if is_encrypted(&data, &header, options.may_encrypt)? {
+                    return NotTaken::Encrypted.leave();
+                } else if !data.can_sync_name(&side_path) {
+                    return NotTaken::UnreadableFolder.leave();
+                }
             }
             let plain_options = PlainOptions {
                 create: !marked,
@@ -134,7 +149,7 @@ impl Mapped {
             let side = match Plain::open(&side_path, &plain_options) {
                 Ok(side) => side,
                 // In a read-only directory stock SQLite can still read.
-                Err(_) if !marked => return Ok(None),
+                Err(_) if !marked => return NotTaken::NoSideFile.leave(),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     // The last close may have cleared the marker, and another connection set it again.
                     if header_of(&data)? != header || !data.is_at(path) {
@@ -144,6 +159,8 @@ impl Mapped {
                 }
                 Err(error) => return Err(Failure::CannotOpen(format!("its side file: {error}"))),
             };
+            // Of another user's process that dies: the database's owner goes on.
+            side.give(data.access()?)?;
             let (open_close, stock_lock) =
                 (OpenCloseLock::new(&side), StockLock::new(data.clone()));
             open_close.lock()?;
@@ -152,13 +169,24 @@ impl Mapped {
                 continue;
             }
             let alone = open_close.is_alone()?;
-            let mut store = Self::store(&data, &side, &side_path, alone)?;
+            let mut store = match Self::store(&data, &side, &side_path, alone) {
+                // On a full medium stock SQLite can still read.
+                Err(Failure::Full(_)) if alone && !is_marked(&header_of(&data)?) => {
+                    side.remove(&side_path)?;
+                    return NotTaken::Full.leave();
+                }
+                store => store?,
+            };
             store.set_mode(mode);
             store.set_erases(options.secure_delete);
+            if let Some(folder) = path.parent() {
+                store.set_scratch_folder(folder);
+            }
             let (own_lock, taken) = ConnectionLock::claim(&side, alone)?;
             let slot = own_lock.slot();
             let wal = WalConnection::new(&Parts { data: &data, side: &side, path, domain, slot });
             let placeholder = Arc::new(PlaceholderJournal::new(&data, path));
+            let names = Names::of(path);
             let (path, read_only, super_journal) = (path.to_owned(), options.read_only, None);
             let mut mapped = Self {
                 store,
@@ -171,6 +199,7 @@ impl Mapped {
                 stock_lock,
                 share,
                 plain_retry: PlainRetry::default(),
+                names,
                 read_only,
                 placeholder,
                 wal: Arc::new(wal),
@@ -191,7 +220,7 @@ impl Mapped {
                 if alone {
                     mapped.side.remove(&mapped.side_path)?;
                 }
-                return Ok(None);
+                return NotTaken::StocksWal.leave();
             }
             mapped.open_close.set_open()?;
             mapped.recover_if(taken)?;
@@ -373,6 +402,7 @@ impl Mapped {
             self.store.catch_up()?;
             self.store.restore_layout()?;
             self.data.cut(self.store.size())?;
+            self.data.touch();
             self.data.sync()?;
             self.store.make_plain()?;
         } else if self.store.size() == 0 && self.data.len() > 0 {
@@ -390,18 +420,39 @@ impl Mapped {
         Ok(self.store.commit()?)
     }
 
+    /// The files that have lost their names.
+    pub(super) fn lost_names(&self) -> Lost {
+        self.names.look((&self.data, &self.path), (&self.side, &self.side_path))
+    }
+
     pub(super) fn sync_before_commit(&mut self) -> Result<(), Failure> {
+        self.store.check_form()?;
+        if self.lost_names() != Lost::default() {
+            return Err(Failure::ReadOnly);
+        }
         // Another connection's commit may have grown the side file.
         if !self.store.knows_last()? {
             self.side.see()?;
         }
         if !self.store.is_marked() {
+            // Stores in the mapping do not.
+            self.data.touch();
             // Without the marker, no one can tell later that a process died while a file grew.
             self.data.sync()?;
             self.side.sync()?;
         }
         Ok(())
     }
+}
+
+/// Returns whether an unmarked database is encrypted, or may become so: it is not in SQLite's form, or new and of a
+/// SQLite that encrypts.
+fn is_encrypted(data: &Plain, header: &[u8], may_encrypt: bool) -> Result<bool, Failure> {
+    let region = Region::whole(data.clone());
+    Ok(match page1::plain_size(&region, data.file_bytes()?)? {
+        0 => may_encrypt,
+        size => size >= HEADER_BYTES && !has_sqlites_form(header),
+    })
 }
 
 /// The first bytes of the file.

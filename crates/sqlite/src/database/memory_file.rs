@@ -31,8 +31,7 @@ impl<M: Memory> MainFile for MemoryFile<M> {
     }
 
     fn truncate(&mut self, to: u64) -> Result<(), Failure> {
-        self.store.truncate(to);
-        Ok(())
+        Ok(self.store.truncate(to)?)
     }
 
     fn size(&mut self) -> Result<u64, Failure> {

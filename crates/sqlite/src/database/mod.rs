@@ -3,8 +3,11 @@
 mod calls;
 mod connection_lock;
 mod contract;
+mod journal_bytes;
 mod mapped;
 mod memory_file;
+mod names;
+mod not_taken;
 mod open_close_lock;
 mod parameters;
 mod placeholder_journal;
@@ -18,7 +21,10 @@ pub use contract::{
     Failure, IndexLock, Level, LogFile, LogOpener, MainFile, OpenOptions, Opened, Opener,
     SuperJournalNotice,
 };
+pub(crate) use journal_bytes::JournalBytes;
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};
 pub use memory_file::MemoryFile;
+pub use not_taken::why_not_taken;
 pub use placeholder_journal::name_at_end;
+pub(crate) use placeholder_journal::{JOURNAL_MAGIC, NAMED_BYTES};
 pub use wal::{Counters, MappedLog, WalDatabase, WalFile, WalShared, WalWord};

@@ -21,7 +21,7 @@ use crate::store::error::{Result, StoreError};
 use crate::store::verdict::Verdict;
 
 /// The first bytes of SQLite's journals, and the last bytes of one that names a super-journal.
-const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+pub(crate) const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// Bytes after the name: its length, a checksum, the magic.
 const TRAILER_BYTES: usize = 16;
 /// The shortest journal of SQLite's that is not empty.
@@ -43,6 +43,9 @@ pub fn name_at_end(journal: &[u8]) -> Option<&[u8]> {
     let matches = *magic == JOURNAL_MAGIC && u32::from_be_bytes(*check) == check_of(name);
     (matches && !name.is_empty()).then_some(name)
 }
+
+/// The most bytes at the end of a journal that name a super-journal.
+pub(crate) const NAMED_BYTES: usize = NAME_MAX + TRAILER_BYTES;
 
 /// SQLite's checksum of a name, over signed bytes on most machines.
 fn check_of(name: &[u8]) -> u32 {
@@ -241,7 +244,7 @@ impl SuperJournalNotice for PlaceholderJournal {
         }
         // Set first: a failed write may leave a file.
         *self.made() = Some(super_journal.to_vec());
-        self.file.put(&placeholder_of(super_journal), self.data.mode()?)?;
+        self.file.put(&placeholder_of(super_journal), self.data.access()?)?;
         self.named.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -294,7 +297,7 @@ mod tests {
             (placeholder_of(name), false),
             (placeholder_of(name)[..9].to_vec(), false),
         ] {
-            placeholder.file.put(&bytes, 0o600).unwrap();
+            placeholder.file.put(&bytes, placeholder.data.access().unwrap()).unwrap();
             placeholder.remove();
             assert!(placeholder.file.is_there().unwrap(), "it has made none");
             *placeholder.made() = Some(name.to_vec());

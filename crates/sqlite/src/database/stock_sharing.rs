@@ -40,9 +40,10 @@ impl Mapped {
         }
     }
 
-    /// Returns whether the file is a plain one after each commit: stock SQLite shares it, or it enters WAL mode.
+    /// Returns whether the file is a plain one after each commit: stock SQLite shares it, it enters WAL mode, or its
+    /// side file has lost its name.
     pub(super) fn has_to_be_plain(&self) -> Result<bool, Failure> {
-        Ok(self.share == Share::Stock || self.store.is_in_wal_mode()?)
+        Ok(self.share == Share::Stock || self.names.last().side || self.store.is_in_wal_mode()?)
     }
 
     /// Refreshes the view without a lock, as SQLite reads the header when it opens the file.
@@ -145,6 +146,7 @@ impl Mapped {
             self.plain_retry.cut_unsynced = true;
             self.data.cut(size)?;
         }
+        self.data.touch();
         if self.plain_retry.cut_unsynced {
             self.data.sync()?;
             self.plain_retry.cut_unsynced = false;

@@ -171,13 +171,20 @@ impl Api {
         }
     }
 
+    /// Returns whether SQLite was built with an option.
+    fn was_built_with(&self, option: &std::ffi::CStr) -> bool {
+        // SAFETY: it searches a list for the name.
+        self.option_used.is_some_and(|used| unsafe { used(option.as_ptr()) != 0 })
+    }
+
     /// Returns whether SQLite was built to overwrite deleted data.
     pub(crate) fn deletes_securely(&self) -> bool {
-        let used = |option: &std::ffi::CStr| {
-            // SAFETY: it searches a list for the name.
-            self.option_used.is_some_and(|used| unsafe { used(option.as_ptr()) != 0 })
-        };
-        used(c"SECURE_DELETE") || used(c"FAST_SECURE_DELETE")
+        self.was_built_with(c"SECURE_DELETE") || self.was_built_with(c"FAST_SECURE_DELETE")
+    }
+
+    /// Returns whether SQLite was built to encrypt databases, as SQLCipher is.
+    pub(crate) fn may_encrypt(&self) -> bool {
+        self.was_built_with(c"HAS_CODEC")
     }
 
     /// Copies a text into memory that SQLite will free; null if there is none.

@@ -6,7 +6,7 @@ use super::abi::code;
 use super::api::{Api, Routines};
 use super::guard::guarded;
 use super::{main_file, vfs};
-use crate::database::{MappedOpener, Opener};
+use crate::database::{MappedOpener, Opener, why_not_taken};
 
 /// Registers the VFS.
 ///
@@ -109,6 +109,13 @@ pub unsafe extern "C" fn perdura_register(routines: *const Routines, is_default:
         code::OK_LOAD_PERMANENTLY => code::OK,
         error => error,
     }
+}
+
+/// Returns why the last database that this thread opened was left to the underlying VFS, as the end of a sentence about
+/// it; null if the VFS took it. The text stays valid.
+#[unsafe(no_mangle)]
+pub extern "C" fn perdura_not_taken() -> *const c_char {
+    why_not_taken().map_or(std::ptr::null(), CStr::as_ptr)
 }
 
 /// Registers a VFS with another opener, as crash tests do. Returns 0 or an error code of SQLite.

@@ -1,13 +1,16 @@
-//! A rollback journal in memory. It serves only its own transaction; a crash loses it. If SQLite appends the name
+//! A rollback journal in memory, or in a file without a name. It serves only its own transaction; a crash loses it. If SQLite appends the name
 //! of a super-journal, the name is published first.
 
 use std::ffi::{c_int, c_void};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::abi::{File, IoMethods, code, device};
 use super::guard::guarded;
 use super::result_code;
-use crate::database::{SuperJournalNotice, name_at_end};
+use crate::database::{
+    Failure, JOURNAL_MAGIC, JournalBytes, NAMED_BYTES, SuperJournalNotice, name_at_end,
+};
 
 /// The file's layout in the memory that SQLite allocates.
 #[repr(C)]
@@ -17,7 +20,7 @@ pub(crate) struct Open {
 }
 
 struct State {
-    bytes: Vec<u8>,
+    bytes: JournalBytes,
     notice: Option<Arc<dyn SuperJournalNotice>>,
 }
 
@@ -56,8 +59,12 @@ static METHODS: IoMethods = IoMethods {
 ///
 /// # Safety
 /// There is room for an [`Open`] at `at`.
-pub(crate) unsafe fn put(at: *mut File, notice: Option<Arc<dyn SuperJournalNotice>>) {
-    let state = Box::into_raw(Box::new(State { bytes: Vec::new(), notice }));
+pub(crate) unsafe fn put(
+    at: *mut File,
+    notice: Option<Arc<dyn SuperJournalNotice>>,
+    folder: Option<PathBuf>,
+) {
+    let state = Box::into_raw(Box::new(State { bytes: JournalBytes::new(folder), notice }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods: &raw const METHODS }, state }) };
 }
@@ -66,10 +73,15 @@ pub(crate) unsafe fn put(at: *mut File, notice: Option<Arc<dyn SuperJournalNotic
 ///
 /// # Safety
 /// `file` was made by [`put`] and is not closed; SQLite calls from one thread at a time.
-unsafe fn with(file: *mut File, work: impl FnOnce(&mut Vec<u8>) -> c_int) -> c_int {
-    guarded(code::IOERR, || {
+unsafe fn with(
+    file: *mut File,
+    io: c_int,
+    work: impl FnOnce(&mut State) -> Result<c_int, Failure>,
+) -> c_int {
+    guarded(io, || {
         // SAFETY: the caller's contract.
-        work(unsafe { &mut (*(*file.cast::<Open>()).state).bytes })
+        let state = unsafe { &mut *(*file.cast::<Open>()).state };
+        work(state).unwrap_or_else(|failure| result_code::code_of(failure, io))
     })
 }
 
@@ -84,13 +96,10 @@ unsafe extern "C" fn close(file: *mut File) -> c_int {
 unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64) -> c_int {
     // SAFETY: SQLite calls with a journal of ours and room for so many bytes.
     unsafe {
-        with(file, |bytes| {
+        with(file, code::IOERR_READ, |state| {
             let out = std::slice::from_raw_parts_mut(to.cast::<u8>(), len.max(0) as usize);
-            let rest = bytes.get(at.max(0) as usize..).unwrap_or_default();
-            let there = rest.len().min(out.len());
-            out[..there].copy_from_slice(&rest[..there]);
-            out[there..].fill(0);
-            if there < out.len() { code::IOERR_SHORT_READ } else { code::OK }
+            let there = state.bytes.read(at.max(0).cast_unsigned(), out)?;
+            Ok(if there < out.len() { code::IOERR_SHORT_READ } else { code::OK })
         })
     }
 }
@@ -98,42 +107,48 @@ unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64)
 unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at: i64) -> c_int {
     // SAFETY: SQLite calls with a journal of ours and so many bytes.
     unsafe {
-        guarded(code::IOERR, || {
-            let State { bytes, notice } = &mut *(*file.cast::<Open>()).state;
+        with(file, code::IOERR_WRITE, |State { bytes, notice }| {
             let new = std::slice::from_raw_parts(from.cast::<u8>(), len.max(0) as usize);
-            let at = at.max(0) as usize;
-            let end = at.saturating_add(new.len());
-            if end > bytes.len() {
-                if bytes.try_reserve(end - bytes.len()).is_err() {
-                    return code::NOMEM;
-                }
-                bytes.resize(end, 0);
-            }
-            bytes[at..end].copy_from_slice(new);
+            let at = at.max(0).cast_unsigned();
+            bytes.write(at, new)?;
             // The magic after a name is written last. A name that cannot be published is erased.
             if at > 0
-                && new.len() == 8
-                && let (Some(name), Some(notice)) = (name_at_end(&bytes[..end]), notice)
-                && let Err(failure) = notice.publish(name)
+                && let (Ok(magic), Some(notice)) = (<[u8; 8]>::try_from(new), notice)
+                && let Some(name) = super_journal(bytes, at, magic)?
+                && let Err(failure) = notice.publish(&name)
             {
-                bytes[at..end].fill(0);
-                return result_code::code_of(failure, code::IOERR_WRITE);
+                bytes.write(at, &[0; 8])?;
+                return Err(failure);
             }
-            code::OK
+            Ok(code::OK)
         })
     }
+}
+
+/// The name before the bytes at `at`, if these end a name.
+fn super_journal(
+    bytes: &JournalBytes,
+    at: u64,
+    magic: [u8; 8],
+) -> Result<Option<Vec<u8>>, Failure> {
+    if magic != JOURNAL_MAGIC {
+        return Ok(None);
+    }
+    let end = at + magic.len() as u64;
+    let mut last = vec![0; end.min(NAMED_BYTES as u64) as usize];
+    bytes.read(end - last.len() as u64, &mut last)?;
+    Ok(name_at_end(&last).map(<[u8]>::to_vec))
 }
 
 unsafe extern "C" fn truncate(file: *mut File, to: i64) -> c_int {
     // SAFETY: SQLite calls with a journal of ours.
     unsafe {
-        guarded(code::IOERR, || {
-            let state = &mut *(*file.cast::<Open>()).state;
-            state.bytes.truncate(to.max(0) as usize);
-            if state.bytes.is_empty() {
+        with(file, code::IOERR, |state| {
+            state.bytes.truncate(to.max(0).cast_unsigned())?;
+            if state.bytes.len() == 0 {
                 state.end();
             }
-            code::OK
+            Ok(code::OK)
         })
     }
 }
@@ -145,9 +160,9 @@ unsafe extern "C" fn sync(_file: *mut File, _flags: c_int) -> c_int {
 unsafe extern "C" fn file_size(file: *mut File, size: *mut i64) -> c_int {
     // SAFETY: SQLite calls with a journal of ours and a place for the size.
     unsafe {
-        with(file, |bytes| {
-            size.write(bytes.len() as i64);
-            code::OK
+        with(file, code::IOERR, |state| {
+            size.write(state.bytes.len().cast_signed());
+            Ok(code::OK)
         })
     }
 }

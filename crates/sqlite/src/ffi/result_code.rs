@@ -12,7 +12,8 @@ static LAST: Mutex<String> = Mutex::new(String::new());
 pub(crate) fn code_of(failure: Failure, io: c_int) -> c_int {
     let (code, why) = match failure {
         Failure::Busy => return code::BUSY,
-        Failure::Memory => return code::NOMEM,
+        // SQLite returns it as out of memory, and does not go on with its cache, as it would after the other code.
+        Failure::Memory => return code::IOERR_NOMEM,
         Failure::ReadOnly => return code::READONLY,
         Failure::Full(why) => (code::FULL, why),
         Failure::CannotOpen(why) => (code::CANTOPEN, why),

@@ -112,6 +112,7 @@ unsafe extern "C" fn open(
                     create: flags & flag::CREATE != 0,
                     read_only: flags & flag::READONLY != 0,
                     secure_delete: state.api.deletes_securely(),
+                    may_encrypt: state.api.may_encrypt(),
                     mode: state.api.parameter(name, c"perdura_mode"),
                     domain: state.api.parameter(name, c"perdura_domain"),
                     share: state.api.parameter(name, c"perdura_share"),
@@ -150,7 +151,8 @@ unsafe extern "C" fn open(
                 registry::remove_journal(name as usize);
                 if flags & flag::CREATE != 0 && registry::is_own_journal(database, file as usize) {
                     let notice = registry::add_journal(database, file as usize, name as usize);
-                    journal::put(file, notice);
+                    let folder = Path::new(OsStr::from_bytes(bytes)).parent();
+                    journal::put(file, notice, folder.map(Path::to_owned));
                     if !out_flags.is_null() {
                         out_flags.write(flags);
                     }

@@ -8,6 +8,7 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::{Result, StoreError};
 use crate::store::layout::{EMPTIED_AT, LOG_BYTES_AT};
+use crate::store::room;
 use crate::store::sealed::{seal, unseal};
 use crate::store::side::Side;
 
@@ -118,7 +119,7 @@ impl<M: Memory> Side<M> {
         if self.bytes_with_log(to) > self.region.len() {
             return Err(StoreError::SideDamaged("its log of frames is not all there"));
         }
-        let mut frames = vec![0; (to - from) as usize];
+        let mut frames = room::zeros((to - from) as usize)?;
         let mut done = 0;
         for (block, at, len) in self.pieces(from, to) {
             let word = self.table_end() + block * BLOCK_BYTES;

@@ -63,34 +63,39 @@ impl<M: Memory> Store<M> {
     pub(super) fn frames(&self, size: u64) -> Result<(Frames, Option<Counters>)> {
         let (mut frames, mut counters) = (Frames::default(), None);
         let mut old = Box::new([0; GRANULE as usize]);
-        let mut first = Box::new([0; GRANULE as usize]);
-        for (number, granule) in &self.stage.granules {
+        let mut granule = Box::new([0; GRANULE as usize]);
+        for number in self.stage.numbers()? {
             let start = number * GRANULE;
             let Some(len) = size.checked_sub(start).map(|len| len.min(GRANULE) as usize) else {
                 continue;
             };
             self.in_place(start, &mut old[..len])?;
-            let mut new = granule;
-            if *number == 0 && len as u64 >= HEADER_BYTES {
-                *first = **granule;
-                page1::mark(&mut first[..], self.side.tag);
+            self.stage.read(number, 0, &mut granule[..])?;
+            if number == 0 && len as u64 >= HEADER_BYTES {
+                page1::mark(&mut granule[..], self.side.tag);
                 page1::mark(&mut old[..], self.side.tag);
-                counters = Some(COUNTERS.map(|range| {
-                    let bytes = first[range.clone()].to_vec();
-                    first[range.clone()].copy_from_slice(&old[range]);
-                    bytes
-                }));
-                new = &first;
+                counters = Some(self.take_counters(&mut granule[..], &old[..]));
             }
-            let runs = changed(&old[..len], &new[..len]);
+            let new = &granule[..len];
+            let runs = changed(&old[..len], new);
             match self.mode() {
-                Mode::Full if !runs.is_empty() => frames.add(start, &new[..len]),
-                _ => runs.iter().for_each(|(at, len)| {
-                    frames.add(start + *at as u64, &new[*at..*at + *len]);
-                }),
+                Mode::Full if !runs.is_empty() => frames.add(start, new)?,
+                _ => runs.iter().try_for_each(|(at, len)| {
+                    frames.add(start + *at as u64, &new[*at..*at + *len])
+                })?,
             }
         }
         Ok((frames, counters))
+    }
+
+    /// Takes the counters out of a page 1 that SQLite wrote.
+    pub(super) fn take_counters(&self, page: &mut [u8], held: &[u8]) -> Counters {
+        let mut counters = page1::take_counters(page, held);
+        if self.stage.refuses_wal {
+            // SQLite's cache has the page that says so, and has to read this one.
+            page1::raise(&mut counters);
+        }
+        counters
     }
 
     /// Stores page 1's counters as SQLite wrote them. If a counter was announced for a commit that failed, SQLite

@@ -20,6 +20,8 @@
 //! *A transaction too large for a slot* is logged after the table. There is one such place, so its previous contents
 //! are checkpointed first, and no slot counts any more.
 //!
+//! *A large transaction* is committed page by page (`store::stream`).
+//!
 //! *A part of a transaction over several databases* becomes durable in step 2, and is applied later or never
 //! (`store::prepared`).
 //!
@@ -29,8 +31,6 @@
 //! *A transaction that changes the page size*, or leaves no page 1, is logged as bytes: all pages return to their own
 //! frames first.
 
-use std::sync::atomic::{Ordering, fence};
-
 use pm::{LineSet, Memory};
 
 use crate::store::cache::{Cache, FRAMES_PER_CHECKPOINT};
@@ -38,12 +38,13 @@ use crate::store::deferred_flush::Unflushed;
 use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frame_log::bytes_of;
 use crate::store::frames::Frames;
-use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
+use crate::store::layout::{GRANULE, HEADER_BYTES, VERSIONS_AT};
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::parse::Shape;
 use crate::store::plan::{Counters, PreparedCommit, Work};
 use crate::store::region::Region;
+use crate::store::room;
 use crate::store::side::{Side, Table};
 use crate::store::slot::Body;
 use crate::store::stage::Stage;
@@ -53,8 +54,11 @@ use crate::store::verdict::{Decide, undecided};
 /// A slot holds the lower half of a commit's number, so the last checkpoint may not be further back.
 const CHECKPOINT_LAG_MAX: u64 = 1 << 30;
 
-/// Tries of reading a marker with a matching tag.
-const ATTACH_TRIES: usize = 16;
+/// The most memory that a commit takes for a staged granule, and besides.
+const COMMITTED_GRANULE_BYTES: usize = 32 * GRANULE as usize;
+const COMMIT_BYTES: usize = 64 << 10;
+/// The most memory that flushing an unflushed line takes.
+const UNFLUSHED_LINE_BYTES: usize = 96;
 
 /// The memories of a store.
 #[derive(Clone, Debug)]
@@ -165,23 +169,12 @@ impl<M: Memory> Store<M> {
     /// As [`Self::open`].
     pub fn attach(media: Media<M>, size: u64) -> Result<Self> {
         let Media { data, side, separate_fences } = media;
-        let marked = |data: &Region<M>| -> Result<bool> {
-            Ok(page1::is_marked(&page1::header(data, size)?))
-        };
-        if marked(&data)? && side.is_empty() {
+        if page1::is_marked(&page1::header(&data, size)?) && side.is_empty() {
             return Err(StoreError::SideMissing);
         }
         let mut store = Self::on(data, Side::open(side)?, separate_fences, size);
-        for _ in 0..ATTACH_TRIES {
-            store.marked = marked(&store.data)?;
-            // The tag is stored before the marker, and has to be read after it.
-            fence(Ordering::Acquire);
-            if !store.marked || page1::tag(&store.data)? == store.side.tag {
-                return Ok(store);
-            }
-            // A connection that shares with stock SQLite may have cleared both, and set them again.
-        }
-        Err(StoreError::SideMismatch)
+        store.marked = store.finds_marker(size)?;
+        Ok(store)
     }
 
     fn on(data: Region<M>, side: Side<M>, separate_fences: bool, size: u64) -> Self {
@@ -287,7 +280,9 @@ impl<M: Memory> Store<M> {
         if self.prepared.is_some() {
             return Err(StoreError::Prepared);
         }
-        if self.stage.is_empty() {
+        // As after the rollback of a creation.
+        if self.stage.changes_nothing(self.size) {
+            self.stage.clear();
             return Ok(());
         }
         let by_frames = self.mode == Mode::Nvwal && self.fits_into_frames(self.size());
@@ -304,6 +299,7 @@ impl<M: Memory> Store<M> {
                 Mode::Fash | Mode::Fast => self.order_pages(size, &plan)?,
                 Mode::Fash1 | Mode::Nvwal | Mode::Full => self.log_pages(size, &plan, false)?,
             },
+            Work::Stream(mut streamed) => self.commit_stream(size, &mut streamed)?,
             Work::Bytes(frames, counters) if by_frames => {
                 self.log_frames(size, &frames, &counters)?;
             }
@@ -324,17 +320,21 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.counter_exposed |= std::mem::take(&mut self.counter_announced);
         self.load_last_commit()?;
+        // Before anything is stored. A large transaction takes memory page by page.
+        let granules = if self.stage.is_streamed() { 0 } else { self.stage.granules() };
+        let unflushed = self.unflushed.len() * UNFLUSHED_LINE_BYTES;
+        room::ensure(granules * COMMITTED_GRANULE_BYTES + unflushed + COMMIT_BYTES)?;
         // A connection that finds a commit begun and not applied makes the files' lengths durable.
         self.side.set_begun(self.last + 1);
         let size = self.size();
         let work = self.work(size, by_frames).inspect_err(|error| {
             // Any other failure may have left stores.
-            if matches!(error, StoreError::Full(_) | StoreError::Memory | StoreError::PagesInUse) {
+            if error.leaves_no_stores() {
                 self.side.set_begun(self.last);
             }
         })?;
         match &work {
-            Work::Counters(_) => {}
+            Work::Counters(_) | Work::Stream(_) => {}
             Work::Pages(plan) => {
                 self.stats.placed += plan.placed;
                 self.stats.exact += plan.exact;
@@ -379,7 +379,7 @@ impl<M: Memory> Store<M> {
             let (mut frames, counters) = self.frames(size)?;
             if size != self.size {
                 // A log frame without bytes carries the database's size.
-                frames.add(size, &[]);
+                frames.add(size, &[])?;
             }
             if frames.bytes.is_empty() {
                 return Ok(Work::Counters(counters));
@@ -396,7 +396,10 @@ impl<M: Memory> Store<M> {
             return Ok(Work::Bytes(frames, counters));
         }
         if let Some((shape, true)) = shape {
-            return self.work_of_pages(size, shape);
+            return match self.stage.is_streamed() {
+                true => self.work_of_stream(size, shape),
+                false => self.work_of_pages(size, shape),
+            };
         }
         let (frames, counters) = self.frames(size)?;
         if frames.bytes.is_empty() && size == self.size {
@@ -542,6 +545,7 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn checkpoint_slots(&mut self) -> Result<()> {
         self.load_last_commit()?;
+        room::ensure(self.unflushed.len() * UNFLUSHED_LINE_BYTES)?;
         let mut lines = self.take_unflushed();
         if self.size >= HEADER_BYTES {
             self.data.note(&mut lines.data, 0, HEADER_BYTES);

@@ -41,6 +41,16 @@ impl Unflushed {
         Self::default()
     }
 
+    /// The number of unflushed lines.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Returns whether no line is unflushed.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// Adds the runs that a commit stores after its mark, `logged`, and decides about the lines that were unflushed
     /// before. Lines that it stores to again are relogged while `room` bytes last; each run costs `run_bytes` more
     /// than its length.

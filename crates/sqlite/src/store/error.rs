@@ -1,7 +1,8 @@
 //! Reasons why a database cannot be opened or a transaction committed.
 
-use pm::Escaped;
-use pm::{Bad, GrowError};
+use std::io::ErrorKind;
+
+use pm::{Bad, Escaped, GrowError};
 
 use crate::store::layout::{NAME_MAX, VERSION};
 
@@ -10,7 +11,7 @@ use crate::store::layout::{NAME_MAX, VERSION};
 pub enum StoreError {
     /// There is no room.
     #[error("no room for the transaction: {0}")]
-    Full(#[from] GrowError),
+    Full(GrowError),
     /// The medium has failed, or the process was forked.
     #[error(transparent)]
     Bad(#[from] Bad),
@@ -38,6 +39,14 @@ pub enum StoreError {
         "the side file `-perdura` has the format {0}, and this build knows only {VERSION}; close the database with the build that made it"
     )]
     Version(u64),
+    /// The file of a large transaction's pages fails.
+    #[error("the file of the transaction's pages: {text}", text = Escaped(.0))]
+    Scratch(std::io::Error),
+    /// Page 1 is not in SQLite's form.
+    #[error(
+        "an extension of SQLite writes pages in a form of its own, as one that encrypts or makes checksums; make the database with SQLite's own VFS"
+    )]
+    Foreign,
     /// A commit is prepared and waits for other databases.
     #[error("a transaction over several databases has not ended")]
     Prepared,
@@ -63,6 +72,37 @@ pub enum StoreError {
         /// The bytes expected.
         wanted: u64,
     },
+}
+
+impl StoreError {
+    /// Returns whether a commit that fails with this before its mark has changed nothing.
+    pub(crate) fn leaves_no_stores(&self) -> bool {
+        matches!(self, Self::Full(_) | Self::Memory | Self::Scratch(_) | Self::PagesInUse)
+    }
+}
+
+impl From<GrowError> for StoreError {
+    fn from(error: GrowError) -> Self {
+        match error {
+            GrowError::Medium { source, .. } if source.kind() == ErrorKind::OutOfMemory => {
+                Self::Memory
+            }
+            error => Self::Full(error),
+        }
+    }
+}
+
+/// From the file of a large transaction's pages.
+impl From<std::io::Error> for StoreError {
+    fn from(source: std::io::Error) -> Self {
+        match source.kind() {
+            ErrorKind::OutOfMemory => Self::Memory,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                Self::Full(GrowError::Medium { wanted: 0, source })
+            }
+            _ => Self::Scratch(source),
+        }
+    }
 }
 
 /// The slot of an applied commit does not count.

@@ -66,8 +66,7 @@ impl<M: Memory> Store<M> {
         let ends = at.checked_add(len).filter(|end| *end <= self.kept());
         let Some(end) = ends.filter(|_| at >= HEADER_BYTES && len > 0) else { return Ok(None) };
         let mut granules = at / GRANULE..end.div_ceil(GRANULE);
-        if !self.stage.granules.is_empty()
-            && self.stage.granules.range(granules.clone()).next().is_some()
+        if self.stage.granules() > 0 && self.stage.has_any(granules.clone())
             || !self.cache.is_empty() && granules.any(|number| self.cache.get(number).is_some())
         {
             return Ok(None);

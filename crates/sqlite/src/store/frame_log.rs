@@ -71,7 +71,7 @@ mod tests {
         let all = [(0, 1), (1 << 40, 300), (4097, 0), (70, 9)]
             .map(|(at, len)| (at, vec![at as u8 | 1; len]));
         let mut frames = Frames::default();
-        all.iter().for_each(|(at, bytes)| frames.add(*at, bytes));
+        all.iter().for_each(|(at, bytes)| frames.add(*at, bytes).unwrap());
         (frames, all.to_vec())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A frame is a word, which holds the place and the length, and the bytes.
 
+use crate::store::error::{Result, StoreError};
 use crate::store::layout::GRANULE;
 use slotted::diff::{Run, merge};
 
@@ -27,11 +28,17 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Adds the bytes from `at` on.
-    pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         assert!(at < 1 << (64 - LENGTH_BITS) && bytes.len() as u64 <= GRANULE);
+        let room = self.bytes.try_reserve(size_of::<u64>() + bytes.len());
+        room.map_err(|_| StoreError::Memory)?;
         self.bytes.extend_from_slice(&word_of(at, bytes.len()).to_le_bytes());
         self.bytes.extend_from_slice(bytes);
         self.count += 1;
+        Ok(())
     }
 
     /// Calls `take` with the place and the bytes of each frame, in order. Returns false if the last one is
@@ -80,7 +87,7 @@ mod tests {
         let mut frames = Frames::default();
         let of = |at: u64, len: usize| (at, vec![at as u8; len]);
         let all = [of(0, 1), of(1 << 40, 4096), of(4097, 0)];
-        all.iter().for_each(|(at, bytes)| frames.add(*at, bytes));
+        all.iter().for_each(|(at, bytes)| frames.add(*at, bytes).unwrap());
         let mut found = Vec::new();
         assert!(Frames::each(&frames.bytes, |at, bytes| found.push((at, bytes.to_vec()))));
         assert_eq!(found, all);

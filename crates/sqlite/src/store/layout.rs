@@ -67,6 +67,11 @@ pub(crate) const READ_VERSION: usize = 19;
 pub(crate) const VERSIONS_AT: u64 = 16;
 /// The read version of a database that only this VFS can read. To stock SQLite such a file is not a database.
 pub(crate) const MARKER: u8 = 80;
+/// Bytes that an extension reserves at the end of each page.
+pub(crate) const RESERVED: usize = 20;
+/// The payload fractions, and the values that SQLite requires.
+pub(crate) const FRACTIONS: std::ops::Range<usize> = 21..24;
+pub(crate) const FRACTIONS_ALWAYS: [u8; 3] = [64, 32, 32];
 /// The file change counter; and the counter for which the size in the header is valid, with SQLite's version.
 pub(crate) const COUNTERS: [std::ops::Range<usize>; 2] = [24..28, 92..100];
 /// Bytes reserved for expansion, which SQLite keeps zero.

@@ -13,7 +13,7 @@
 //! | [`record`], [`replay`] | how is such a commit logged, and how does recovery replay it? |
 //! | [`deferred_flush`] | which lines need not be flushed yet? |
 //!
-//! `prepared` has commits in transactions over several databases, `fetch` pages that SQLite reads in place,
+//! `stream` has commits of large transactions, `prepared` commits in transactions over several databases, `fetch` pages that SQLite reads in place,
 //! `refresh` the commits of other connections, [`locks`] readers and writers, in shared words that survive the
 //! death of any of them. [`shm_locks`] has SQLite's locks of its write-ahead log, in words of the same kind.
 
@@ -47,6 +47,7 @@ mod refresh;
 pub mod region;
 pub mod replay;
 mod restore_layout;
+mod room;
 mod sealed;
 pub mod shm_locks;
 pub(crate) mod side;
@@ -55,5 +56,6 @@ pub mod span;
 mod stage;
 mod staging;
 pub mod stats;
+mod stream;
 pub mod verdict;
 pub(crate) mod wal_index;

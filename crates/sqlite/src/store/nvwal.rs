@@ -25,16 +25,20 @@ use crate::store::frames::Frames;
 use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES};
 use crate::store::page1;
 use crate::store::plan::{Counters, place_of};
-use crate::store::stage::Granule;
+use crate::store::room;
+use crate::store::stage::{Granule, zeroed};
 
-/// The most staged bytes. A larger transaction does not use this log, which would grow as long.
-const STAGED_MAX: u64 = 64 << 20;
+/// The most memory that a checkpoint takes for a log frame, and besides.
+const CHECKPOINTED_FRAME_BYTES: usize = 2 << 10;
+const CHECKPOINT_BYTES: usize = 32 << 10;
+/// The most memory that reading the log takes for each of its bytes, besides its pages.
+const READ_BYTES: usize = 8;
 
 impl<M: Memory> Store<M> {
-    /// Returns whether the staged bytes fit into the log. A database that SQLite empties, after an interrupted
+    /// Returns whether the staged bytes fit into the log: a large transaction would make it as long. A database that SQLite empties, after an interrupted
     /// creation, does not: the log cannot hold that size.
     pub(super) fn fits_into_frames(&self, size: u64) -> bool {
-        size >= HEADER_BYTES && self.stage.granules.len() as u64 * GRANULE <= STAGED_MAX
+        size >= HEADER_BYTES && !self.stage.is_streamed()
     }
 
     /// Logs a commit (steps 2 to 4).
@@ -88,6 +92,7 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// A frame is damaged; none is taken.
     fn take_log(&mut self, log: &[u8], from: u64, emptied: u64) -> Result<()> {
+        room::ensure(READ_BYTES * log.len())?;
         let frames = self.frame_log(emptied).read(log, from);
         let damaged = StoreError::SideDamaged("a frame of its log does not match its checksum");
         self.take_frames(&frames.ok_or(damaged)?)
@@ -133,7 +138,7 @@ impl<M: Memory> Store<M> {
 
     /// A granule as it is in the frames of its pages.
     fn granule_in_place(&self, number: u64) -> Result<Granule> {
-        let mut granule = Box::new([0; GRANULE as usize]);
+        let mut granule = zeroed()?;
         let there = self.data.len().saturating_sub(number * GRANULE).min(GRANULE) as usize;
         self.in_frames(number * GRANULE, &mut granule[..there])?;
         Ok(granule)
@@ -171,6 +176,7 @@ impl<M: Memory> Store<M> {
         if self.cache.is_empty() {
             return Ok(());
         }
+        room::ensure(self.cache.frames * CHECKPOINTED_FRAME_BYTES + CHECKPOINT_BYTES)?;
         let (mut lines, before) = (Lines::default(), self.stats.lines);
         let mut places = Vec::new();
         for (at, bytes) in self.cache.runs() {

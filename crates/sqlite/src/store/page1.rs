@@ -9,10 +9,13 @@ use pm::{LineSet, Memory};
 
 use crate::store::error::Result;
 use crate::store::layout::{
-    COUNTERS, DATABASE_MAGIC, DATABASE_TAG, GRANULE, HEADER_BYTES, MARKER, READ_VERSION,
-    VERSIONS_AT, WRITE_VERSION,
+    COUNTERS, DATABASE_MAGIC, DATABASE_TAG, FRACTIONS, FRACTIONS_ALWAYS, GRANULE, HEADER_BYTES,
+    MARKER, READ_VERSION, RESERVED, VERSIONS_AT, WRITE_VERSION,
 };
 use crate::store::region::Region;
+
+/// The bytes at the offsets in [`COUNTERS`].
+pub(crate) type Counters = [Vec<u8>; 2];
 
 const COUNTER_AT: u64 = COUNTERS[0].start as u64;
 const VALID_FOR_AT: u64 = COUNTERS[1].start as u64;
@@ -24,6 +27,21 @@ pub fn is_marked(header: &[u8]) -> bool {
     header.len() > READ_VERSION
         && header.iter().zip(DATABASE_MAGIC).all(begins)
         && header[READ_VERSION] == MARKER
+}
+
+/// Returns whether a page 1 that begins with these bytes is in SQLite's form, or zeroed: the marker and the tag then take
+/// the place of bytes whose values are known. An extension that encrypts writes others, perhaps after a part of the
+/// header that is SQLite's. Where pages have bytes reserved, an extension may have a checksum there, which would not
+/// match after a recovery has raised the change counter.
+pub(crate) fn has_sqlites_form(header: &[u8]) -> bool {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    // A kill may have left the tag.
+    let is_header = header.len() >= HEADER_BYTES as usize
+        && header.starts_with(DATABASE_MAGIC)
+        && header[FRACTIONS] == FRACTIONS_ALWAYS
+        && header[RESERVED] == 0
+        && is_zero(&header[DATABASE_TAG.end..COUNTERS[1].start]);
+    is_header || is_zero(header)
 }
 
 /// Returns whether a file that begins with these bytes is in SQLite's WAL mode.
@@ -74,11 +92,29 @@ pub(crate) fn mark(page: &mut [u8], tag: u64) {
     page[DATABASE_TAG].copy_from_slice(&tag.to_le_bytes());
 }
 
-/// Replaces the WAL mode in page 1, as in a copied database, by rollback mode.
-pub(crate) fn refuse_wal(granule: &mut [u8; GRANULE as usize]) {
-    if granule[WRITE_VERSION] == 2 {
+/// Replaces the WAL mode in page 1, as in a copied database, by rollback mode. Returns whether there was one.
+pub(crate) fn refuse_wal(granule: &mut [u8; GRANULE as usize]) -> bool {
+    let refused = granule[WRITE_VERSION] == 2;
+    if refused {
         (granule[WRITE_VERSION], granule[READ_VERSION]) = (1, 1);
     }
+    refused
+}
+
+/// Takes the counters out of a page 1 that SQLite wrote, and puts those of the frame there.
+pub(crate) fn take_counters(page: &mut [u8], held: &[u8]) -> Counters {
+    COUNTERS.map(|range| {
+        let bytes = page[range.clone()].to_vec();
+        page[range.clone()].copy_from_slice(&held[range]);
+        bytes
+    })
+}
+
+/// Raises SQLite's counter by one, so that its own cache is not valid after the commit.
+pub(crate) fn raise(counters: &mut Counters) {
+    let written = counters[0][..4].try_into().map_or(0, u32::from_be_bytes);
+    let next = written.wrapping_add(1).to_be_bytes();
+    counters.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&next));
 }
 
 /// Stores what precedes the marker: the tag, and a change counter that is one higher, so that stock SQLite reads

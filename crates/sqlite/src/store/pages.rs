@@ -4,13 +4,11 @@
 //! they are, and new ones go to unused space ([`crate::store::place`]). A page that is not one of a B-tree is logged
 //! as SQLite wrote it, where it differs from its frame.
 
-use std::collections::BTreeSet;
-
 use pm::Memory;
 
 use crate::store::connection::Store;
-use crate::store::error::Result;
-use crate::store::layout::{COUNTERS, GRANULE};
+use crate::store::error::{Result, StoreError};
+use crate::store::layout::GRANULE;
 use crate::store::matching::{Touched, assign};
 use crate::store::mode::Mode;
 use crate::store::page1;
@@ -26,11 +24,11 @@ const WORD_BYTES: usize = 8;
 const MOVERS_MAX: usize = 256;
 
 /// A page that a transaction wrote.
-struct Written {
+pub(super) struct Written {
     page: u32,
     image: Vec<u8>,
     /// The page's frame, and its bytes.
-    frame: u32,
+    pub(super) frame: u32,
     held: Vec<u8>,
     /// The page is new to the database.
     fresh: bool,
@@ -44,11 +42,7 @@ impl<M: Memory> Store<M> {
     pub(crate) fn plan(&self, size: u64, shape: Shape) -> Result<Plan> {
         let mut plan = Plan::default();
         let written = self.written(size, shape, &mut plan)?;
-        let rules = PageRules {
-            shape,
-            free: shape.usable() == shape.page_bytes()
-                && size.max(self.size) / (shape.page_bytes() as u64) < u64::from(PAGES_MAX),
-        };
+        let rules = PageRules::new(shape, size.max(self.size));
         let movers = self.mode() != Mode::Full && written.len() <= MOVERS_MAX;
         let parsed: Vec<Parsed> = if movers {
             written.iter().map(|page| Parsed::of(page, page, rules)).collect()
@@ -114,40 +108,58 @@ impl<M: Memory> Store<M> {
     /// The pages that differ from their frames.
     fn written(&self, size: u64, shape: Shape, plan: &mut Plan) -> Result<Vec<Written>> {
         let bytes = shape.page_bytes() as u64;
-        let staged = self.stage.granules.keys();
-        let pages: BTreeSet<u64> = staged
-            .flat_map(|number| {
-                let end = ((number + 1) * GRANULE).min(size);
-                number * GRANULE / bytes..end.div_ceil(bytes)
-            })
-            .collect();
         let mut written = Vec::new();
-        for at in pages.into_iter().map(|page| page * bytes) {
-            let page = (at / bytes) as u32 + 1;
-            let frame = self.side.frame(page)?;
-            let (mut image, mut held) = (vec![0; bytes as usize], vec![0; bytes as usize]);
-            self.staged(at, &mut image)?;
-            self.data.read_into(place_of(frame, bytes), &mut held)?;
-            if page == 1 {
-                page1::mark(&mut image, self.side.tag);
-                plan.counters = Some(COUNTERS.map(|range| {
-                    let bytes = image[range.clone()].to_vec();
-                    image[range.clone()].copy_from_slice(&held[range]);
-                    bytes
-                }));
-            }
-            // Page 1's counters are stored by themselves, so nothing of its header is stored directly.
-            let fresh = page > 1 && at >= self.size;
-            if fresh || image != held {
-                written.push(Written { page, image, frame, held, fresh });
-            }
+        for page in self.staged_pages(size, bytes)? {
+            written.extend(self.written_page(page, bytes, plan)?);
         }
         Ok(written)
     }
 
+    /// The numbers of the pages that are staged, ascending.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(super) fn staged_pages(&self, size: u64, page_bytes: u64) -> Result<Vec<u32>> {
+        let numbers = self.stage.numbers()?;
+        let mut pages: Vec<u32> = Vec::new();
+        let most = numbers.len() * (GRANULE / page_bytes).max(1) as usize;
+        pages.try_reserve_exact(most).map_err(|_| StoreError::Memory)?;
+        for number in numbers {
+            let end = ((number + 1) * GRANULE).min(size).div_ceil(page_bytes);
+            for page in number * GRANULE / page_bytes..end {
+                let page = page as u32 + 1;
+                if pages.last() != Some(&page) {
+                    pages.push(page);
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    /// A staged page, if it differs from its frame. The counters of page 1 go to the plan.
+    pub(super) fn written_page(
+        &self,
+        page: u32,
+        bytes: u64,
+        plan: &mut Plan,
+    ) -> Result<Option<Written>> {
+        let at = place_of(page, bytes);
+        let frame = self.side.frame(page)?;
+        let (mut image, mut held) = (vec![0; bytes as usize], vec![0; bytes as usize]);
+        self.staged(at, &mut image)?;
+        self.data.read_into(place_of(frame, bytes), &mut held)?;
+        if page == 1 {
+            page1::mark(&mut image, self.side.tag);
+            plan.counters = Some(self.take_counters(&mut image, &held));
+        }
+        // Page 1's counters are stored by themselves, so nothing of its header is stored directly.
+        let fresh = page > 1 && at >= self.size;
+        Ok((fresh || image != held).then_some(Written { page, image, frame, held, fresh }))
+    }
+
     /// Lays a page out for the frame of `from`. `new` and `old` are the page and the frame's content, if they are
     /// pages of a B-tree.
-    fn placed(
+    pub(super) fn placed(
         &self,
         now: &Written,
         from: &Written,
@@ -189,19 +201,19 @@ fn takes(written: &[Written], parsed: &[Parsed]) -> Vec<usize> {
 }
 
 /// A page as SQLite wrote it, logged whole.
-fn whole(now: &Written) -> Placed {
+pub(super) fn whole(now: &Written) -> Placed {
     let logged = vec![Span::new(0, now.image.len())];
     Placed { image: now.image.clone(), direct: Vec::new(), logged, erased: Vec::new() }
 }
 
 /// The pages of B-trees among a page and its frame's content.
-struct Parsed<'a> {
-    new: Option<Page<'a>>,
-    old: Option<Page<'a>>,
+pub(super) struct Parsed<'a> {
+    pub(super) new: Option<Page<'a>>,
+    pub(super) old: Option<Page<'a>>,
 }
 
 impl<'a> Parsed<'a> {
-    fn of(now: &'a Written, from: &'a Written, rules: PageRules) -> Self {
+    pub(super) fn of(now: &'a Written, from: &'a Written, rules: PageRules) -> Self {
         let old = if from.fresh { None } else { rules.parse(from.page, &from.held) };
         Self { new: rules.parse(now.page, &now.image), old }
     }
@@ -209,7 +221,7 @@ impl<'a> Parsed<'a> {
 
 /// Rules for recognizing pages of B-trees.
 #[derive(Clone, Copy)]
-struct PageRules {
+pub(super) struct PageRules {
     shape: Shape,
     /// Such pages may be laid out anew: extensions reserve no bytes, and the database has few enough pages that no
     /// other kind looks like one.
@@ -217,6 +229,13 @@ struct PageRules {
 }
 
 impl PageRules {
+    /// The rules for a database of so many bytes.
+    pub(super) fn new(shape: Shape, bytes: u64) -> Self {
+        let free = shape.usable() == shape.page_bytes()
+            && bytes / (shape.page_bytes() as u64) < u64::from(PAGES_MAX);
+        Self { shape, free }
+    }
+
     /// The page of a B-tree in `image`, if it is one.
     fn parse(self, page: u32, image: &[u8]) -> Option<Page<'_>> {
         let may_be = self.free && !self.shape.is_pointer_map(page);

@@ -1,11 +1,9 @@
 //! The changes of a commit.
 
 use crate::store::frames::Frames;
+pub(crate) use crate::store::page1::Counters;
 use crate::store::permutation::Move;
 use crate::store::record::Part;
-
-/// The bytes at the offsets in [`crate::store::layout::COUNTERS`].
-pub(crate) type Counters = [Vec<u8>; 2];
 
 /// The changes of a page-wise commit.
 #[derive(Debug, Default)]
@@ -39,6 +37,21 @@ pub(crate) enum Work {
     Counters(Option<Counters>),
     Pages(Plan),
     Bytes(Frames, Option<Counters>),
+    /// It has been logged, except for the mark.
+    Stream(Streamed),
+}
+
+/// A commit whose record is written, and whose mark is not.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    /// Bytes of the record, and its checksum.
+    pub(crate) bytes: u64,
+    pub(crate) check: u32,
+    /// The checksum of the direct stores.
+    pub(crate) direct: u32,
+    pub(crate) counters: Option<Counters>,
+    /// Room for a part of the record.
+    pub(crate) window: Vec<u8>,
 }
 
 /// A prepared commit of this connection.

@@ -53,6 +53,7 @@ impl<M: Memory> Store<M> {
             Work::Counters(_) => {}
             Work::Pages(plan) => drop(self.record_pages(size, plan)?),
             Work::Bytes(frames, _) => drop(self.record_bytes(size, frames)?),
+            Work::Stream(streamed) => drop(self.record_stream(size, streamed)?),
         }
         let name = name.to_vec();
         self.prepared = Some(PreparedCommit { number, size, work, name, touched: false });
@@ -86,17 +87,20 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails. The next connection that locks the database commits.
     pub fn commit_prepared(&mut self) -> Result<()> {
-        let Some(PreparedCommit { number, size, work, .. }) = self.prepared.take() else {
+        let Some(PreparedCommit { number, size, mut work, .. }) = self.prepared.take() else {
             return Ok(());
         };
         self.healthy()?;
         let then = self.stage.size;
         self.stage.clear();
-        match &work {
+        match &mut work {
             Work::Counters(counters) => self.put_counters(counters)?,
             Work::Pages(plan) => self.place_pages(number, size, plan, Lines::default())?,
             Work::Bytes(frames, counters) => {
                 self.place_bytes(number, size, frames, counters, Lines::default())?;
+            }
+            Work::Stream(streamed) => {
+                self.place_stream(number, size, streamed, Lines::default())?;
             }
         }
         if !matches!(work, Work::Counters(_)) {
@@ -106,7 +110,7 @@ impl<M: Memory> Store<M> {
         }
         self.side.set_begun(self.last);
         if let Some(cut) = then.filter(|then| *then < self.size) {
-            self.truncate(cut);
+            self.truncate(cut)?;
         }
         self.healthy()
     }

@@ -83,31 +83,35 @@ pub fn decode(record: &[u8], frame_bytes: usize) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut rest = record;
     while !rest.is_empty() {
-        let head = take(&mut rest, PART_BYTES)?;
-        let frame = u32::from_le_bytes(head[..4].try_into().ok()?);
-        let moved = match head[4] {
-            0 => None,
-            1 => Some(u32::from_le_bytes(take(&mut rest, MOVE_BYTES)?.try_into().ok()?)),
-            _ => return None,
-        };
-        let mut runs = |count: u8| -> Option<Vec<Span>> {
-            (0..count)
-                .map(|_| {
-                    let run = take(&mut rest, RUN_BYTES)?;
-                    let at = usize::from(u16::from_le_bytes([run[0], run[1]]));
-                    Some(Span::new(at, usize::from(run[2]) + 1))
-                        .filter(|run| run.end() <= frame_bytes)
-                })
-                .collect()
-        };
-        let (direct, logged, erased) = (runs(head[5])?, runs(head[6])?, runs(head[7])?);
-        let bytes = take(&mut rest, length(&logged))?.to_vec();
-        if frame == 0 || moved == Some(0) {
-            return None;
-        }
-        parts.push(Part { frame, moved, direct, logged, erased, bytes });
+        parts.push(decode_part(&mut rest, frame_bytes)?);
     }
     Some(parts)
+}
+
+/// Takes the first part of the rest of a record; `None` if it is malformed or incomplete.
+pub(crate) fn decode_part(rest: &mut &[u8], frame_bytes: usize) -> Option<Part> {
+    let head = take(rest, PART_BYTES)?;
+    let frame = u32::from_le_bytes(head[..4].try_into().ok()?);
+    let moved = match head[4] {
+        0 => None,
+        1 => Some(u32::from_le_bytes(take(rest, MOVE_BYTES)?.try_into().ok()?)),
+        _ => return None,
+    };
+    let mut runs = |count: u8| -> Option<Vec<Span>> {
+        (0..count)
+            .map(|_| {
+                let run = take(rest, RUN_BYTES)?;
+                let at = usize::from(u16::from_le_bytes([run[0], run[1]]));
+                Some(Span::new(at, usize::from(run[2]) + 1)).filter(|run| run.end() <= frame_bytes)
+            })
+            .collect()
+    };
+    let (direct, logged, erased) = (runs(head[5])?, runs(head[6])?, runs(head[7])?);
+    let bytes = take(rest, length(&logged))?.to_vec();
+    if frame == 0 || moved == Some(0) {
+        return None;
+    }
+    Some(Part { frame, moved, direct, logged, erased, bytes })
 }
 
 /// Takes the first bytes of the rest.

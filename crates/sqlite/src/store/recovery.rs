@@ -97,7 +97,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Flushes the whole database.
-    fn flush_data(&mut self) {
+    pub(super) fn flush_data(&mut self) {
         if M::DURABLE {
             self.stats.lines += self.data.len().div_ceil(pm::LINE_BYTES);
             self.data.flush_all();

@@ -1,11 +1,16 @@
 //! Refreshing the view of other connections' commits: when a connection locks, and without a lock for SQLite's
 //! first look at the header.
 
+use std::sync::atomic::{Ordering, fence};
+
 use pm::Memory;
 
 use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
 use crate::store::page1;
+
+/// Tries of reading a marker with a matching tag.
+const MARKER_TRIES: usize = 16;
 
 impl<M: Memory> Store<M> {
     /// Refreshes the view. `file_bytes` returns the file's length. The file grows before a commit says so, so it is
@@ -62,6 +67,25 @@ impl<M: Memory> Store<M> {
         whole
     }
 
+    /// Returns whether the file has the marker.
+    ///
+    /// # Errors
+    /// The medium fails, or the marker is another side file's: the name of this one was removed.
+    pub(super) fn finds_marker(&self, bytes: u64) -> Result<bool> {
+        for _ in 0..MARKER_TRIES {
+            if !page1::is_marked(&page1::header(&self.data, bytes)?) {
+                return Ok(false);
+            }
+            // The tag is stored before the marker, and has to be read after it.
+            fence(Ordering::Acquire);
+            if page1::tag(&self.data)? == self.side.tag {
+                return Ok(true);
+            }
+            // A connection that shares with stock SQLite may have cleared both, and set them again.
+        }
+        Err(StoreError::SideMismatch)
+    }
+
     /// Refreshes once. Also returns the file's length.
     fn refresh_once<E: From<StoreError>>(
         &mut self,
@@ -77,7 +101,7 @@ impl<M: Memory> Store<M> {
         }
         if !self.marked {
             let found = file_bytes()?;
-            self.marked = page1::is_marked(&page1::header(&self.data, found)?);
+            self.marked = self.finds_marker(found)?;
             self.size = page1::plain_size(&self.data, found)?;
             if !self.marked {
                 return Ok((true, found));

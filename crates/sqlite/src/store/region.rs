@@ -95,6 +95,11 @@ impl<M: Memory> Region<M> {
         self.memory.flush(Range::new(self.base, self.len()));
     }
 
+    /// Says that a range is not needed for a while.
+    pub fn release(&self, at: u64, len: u64) {
+        self.memory.release(Range::new(self.base + at, len));
+    }
+
     /// Adds the lines of a range to a set of lines to flush.
     pub fn note(&self, lines: &mut LineSet, at: u64, len: u64) {
         lines.add(Range::new(self.base + at, len));

@@ -16,6 +16,7 @@ use crate::store::parse::Shape;
 use crate::store::permutation::{Chunk, Move, Permutation};
 use crate::store::plan::{Plan, place_of};
 use crate::store::record::Part;
+use crate::store::room;
 use crate::store::side::Table;
 use crate::store::span::Span;
 
@@ -23,6 +24,8 @@ use crate::store::span::Span;
 const ENTRIES_MIN: u64 = 64;
 /// The most pages that a chunk copies.
 const COPIES_MAX: u64 = 256;
+/// The most memory that a chunk takes for each byte that it copies.
+const CHUNK_FACTOR: usize = 4;
 /// The most bytes of a record for 256 bytes of a copied page, and for the page itself.
 const RECORD_BYTES: [u64; 2] = [4, 48];
 
@@ -71,6 +74,8 @@ impl<M: Memory> Store<M> {
             };
         let each = RECORD_BYTES[0] * (page_bytes / 256) + RECORD_BYTES[1];
         let most = (self.side.slot_bytes / each / 2).clamp(1, COPIES_MAX) as usize;
+        // Before a commit begins that cannot be finished.
+        room::ensure(CHUNK_FACTOR * most * page_bytes as usize)?;
         while let Some(chunk) = permutation.chunk(pages, shape.lock_page(), most) {
             let past_end = chunk.copies.iter().any(|copy| copy.to > pages);
             let plan = match self.chunk_plan(&chunk, page_bytes) {

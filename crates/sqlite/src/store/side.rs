@@ -11,12 +11,18 @@ use crate::store::layout::{
 use crate::store::parse::Shape;
 use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
 use crate::store::region::Region;
+use crate::store::room;
 use crate::store::sealed::{seal, unseal};
 
 const ENTRY: u64 = ENTRY_BYTES as u64;
 
 /// The most entries of a table: more than SQLite has pages.
 const ENTRIES_MAX: u64 = 1 << u32::BITS;
+
+/// The most memory for an entry in a permutation.
+const PERMUTED_BYTES: usize = 32;
+/// Bytes of the table that are zeroed at a time.
+const CLEARED_BYTES: usize = 4096;
 
 /// The size of the table, and the page size. Both are powers of two, or 0.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -213,6 +219,8 @@ impl<M: Memory> Side<M> {
     /// The medium fails, or two pages are in one frame.
     pub(crate) fn permutation(&self) -> Result<Permutation> {
         self.check_table()?;
+        // And two maps of the pages that are not in their own frames.
+        room::ensure(self.table.entries as usize * PERMUTED_BYTES)?;
         let mut table = vec![0; self.table.entries as usize * ENTRY_BYTES];
         self.region.read_into(self.table_at(), &mut table)?;
         Permutation::read(&table)
@@ -239,7 +247,11 @@ impl<M: Memory> Side<M> {
     pub(crate) fn clear_table(&self, table: Table, lines: &mut LineSet) -> Result<()> {
         let (at, bytes) = (self.table_end(), table.bytes() - self.table.bytes());
         self.region.grow(at + bytes)?;
-        self.region.copy(at, &vec![0; bytes as usize]);
+        let zeros = [0; CLEARED_BYTES];
+        for done in (0..bytes).step_by(CLEARED_BYTES) {
+            self.region
+                .copy(at + done, &zeros[..(bytes - done).min(CLEARED_BYTES as u64) as usize]);
+        }
         self.region.note(lines, at, bytes);
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::store::error::{Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::layout::{LOGGED_AT, MARK_AT, NUMBER_AT, SLOTS_AT, WORDS_MAX};
 use crate::store::record::{Part, decode};
+use crate::store::room;
 use crate::store::side::{Side, check};
 
 /// The slot is in use.
@@ -29,6 +30,9 @@ const PAGES: u32 = 8;
 const ORDERED: u32 = 16;
 /// The bits of the flags. Above them is the number of bytes in the slot.
 const FLAG_BITS: u32 = 5;
+
+/// The most memory that reading a commit takes for a byte of its record, of which the longest ones have longer runs.
+const RECOVERED_BYTES: [usize; 2] = [16, 48];
 
 /// A commit to log.
 #[derive(Debug)]
@@ -152,11 +156,46 @@ impl<M: Memory> Side<M> {
         self.mark(flags, entry.number, entry.direct, &words, entry.bytes)
     }
 
-    fn mark(&self, flags: u32, number: u64, direct: u32, words: &[u64], bytes: &[u8]) -> u64 {
+    /// Stores the slot of a commit whose record, of so many bytes and with this checksum, has been written after the
+    /// table.
+    #[track_caller]
+    pub(crate) fn log_written(
+        &self,
+        entry: &Entry,
+        bytes: u64,
+        record_check: u32,
+        lines: &mut LineSet,
+    ) {
+        let slot = self.slot(entry.number);
+        let mut flags = OCCUPIED | PAGES | OVERFLOW;
+        let mut words = Vec::new();
+        if let Some(size) = entry.size {
+            flags |= SIZED;
+            words.push(size);
+        }
+        words.push(bytes);
+        let mut at = slot + LOGGED_AT;
+        for word in &words {
+            self.region.store(at, *word);
+            at += 8;
+        }
+        self.region.store(slot + NUMBER_AT, number_word(entry.number, entry.direct));
+        self.region.note(lines, slot, at - slot);
+        let first = self.check_words(flags, entry.number, entry.direct, &words);
+        let all = crc32c::crc32c_combine(first, record_check, bytes as usize);
+        self.set_mark(entry.number, u64::from(all) << 32 | u64::from(flags), lines);
+    }
+
+    fn check_words(&self, flags: u32, number: u64, direct: u32, words: &[u64]) -> u32 {
         let mut all = vec![self.tag, number, u64::from(direct), u64::from(flags)];
         all.extend(words);
+        check(&all, &[])
+    }
+
+    fn mark(&self, flags: u32, number: u64, direct: u32, words: &[u64], bytes: &[u8]) -> u64 {
+        let words = self.check_words(flags, number, direct, words);
         let bytes = if flags & ORDERED == 0 { bytes } else { &[] };
-        u64::from(check(&all, bytes)) << 32 | u64::from(flags)
+        u64::from(crc32c::crc32c_append(words, bytes)) << 32 | u64::from(flags)
     }
 
     /// Adds the lines of a logged commit to `lines`.
@@ -196,6 +235,9 @@ impl<M: Memory> Side<M> {
         if found % 2 != number % 2 || bytes > room {
             return Ok(None);
         }
+        // The record, and the parts made of it.
+        let in_slot = bytes.min(self.slot_bytes);
+        room::ensure(RECOVERED_BYTES[0] * bytes as usize + RECOVERED_BYTES[1] * in_slot as usize)?;
         let mut logged = vec![0; bytes as usize];
         self.region.read_into(at, &mut logged)?;
         if self.mark(flags, found, direct, &words, &logged) != mark {

@@ -1,5 +1,7 @@
 //! Staged bytes on top of the committed ones, which are read page by page from their frames.
 
+use std::path::Path;
+
 use pm::Memory;
 
 use crate::store::connection::Store;
@@ -30,13 +32,13 @@ impl<M: Memory> Store<M> {
         let (wanted, rest) = out.split_at_mut(there);
         rest.fill(0);
         self.committed(at, wanted)?;
-        if !self.stage.granules.is_empty() {
-            self.overlay(at, wanted);
+        if self.stage.granules() > 0 {
+            self.overlay(at, wanted)?;
         }
         if at < HEADER_BYTES && there > 0 && self.marked {
             let mut version = [0];
             self.committed(WRITE_VERSION as u64, &mut version)?;
-            self.overlay(WRITE_VERSION as u64, &mut version);
+            self.overlay(WRITE_VERSION as u64, &mut version)?;
             page1::show(at, wanted, version[0]);
         }
         self.healthy()?;
@@ -78,22 +80,19 @@ impl<M: Memory> Store<M> {
     /// Copies bytes from `at` on as they will be after the commit.
     pub(crate) fn staged(&self, at: u64, out: &mut [u8]) -> Result<()> {
         self.committed(at, out)?;
-        self.overlay(at, out);
-        Ok(())
+        self.overlay(at, out)
     }
 
     /// Copies staged bytes over bytes from `at` on.
-    fn overlay(&self, at: u64, out: &mut [u8]) {
+    fn overlay(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < out.len() {
             let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
             let len = (GRANULE - within).min((out.len() - done) as u64) as usize;
-            if let Some(granule) = self.stage.granules.get(&number) {
-                let within = within as usize;
-                out[done..done + len].copy_from_slice(&granule[within..within + len]);
-            }
+            self.stage.read(number, within as usize, &mut out[done..done + len])?;
             done += len;
         }
+        Ok(())
     }
 
     /// Stages bytes at `at`.
@@ -109,31 +108,48 @@ impl<M: Memory> Store<M> {
             let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
             let len = (GRANULE - within).min((bytes.len() - done) as u64) as usize;
             let within = within as usize;
-            let granule = self.granule(number, len)?;
-            granule[within..within + len].copy_from_slice(&bytes[done..done + len]);
-            if number == 0 && !allows_wal {
-                page1::refuse_wal(granule);
-            }
+            let mut refused = false;
+            self.change_granule(number, len, |granule| {
+                granule[within..within + len].copy_from_slice(&bytes[done..done + len]);
+                refused = number == 0 && !allows_wal && page1::refuse_wal(granule);
+            })?;
+            self.stage.refuses_wal |= refused;
             done += len;
         }
         self.stage.size = Some(size.max(at + bytes.len() as u64));
         Ok(())
     }
 
-    /// The staged granule of a number. A new one gets the committed bytes, unless it is to be written whole.
-    pub(crate) fn granule(&mut self, number: u64, written: usize) -> Result<&mut Granule> {
-        if !self.stage.granules.contains_key(&number) {
-            let mut granule = self.stage.buffer().ok_or(StoreError::Memory)?;
-            if written < GRANULE as usize {
-                self.committed(number * GRANULE, &mut granule[..])?;
-                if number == 0 && self.marked {
-                    let version = granule[WRITE_VERSION];
-                    page1::show(0, &mut granule[..], version);
-                }
-            }
-            self.stage.granules.insert(number, granule);
+    /// Changes a granule. One that is not staged has the committed bytes before, unless all of it is written.
+    pub(crate) fn change_granule(
+        &mut self,
+        number: u64,
+        written: usize,
+        change: impl FnOnce(&mut Granule),
+    ) -> Result<()> {
+        if self.stage.has(number) {
+            return self.stage.change(number, change);
         }
-        Ok(self.stage.granules.get_mut(&number).expect("it was just put there"))
+        let mut granule = self.stage.buffer()?;
+        if written < GRANULE as usize {
+            self.committed(number * GRANULE, &mut granule[..])?;
+            if number == 0 && self.marked {
+                let version = granule[WRITE_VERSION];
+                page1::show(0, &mut granule[..], version);
+            }
+        }
+        change(&mut granule);
+        self.stage.put(number, granule)
+    }
+
+    /// Sets the folder for the pages of large transactions, which are in memory otherwise.
+    pub fn set_scratch_folder(&mut self, folder: &Path) {
+        self.stage.set_scratch_folder(folder);
+    }
+
+    /// Sets the number of granules of 4 KiB from which on a transaction is committed page by page.
+    pub fn set_streamed_from(&mut self, granules: usize) {
+        self.stage.set_streamed_from(granules);
     }
 
     /// Returns whether the committed database is in SQLite's WAL mode.
@@ -150,14 +166,18 @@ impl<M: Memory> Store<M> {
     }
 
     /// Stages another size: truncates the database, or extends it with zeros.
-    pub fn truncate(&mut self, to: u64) {
+    ///
+    /// # Errors
+    /// Staged bytes cannot be read.
+    pub fn truncate(&mut self, to: u64) -> Result<()> {
         self.touch();
         let size = self.size();
         if to < size {
-            self.stage.cut(to);
+            self.stage.cut(to)?;
         } else if to > size {
             self.stage.size = Some(to);
         }
+        Ok(())
     }
 
     /// Discards what is staged.
@@ -172,7 +192,22 @@ impl<M: Memory> Store<M> {
 
     /// Returns whether only another size is staged.
     pub fn has_size_only(&self) -> bool {
-        self.stage.granules.is_empty() && self.stage.size.is_some_and(|size| size != self.size)
+        self.stage.granules() == 0 && self.stage.size.is_some_and(|size| size != self.size)
+    }
+
+    /// Returns an error if a page 1 is staged that is not in SQLite's form: it has no place for the marker.
+    ///
+    /// # Errors
+    /// As it says, or the medium fails.
+    pub fn check_form(&self) -> Result<()> {
+        if self.stage.has(0) && self.size() >= HEADER_BYTES {
+            let mut header = [0; HEADER_BYTES as usize];
+            self.staged(0, &mut header)?;
+            if !page1::has_sqlites_form(&header) {
+                return Err(StoreError::Foreign);
+            }
+        }
+        Ok(())
     }
 
     /// Stages zeros where the database grows without a write and the file has other bytes.
@@ -180,14 +215,14 @@ impl<M: Memory> Store<M> {
         let kept = self.kept();
         let mut there = Box::new([0; GRANULE as usize]);
         for number in kept / GRANULE..size.div_ceil(GRANULE) {
-            if self.stage.granules.contains_key(&number) {
+            if self.stage.has(number) {
                 continue;
             }
             let (start, len) = (number * GRANULE, (size - number * GRANULE).min(GRANULE) as usize);
             self.in_place(start, &mut there[..len])?;
             let from = kept.saturating_sub(start).min(len as u64) as usize;
             if there[from..len].iter().any(|byte| *byte != 0) {
-                self.granule(number, 0)?;
+                self.change_granule(number, 0, |_| ())?;
             }
         }
         Ok(())

@@ -65,6 +65,40 @@ fn multi_database_commit_skips_an_unchanged_one() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
 }
 
+/// Their pages and journals do not stay in memory, and they are committed page by page.
+#[test]
+fn large_parts_are_committed_and_rolled_back() {
+    for mode in crate::process_kills::MODES {
+        let folder = folder();
+        let (connection, paths) = with_attached(folder.path(), &["two"]);
+        connection.execute_batch(&format!("PRAGMA perdura_mode = {mode}")).unwrap();
+        let rows_of = |from: i64| {
+            format!(
+                "WITH n(a) AS (SELECT {from} UNION ALL SELECT a + 1 FROM n LIMIT 1000)
+                 SELECT a, hex(zeroblob(1500)) FROM n"
+            )
+        };
+        for (from, end) in [(0, "COMMIT"), (1000, "ROLLBACK"), (1000, "COMMIT")] {
+            let all = rows_of(from);
+            let change = "SET b = hex(randomblob(1500)) WHERE a % 2 = 0";
+            connection
+                .execute_batch(&format!(
+                    "BEGIN; INSERT INTO t {all}; INSERT INTO two.t {all};
+                     UPDATE t {change}; UPDATE two.t {change}; {end}"
+                ))
+                .unwrap();
+            let there = if end == "COMMIT" { from + 1000 } else { from };
+            for name in ["main", "two"] {
+                assert_eq!(keys(&connection, name).len() as i64, there, "{mode}, {end}");
+            }
+            check(&connection);
+        }
+        drop(connection);
+        paths.iter().for_each(|path| assert_eq!(rows(&stock(path)).len(), 2000, "{mode}"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
+
 #[test]
 fn databases_of_the_ordinary_vfs_take_part() {
     let folder = folder();

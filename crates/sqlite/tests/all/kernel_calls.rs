@@ -14,6 +14,8 @@ thread_local! {
     static CALLS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     /// Calls of this thread that fail: truncation and sync.
     static REFUSED: Cell<[bool; 2]> = const { Cell::new([false; 2]) };
+    /// No file that this thread uses gets more room.
+    static IS_FULL: Cell<bool> = const { Cell::new(false) };
     /// Syncs of all file systems by this thread.
     static SYNCS_OF_ALL: Cell<u32> = const { Cell::new(0) };
     /// Called with the path of each file that this thread syncs, before it is synced.
@@ -70,6 +72,28 @@ unsafe extern "C" fn fsync(file: c_int) -> c_int {
     }
     // SAFETY: the caller's contract.
     call(1, || unsafe { libc::syscall(libc::SYS_fsync, file) as c_int })
+}
+
+/// # Safety
+/// As that of the C library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_fallocate(file: c_int, at: libc::off_t, bytes: libc::off_t) -> c_int {
+    if IS_FULL.get() {
+        return libc::ENOSPC;
+    }
+    // SAFETY: the caller's contract.
+    match unsafe { libc::syscall(libc::SYS_fallocate, file, 0, at, bytes) } {
+        0 => 0,
+        _ => std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
+    }
+}
+
+/// Runs `work` while the medium has no room for this thread.
+pub(crate) fn on_a_full_medium<T>(work: impl FnOnce() -> T) -> T {
+    IS_FULL.set(true);
+    let done = work();
+    IS_FULL.set(false);
+    done
 }
 
 /// It is only counted: this machine has other work.

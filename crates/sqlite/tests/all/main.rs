@@ -1,5 +1,6 @@
 //! SQL through SQLite's own library, on the VFS.
 
+mod allocations;
 mod attached;
 mod bad_input;
 mod budgets;
@@ -9,6 +10,7 @@ mod contents;
 mod damage;
 mod direct_stores;
 mod emulated;
+mod encrypted;
 mod explore;
 mod failing;
 mod fetched;
@@ -29,6 +31,7 @@ mod random;
 mod readmission;
 mod register;
 mod shared;
+mod side_file;
 mod sql;
 mod stacked;
 mod stock_crashes;

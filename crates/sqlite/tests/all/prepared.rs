@@ -33,10 +33,14 @@ fn fill(store: &Store<Recording>) -> u8 {
     bytes[500]
 }
 
+/// The granules from which on a commit goes page by page: none, and more than there are.
+const STREAMED_FROM: [usize; 2] = [0, usize::MAX];
+
 /// A trace of a part that is prepared after a commit filled with 7, and holds 8.
-fn preparing() -> (Recording, Store<Recording>, Trace) {
+fn preparing(streamed_from: usize) -> (Recording, Store<Recording>, Trace) {
     let memory = new();
     let mut one = open(&memory, 1);
+    one.set_streamed_from(streamed_from);
     commit(&mut one, &page(1, 7));
     let trace = trace(&memory, || {
         one.write(0, &page(2, 8)).unwrap();
@@ -51,7 +55,11 @@ fn preparing() -> (Recording, Store<Recording>, Trace) {
 /// about it.
 #[test]
 fn commit_after_a_recovery_is_never_a_prepared_part() {
-    let (_, _, trace) = preparing();
+    STREAMED_FROM.into_iter().for_each(commit_after_recovery);
+}
+
+fn commit_after_recovery(streamed_from: usize) {
+    let (_, _, trace) = preparing(streamed_from);
     let mut states = 0;
     let mut next = |image: &[u8], first: Verdict| {
         let memory = copy_of(image);
@@ -74,7 +82,11 @@ fn commit_after_a_recovery_is_never_a_prepared_part() {
 /// A recovery that rolls a part back is final, although the super-journal is gone later.
 #[test]
 fn recovery_that_rolls_a_part_back_is_final() {
-    let (_, _, preparing) = preparing();
+    STREAMED_FROM.into_iter().for_each(final_recovery);
+}
+
+fn final_recovery(streamed_from: usize) {
+    let (_, _, preparing) = preparing(streamed_from);
     let mut states = 0;
     // After a power cut the words of progress may be older than the part.
     let prepared = Replay::new(&preparing).explore(16, 1, |image, noted| {
@@ -107,9 +119,14 @@ fn recovery_that_rolls_a_part_back_is_final() {
 /// Neither what the owner has rolled back counts later, nor is a commit before or after it lost.
 #[test]
 fn part_rolled_back_by_its_owner_stays_so() {
+    STREAMED_FROM.into_iter().for_each(rolled_back_part);
+}
+
+fn rolled_back_part(streamed_from: usize) {
     let files = files_of_inserts();
     let memory = new();
     let mut one = open(&memory, 1);
+    one.set_streamed_from(streamed_from);
     files[..40].iter().for_each(|file| commit(&mut one, file));
     // Each commit leaves stores whose flush is deferred, and each part repeats some of its lines.
     let trace = trace(&memory, || {
@@ -143,8 +160,9 @@ fn part_rolled_back_by_its_owner_stays_so() {
 /// Others see no interrupted commit then.
 #[test]
 fn ended_part_leaves_no_commit_begun() {
-    for applies in [false, true] {
-        let (memory, mut one, _) = preparing();
+    let ways = STREAMED_FROM.into_iter().flat_map(|from| [(from, false), (from, true)]);
+    for (streamed_from, applies) in ways {
+        let (memory, mut one, _) = preparing(streamed_from);
         let mut other = Store::attach(media(&memory), file_bytes(&memory)).unwrap();
         assert!(!refresh(&mut other, || file_bytes(&memory)), "it is prepared");
         if applies {
@@ -171,7 +189,7 @@ fn truncation_after_preparing_is_committed_next() {
     commit(&mut one, &[page(1, 7), vec![6; 5 * PAGE]].concat());
     one.write(0, &page(2, 8)).unwrap();
     one.prepare_for(NAME).unwrap();
-    one.truncate(2 * PAGE as u64);
+    one.truncate(2 * PAGE as u64).unwrap();
     one.commit_prepared().unwrap();
     assert_eq!(one.size(), 2 * PAGE as u64, "it is staged");
     assert!(one.has_size_only());
@@ -184,7 +202,11 @@ fn truncation_after_preparing_is_committed_next() {
 /// A part that counts is not undone by a later file of the same name: not once its owner, or a recovery, has applied it.
 #[test]
 fn applied_part_stays_applied() {
-    let (memory, mut one, _) = preparing();
+    STREAMED_FROM.into_iter().for_each(applied_part);
+}
+
+fn applied_part(streamed_from: usize) {
+    let (memory, mut one, _) = preparing(streamed_from);
     let prepared = image(&memory);
     let by_owner = trace(&memory, || {
         one.commit_prepared().unwrap();

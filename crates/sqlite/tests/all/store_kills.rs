@@ -484,7 +484,7 @@ fn kill_during_layout_restore_is_noticed() {
     let [larger, larger_with_more] = with_larger_pages(&files[ROWS - 1], MORE);
     let settled = one.stats().fences;
     let trace = trace(&memory, || {
-        one.truncate(larger.len() as u64);
+        one.truncate(larger.len() as u64).unwrap();
         commit(&mut one, &larger);
     });
     // Each chunk has a fence.
@@ -599,7 +599,7 @@ fn file_truncated_by_a_killed_close_grows_again() {
     let memory = new();
     let mut one = open(&memory, 1);
     files.iter().for_each(|file| commit(&mut one, file));
-    one.truncate(files[20].len() as u64);
+    one.truncate(files[20].len() as u64).unwrap();
     commit(&mut one, &files[20]);
     one.restore_layout().unwrap();
     let mut cut = image(&memory);

@@ -57,7 +57,7 @@ fn after(before: &[u8], steps: &[Step]) -> Vec<u8> {
 fn stage(store: &mut Store<Recording>, steps: &[Step]) {
     for step in steps {
         match *step {
-            Truncate(to) => store.truncate(to as u64),
+            Truncate(to) => store.truncate(to as u64).unwrap(),
             Write(at, len) => store.write(at as u64, &vec![WRITTEN; len]).unwrap(),
         }
     }

@@ -159,6 +159,7 @@ impl WalConnection {
                 return other.map(|_| false);
             }
         };
+        found.file().give(self.data.access()?)?;
         self.side.store(Off::new(INDEX_FILE_AT), found.number());
         self.open_close.set_in_wal_mode(true)?;
         let words = IndexWords::new(found.file());

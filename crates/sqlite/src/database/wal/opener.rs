@@ -46,8 +46,10 @@ impl LogOpener for WalOpener {
             foreign_locks: None,
         };
         let open = || {
-            Plain::open(path, &options)
-                .map_err(|error| Failure::CannotOpen(format!("its write-ahead log: {error}")))
+            let file = Plain::open(path, &options)
+                .map_err(|error| Failure::CannotOpen(format!("its write-ahead log: {error}")))?;
+            file.give(wal.data.access()?)?;
+            Ok(file)
         };
         let Some((index, file)) = wal.open_log(open)? else {
             let why = "stock SQLite has it open in WAL mode";

@@ -96,7 +96,7 @@ fn file_truncated_during_refresh_is_read_again() {
     let mut shrinks = Some(());
     let whole = two.refresh_unlocked(|| {
         if shrinks.take().is_some() {
-            one.truncate(page);
+            one.truncate(page).unwrap();
             store_kills::commit(&mut one, &store_kills::page(2, 8));
             one.restore_layout().unwrap();
         }
