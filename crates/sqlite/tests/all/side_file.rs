@@ -129,18 +129,26 @@ fn copy_of_a_wal_database_leaves_its_connection_usable() {
     let mode: String = source.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
     source.execute_batch(CREATE).unwrap();
-    for mode in crate::process_kills::MODES {
-        let path = directory.path().join(mode);
-        let uri = format!("file:{}?perdura_mode={mode}", path.display());
-        let one = open(Path::new(&uri)).unwrap();
+    for (mode, wal) in
+        crate::process_kills::MODES.into_iter().flat_map(|mode| [(mode, "on"), (mode, "off")])
+    {
+        let path = directory.path().join(format!("{mode}-{wal}"));
+        let uri = format!("file:{}?perdura_mode={mode}&perdura_wal={wal}", path.display());
+        let open = || open(Path::new(&uri)).unwrap();
+        let one = open();
         for key in 2..5 {
             crate::register::backup(&source, &one);
-            assert_eq!(rows(&one).len(), 1, "{mode}");
+            assert_eq!(rows(&one).len(), 1, "{mode}, {wal}");
             one.execute("INSERT INTO t VALUES(?1, 'more')", [key]).unwrap();
-            assert_eq!((rows(&one).len(), rows(&open(&path).unwrap()).len()), (2, 2));
+            assert_eq!((rows(&one).len(), rows(&open()).len()), (2, 2), "{mode}, {wal}");
         }
         drop(one);
-        assert_eq!(rows(&stock(&path)).len(), 2);
+        // With WAL mode the copy is in it, as its source is.
+        let later = match wal {
+            "on" => rusqlite::Connection::open(&path).unwrap(),
+            _ => stock(&path),
+        };
+        assert_eq!(rows(&later).len(), 2, "{mode}, {wal}");
     }
 }
 
