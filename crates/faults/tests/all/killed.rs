@@ -120,11 +120,11 @@ fn verdict(image: &[u8], models: &[Model]) -> Result<(), String> {
     Ok(())
 }
 
-/// States that have been looked at, each with the transactions that were acknowledged then.
+/// States that were right, each with the transactions that were acknowledged then.
 type Seen = HashSet<(u64, usize)>;
 
-/// Looks at the power cuts of the next process that are not in `seen`, to which it adds them. Returns
-/// the first state that is wrong.
+/// Looks at the power cuts of the next process that are not in `seen`, to which it adds those that are
+/// right. Returns the first state that is wrong.
 fn power_cuts(killed: &Killed, trace: &Trace, models: &[Model], seen: &mut Seen) -> Option<String> {
     let mut replay: Replay<'_> = killed.replay(trace);
     let mut failed = None;
@@ -137,6 +137,7 @@ fn power_cuts(killed: &Killed, trace: &Trace, models: &[Model], seen: &mut Seen)
                 && seen.insert((number, noted))
                 && let Err(why) = verdict(image, &models[noted..])
             {
+                seen.remove(&(number, noted));
                 let place = trace.events.get(position).map(|event| event.site);
                 failed = Some(format!("before {place:?} of the next one: the database {why}"));
             }
