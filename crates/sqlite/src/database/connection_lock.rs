@@ -164,6 +164,19 @@ impl ConnectionLock {
             self.give_up_if_failed();
         }
     }
+    /// Raises the shared lock to the exclusive one. A refused connection keeps no new reader out.
+    ///
+    /// # Errors
+    /// Busy.
+    pub(crate) fn lock_exclusive_or_stay(&mut self) -> Result<(), Failure> {
+        check_not_forked(&self.side)?;
+        match self.connection.lock_exclusive_or_stay() {
+            Answer::Got => Ok(()),
+            // A connection with the shared lock has nothing to replay.
+            Answer::Busy | Answer::Replay => Err(Failure::Busy),
+        }
+    }
+
 
     /// Releases the slot if the side file's medium has failed: stores to the words are lost then, and
     /// others would wait for a lock that is never released.

@@ -39,6 +39,24 @@ impl Mapped {
         Ok(self.store.is_marked() && self.store.is_in_wal_mode()?)
     }
 
+    /// Raises the shared lock to the exclusive one while the log is open. SQLite does not lower the lock of a refused
+    /// connection then, so that one keeps no newcomer out.
+    pub(super) fn lock_exclusive_in_wal_mode(&mut self) -> Result<(), Failure> {
+        self.own_lock.lock_exclusive_or_stay()?;
+        // If the side file has just failed, others do not see the lock.
+        let mut locked = self.store.healthy().map_err(Failure::from);
+        if locked.is_ok() && self.stock_lock.level() > Level::None {
+            locked = self.stock_lock.lock(Level::Exclusive);
+        }
+        if let Err(failure) = locked {
+            let lowered = self.stock_lock.unlock(Level::Shared);
+            self.own_lock.unlock(Level::Shared);
+            return lowered.and(Err(failure));
+        }
+        self.wal.set_exclusive(true);
+        Ok(())
+    }
+
     /// The counters of the connection.
     pub(super) fn stats(&self) -> Stats {
         let (mut stats, wal) = (self.store.stats(), &self.wal.counters);
@@ -124,3 +142,7 @@ impl Mapped {
         self.wal.leave(alone)
     }
 }
+        if !alone {
+            // The rest waits for others that open and close the file, and must keep no newcomer out meanwhile.
+            self.stock_lock.unlock(Level::None)?;
+        }

@@ -3,6 +3,7 @@
 mod connections;
 mod costs;
 mod crowd;
+mod exclusive;
 mod idle;
 pub(crate) mod kills;
 mod lengths;
