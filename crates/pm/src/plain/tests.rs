@@ -91,6 +91,27 @@ fn written_bytes_are_the_end_and_are_mapped() {
 }
 
 #[test]
+fn bytes_written_past_the_end_leave_no_hole() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let one = open(&path);
+    let space = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    one.write_at(0, &[1; 100]).unwrap();
+    one.write_at(300_000, &[2; 100]).unwrap();
+    assert_eq!(one.len(), 300_100);
+    assert!(space() >= 300_100, "{}", space());
+    one.copy(Off::new(150_000), &[3; 100]);
+    let found = std::fs::read(&path).unwrap();
+    assert_eq!((found[99], found[100], found[150_000], found[300_000]), (1, 0, 3, 2));
+    // Bytes that another one has written stay.
+    let other = open(&path);
+    one.write_at(300_100, &[4; 100_000]).unwrap();
+    other.write_at(500_000, &[5]).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap()[300_100..400_100], [4; 100_000]);
+    assert!(space() >= 500_001, "{}", space());
+}
+
+#[test]
 fn locks_keep_out_other_openings_of_the_same_process() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");
