@@ -10,7 +10,7 @@
 
 mod locks;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -129,9 +129,12 @@ impl Plain {
             return Err(other(format!("{} is no regular file", Escaped(path.display()))));
         }
         if let Some(mode) = options.mode
-            && metadata.len() == 0
+            && (metadata.len(), metadata.mode() & 0o7777 == mode) == (0, false)
+            && let Err(error) = file.get().set_permissions(Permissions::from_mode(mode))
+            // Another user has made it.
+            && error.raw_os_error() != Some(libc::EPERM)
         {
-            file.get().set_permissions(std::fs::Permissions::from_mode(mode))?;
+            return Err(error);
         }
         Self::map(file, options)
     }
