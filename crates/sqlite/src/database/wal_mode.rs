@@ -90,13 +90,18 @@ impl Mapped {
         index.region(region, create)
     }
 
-    /// Takes or gives up locks of the log.
+    /// Takes or gives up locks of the log. They are given up even if the medium of the index or of the side file has
+    /// failed: others would wait for this connection as long as it lives. A connection that has given up its slot counts as
+    /// dead, and its locks may be another one's.
     pub(super) fn lock_log_index(&mut self, asked: IndexLock) -> Result<(), Failure> {
-        match &self.in_wal {
-            Some(database) => database.healthy()?,
-            None => self.store.healthy()?,
-        }
         let IndexLock { first, count, shared, take } = asked;
+        let is_write_lock = !shared && first == WRITE_LOCK;
+        if is_write_lock && !take {
+            self.wal.set_writes(false);
+        }
+        if take || !self.own_lock.has_slot() {
+            self.index_is_healthy()?;
+        }
         let Some(locks) = &mut self.index_locks else {
             return Err(Failure::Io("locks of a log that is not open".into()));
         };
@@ -108,9 +113,6 @@ impl Mapped {
                 true
             }
             (false, false) => {
-                if first == WRITE_LOCK {
-                    self.wal.set_writes(false);
-                }
                 locks.unlock_exclusive(first, count);
                 true
             }
@@ -118,10 +120,23 @@ impl Mapped {
         if !taken {
             return Err(Failure::Busy);
         }
-        if take && !shared && first == WRITE_LOCK {
+        if take && let Err(failure) = self.index_is_healthy() {
+            // The word was stored in vain.
+            let _ = self.lock_log_index(IndexLock { take: false, ..asked });
+            return Err(failure);
+        }
+        if is_write_lock && take {
             self.wal.set_writes(true);
         }
         Ok(())
+    }
+
+    /// Returns an error if others do not see the locks of the log.
+    fn index_is_healthy(&self) -> Result<(), Failure> {
+        match &self.in_wal {
+            Some(database) => database.healthy(),
+            None => Ok(self.store.healthy()?),
+        }
     }
 
     /// Ends the use of the index, and leaves WAL mode.
@@ -139,10 +154,10 @@ impl Mapped {
         }
         // The index file is removed only while stock SQLite cannot just have opened it.
         let alone = self.stock_lock.lock(Level::Exclusive).is_ok();
-        self.wal.leave(alone)
-    }
-}
         if !alone {
             // The rest waits for others that open and close the file, and must keep no newcomer out meanwhile.
             self.stock_lock.unlock(Level::None)?;
         }
+        self.wal.leave(alone)
+    }
+}
