@@ -4,6 +4,7 @@ use std::thread;
 
 use pm::{Lock, Plain, PlainOptions, Range};
 
+use super::kills::hold;
 use super::*;
 
 const CREATE: &str = "CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')";
@@ -70,6 +71,37 @@ fn refused_stock_goes_on_when_ours_has_closed() {
     assert!(delegated.query_row("PRAGMA perdura_mode", [], |_| Ok(())).is_err());
     drop((stock, delegated));
     assert_eq!(rows(&closed(&path, 2)).len(), 5);
+}
+
+/// Stock SQLite that was refused, and stays open, keeps the gate of connections that are killed.
+#[test]
+fn refused_stock_stays_refused_after_a_kill_of_ours() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let ours = open_wal(&path);
+    ours.execute_batch(CREATE).unwrap();
+    ours.close().unwrap();
+    for (count, ours_comes) in [(2, true), (3, false)] {
+        let mut killed = hold(&path, "INSERT INTO t VALUES(2, 'two')");
+        let stock = Connection::open(&path).unwrap();
+        let refused = || {
+            let error = stock.query_row("SELECT count(*) FROM t", [], |_| Ok(())).unwrap_err();
+            error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+                && stocks_error(&path) == Some(ErrorCode::CannotOpen)
+        };
+        assert!(refused());
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert!(refused());
+        if ours_comes {
+            let ours = open(&path).unwrap();
+            assert_eq!(rows(&ours).len(), count);
+            ours.close().unwrap();
+            assert_eq!(rows(&stock).len(), count);
+        }
+        drop(stock);
+        assert_eq!(rows(&Connection::open(&path).unwrap()).len(), count);
+    }
 }
 
 /// One that has just begun to make the index file, and has not stored the gate yet, is not stock SQLite.
