@@ -10,7 +10,7 @@
 
 mod locks;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -129,9 +129,12 @@ impl Plain {
             return Err(other(format!("{} is no regular file", Escaped(path.display()))));
         }
         if let Some(mode) = options.mode
-            && metadata.len() == 0
+            && (metadata.len(), metadata.mode() & 0o7777 == mode) == (0, false)
+            && let Err(error) = file.get().set_permissions(Permissions::from_mode(mode))
+            // Another user has made it.
+            && error.raw_os_error() != Some(libc::EPERM)
         {
-            file.get().set_permissions(std::fs::Permissions::from_mode(mode))?;
+            return Err(error);
         }
         Self::map(file, options)
     }
@@ -219,7 +222,8 @@ impl Plain {
     }
 
     /// Writes bytes by a call of the kernel. A shorter file ends with them afterwards, by the byte: the way to grow where
-    /// the length has a meaning. If the medium has no room, that is an error here. The length is not made durable.
+    /// the length has a meaning. Space is reserved for what lies between the old end and `at`. If the medium has no
+    /// room, that is an error here. The length is not made durable.
     ///
     /// Addresses after the end are mapped ahead, so that not every such call maps again. They may not be touched.
     ///
@@ -241,7 +245,13 @@ impl Plain {
             self.map_up_to(to)?;
             shared.bytes.store(length, Ordering::Release);
         }
-        shared.file.get().write_all_at(bytes, at)?;
+        let file = shared.file.get();
+        if at > shared.bytes.load(Ordering::Relaxed) {
+            // Stores through the mapping may follow there, and a full medium must not fail under them.
+            let length = file.metadata()?.len();
+            reserve_space(file, length, at.saturating_sub(length))?;
+        }
+        file.write_all_at(bytes, at)?;
         shared.bytes.fetch_max(end, Ordering::AcqRel);
         Ok(())
     }

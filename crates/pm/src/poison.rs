@@ -46,7 +46,7 @@ use crate::mapping::Sharing;
 use crate::watched::Watched;
 
 /// The number of pools that one process can have open with the handler on.
-const PLACES: usize = 256;
+const PLACES: usize = 1024;
 
 static WATCHED: Watched<Health, PLACES> = Watched::new();
 

@@ -167,8 +167,11 @@ fn transaction(handle: &Handle, one: &mut TestConnection, times: usize) -> bool 
     wrote
 }
 
+/// Takes the exclusive lock if no other connection is there; returns whether it did.
+type Alone = fn(&mut TestConnection) -> bool;
+
 /// Reads, and then moves the database away and back if no other connection is there. Returns whether it did.
-fn visit(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
+fn visit(handle: &Handle, one: &mut TestConnection, times: usize, alone: Alone) -> bool {
     let shared = &handle.shared;
     if !lock(handle, one, Level::Shared, times) {
         return false;
@@ -176,7 +179,7 @@ fn visit(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
     shared.reading[one.slot()].store(true, Ordering::SeqCst);
     let read = read_database(shared);
     shared.reading[one.slot()].store(false, Ordering::SeqCst);
-    let alone = one.lock_exclusive_if_idle();
+    let alone = alone(one);
     if alone {
         assert_eq!(one.level(), Level::Exclusive);
         let others = shared.reading.iter().filter(|reading| reading.load(Ordering::SeqCst)).count();
@@ -193,13 +196,18 @@ fn visit(handle: &Handle, one: &mut TestConnection, times: usize) -> bool {
     alone
 }
 
+/// The two ways, for a moment and for longer.
+const WAYS: [Alone; 2] = [TestConnection::lock_exclusive_if_idle, |one: &mut TestConnection| {
+    one.lock_exclusive_or_stay() == Answer::Got
+}];
+
 /// A connection that dies after so many stores, if it makes that many.
 fn run_life(shared: &Arc<Shared>, slot: usize, stores: usize) {
     let lived = catch_unwind(AssertUnwindSafe(|| {
         let handle = Handle::new(shared, stores);
         let mut one = claim(&handle, slot);
         transaction(&handle, &mut one, 3);
-        visit(&handle, &mut one, 3);
+        visit(&handle, &mut one, 3, WAYS[slot % 2]);
         transaction(&handle, &mut one, 3);
     }));
     if let Err(death) = lived
@@ -283,6 +291,33 @@ fn waiting_writer_gets_its_turn() {
             writer.unlock(Level::Shared);
             assert_eq!(reader.lock(Level::Shared), Answer::Got);
             assert!(!reader.is_reserved());
+        },
+        1,
+        1,
+    );
+}
+
+/// A connection that does not get the exclusive lock, and stays, keeps none out.
+#[test]
+fn refused_exclusive_lock_that_stays_keeps_none_out() {
+    shuttle::check_random_with_seed(
+        || {
+            let shared = Arc::new(Shared::new());
+            let handle = Handle::new(&shared, usize::MAX);
+            let [mut reader, mut one, mut late] = [0, 1, 2].map(|slot| claim(&handle, slot));
+            for all in [&mut reader, &mut one] {
+                assert_eq!(all.lock(Level::Shared), Answer::Got);
+            }
+            assert_eq!((one.lock_exclusive_or_stay(), one.level()), (Answer::Busy, Level::Shared));
+            assert_eq!(late.lock(Level::Shared), Answer::Got);
+            late.unlock(Level::None);
+            // Nor next to a writer.
+            assert_eq!(reader.lock(Level::Reserved), Answer::Got);
+            assert_eq!((one.lock_exclusive_or_stay(), one.level()), (Answer::Busy, Level::Shared));
+            assert!(reader.is_reserved());
+            reader.unlock(Level::None);
+            assert_eq!(one.lock_exclusive_or_stay(), Answer::Got);
+            assert_eq!((one.level(), late.lock(Level::Shared)), (Level::Exclusive, Answer::Busy));
         },
         1,
         1,

@@ -91,6 +91,73 @@ fn written_bytes_are_the_end_and_are_mapped() {
 }
 
 #[test]
+fn bytes_written_past_the_end_leave_no_hole() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let one = open(&path);
+    let space = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    one.write_at(0, &[1; 100]).unwrap();
+    one.write_at(300_000, &[2; 100]).unwrap();
+    assert_eq!(one.len(), 300_100);
+    assert!(space() >= 300_100, "{}", space());
+    one.copy(Off::new(150_000), &[3; 100]);
+    let found = std::fs::read(&path).unwrap();
+    assert_eq!((found[99], found[100], found[150_000], found[300_000]), (1, 0, 3, 2));
+    // Bytes that another one has written stay.
+    let other = open(&path);
+    one.write_at(300_100, &[4; 100_000]).unwrap();
+    other.write_at(500_000, &[5]).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap()[300_100..400_100], [4; 100_000]);
+    assert!(space() >= 500_001, "{}", space());
+}
+
+#[test]
+fn mode_is_set_only_where_it_differs() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let open = |mode| {
+        let options = PlainOptions { create: true, mode: Some(mode), ..PlainOptions::default() };
+        drop(Plain::open(&path, &options).unwrap());
+        let found = std::fs::metadata(&path).unwrap();
+        (found.mode() & 0o7777, (found.ctime(), found.ctime_nsec()))
+    };
+    let (mode, changed) = open(0o640);
+    assert_eq!(mode, 0o640);
+    // A later change would have another time.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(open(0o640), (0o640, changed));
+    assert_eq!(open(0o600).0, 0o600);
+}
+
+/// Only a file's owner may change its mode, and others can use it all the same.
+#[test]
+fn empty_file_of_another_user_is_opened() {
+    let _alone = crate::forks::alone();
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, []).unwrap();
+    for (path, mode) in [(directory.path(), 0o755), (path.as_path(), 0o666)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let options = PlainOptions { mode: Some(0o640), ..PlainOptions::default() };
+    // SAFETY: the child becomes another user's, opens a file, and ends at once.
+    unsafe {
+        if libc::geteuid() != 0 {
+            println!("left out: only root becomes another user");
+            return;
+        }
+        let child = libc::fork();
+        if child == 0 {
+            let opened = libc::setresuid(12_345, 12_345, 12_345) == 0
+                && Plain::open(&path, &options).is_ok();
+            libc::_exit(i32::from(!opened));
+        }
+        let mut status = 0;
+        assert_eq!((libc::waitpid(child, &raw mut status, 0), status), (child, 0));
+    }
+}
+
+#[test]
 fn locks_keep_out_other_openings_of_the_same_process() {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = directory.path().join("file");

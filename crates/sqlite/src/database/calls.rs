@@ -197,6 +197,12 @@ impl MainFile for Mapped {
         if before > Level::None && self.store.is_half_way()? {
             return Err(Failure::Busy);
         }
+        if self.wal.is_log_open()
+            && (before, self.own_lock.level(), to)
+                == (Level::Shared, Level::Shared, Level::Exclusive)
+        {
+            return self.lock_exclusive_in_wal_mode();
+        }
         if to > Level::Shared {
             // Only a connection that begins to read has to recover.
             let _ = self.own_lock.lock(to)?;

@@ -97,6 +97,8 @@ pub(crate) enum LockOutcome {
 #[derive(Debug)]
 pub(crate) struct ConnectionLock {
     side: Plain,
+    /// The connection owns its slot, so that others take it for alive.
+    has_slot: bool,
     connection: Connection<SideWords, SlotOwners>,
 }
 
@@ -115,7 +117,7 @@ impl ConnectionLock {
         let (connection, answer) = Connection::claim(words, SlotOwners::of(side), SLOTS, slot);
         let taken =
             if answer == Answer::Replay { LockOutcome::MustRecover } else { LockOutcome::Locked };
-        Ok((Self { side: side.clone(), connection }, taken))
+        Ok((Self { side: side.clone(), has_slot: true, connection }, taken))
     }
 
     fn free_slot(side: &Plain) -> Result<usize, Failure> {
@@ -132,6 +134,11 @@ impl ConnectionLock {
     /// The slot, which is the connection's line in WAL mode too.
     pub(crate) fn slot(&self) -> usize {
         self.connection.slot()
+    }
+
+    /// Returns whether the connection owns its slot, and with it the words there. A forked child owns none.
+    pub(crate) fn has_slot(&self) -> bool {
+        self.has_slot && check_not_forked(&self.side).is_ok()
     }
 
     pub(crate) fn level(&self) -> Level {
@@ -157,6 +164,19 @@ impl ConnectionLock {
         check_not_forked(&self.side).is_ok() && self.connection.lock_exclusive_if_idle()
     }
 
+    /// Raises the shared lock to the exclusive one. A refused connection keeps no new reader out.
+    ///
+    /// # Errors
+    /// Busy.
+    pub(crate) fn lock_exclusive_or_stay(&mut self) -> Result<(), Failure> {
+        check_not_forked(&self.side)?;
+        match self.connection.lock_exclusive_or_stay() {
+            Answer::Got => Ok(()),
+            // A connection with the shared lock has nothing to replay.
+            Answer::Busy | Answer::Replay => Err(Failure::Busy),
+        }
+    }
+
     /// Lowers the lock. In a forked child it changes nothing.
     pub(crate) fn unlock(&mut self, to: Level) {
         if check_not_forked(&self.side).is_ok() {
@@ -167,8 +187,9 @@ impl ConnectionLock {
 
     /// Releases the slot if the side file's medium has failed: stores to the words are lost then, and
     /// others would wait for a lock that is never released.
-    fn give_up_if_failed(&self) {
+    fn give_up_if_failed(&mut self) {
         if self.side.healthy().is_err() {
+            self.has_slot = false;
             let _ = self.side.unlock(byte_of(self.connection.slot()));
         }
     }

@@ -39,6 +39,24 @@ impl Mapped {
         Ok(self.store.is_marked() && self.store.is_in_wal_mode()?)
     }
 
+    /// Raises the shared lock to the exclusive one while the log is open. SQLite does not lower the lock of a refused
+    /// connection then, so that one keeps no newcomer out.
+    pub(super) fn lock_exclusive_in_wal_mode(&mut self) -> Result<(), Failure> {
+        self.own_lock.lock_exclusive_or_stay()?;
+        // If the side file has just failed, others do not see the lock.
+        let mut locked = self.store.healthy().map_err(Failure::from);
+        if locked.is_ok() && self.stock_lock.level() > Level::None {
+            locked = self.stock_lock.lock(Level::Exclusive);
+        }
+        if let Err(failure) = locked {
+            let lowered = self.stock_lock.unlock(Level::Shared);
+            self.own_lock.unlock(Level::Shared);
+            return lowered.and(Err(failure));
+        }
+        self.wal.set_exclusive(true);
+        Ok(())
+    }
+
     /// The counters of the connection.
     pub(super) fn stats(&self) -> Stats {
         let (mut stats, wal) = (self.store.stats(), &self.wal.counters);
@@ -72,13 +90,18 @@ impl Mapped {
         index.region(region, create)
     }
 
-    /// Takes or gives up locks of the log.
+    /// Takes or gives up locks of the log. They are given up even if the medium of the index or of the side file has
+    /// failed: others would wait for this connection as long as it lives. A connection that has given up its slot counts as
+    /// dead, and its locks may be another one's.
     pub(super) fn lock_log_index(&mut self, asked: IndexLock) -> Result<(), Failure> {
-        match &self.in_wal {
-            Some(database) => database.healthy()?,
-            None => self.store.healthy()?,
-        }
         let IndexLock { first, count, shared, take } = asked;
+        let is_write_lock = !shared && first == WRITE_LOCK;
+        if is_write_lock && !take {
+            self.wal.set_writes(false);
+        }
+        if take || !self.own_lock.has_slot() {
+            self.index_is_healthy()?;
+        }
         let Some(locks) = &mut self.index_locks else {
             return Err(Failure::Io("locks of a log that is not open".into()));
         };
@@ -90,9 +113,6 @@ impl Mapped {
                 true
             }
             (false, false) => {
-                if first == WRITE_LOCK {
-                    self.wal.set_writes(false);
-                }
                 locks.unlock_exclusive(first, count);
                 true
             }
@@ -100,10 +120,23 @@ impl Mapped {
         if !taken {
             return Err(Failure::Busy);
         }
-        if take && !shared && first == WRITE_LOCK {
+        if take && let Err(failure) = self.index_is_healthy() {
+            // The word was stored in vain.
+            let _ = self.lock_log_index(IndexLock { take: false, ..asked });
+            return Err(failure);
+        }
+        if is_write_lock && take {
             self.wal.set_writes(true);
         }
         Ok(())
+    }
+
+    /// Returns an error if others do not see the locks of the log.
+    fn index_is_healthy(&self) -> Result<(), Failure> {
+        match &self.in_wal {
+            Some(database) => database.healthy(),
+            None => Ok(self.store.healthy()?),
+        }
     }
 
     /// Ends the use of the index, and leaves WAL mode.
@@ -121,6 +154,10 @@ impl Mapped {
         }
         // The index file is removed only while stock SQLite cannot just have opened it.
         let alone = self.stock_lock.lock(Level::Exclusive).is_ok();
+        if !alone {
+            // The rest waits for others that open and close the file, and must keep no newcomer out meanwhile.
+            self.stock_lock.unlock(Level::None)?;
+        }
         self.wal.leave(alone)
     }
 }

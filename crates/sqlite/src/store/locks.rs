@@ -279,6 +279,20 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         true
     }
 
+    /// Goes from `Shared` to `Exclusive`. One that is refused keeps no newcomer out, as [`Self::lock`] would.
+    pub fn lock_exclusive_or_stay(&mut self) -> Answer {
+        debug_assert_eq!(self.level, Level::Shared);
+        // A reader that is there is no reason to keep others out for a moment.
+        if self.has_other_readers() {
+            return Answer::Busy;
+        }
+        let answer = self.lock_exclusive();
+        if answer == Answer::Busy {
+            self.unlock(Level::Shared);
+        }
+        answer
+    }
+
     /// Lowers the lock to `Shared` or `None`, as SQLite's xUnlock does.
     pub fn unlock(&mut self, level: Level) {
         if let Some(writer) = self.writer.take() {

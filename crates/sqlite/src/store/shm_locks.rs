@@ -15,8 +15,9 @@
 //!    is tried is about to become one or the other: look again, a few times. All of these are in one total order, so
 //!    one of the two sees the other.
 //! 3. *Before busy*, check that the one in the way is alive. A reader is in the way often, and for a moment: its life
-//!    is checked only if it has not moved for a millisecond. All that are in the way are noted at each attempt: many may
-//!    have died together, or a living one may be in the way as well.
+//!    is checked when a connection first meets a reader in that line, and later only if the reader has not moved for a
+//!    millisecond. All that are in the way are noted at each attempt: many may have died together, or a living one may
+//!    be in the way as well.
 
 use crate::store::locks::Liveness;
 
@@ -99,7 +100,7 @@ pub struct IndexLocks<W, L> {
     held: u8,
     owned: u8,
     takes: u64,
-    /// The readers that were in the way, by their lines.
+    /// The readers that were last in the way, by their lines.
     suspects: Vec<Option<Suspect>>,
 }
 
@@ -133,7 +134,8 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
             }
         }
         let takes = words.load(Word::Takes(line));
-        let suspects = Vec::new();
+        // Here, so that no lock allocates.
+        let suspects = vec![None; lines];
         Self { words, liveness, lines, line, generation, held: 0, owned: 0, takes, suspects }
     }
 
@@ -270,19 +272,20 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
         }
     }
 
-    /// Returns whether the reader of a line has been in the way, and has not moved, for a millisecond.
+    /// Returns whether to ask if the reader of a line is alive: it is the first one in the way there, or has been in the
+    /// way, and has not moved, for a millisecond.
     fn is_suspect(&mut self, line: usize, word: u64) -> bool {
         let takes = self.words.load(Word::Takes(line));
         let since_us = self.words.microseconds();
         let found = Suspect { word, takes, since_us };
-        if self.suspects.len() <= line {
-            self.suspects.resize(line + 1, None);
-        }
-        let known = self.suspects[line].filter(|known| Suspect { since_us, ..*known } == found);
-        let is_suspect =
-            known.is_some_and(|known| since_us.saturating_sub(known.since_us) >= SUSPECT_AFTER_US);
+        let known = self.suspects[line];
+        let same = known.filter(|known| Suspect { since_us, ..*known } == found);
+        let is_old =
+            same.is_some_and(|same| since_us.saturating_sub(same.since_us) >= SUSPECT_AFTER_US);
+        // A connection that lives for one attempt meets the dead, too.
+        let is_suspect = known.is_none() || is_old;
         // One that is alive is asked again a millisecond later.
-        if known.is_none() || is_suspect {
+        if same.is_none() || is_old {
             self.suspects[line] = Some(found);
         }
         is_suspect

@@ -37,8 +37,10 @@ use crate::store::wal_index::{
 /// Reserved addresses: the index of half a terabyte of frames.
 const ADDRESSES: u64 = 1 << 30;
 const DEAD_MAN: Range = Range::new(DEAD_MAN_AT, 1);
-/// Looks at a file that is just being removed, or whose last user is just closing it.
+/// Looks at a file of stock SQLite's, which may be just being removed, or whose last user may be just closing it.
 const LOOKS: u32 = 12;
+/// Looks at a file that another process is making or closing.
+const LOOKS_MAX: u32 = 200;
 /// Looks between which another thread runs; later ones sleep.
 const YIELDS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -78,8 +80,10 @@ fn open(path: &Path, create: bool, mode: Option<u32>) -> std::io::Result<Plain> 
 pub(crate) fn stock_lives(path: &Path) -> bool {
     (0..LOOKS).all(|look| {
         let lives = match open(path, false, None) {
+            // One that has the byte exclusively makes the file, or closes it. The open-close lock waits for it.
             Ok(file) => {
                 file.is_free(DEAD_MAN, Lock::Exclusive).is_ok_and(|is_free| !is_free)
+                    && file.is_free(DEAD_MAN, Lock::Shared).is_ok_and(|is_free| is_free)
                     && !has_gate(&file)
             }
             Err(error) => error.kind() != std::io::ErrorKind::NotFound,
@@ -111,8 +115,8 @@ impl IndexFile {
         side: u64,
     ) -> Result<Found, Failure> {
         let cannot = |why: String| Failure::CannotOpen(format!("its file {path:?}: {why}"));
-        let mut lives = Err(Failure::Busy);
-        for look in 0..LOOKS {
+        let mut stock_looks = 0;
+        for look in 0..LOOKS_MAX {
             let file = open(path, others.is_none(), Some(mode))
                 .map_err(|error| cannot(error.to_string()))?;
             if let Some(number) = others {
@@ -125,11 +129,13 @@ impl IndexFile {
                 };
             }
             let is_new = file.lock(DEAD_MAN, Lock::Exclusive)?;
-            let is_ours = is_new || file.lock(DEAD_MAN, Lock::Shared)? && has_gate(&file);
+            let is_shared = !is_new && file.lock(DEAD_MAN, Lock::Shared)?;
+            let is_ours = is_new || is_shared && has_gate(&file);
             // Its last user may have removed it meanwhile.
             if !is_ours || !file.is_at(path) {
-                if !is_ours {
-                    lives = Ok(Found::Stock);
+                stock_looks += u32::from(is_shared && !is_ours);
+                if stock_looks == LOOKS {
+                    return Ok(Found::Stock);
                 }
                 drop(file);
                 pause(look);
@@ -145,7 +151,8 @@ impl IndexFile {
             }
             return Ok(Found::Ours(index));
         }
-        lives
+        // Another process has the byte exclusively, for longer than it takes to make or to close the file.
+        Err(Failure::Busy)
     }
 
     /// Makes the file anew. The caller has the dead-man byte exclusively; it is shared afterwards.

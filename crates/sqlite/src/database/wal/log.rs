@@ -84,15 +84,17 @@ impl<F: WalFile, S: WalShared> MappedLog<F, S> {
     }
 
     /// Makes the length durable that the file has, before anything in a new part is. A new log's name has to be found
-    /// after a power cut.
-    fn sync_length(&self, synced: u64) -> Result<(), Failure> {
+    /// after a power cut. `cuts` is the count of truncations before the length was seen.
+    fn sync_length(&self, synced: u64, cuts: u64) -> Result<(), Failure> {
         let bytes = self.file.bytes();
         self.file.sync_length()?;
         if synced == 0 {
             self.file.sync_name()?;
         }
-        // A checkpoint does not meet a truncation: that follows a log's new beginning, which waits for it.
-        self.shared.store(WalWord::LogSynced, bytes);
+        // A truncation raises the count first. A length from before it is not durable any more.
+        if self.shared.load(WalWord::Cuts) == cuts {
+            self.shared.store(WalWord::LogSynced, bytes);
+        }
         Ok(())
     }
 }
@@ -149,6 +151,7 @@ impl<F: WalFile, S: WalShared> LogFile for MappedLog<F, S> {
         let is_writer = self.shared.is_writer();
         let unflushed = self.unflushed();
         if !unflushed.is_empty() {
+            let cuts = self.shared.load(WalWord::Cuts);
             if is_writer {
                 self.see_cuts()?;
             }
@@ -160,7 +163,7 @@ impl<F: WalFile, S: WalShared> LogFile for MappedLog<F, S> {
             let range = unflushed.range(self.file.bytes());
             let synced = self.shared.load(WalWord::LogSynced);
             if range.end() > synced {
-                self.sync_length(synced)?;
+                self.sync_length(synced, cuts)?;
             }
             if flushes {
                 self.file.flush(range);

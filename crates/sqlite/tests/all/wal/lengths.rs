@@ -1,6 +1,7 @@
 //! Changes of the lengths of the log and of the database, next to other connections, and in processes that are killed.
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 
 use super::costs::in_domain;
 use super::*;
@@ -132,6 +133,33 @@ fn killed_truncation_of_the_database_is_seen() {
     check(&one);
     one.close().unwrap();
     assert_eq!(rows(&closed(&path, 2)).len(), 95);
+}
+
+/// A later store into a hole would need space, which a full medium has not.
+#[test]
+fn partial_checkpoint_leaves_no_hole() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    create(&one);
+    one.execute_batch("BEGIN").unwrap();
+    insert(&one, 0..200);
+    one.execute_batch("COMMIT").unwrap();
+    let reader = open_wal(&path);
+    reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+    one.execute_batch("UPDATE t SET b = hex(randomblob(150)) WHERE a < 100").unwrap();
+    let before = std::fs::metadata(&path).unwrap().len();
+    let (_, log, done) = checkpoint(&one, "PASSIVE");
+    assert!(0 < done && done < log, "{done} of {log}");
+    let file = std::fs::metadata(&path).unwrap();
+    assert!(file.len() > before + 50_000, "{before}, {}", file.len());
+    assert!(file.blocks() * 512 >= file.len(), "{} of {}", file.blocks() * 512, file.len());
+    reader.execute_batch("COMMIT").unwrap();
+    drop(reader);
+    assert_eq!(checkpoint(&one, "TRUNCATE").0, 0);
+    assert_eq!(rows(&one).len(), 200);
+    one.close().unwrap();
+    closed(&path, 2);
 }
 
 /// In a domain that outlasts a power cut a length does not, unless it is synced.

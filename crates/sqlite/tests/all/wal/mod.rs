@@ -3,6 +3,7 @@
 mod connections;
 mod costs;
 mod crowd;
+mod exclusive;
 mod idle;
 pub(crate) mod kills;
 mod lengths;
@@ -13,6 +14,7 @@ mod stocks;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use perdura_sqlite::database::{Failure, IndexLock, Level, LogFile, MainFile, Mapped, OpenOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -424,6 +426,55 @@ fn connection_whose_side_file_failed_writes_no_more() {
     drop(one);
     let stock = Connection::open(&path).unwrap();
     assert_eq!(rows(&stock).len(), 2);
+}
+
+/// A connection of this VFS without SQLite, and its open log.
+fn with_log_open(path: &Path) -> (Mapped, Box<dyn LogFile>) {
+    let mut mapped = Mapped::open(path, &OpenOptions::default()).unwrap().unwrap();
+    mapped.lock(Level::Shared).unwrap();
+    let log = mapped.log_opener().unwrap().open_log(&log_of(path)).unwrap();
+    // It notices that the log is open.
+    mapped.lock(Level::Shared).unwrap();
+    mapped.map_index(0, 32768, true).unwrap().unwrap();
+    (mapped, log)
+}
+
+fn empty(path: &Path) {
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(0).unwrap();
+}
+
+/// Others do not wait for a connection whose side file has failed, and which is still open.
+#[test]
+fn locks_are_given_up_after_the_side_file_failed() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    open_wal(&path).close().unwrap();
+    let ((mut one, _log), (mut other, _others_log)) = (with_log_open(&path), with_log_open(&path));
+    let lock = |first, shared, take| IndexLock { first, count: 1, shared, take };
+    let [write, mark] = [(0, false), (3, true)];
+    for (first, shared) in [write, mark] {
+        one.lock_index(lock(first, shared, true)).unwrap();
+        assert!(matches!(other.lock_index(lock(first, false, true)), Err(Failure::Busy)));
+    }
+    empty(&side_of(&path));
+    // Its next access finds that out.
+    let _ = one.is_reserved();
+    assert!(matches!(one.lock_index(lock(4, true, true)), Err(Failure::Io(_))));
+    for (first, shared) in [write, mark] {
+        one.lock_index(lock(first, shared, false)).unwrap();
+        other.lock_index(lock(first, false, true)).unwrap();
+    }
+}
+
+#[test]
+fn lock_in_a_failed_index_file_is_not_taken() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    open_wal(&path).close().unwrap();
+    let (mut one, _log) = with_log_open(&path);
+    empty(&index_of(&path));
+    let lock = IndexLock { first: 3, count: 1, shared: true, take: true };
+    assert!(matches!(one.lock_index(lock), Err(Failure::Io(_))));
 }
 
 /// `perdura_wal=off`, and databases shared with stock SQLite, stay as they were without WAL mode.

@@ -74,6 +74,8 @@ pub(super) struct State {
     locks: Mutex<[Lock; LOCKS]>,
     /// Runs before the next fence of the log.
     pub(super) between: Mutex<Option<Between>>,
+    /// Runs when the log's length has next been synced.
+    after_length: Mutex<Option<Between>>,
 }
 
 impl std::fmt::Debug for State {
@@ -96,6 +98,7 @@ impl State {
             regions: Mutex::default(),
             locks: Mutex::default(),
             between: Mutex::default(),
+            after_length: Mutex::default(),
         })
     }
 
@@ -205,6 +208,11 @@ impl WalFile for RecordedFile {
             if self.is_log() { Fault::LogLengthUnsynced } else { Fault::DatabaseLengthUnsynced };
         if self.state.fault != left_out {
             self.persist(self.bytes_at);
+        }
+        let work =
+            if self.is_log() { self.state.after_length.lock().unwrap().take() } else { None };
+        if let Some(work) = work {
+            work();
         }
         Ok(())
     }
@@ -396,4 +404,24 @@ pub(super) fn as_processor<T>(number: usize, before: usize, work: impl FnOnce() 
     let done = work();
     record_as(Some(before as u32));
     done
+}
+
+/// The writer truncates the log after another connection has synced its length, and before that notes it.
+#[test]
+fn length_from_before_a_truncation_is_not_noted() {
+    let state = State::new(&[0; 4096], Fault::None);
+    let open = |number| {
+        let opens = Opens { state: Arc::clone(&state), number };
+        opens.open_log(Path::new("log")).unwrap()
+    };
+    let synced = || state.word(WalWord::LogSynced).load(Ordering::SeqCst);
+    let (mut writer, mut other) = (open(0), open(1));
+    writer.write(0, &[1; 4128]).unwrap();
+    other.sync().unwrap();
+    assert_eq!(synced(), 4128);
+    writer.write(4128, &[1; 4120]).unwrap();
+    let truncate = Box::new(move || writer.truncate(32).unwrap());
+    *state.after_length.lock().unwrap() = Some(truncate);
+    other.sync().unwrap();
+    assert_eq!((state.after_length.lock().unwrap().is_none(), synced()), (true, 32));
 }

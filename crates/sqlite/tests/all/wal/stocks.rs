@@ -1,5 +1,10 @@
 //! Stock SQLite and connections of this VFS in one database in WAL mode: one of the two is kept out.
 
+use std::thread;
+
+use pm::{Lock, Plain, PlainOptions, Range};
+
+use super::kills::hold;
 use super::*;
 
 const CREATE: &str = "CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')";
@@ -66,6 +71,81 @@ fn refused_stock_goes_on_when_ours_has_closed() {
     assert!(delegated.query_row("PRAGMA perdura_mode", [], |_| Ok(())).is_err());
     drop((stock, delegated));
     assert_eq!(rows(&closed(&path, 2)).len(), 5);
+}
+
+/// Stock SQLite that was refused, and stays open, keeps the gate of connections that are killed.
+#[test]
+fn refused_stock_stays_refused_after_a_kill_of_ours() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let ours = open_wal(&path);
+    ours.execute_batch(CREATE).unwrap();
+    ours.close().unwrap();
+    for (count, ours_comes) in [(2, true), (3, false)] {
+        let mut killed = hold(&path, "INSERT INTO t VALUES(2, 'two')");
+        let stock = Connection::open(&path).unwrap();
+        let refused = || {
+            let error = stock.query_row("SELECT count(*) FROM t", [], |_| Ok(())).unwrap_err();
+            error.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+                && stocks_error(&path) == Some(ErrorCode::CannotOpen)
+        };
+        assert!(refused());
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        assert!(refused());
+        if ours_comes {
+            let ours = open(&path).unwrap();
+            assert_eq!(rows(&ours).len(), count);
+            ours.close().unwrap();
+            assert_eq!(rows(&stock).len(), count);
+        }
+        drop(stock);
+        assert_eq!(rows(&Connection::open(&path).unwrap()).len(), count);
+    }
+}
+
+/// One that has just begun to make the index file, and has not stored the gate yet, is not stock SQLite.
+#[test]
+fn maker_of_the_index_file_is_not_taken_for_stock() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let ours = open_wal(&path);
+    ours.execute_batch(CREATE).unwrap();
+    ours.close().unwrap();
+    let options = PlainOptions { create: true, ..PlainOptions::default() };
+    let maker = Plain::open(&index_of(&path), &options).unwrap();
+    let dead_man = Range::new(128, 1);
+    assert!(maker.lock(dead_man, Lock::Exclusive).unwrap());
+    // It is refused, and not left to stock SQLite for its whole life.
+    let error = open(&path).unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
+    maker.unlock(dead_man).unwrap();
+    let ours = open(&path).unwrap();
+    assert_eq!(rows(&ours).len(), 1);
+    ours.query_row("PRAGMA perdura_mode", [], |_| Ok(())).unwrap();
+    drop(maker);
+    ours.close().unwrap();
+    assert_eq!(rows(&closed(&path, 2)).len(), 1);
+}
+
+/// Connections that open a closed database at the same time are all this VFS's.
+#[test]
+fn first_opens_at_the_same_time_are_all_ours() {
+    let directory = folder();
+    let path = &directory.path().join("db");
+    let ours = open_wal(path);
+    ours.execute_batch(CREATE).unwrap();
+    ours.close().unwrap();
+    for _ in 0..20 {
+        let all: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| open(path).unwrap())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for one in all {
+            one.query_row("PRAGMA perdura_mode", [], |_| Ok(())).unwrap();
+            assert_eq!(rows(&one).len(), 1);
+        }
+    }
 }
 
 /// Stock SQLite in another process is refused, and deletes nothing.
