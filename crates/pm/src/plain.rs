@@ -8,6 +8,7 @@
 //! - Several processes can have the file open. Who may store what, and who may grow or cut it, they agree
 //!   on with [locks on ranges of bytes](Plain::lock).
 
+mod access;
 mod locks;
 
 use std::fs::{File, OpenOptions, Permissions};
@@ -23,7 +24,6 @@ use crate::delegate::as_mapping;
 use crate::domain::Domain;
 use crate::error::{Bad, GrowError};
 use crate::escaped::Escaped;
-use crate::file_access::FileAccess;
 use crate::flush::{FlushInstruction, LineStore, store_fence};
 use crate::folder::sync_folder_of;
 use crate::limits::page_bytes;
@@ -329,30 +329,6 @@ impl Plain {
             self.sync_name(path)?;
         }
         Ok(())
-    }
-
-    /// Who may use the file.
-    ///
-    /// # Errors
-    /// The kernel would not say.
-    pub fn access(&self) -> io::Result<FileAccess> {
-        Ok(FileAccess::of(&self.0.file.get().metadata()?))
-    }
-
-    /// Gives the file this access, as far as the kernel allows it. A file with another name besides stays as it is.
-    ///
-    /// # Errors
-    /// The kernel does not say who may use it.
-    pub fn give(&self, access: FileAccess) -> io::Result<()> {
-        access.give(self.0.file.get())
-    }
-
-    /// The access rights of the file.
-    ///
-    /// # Errors
-    /// The kernel would not say.
-    pub fn mode(&self) -> io::Result<u32> {
-        Ok(self.0.file.get().metadata()?.mode() & 0o777)
     }
 
     /// The domain in which stores become durable.
