@@ -1,10 +1,10 @@
-//! Who may use a file: [`FileAccess`].
+//! The owner, the group and the mode of a file: [`FileAccess`].
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-/// Who may use a file.
+/// The owner, the group and the mode of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileAccess {
     /// The number of its owner.

@@ -1,4 +1,4 @@
-//! Who may use the file of a [`Plain`].
+//! The owner, the group and the mode of the file of a [`Plain`].
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use super::Plain;
 use crate::file_access::FileAccess;
 
 impl Plain {
-    /// Who may use the file.
+    /// The owner, the group and the mode of the file.
     ///
     /// # Errors
     /// The kernel would not say.

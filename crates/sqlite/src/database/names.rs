@@ -17,7 +17,7 @@ pub(super) struct Lost {
     pub(super) side: bool,
 }
 
-/// What is known about the names of a database.
+/// The state of a database's names.
 #[derive(Debug)]
 pub(super) struct Names {
     folder: Option<Folder>,
