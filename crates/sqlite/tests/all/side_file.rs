@@ -203,6 +203,31 @@ fn first_checkpoint_and_last_close_change_the_files_time() {
     assert_eq!((rows(&open(&path).unwrap()).len(), is_past()), (1, true));
 }
 
+/// The log and the index file have names, and are those of the removed database as long as it is in use.
+#[test]
+fn database_made_in_place_of_an_open_one_is_locked() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let old = open(&path).unwrap();
+    old.execute_batch("PRAGMA journal_mode = wal").unwrap();
+    old.execute_batch(CREATE).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let new = open(&path).unwrap();
+    new.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let error = new.execute_batch("CREATE TABLE u(c)").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseBusy), "{error}");
+    old.execute_batch("INSERT INTO t VALUES(2, 'more')").unwrap();
+    assert_eq!(rows(&old).len(), 2);
+    drop(old);
+    new.execute_batch("CREATE TABLE u(c)").unwrap();
+    drop(new);
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    let tables: String = plain
+        .query_row("SELECT group_concat(name) FROM sqlite_schema", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(tables, "u");
+}
+
 #[test]
 fn reason_is_given_for_each_database_that_is_left() {
     let directory = folder();
