@@ -50,8 +50,12 @@ function isTaken(db) {
 }
 
 function isEmpty(file) {
-    const found = fs.statSync(file, { throwIfNoEntry: false });
-    return found === undefined || found.size === 0;
+    try {
+        return fs.statSync(file).size === 0;
+    } catch (error) {
+        // SQLite has an error of its own for what it cannot open.
+        return error.code === "ENOENT";
+    }
 }
 
 /** Puts a database into WAL mode that has no pages yet. */

@@ -108,6 +108,7 @@ test("wrong arguments are refused", () => {
     }
     assert.throws(() => perdura.load({}), { name: "TypeError", message: /the class Database/ });
     assert.throws(() => perdura.open(Database, "/dev/shm/nowhere/db"), /directory does not exist/);
+    assert.throws(() => perdura.open(Database, "/dev/shm/" + "x".repeat(300)), { code: "SQLITE_CANTOPEN" });
     assert.ok(path.isAbsolute(perdura.path()) && fs.existsSync(perdura.path()));
 });
 

@@ -197,6 +197,9 @@ def _is_empty(file: bytes) -> bool:
         return os.stat(file).st_size == 0
     except FileNotFoundError:
         return True
+    except OSError:
+        # SQLite has an error of its own for what it cannot open.
+        return False
 
 
 def _begin_in_wal_mode(connection: sqlite3.Connection, name: str) -> None:

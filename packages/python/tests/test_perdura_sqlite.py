@@ -234,6 +234,11 @@ class Names(Case):
             connection.close()
         with self.assertRaisesRegex(sqlite3.OperationalError, "unable to open database file: .*nowhere"):
             perdura_sqlite.connect(f"file:{self.folder}/nowhere?mode=rw", uri=True)
+        # Not the errors of the operating system.
+        pathlib.Path(self.path).touch()
+        for name in (os.path.join(self.path, "below"), os.path.join(self.folder, "x" * 300)):
+            with self.assertRaisesRegex(sqlite3.OperationalError, "unable to open database file"):
+                perdura_sqlite.connect(name)
 
     def test_mode_and_domain_are_those_that_are_asked_for(self):
         connection = self.opened(self.path, mode="full", domain="adr")
