@@ -68,8 +68,11 @@ def main():
     passed = [test for test, end in stock.items() if end == "ok"]
     differ = [test for test in passed if ours.get(test) != "ok"]
     reasons = {test: next((reason for _, name, reason in known if fnmatch.fnmatchcase(test, name)), None) for test in differ}
+    for reason, count in collections.Counter(reason for reason in reasons.values() if reason).items():
+        print(f"{count} known: {reason}")
     for test, reason in reasons.items():
-        print(f"{'known: ' + reason if reason else 'UNEXPECTED'}: {test} ({ours.get(test, 'not run')})")
+        if reason is None:
+            print(f"UNEXPECTED: {test} ({ours.get(test, 'not run')})")
     counts = [collections.Counter(found.values()) for found in (stock, ours)]
     print("; ".join(
         f"{name}: {count['ok']} passed, {count['failed']} failed, {count['skipped']} skipped"

@@ -208,7 +208,7 @@ def _begin_in_wal_mode(connection: sqlite3.Connection, name: str) -> None:
     always_in_transaction = getattr(connection, "autocommit", None) is False
     try:
         if always_in_transaction:
-            connection.autocommit = True
+            setattr(connection, "autocommit", True)
         if _pragma(connection, "page_count") != 0:
             return
         answer = _pragma(connection, "journal_mode = WAL")
@@ -219,7 +219,7 @@ def _begin_in_wal_mode(connection: sqlite3.Connection, name: str) -> None:
         raise _explained(error, name) from error
     finally:
         if always_in_transaction:
-            connection.autocommit = False
+            setattr(connection, "autocommit", False)
     if answer not in ("wal", b"wal"):
         raise sqlite3.OperationalError(f"a new database cannot begin in WAL mode; wal=False opens it: {name}")
 
