@@ -40,7 +40,8 @@ const SQL: &str = "there is no command `sql` any more: `perdura sqlite shell FIL
 
 fn main() -> ExitCode {
     // Before clap: child processes are no part of the command's surface.
-    let own = [(pool::WAKER, pool::wake as _)];
+    let side = (bench::sqlite_readers::SIDE, bench::sqlite_readers::side as _);
+    let own = [(pool::WAKER, pool::wake as _), side];
     if let Some(code) = dispatch(&[&command::CHILDREN[..], &own].concat()) {
         return code;
     }

@@ -4,13 +4,11 @@ use std::sync::atomic::Ordering;
 
 use crate::database::contract::{Failure, IndexLock, Level};
 use crate::database::mapped::Mapped;
-use crate::database::wal::Database;
+use crate::database::wal::{Database, note_busy};
 use crate::store::page1;
 use crate::store::stats::Stats;
 use crate::store::wal_index::REGION_BYTES;
-
-/// SQLite's lock for writing to its log.
-const WRITE_LOCK: usize = 0;
+use crate::store::write_queue::WRITE_LOCK;
 
 impl Mapped {
     /// Enters WAL mode if the database or another connection is in it, so that no dead connection's locks are taken for
@@ -118,6 +116,9 @@ impl Mapped {
             }
         };
         if !taken {
+            if is_write_lock {
+                note_busy(&self.wal, locks);
+            }
             return Err(Failure::Busy);
         }
         if take && let Err(failure) = self.index_is_healthy() {

@@ -74,6 +74,11 @@ impl WalConnection {
         }
     }
 
+    /// The side file, on which the kernel lock is by which others see that this connection is alive.
+    pub(super) fn side(&self) -> &Plain {
+        &self.side
+    }
+
     fn entered(&self) -> MutexGuard<'_, Entered> {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
