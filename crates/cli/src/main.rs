@@ -66,7 +66,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Tpcb(args) } => bench::tpcb::run(args),
         Command::Bench { bench: Bench::Tatp(args) } => bench::tatp::run(args),
         Command::Bench { bench: Bench::Slotted(args) } => bench::slotted::run(args),
-        Command::Bench { bench: Bench::Sqlite(args) } => bench::sqlite::run(args),
+        Command::Bench { bench: Bench::Sqlite(args) } => match args.readers {
+            None => bench::sqlite::run(args),
+            Some(readers) => bench::sqlite_readers::run(args, readers),
+        },
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
         Command::Sqlite { sqlite } => sqlite::run(sqlite),

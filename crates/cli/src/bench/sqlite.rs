@@ -24,7 +24,6 @@ use serde::Serialize;
 use workloads::Progress;
 
 use super::page_run::{self, baseline, compare, in_turns, runs_table};
-use super::sqlite_readers;
 use crate::args::SqliteBenchArgs;
 
 /// A run of SQLite.
@@ -62,12 +61,7 @@ const DATABASE_BYTES: u64 = 16 << 20;
 /// # Errors
 /// Options that contradict each other, a mode that failed, or modes that end with different contents.
 pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
-    match args.readers {
-        None => {
-            measure(args, &specs(args, &args.mix.0), |bench, spec| bench.cell(spec), human_text)
-        }
-        Some(readers) => sqlite_readers::run(args, readers),
-    }
+    measure(args, &specs(args, &args.mix.0), |bench, spec| bench.cell(spec), human_text)
 }
 
 /// Checks all cells of the report, runs one after the other, and reports them.

@@ -56,7 +56,7 @@ struct ReaderFigures {
 ///
 /// # Errors
 /// Options that contradict each other, a mode that failed, or modes that end with different contents.
-pub(super) fn run(args: &SqliteBenchArgs, readers: u32) -> Result<(), Failure> {
+pub(crate) fn run(args: &SqliteBenchArgs, readers: u32) -> Result<(), Failure> {
     let specs = specs(args, &operations(args)?);
     for spec in &specs {
         let setup = setup(SqliteMode::Wal, args, spec, readers, PathBuf::new());

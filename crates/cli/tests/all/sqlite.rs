@@ -152,11 +152,12 @@ fn writer_and_readers_are_threads_or_processes() {
 fn readers_read_while_the_writer_writes() {
     let cell = ["--mode", "stock-wal", "--mix", "update", "--keys", "ascending", "--prepared"];
     let size = ["--readers", "1", "--processes", "--txns", "20k", "--per-txn", "4"];
-    let found = runs(&bench(&[&cell[..], &size, &["--json", "-"]].concat()));
+    let bench = |more: &[&str]| run(&[&["bench", "sqlite"], &cell[..], &size, more].concat());
+    let found = runs(&bench(&["--json", "-"]));
     let run = &found[0];
     assert!(run["reads_txn_s"].as_f64() > Some(0.0), "{run}");
     assert!(run["read_latency_us"]["p99"].as_f64() > Some(0.0), "{run}");
-    let table = bench(&[&cell[..], &size].concat());
+    let table = bench(&[]);
     assert_eq!(table.code, Some(0), "{table:?}");
     for word in ["writes/s", "reads/s", "reads x", "x stock-wal", "1 readers as processes"] {
         assert!(table.out.contains(word), "{word}: {}", table.out);

@@ -13,7 +13,7 @@
 //! others.
 
 use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -433,6 +433,8 @@ pub fn combine(setup: &Setup, sides: &[SideRan]) -> Result<ConcurrentRan, StoreE
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn setup(mode: SqliteMode, directory: &Path) -> Setup {

@@ -79,6 +79,7 @@ impl MainFile for Mapped {
         if let Some(database) = self.in_wal()? {
             return database.size();
         }
+        self.retry_entering_wal_mode()?;
         if self.own_lock.level() == Level::None {
             self.refresh_unlocked()?;
         }

@@ -37,6 +37,19 @@ impl Mapped {
         Ok(self.store.is_marked() && self.store.is_in_wal_mode()?)
     }
 
+    /// Tries again to make the file plain after a commit that has entered WAL mode, in a connection that keeps the
+    /// exclusive lock: no end of a read or a write does it there, and the log cannot be opened before.
+    pub(super) fn retry_entering_wal_mode(&mut self) -> Result<(), Failure> {
+        if self.plain_retry.due
+            && self.held() == Level::Exclusive
+            && !self.store.has_changes()
+            && self.enters_wal_mode()?
+        {
+            self.readmit_stock();
+        }
+        Ok(())
+    }
+
     /// Raises the shared lock to the exclusive one while the log is open. SQLite does not lower the lock of a refused
     /// connection then, so that one keeps no newcomer out.
     pub(super) fn lock_exclusive_in_wal_mode(&mut self) -> Result<(), Failure> {

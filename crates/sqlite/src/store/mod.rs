@@ -29,6 +29,7 @@ mod frame_log;
 mod frames;
 mod in_place;
 pub(crate) mod layout;
+mod lock_words;
 pub mod locks;
 mod log;
 pub mod matching;

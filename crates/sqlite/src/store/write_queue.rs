@@ -23,8 +23,8 @@
 //! Nothing here decides who has the lock: a lost or wrong claim costs time only. Times are of one clock for all
 //! processes. In another time namespace they are wrong, and connections then sleep as long as SQLite asks.
 
+use crate::store::lock_words::{LockWords, Word};
 use crate::store::locks::Liveness;
-use crate::store::shm_locks::{LockWords, Word};
 
 /// SQLite's lock for writing.
 pub(crate) const WRITE_LOCK: usize = 0;

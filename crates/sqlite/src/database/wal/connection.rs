@@ -226,12 +226,10 @@ impl WalConnection {
     pub(crate) fn leave(&self, remove: bool) -> Result<(), Failure> {
         let mut entered = self.entered();
         let Some(index) = entered.index.take() else { return Ok(()) };
-        let locks = entered.locks.take();
+        // The database file has not taken them, so none is held.
+        entered.locks = None;
         // A forked child has its parent's locks.
         check_not_forked(&self.side)?;
-        if let Some(mut locks) = locks {
-            locks.unlock_all();
-        }
         self.set_writes(false);
         self.open_close.set_log_open(false)?;
         self.open_close.lock()?;

@@ -7,10 +7,9 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use pm::monotonic_us;
+use pm::{Memory as _, monotonic_us};
 
 use crate::database::connection_lock::SlotOwners;
-use crate::database::open_close_lock::check_not_forked;
 use crate::database::wal::connection::{Locks, WalConnection};
 use crate::database::wal::index_words::IndexWords;
 use crate::store::wal_index::LINES;
@@ -48,8 +47,10 @@ pub(crate) fn sleep(asked_us: u64) -> Option<u64> {
         return None;
     }
     let wal = busy.wal.upgrade()?;
-    check_not_forked(wal.side()).ok()?;
+    // A connection whose side file has failed may have lost its line, and a forked child has none.
+    wal.side().healthy().ok()?;
     let index = wal.index()?;
+    index.file().healthy().ok()?;
     let words = IndexWords::new(index.file());
     let queue = WriteQueue::new(&words, LINES, busy.place);
     Some(queue.sleep(busy.wish, asked_us, &SlotOwners::of(wal.side())))
