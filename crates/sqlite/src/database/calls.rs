@@ -79,7 +79,6 @@ impl MainFile for Mapped {
         if let Some(database) = self.in_wal()? {
             return database.size();
         }
-        self.retry_entering_wal_mode()?;
         if self.own_lock.level() == Level::None {
             self.refresh_unlocked()?;
         }
@@ -152,6 +151,10 @@ impl MainFile for Mapped {
 
     fn log_opener(&self) -> Option<Arc<dyn LogOpener>> {
         Some(Arc::new(WalOpener(Arc::clone(&self.wal))))
+    }
+
+    fn prepare_for_log(&mut self) -> Result<(), Failure> {
+        self.retry_entering_wal_mode()
     }
 
     fn map_index(

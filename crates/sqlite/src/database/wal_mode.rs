@@ -38,7 +38,8 @@ impl Mapped {
     }
 
     /// Tries again to make the file plain after a commit that has entered WAL mode, in a connection that keeps the
-    /// exclusive lock: no end of a read or a write does it there, and the log cannot be opened before.
+    /// exclusive lock: no end of a read or a write does it there. SQLite reads its cached page 1 and opens the log at each
+    /// statement, and makes no other call.
     pub(super) fn retry_entering_wal_mode(&mut self) -> Result<(), Failure> {
         if self.plain_retry.due
             && self.held() == Level::Exclusive

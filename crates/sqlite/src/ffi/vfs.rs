@@ -136,9 +136,14 @@ unsafe extern "C" fn open(
             if flags & (flag::MAIN_JOURNAL | flag::WAL) != 0 {
                 let database = state.api.database_of(name) as usize;
                 if flags & flag::WAL != 0 {
-                    match registry::log_opener(database) {
-                        Some(opener) => {
-                            return open_log(opener.as_deref(), bytes, file, flags, out_flags);
+                    match registry::log_owner(database) {
+                        Some(owner) => {
+                            let prepared = main_file::prepare_for_log(owner.file as *mut File);
+                            if prepared != code::OK {
+                                return prepared;
+                            }
+                            let opener = owner.opener.as_deref();
+                            return open_log(opener, bytes, file, flags, out_flags);
                         }
                         // The log would be stock SQLite's, next to a database of this VFS.
                         None if registry::is_foreign_log(bytes, database) => {
