@@ -76,7 +76,7 @@ pub(crate) unsafe fn put(
     api: Api,
 ) {
     let file_end = at as usize + room.next_multiple_of(8);
-    let addresses = Addresses { file_end, name: name.as_ptr() as usize };
+    let addresses = Addresses { file_end, name: name.as_ptr() as usize, file: at as usize };
     registry::add(name, addresses, file.super_journal_notice(), file.log_opener());
     let methods =
         if file.has_wal_mode() { &raw const METHODS } else { &raw const METHODS_WITHOUT_WAL };
@@ -94,6 +94,36 @@ pub(crate) unsafe fn put(
     unsafe { at.cast::<Open>().write(Open { base: File { methods }, state }) };
 }
 
+<<<<<<< HEAD
+=======
+/// Returns whether a file belongs to this VFS and SQLite reads none of it in place.
+///
+/// # Safety
+/// `file` is null or an open file.
+pub(crate) unsafe fn copies_all_pages(file: *mut File) -> bool {
+    // SAFETY: the caller's contract; one with our methods was made by [`put`].
+    unsafe {
+        !file.is_null()
+            && [&raw const METHODS, &raw const METHODS_WITHOUT_WAL].contains(&(*file).methods)
+            && (*(*file.cast::<Open>()).state).mmap_limit == 0
+    }
+}
+
+/// Prepares a database for its log, which SQLite is about to open. Returns a result code.
+///
+/// # Safety
+/// `file` was made by [`put`] and is not closed; SQLite opens the log of its connection, in that connection's thread.
+pub(crate) unsafe fn prepare_for_log(file: *mut File) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        with(file, code::CANTOPEN, |state| {
+            state.file.prepare_for_log()?;
+            Ok(code::OK)
+        })
+    }
+}
+
+>>>>>>> fair
 /// Runs `work` on an open file.
 ///
 /// # Safety
