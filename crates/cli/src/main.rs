@@ -40,7 +40,8 @@ const SQL: &str = "there is no command `sql` any more: `perdura sqlite shell FIL
 
 fn main() -> ExitCode {
     // Before clap: child processes are no part of the command's surface.
-    let own = [(pool::WAKER, pool::wake as _)];
+    let side = (bench::sqlite_readers::SIDE, bench::sqlite_readers::side as _);
+    let own = [(pool::WAKER, pool::wake as _), side];
     if let Some(code) = dispatch(&[&command::CHILDREN[..], &own].concat()) {
         return code;
     }
@@ -65,7 +66,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bench { bench: Bench::Tpcb(args) } => bench::tpcb::run(args),
         Command::Bench { bench: Bench::Tatp(args) } => bench::tatp::run(args),
         Command::Bench { bench: Bench::Slotted(args) } => bench::slotted::run(args),
-        Command::Bench { bench: Bench::Sqlite(args) } => bench::sqlite::run(args),
+        Command::Bench { bench: Bench::Sqlite(args) } => match args.readers {
+            None => bench::sqlite::run(args),
+            Some(readers) => bench::sqlite_readers::run(args, readers),
+        },
         Command::Bench { bench: Bench::Recovery(args) } => bench::recovery::run(args),
         Command::Pool { pool } => pool::run(pool),
         Command::Sqlite { sqlite } => sqlite::run(sqlite),

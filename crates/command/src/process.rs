@@ -18,7 +18,6 @@ use signal_hook::consts::SIGKILL;
 
 use crate::failure::Failure;
 use crate::progress::LOOK_EVERY;
-use crate::system::System;
 
 /// The main function of a child process, which is given the arguments after its word.
 pub type Main = fn(&[OsString]) -> ExitCode;
@@ -154,7 +153,7 @@ impl ChildProcess {
     }
 
     /// Returns what a child that has ended said of its failure.
-    pub fn failure(&mut self, system: System) -> Failure {
+    pub fn failure(&mut self, system: impl Display) -> Failure {
         let mut text = String::new();
         if let Some(pipe) = &mut self.0.stderr {
             let _ = pipe.read_to_string(&mut text);

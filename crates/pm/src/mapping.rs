@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use crate::bulk;
 use crate::bytes::Bytes;
@@ -359,6 +359,18 @@ impl Mapping {
     #[inline]
     pub(crate) fn exchange_if(&self, at: Off<u64>, old: u64, value: u64) -> Result<u64, u64> {
         self.own_word(at).compare_exchange(old, value, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
+    /// The low half of a word, for the kernel alone: it compares that half with a value, and threads wait by its address.
+    ///
+    /// # Panics
+    /// The word does not lie within the mapping, or is not aligned.
+    pub(crate) fn low_half(&self, at: Off<u64>) -> &AtomicU32 {
+        let word = std::ptr::from_ref(self.own_word(at)).cast_mut().cast::<AtomicU32>();
+        let half = if cfg!(target_endian = "little") { 0 } else { 1 };
+        // SAFETY: a half of a word that is mapped and aligned, for as long as the mapping is borrowed. This code loads
+        // and stores whole words only.
+        unsafe { &*word.add(half) }
     }
 
     #[inline]

@@ -10,6 +10,7 @@
 
 mod access;
 mod locks;
+mod waiting;
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -40,6 +41,7 @@ use crate::space::reserve_space;
 
 use locks::Held;
 pub use locks::{Lock, is_locked};
+pub use waiting::monotonic_us;
 
 /// Least addresses that are worth a try.
 const LEAST_RESERVED: u64 = 64 << 20;

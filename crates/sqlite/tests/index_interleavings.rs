@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use perdura_sqlite::store::locks::Liveness;
 use perdura_sqlite::store::shm_locks::{IndexLocks, LOCKS, LockWords, Word};
+use perdura_sqlite::store::write_queue::WriteQueue;
 use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 
 const LINES: usize = 4;
@@ -23,7 +25,16 @@ struct Faults {
     does_not_try: bool,
     /// All connections of a line have one generation.
     has_no_generations: bool,
+    /// No connection that waits for the lock for writing is woken.
+    wakes_none: bool,
 }
+
+/// The words of a line.
+const LINE_WORDS: usize = 5;
+/// The time that a look at the clock takes.
+const STEP_US: u64 = 1_000;
+/// A limit from which on only a wake ends a wait, unless the dead are waited for.
+const LONG_US: u64 = 5_000;
 
 struct Shared {
     words: Vec<AtomicU64>,
@@ -32,6 +43,15 @@ struct Shared {
     held: Vec<AtomicU64>,
     owner: Vec<AtomicU64>,
     clock: AtomicU64,
+    /// Microseconds of a look at the clock.
+    step_us: u64,
+    /// A wait that only a wake ends.
+    waits_long: bool,
+    sleeping: Mutex<()>,
+    woken: Condvar,
+    /// Calls that wake a connection, and calls that let others run.
+    wakes: AtomicU64,
+    yields: AtomicU64,
     faults: Faults,
 }
 
@@ -39,11 +59,17 @@ impl Shared {
     fn new(faults: Faults) -> Self {
         let zero = |_| AtomicU64::new(0);
         Self {
-            words: (0..LOCKS + 1 + 2 * LINES).map(zero).collect(),
+            words: (0..LOCKS + 3 + LINE_WORDS * LINES).map(zero).collect(),
             alive: (0..LINES).map(|_| AtomicBool::new(false)).collect(),
             held: (0..LOCKS).map(zero).collect(),
             owner: (0..LOCKS).map(zero).collect(),
-            clock: AtomicU64::new(0),
+            clock: AtomicU64::new(STEP_US),
+            step_us: STEP_US,
+            waits_long: false,
+            sleeping: Mutex::new(()),
+            woken: Condvar::new(),
+            wakes: AtomicU64::new(0),
+            yields: AtomicU64::new(0),
             faults,
         }
     }
@@ -52,8 +78,13 @@ impl Shared {
         &self.words[match word {
             Word::Owner(lock) => lock,
             Word::Lines => LOCKS,
-            Word::Line(line) => LOCKS + 1 + 2 * line,
-            Word::Takes(line) => LOCKS + 2 + 2 * line,
+            Word::Claim => LOCKS + 1,
+            Word::Handed => LOCKS + 2,
+            Word::Line(line) => LOCKS + 3 + LINE_WORDS * line,
+            Word::Takes(line) => LOCKS + 4 + LINE_WORDS * line,
+            Word::Since(line) => LOCKS + 5 + LINE_WORDS * line,
+            Word::Until(line) => LOCKS + 6 + LINE_WORDS * line,
+            Word::Wake(line) => LOCKS + 7 + LINE_WORDS * line,
         }]
     }
 }
@@ -65,7 +96,7 @@ type Meanwhile = Box<dyn FnOnce()>;
 struct Handle {
     shared: Arc<Shared>,
     left: Rc<Cell<usize>>,
-    /// Work between the next question about a life and the answer's use.
+    /// Work between the next question about a life and the answer's use, or while this connection lets others run.
     meanwhile: Rc<RefCell<Option<Meanwhile>>>,
 }
 
@@ -119,8 +150,34 @@ impl LockWords for Handle {
     fn pause(&self) {
         thread::yield_now();
     }
+    fn yields(&self) {
+        self.shared.yields.fetch_add(1, Ordering::SeqCst);
+        if let Some(meanwhile) = self.meanwhile.take() {
+            meanwhile();
+        }
+        thread::yield_now();
+    }
+    fn wait(&self, word: Word, seen: u64, limit_us: u64) -> bool {
+        if !self.shared.waits_long || limit_us < LONG_US {
+            thread::yield_now();
+            self.shared.clock.fetch_add(limit_us, Ordering::SeqCst);
+            return self.load(word) != seen;
+        }
+        let mut sleeping = self.shared.sleeping.lock().unwrap();
+        while self.load(word) == seen {
+            sleeping = self.shared.woken.wait(sleeping).unwrap();
+        }
+        true
+    }
+    fn wake(&self, _: Word) {
+        self.shared.wakes.fetch_add(1, Ordering::SeqCst);
+        if !self.shared.faults.wakes_none {
+            let _sleeping = self.shared.sleeping.lock().unwrap();
+            self.shared.woken.notify_all();
+        }
+    }
     fn microseconds(&self) -> u64 {
-        self.shared.clock.fetch_add(1_000, Ordering::SeqCst)
+        self.shared.clock.fetch_add(self.shared.step_us, Ordering::SeqCst)
     }
 }
 
@@ -177,6 +234,23 @@ fn own(shared: &Shared, locks: &mut Locks, line: usize, first: usize, count: usi
     true
 }
 
+/// Sleeps, as SQLite's busy handler does, after the lock for writing was found busy.
+fn sleep(handle: &Handle, locks: &Locks, limit_us: u64) {
+    let wish = locks.wish().expect("it was busy");
+    WriteQueue::new(handle, LINES, locks.place()).sleep(wish, limit_us, handle);
+}
+
+/// Owns the lock for writing for a moment, after as many sleeps as it takes, or so many. Returns whether it did.
+fn write(handle: &Handle, locks: &mut Locks, line: usize, sleeps: usize, limit_us: u64) -> bool {
+    for _ in 0..sleeps {
+        if own(&handle.shared, locks, line, 0, 1) {
+            return true;
+        }
+        sleep(handle, locks, limit_us);
+    }
+    own(&handle.shared, locks, line, 0, 1)
+}
+
 /// A connection that dies after so many stores, if it makes that many.
 fn run_life(shared: &Arc<Shared>, line: usize, stores: usize) {
     let lived = catch_unwind(AssertUnwindSafe(|| {
@@ -184,7 +258,7 @@ fn run_life(shared: &Arc<Shared>, line: usize, stores: usize) {
         let mut locks = claim(&handle, line);
         for _ in 0..2 {
             share(shared, &mut locks, line, 3);
-            own(shared, &mut locks, line, 0, 1);
+            write(&handle, &mut locks, line, 1, STEP_US);
             share(shared, &mut locks, line, 4);
             own(shared, &mut locks, line, 3, 2);
         }
@@ -248,6 +322,51 @@ fn long_connection_may_die_after_any_store() {
             shuttle::check_pct(run, 500, 4);
         }
     }
+}
+
+/// The most sleeps of a writer next to others: more than there are transactions.
+const SLEEPS_MAX: usize = 200;
+
+/// Writers that each commit several times, and sleep until they are woken. All get the lock as often as they want it.
+fn run_writers(step_us: u64, faults: Faults) {
+    let shared = Shared { step_us, waits_long: true, ..Shared::new(faults) };
+    let shared = Arc::new(shared);
+    let threads: Vec<_> = (0..3)
+        .map(|line| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let handle = Handle::new(&shared, usize::MAX);
+                let mut locks = claim(&handle, line);
+                for _ in 0..3 {
+                    let wrote = write(&handle, &mut locks, line, SLEEPS_MAX, u64::MAX / 2);
+                    assert!(wrote, "passed by");
+                    assert_eq!(locks.wish(), None);
+                }
+                locks.unlock_all();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for word in [Word::Claim, Word::Since(0), Word::Since(1), Word::Since(2)] {
+        assert_eq!(shared.word(word).load(Ordering::SeqCst), 0, "{word:?} is left");
+    }
+}
+
+/// No wake is lost: a connection that sleeps for ever would be a deadlock, which the scheduler reports.
+#[test]
+fn sleeping_writers_are_woken() {
+    for step_us in [1, 100, STEP_US] {
+        let run = move || run_writers(step_us, Faults::default());
+        shuttle::check_random_with_seed(run, 7, 2_000);
+        shuttle::check_pct(run, 1_000, 3);
+    }
+}
+
+#[test]
+fn lost_wake_is_noticed() {
+    let faults = Faults { wakes_none: true, ..Faults::default() };
+    let run = move || run_writers(1, faults);
+    assert!(catch_unwind(|| shuttle::check_random_with_seed(run, 7, 400)).is_err());
 }
 
 /// The test notices living connections taken for dead, and shared locks that are not announced.
@@ -419,4 +538,123 @@ fn dead_reader_is_buried_a_millisecond_later() {
         1,
         1,
     );
+}
+
+/// Without a connection that waits, the lock for writing is taken and given up without a call.
+#[test]
+fn writer_alone_wakes_none() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut one, mut other] = [0, 1].map(|line| claim(&handle, line));
+        for _ in 0..3 {
+            for locks in [&mut one, &mut other] {
+                assert!(locks.lock_exclusive(0, 1));
+                locks.unlock_exclusive(0, 1);
+            }
+        }
+        assert!(one.lock_exclusive(0, 1));
+        // Busy without a sleep afterwards: it does not wait.
+        assert!(!other.lock_exclusive(0, 1));
+        one.unlock_exclusive(0, 1);
+        assert!(one.lock_exclusive(0, 1));
+        one.unlock_all();
+        let calls = [&shared.wakes, &shared.yields].map(|calls| calls.load(Ordering::SeqCst));
+        assert_eq!(calls, [0, 0]);
+        assert_eq!(shared.clock.load(Ordering::SeqCst), 2 * STEP_US, "the time of the busy one");
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
+/// The owner that commits again lets the connection pass that has waited.
+#[test]
+fn lock_is_handed_to_the_one_that_waits() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut one, mut waits] = [0, 1].map(|line| claim(&handle, line));
+        assert!(one.lock_exclusive(0, 1));
+        assert!(!waits.lock_exclusive(0, 1));
+        // Its sleep ends with the time that was asked for.
+        sleep(&handle, &waits, STEP_US);
+        one.unlock_exclusive(0, 1);
+        assert_eq!(shared.wakes.load(Ordering::SeqCst), 1, "it is woken");
+        let waits = Rc::new(RefCell::new(waits));
+        let taker = Rc::clone(&waits);
+        let take = move || assert!(taker.borrow_mut().lock_exclusive(0, 1), "it is its turn");
+        *handle.meanwhile.borrow_mut() = Some(Box::new(take));
+        assert!(!one.lock_exclusive(0, 1), "it lets the other one pass");
+        assert!(handle.meanwhile.borrow().is_none() && waits.borrow().owns(0));
+        waits.borrow_mut().unlock_exclusive(0, 1);
+        assert!(one.lock_exclusive(0, 1), "no other one waits");
+        assert_eq!(shared.yields.load(Ordering::SeqCst), 1);
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
+/// A connection that claims the lock and does not take it, dead or alive, holds up another one for a moment, once.
+#[test]
+fn claim_that_is_not_used_lapses() {
+    for dies in [false, true] {
+        let run = move || {
+            let shared = Arc::new(Shared::new(Faults::default()));
+            let handle = Handle::new(&shared, usize::MAX);
+            let [mut one, mut claims] = [0, 1].map(|line| claim(&handle, line));
+            assert!(one.lock_exclusive(0, 1) && !claims.lock_exclusive(0, 1));
+            sleep(&handle, &claims, STEP_US);
+            shared.alive[1].store(!dies, Ordering::SeqCst);
+            one.unlock_exclusive(0, 1);
+            assert!(one.lock_exclusive(0, 1), "it takes the lock after a while");
+            one.unlock_exclusive(0, 1);
+            let yields = shared.yields.load(Ordering::SeqCst);
+            assert!((1..5).contains(&yields), "{yields}");
+            assert!(one.lock_exclusive(0, 1));
+            assert_eq!(shared.yields.load(Ordering::SeqCst), yields, "not again");
+        };
+        shuttle::check_random_with_seed(run, 7, 1);
+    }
+}
+
+/// The oldest ticket comes first, and a dead connection's is no longer in the way.
+#[test]
+fn oldest_ticket_comes_first() {
+    for dies in [false, true] {
+        let run = move || {
+            let shared = Arc::new(Shared::new(Faults::default()));
+            let handle = Handle::new(&shared, usize::MAX);
+            let [mut one, mut old, mut new] = [0, 1, 2].map(|line| claim(&handle, line));
+            assert!(one.lock_exclusive(0, 1));
+            assert!(!old.lock_exclusive(0, 1) && !new.lock_exclusive(0, 1));
+            for locks in [&old, &new] {
+                sleep(&handle, locks, STEP_US);
+            }
+            let claim = || shared.word(Word::Claim).load(Ordering::SeqCst) & 0xffff;
+            assert_eq!(claim(), 2);
+            shared.alive[1].store(!dies, Ordering::SeqCst);
+            sleep(&handle, &new, 10 * LONG_US);
+            assert_eq!(claim(), if dies { 3 } else { 2 });
+            one.unlock_exclusive(0, 1);
+            assert_eq!(new.lock_exclusive(0, 1), dies || claim() != 2);
+        };
+        shuttle::check_random_with_seed(run, 7, 1);
+    }
+}
+
+/// A new connection in the line of one that has died while it waited has no ticket and no claim.
+#[test]
+fn new_connection_has_no_claim() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut one, mut dies] = [0, 1].map(|line| claim(&handle, line));
+        assert!(one.lock_exclusive(0, 1) && !dies.lock_exclusive(0, 1));
+        sleep(&handle, &dies, STEP_US);
+        assert_ne!(shared.word(Word::Claim).load(Ordering::SeqCst), 0);
+        let next = claim(&handle, 1);
+        assert_eq!(next.wish(), None);
+        for word in [Word::Claim, Word::Since(1), Word::Until(1)] {
+            assert_eq!(shared.word(word).load(Ordering::SeqCst), 0, "{word:?}");
+        }
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
 }

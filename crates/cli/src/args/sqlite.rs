@@ -8,10 +8,14 @@ use super::{List, MeasureArgs, list, not_empty};
 
 pub(super) const HELP: &str = "Each mode does the same work through the same SQLite, in turns, in a database of its own that is loaded off the clock. A transaction is BEGIN, its statements, COMMIT. Afterwards each database is closed, and SQLite without the VFS checks and reads it: all must have the same contents. Lines, fences and logged bytes are those that the VFS counts; it must have seen every transaction, or the run fails.
 
+With --readers one connection writes and the others read, each a thread, or a process with --processes. The writer runs --txns transactions, each an insert or an update; the readers select rows that were loaded, from the moment at which all are there until the writer has ended. So each side's rate is of the same time, and each is divided by the same side's rate in the baseline. Inputs are made before.
+
 Example:
   perdura bench sqlite --domain adr --repeat 3
   perdura bench sqlite --mode wal,stock-wal --mix insert --keys random \\
-      --record 64,1024 --txns 100k --json sqlite.json";
+      --record 64,1024 --txns 100k --json sqlite.json
+  perdura bench sqlite --mode wal,stock-wal --mix insert,update --prepared \\
+      --readers 3 --processes --txns 200k --repeat 5";
 
 /// `perdura bench sqlite`.
 #[derive(Debug, Args)]
@@ -52,6 +56,13 @@ pub(crate) struct SqliteBenchArgs {
     /// Keep the lock between transactions (`locking_mode = EXCLUSIVE`), in all modes.
     #[arg(long)]
     pub(crate) exclusive: bool,
+    /// Readers next to one writer, each with a connection of its own. Needs operations that insert or update.
+    #[arg(long, value_name = "N", conflicts_with = "exclusive",
+          value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) readers: Option<u32>,
+    /// Writer and readers are processes instead of threads.
+    #[arg(long, requires = "readers")]
+    pub(crate) processes: bool,
     /// Mode that the others are divided by [default: stock-wal if it runs, else the first].
     #[arg(long, value_name = "MODE")]
     pub(crate) baseline: Option<SqliteMode>,

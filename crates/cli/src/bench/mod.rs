@@ -9,6 +9,7 @@ mod readers_writers;
 pub(crate) mod recovery;
 pub(crate) mod slotted;
 pub(crate) mod sqlite;
+pub(crate) mod sqlite_readers;
 pub(crate) mod tatp;
 pub(crate) mod terminals;
 mod terminals_run;

@@ -5,6 +5,10 @@
 //!    has a database of its own, which is loaded off the clock.
 //! 2. The VFS counts while it is timed: it does so at every commit of every program.
 //! 3. SQLite without the VFS checks what a run leaves, which has to be the same for all modes.
+//!
+//! With `--readers` a run has several connections: `bench::sqlite_readers`.
+
+use std::path::PathBuf;
 
 use command::failure::Failure;
 use command::figures::{LatencyUs, PerTxn, Spread, fine, whole};
@@ -27,13 +31,24 @@ type Run = page_run::Run<SqliteFigures>;
 
 /// The figures that a run of SQLite has alone.
 #[derive(Debug, Clone, Serialize)]
-struct SqliteFigures {
+pub(super) struct SqliteFigures {
     /// The version of SQLite, the same in all modes.
-    sqlite: &'static str,
-    prepared: bool,
+    pub(super) sqlite: &'static str,
+    pub(super) prepared: bool,
     exclusive: bool,
     /// Commits that the VFS has counted; `None` without it.
     vfs_commits: Option<u64>,
+}
+
+impl SqliteFigures {
+    pub(super) fn of(mode: SqliteMode, spec: &Spec, ran: &Ran) -> Self {
+        Self {
+            sqlite: rusqlite::version(),
+            prepared: spec.prepared,
+            exclusive: spec.exclusive,
+            vfs_commits: ran.stats.filter(|_| mode.is_ours()).map(|stats| stats.commits),
+        }
+    }
 }
 
 /// Bytes on the medium for a byte of rows: pages half full, those of a log, and the database again in it.
@@ -46,12 +61,24 @@ const DATABASE_BYTES: u64 = 16 << 20;
 /// # Errors
 /// Options that contradict each other, a mode that failed, or modes that end with different contents.
 pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
+    measure(args, &specs(args, &args.mix.0), |bench, spec| bench.cell(spec), human_text)
+}
+
+/// Checks all cells of the report, runs one after the other, and reports them.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn measure<F: Serialize>(
+    args: &SqliteBenchArgs,
+    specs: &[Spec],
+    cell: impl Fn(&mut Bench<'_>, &Spec) -> Result<Vec<page_run::Run<F>>, Failure>,
+    human_text: impl Fn(&SqliteBenchArgs, &[page_run::Run<F>]) -> String,
+) -> Result<(), Failure> {
     let modes = &args.mode.0;
     let baseline = baseline(args.baseline, modes, SqliteMode::StockWal, "--mode")?;
     check_target(args.measure.json.as_ref(), &[])?;
-    let specs = specs(args);
     // All are looked at before the first one runs; the keys of all at once might be too many.
-    for spec in &specs {
+    for spec in specs {
         Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
     }
     let scratch = Scratch::new(args.measure.path.as_deref(), args.measure.keep)?;
@@ -60,8 +87,8 @@ pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
     let host = Host::new(scratch.medium());
     let mut bench = Bench { args, baseline, scratch: &scratch, bar: Bar::new(), databases: 0 };
     let mut runs = Vec::new();
-    for spec in &specs {
-        runs.extend(bench.cell(spec)?);
+    for spec in specs {
+        runs.extend(cell(&mut bench, spec)?);
     }
     drop(bench.bar);
     let text = host.line() + &human_text(args, &runs);
@@ -69,7 +96,7 @@ pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
 }
 
 /// The cells of the report.
-fn specs(args: &SqliteBenchArgs) -> Vec<Spec> {
+pub(super) fn specs(args: &SqliteBenchArgs, operations: &[Operation]) -> Vec<Spec> {
     let spec = |operation: Operation, keys: Keys, record_bytes, per_txn| Spec {
         operation,
         keys,
@@ -83,7 +110,7 @@ fn specs(args: &SqliteBenchArgs) -> Vec<Spec> {
         seed: args.measure.seed,
     };
     let mut specs = Vec::new();
-    for &operation in &args.mix.0 {
+    for &operation in operations {
         for &keys in &args.keys.0 {
             for &record_bytes in &args.record {
                 specs.extend(args.per_txn.iter().map(|n| spec(operation, keys, record_bytes, *n)));
@@ -106,11 +133,11 @@ fn needs(spec: &Spec) -> u64 {
 }
 
 /// The settings that all runs share.
-struct Bench<'a> {
-    args: &'a SqliteBenchArgs,
+pub(super) struct Bench<'a> {
+    pub(super) args: &'a SqliteBenchArgs,
     baseline: SqliteMode,
-    scratch: &'a Scratch,
-    bar: Bar,
+    pub(super) scratch: &'a Scratch,
+    pub(super) bar: Bar,
     /// The number of the next database.
     databases: u64,
 }
@@ -124,7 +151,8 @@ impl Bench<'_> {
         let rounds = in_turns(modes, repeat, |mode| self.once(mode, &workload))?;
         let mut runs = Vec::new();
         for (mode, rounds) in modes.iter().zip(rounds) {
-            runs.push(self.summary(*mode, spec, &rounds)?);
+            let own = |ran: &Ran| SqliteFigures::of(*mode, spec, ran);
+            runs.push(self.summary(*mode, spec, &rounds.iter().collect::<Vec<_>>(), own)?);
         }
         compare(&mut runs, "rows")?;
         Ok(runs)
@@ -133,8 +161,7 @@ impl Bench<'_> {
     /// Runs a mode once in a database of its own.
     fn once(&mut self, mode: SqliteMode, workload: &Workload) -> Result<Ran, Failure> {
         let spec = workload.spec();
-        let directory = self.scratch.directory(&format!("{mode}.{}", self.databases))?;
-        self.databases += 1;
+        let directory = self.next_directory(mode)?;
         let (what, order) = (spec.operation.name(), spec.keys.name());
         self.bar.phase(format!("{mode}: {what}, {order}"), spec.records + spec.transactions);
         let progress = Progress::new(1);
@@ -149,15 +176,29 @@ impl Bench<'_> {
         Ok(ran)
     }
 
-    fn summary(&self, mode: SqliteMode, spec: &Spec, rounds: &[Ran]) -> Result<Run, Failure> {
+    /// Returns an empty directory.
+    pub(super) fn next_directory(&mut self, mode: SqliteMode) -> Result<PathBuf, Failure> {
+        let directory = self.scratch.directory(&format!("{mode}.{}", self.databases))?;
+        self.databases += 1;
+        Ok(directory)
+    }
+
+    /// The median of a mode's rounds, with the figures of its `own`.
+    pub(super) fn summary<F>(
+        &self,
+        mode: SqliteMode,
+        spec: &Spec,
+        rounds: &[&Ran],
+        own: impl FnOnce(&Ran) -> F,
+    ) -> Result<page_run::Run<F>, Failure> {
         let all: Vec<f64> = rounds.iter().map(|ran| ran.measured.throughput_txn_s()).collect();
         let (throughput_txn_s, throughput_spread, median) = Spread::of(&all);
-        let ran = &rounds[median];
+        let ran = rounds[median];
         let promise = self.promise(mode, ran)?;
         let (table, log) = (ran.database_bytes, ran.log_bytes);
         let footprint = Footprint { table, index: 0, log, checkpoint: 0, other: 0 };
         let per_txn = ran.stats.map(|stats| PerTxn::of_vfs(&stats, spec.transactions));
-        Ok(Run {
+        Ok(page_run::Run {
             engine: mode.name(),
             workload: "sqlite",
             mix: spec.operation.name(),
@@ -183,12 +224,7 @@ impl Bench<'_> {
             footprint_bytes: footprint.into(),
             user_bytes: ran.contents.user_bytes,
             aborted: ran.measured.aborted,
-            own: SqliteFigures {
-                sqlite: rusqlite::version(),
-                prepared: spec.prepared,
-                exclusive: spec.exclusive,
-                vfs_commits: ran.stats.filter(|_| mode.is_ours()).map(|stats| stats.commits),
-            },
+            own: own(ran),
             baseline: self.baseline.name(),
             throughput_over_baseline: 1.0,
             digest: format!("{:016x}", ran.contents.digest),

@@ -103,6 +103,86 @@ fn what_is_impossible_is_refused() {
     }
 }
 
+/// The keys of a run with readers alone.
+const READER_KEYS: [&str; 6] = [
+    "readers",
+    "processes",
+    "reads_txn_s",
+    "reads_spread",
+    "read_latency_us",
+    "reads_over_baseline",
+];
+
+#[test]
+fn writer_and_readers_are_threads_or_processes() {
+    for (processes, form) in
+        [(false, &["--readers", "2"][..]), (true, &["--readers", "2", "--processes"])]
+    {
+        let modes = ["--mode", "wal,fash1,stock-wal", "--keys", "random", "--repeat", "2"];
+        let found = runs(&bench(&[&modes[..], form, &["--json", "-"]].concat()));
+        assert_eq!(found.len(), 2 * 3, "inserts and updates");
+        for cell in found.chunks(3) {
+            for run in cell {
+                assert_eq!(keys(run), keys_with(&[&OWN_KEYS[..], &READER_KEYS].concat()));
+                assert_eq!((&run["readers"], &run["processes"]), (&2.into(), &processes.into()));
+                for same in ["digest", "mix", "user_bytes"] {
+                    assert_eq!(run[same], cell[0][same], "{same}");
+                }
+                let rows = if run["mix"] == "insert" { 150 } else { 100 };
+                assert_eq!(run["user_bytes"], rows * 108);
+                let ours = run["engine"] != "stock-wal";
+                assert_eq!(run["vfs_commits"], if ours { 50.into() } else { Value::Null });
+                for spread in ["throughput_spread", "reads_spread"] {
+                    assert_eq!(run[spread]["n"], 2, "{spread}");
+                }
+                let rate = |key: &str| run[key].as_f64().expect("a number");
+                assert!(rate("throughput_txn_s") > 0.0 && rate("reads_txn_s") >= 0.0, "{run}");
+            }
+            let baseline = cell.iter().find(|run| run["engine"] == "stock-wal").expect("it runs");
+            assert_eq!(baseline["throughput_over_baseline"], 1.0);
+            let ratio = &baseline["reads_over_baseline"];
+            let read = baseline["reads_txn_s"].as_f64() > Some(0.0);
+            assert_eq!(*ratio, if read { 1.0.into() } else { Value::Null });
+        }
+    }
+}
+
+/// Enough transactions that readers find time in each mode's span, whatever else runs.
+#[test]
+fn readers_read_while_the_writer_writes() {
+    let cell = ["--mode", "stock-wal", "--mix", "update", "--keys", "ascending", "--prepared"];
+    let size = ["--readers", "1", "--processes", "--txns", "20k", "--per-txn", "4"];
+    let bench = |more: &[&str]| run(&[&["bench", "sqlite"], &cell[..], &size, more].concat());
+    let found = runs(&bench(&["--json", "-"]));
+    let run = &found[0];
+    assert!(run["reads_txn_s"].as_f64() > Some(0.0), "{run}");
+    assert!(run["read_latency_us"]["p99"].as_f64() > Some(0.0), "{run}");
+    let table = bench(&[]);
+    assert_eq!(table.code, Some(0), "{table:?}");
+    for word in ["writes/s", "reads/s", "reads x", "x stock-wal", "1 readers as processes"] {
+        assert!(table.out.contains(word), "{word}: {}", table.out);
+    }
+}
+
+#[test]
+fn impossible_readers_are_refused() {
+    for (arguments, says) in [
+        (&["--processes"][..], "--readers"),
+        (&["--readers", "0"], "0 is not in 1..=128"),
+        (&["--readers", "2", "--exclusive"], "--exclusive"),
+        (&["--readers", "2", "--mix", "select"], "--mix select: with --readers"),
+        (&["--readers", "2", "--mix", "insert,delete"], "--mix delete: with --readers"),
+        (&["--readers", "2", "--mode", "full", "--baseline", "fash1"], "it does not run"),
+    ] {
+        let ran = bench(arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(says), "{arguments:?}: {}", ran.err);
+    }
+    let ran = run(&["bench", "sqlite", "--records", "0", "--readers", "1", "--mix", "insert"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("no row to read"), "{}", ran.err);
+}
+
 /// On a disk the VFS leaves databases to SQLite, unless an option says otherwise.
 #[test]
 fn a_run_that_the_vfs_does_not_see_is_an_error() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::library::register;
 
@@ -25,7 +25,7 @@ pub struct Parameters<'a> {
 }
 
 /// Counts of a connection, as the VFS has them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// Transactions that changed something.
     pub commits: u64,

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use workloads::Random;
 
 /// Keys in random order have so many bits (P3 5: "randomly generated keys").
@@ -13,7 +14,7 @@ const MOST_RECORD_BYTES: u32 = 1 << 20;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The operations of a workload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Operation {
     /// New rows.
     Insert,
@@ -48,7 +49,7 @@ impl Operation {
 }
 
 /// The order of the keys of new rows, and of those that are changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Keys {
     /// Each the next one.
     Ascending,
@@ -109,7 +110,7 @@ impl FromStr for Keys {
 }
 
 /// A workload as numbers.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Spec {
     /// The operations.
     pub operation: Operation,
@@ -138,6 +139,12 @@ pub struct Spec {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(String);
+
+impl SpecError {
+    pub(super) fn new(why: String) -> Self {
+        Self(why)
+    }
+}
 
 impl Spec {
     fn check(&self) -> Result<(), SpecError> {

@@ -17,11 +17,12 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use rusqlite::{Connection, OpenFlags, Statement};
+use serde::{Deserialize, Serialize};
 use workloads::{Measurement, Observer, Progress, StoreError};
 
 use super::connection::{Parameters, Stats, answer, open, open_stock, open_through, stats};
 use super::contents::Contents;
-use super::inputs::{Operation, Workload};
+use super::inputs::{Operation, Spec, Workload};
 use super::lines;
 use crate::sqlite::set;
 
@@ -29,7 +30,7 @@ use crate::sqlite::set;
 const LOADED_TOGETHER: u64 = 1000;
 
 /// The way in which SQLite commits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SqliteMode {
     /// Through the VFS: SQLite's write-ahead log, synchronous FULL.
     Wal,
@@ -161,25 +162,10 @@ pub fn run(
     progress: &Progress,
 ) -> Result<Ran, StoreError> {
     let path = directory.join("database");
-    let connection = connect(mode, &path, domain, workload)?;
-    load(&connection, workload, progress).map_err(StoreError::engine)?;
-    if mode.has_wal() {
-        // What was loaded goes home off the clock.
-        let checkpoint = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        checkpoint.map_err(StoreError::engine)?;
-    }
+    let connection = create(mode, &path, domain, workload, progress)?;
     let before = counts(mode, &connection)?;
     let measured = transactions(&connection, workload, progress)?;
-    let stats = counts(mode, &connection)?.zip(before).map(|(after, before)| after.since(&before));
-    if let Some(stats) = stats
-        && mode.is_ours()
-        && workload.spec().operation.writes()
-        && stats.commits < workload.spec().transactions
-    {
-        let (found, wanted) = (stats.commits, workload.spec().transactions);
-        let why = format!("the VFS has seen {found} commits of {wanted} transactions");
-        return Err(StoreError::engine(why));
-    }
+    let stats = counted_since(mode, &connection, before, workload.spec())?;
     let domain = answer(&connection, "perdura_domain").map_err(StoreError::engine)?;
     let (database_bytes, log_bytes) = file_bytes(directory, &path)?;
     connection.close().map_err(|(_, error)| StoreError::engine(error))?;
@@ -214,14 +200,32 @@ pub fn run_through(
     Ok((measured, counted()?.since(&before)))
 }
 
-/// Opens a new database, with all settings, each of which is read back.
-fn connect(
+/// Makes a new database with its table, and loads it. What was loaded lies in the database file afterwards.
+pub(super) fn create(
     mode: SqliteMode,
     path: &Path,
     domain: Option<&str>,
     workload: &Workload,
+    progress: &Progress,
 ) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let connection = connect(mode, path, domain, flags)?;
+    prepare(mode, &connection, workload)?;
+    load(&connection, workload, progress).map_err(StoreError::engine)?;
+    if mode.has_wal() {
+        let checkpoint = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        checkpoint.map_err(StoreError::engine)?;
+    }
+    Ok(connection)
+}
+
+/// Opens a database in a mode, without settings.
+pub(super) fn connect(
+    mode: SqliteMode,
+    path: &Path,
+    domain: Option<&str>,
+    flags: OpenFlags,
+) -> Result<Connection, StoreError> {
     let opened = match mode {
         SqliteMode::StockWalLines => lines::register().and_then(|()| {
             let vfs = lines::VFS.to_str().expect("a word");
@@ -233,32 +237,61 @@ fn connect(
         }
         _ => open_stock(path, flags),
     };
-    let connection = opened.map_err(StoreError::engine)?;
-    prepare(mode, &connection, workload)?;
-    Ok(connection)
+    opened.map_err(StoreError::engine)
 }
 
-/// Makes all settings, each of which is read back, and the table.
-fn prepare(
+/// Makes all settings, each of which is read back.
+pub(super) fn configure(
     mode: SqliteMode,
     connection: &Connection,
-    workload: &Workload,
+    spec: &Spec,
 ) -> Result<(), StoreError> {
-    let spec = workload.spec();
     set(connection, "page_size", &spec.page_bytes.to_string(), &spec.page_bytes.to_string())?;
     if spec.exclusive {
         set(connection, "locking_mode", "EXCLUSIVE", "exclusive")?;
     }
     set(connection, "journal_mode", mode.journal(), mode.journal())?;
-    set(connection, "synchronous", "FULL", "2")?;
+    set(connection, "synchronous", "FULL", "2")
+}
+
+/// Makes all settings, and the table.
+fn prepare(
+    mode: SqliteMode,
+    connection: &Connection,
+    workload: &Workload,
+) -> Result<(), StoreError> {
+    configure(mode, connection, workload.spec())?;
     let table = "CREATE TABLE tblMyList0 \
                  (id INTEGER PRIMARY KEY, Value TEXT NOT NULL, creation_date LONG)";
     connection.execute_batch(table).map_err(StoreError::engine)
 }
 
+/// The counts of the VFS since `before`, which must show a commit for each transaction of a workload that writes.
+pub(super) fn counted_since(
+    mode: SqliteMode,
+    connection: &Connection,
+    before: Option<Stats>,
+    spec: &Spec,
+) -> Result<Option<Stats>, StoreError> {
+    let stats = counts(mode, connection)?.zip(before).map(|(after, before)| after.since(&before));
+    if let Some(stats) = stats
+        && mode.is_ours()
+        && spec.operation.writes()
+        && stats.commits < spec.transactions
+    {
+        let (found, wanted) = (stats.commits, spec.transactions);
+        let why = format!("the VFS has seen {found} commits of {wanted} transactions");
+        return Err(StoreError::engine(why));
+    }
+    Ok(stats)
+}
+
 /// The counts of the VFS, which has to have the database in its own modes, and in no other; or of the VFS that writes
 /// back lines.
-fn counts(mode: SqliteMode, connection: &Connection) -> Result<Option<Stats>, StoreError> {
+pub(super) fn counts(
+    mode: SqliteMode,
+    connection: &Connection,
+) -> Result<Option<Stats>, StoreError> {
     let found = stats(connection).map_err(StoreError::engine)?;
     if mode == SqliteMode::StockWalLines && found.is_none() {
         return Ok(Some(lines::counts()));
@@ -388,43 +421,88 @@ fn texts(operation: Operation, rows: &[(i64, String)]) -> Texts {
     Texts::Writing(out)
 }
 
+/// The input of a transaction: its rows, and its texts if SQLite is to parse them.
+pub(super) struct Input {
+    rows: Vec<(i64, String)>,
+    texts: Option<Texts>,
+}
+
+impl Input {
+    /// The input of a transaction on these rows, which gives each changed one the text of a version.
+    pub(super) fn new(
+        workload: &Workload,
+        operation: Operation,
+        rows: &[u32],
+        version: u64,
+    ) -> Self {
+        let row = |row: &u32| {
+            let (row, mut text) = (u64::from(*row), String::new());
+            if operation.writes() {
+                workload.text(row, version, &mut text);
+            }
+            (workload.key(row), text)
+        };
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        let texts = (!workload.spec().prepared).then(|| texts(operation, &rows));
+        Self { rows, texts }
+    }
+}
+
+/// Runs the transactions of one operation on a connection.
+pub(super) struct Runner<'c> {
+    connection: &'c Connection,
+    prepared: Prepared<'c>,
+    record_bytes: usize,
+}
+
+impl<'c> Runner<'c> {
+    pub(super) fn new(
+        connection: &'c Connection,
+        operation: Operation,
+        record_bytes: u32,
+    ) -> Result<Self, StoreError> {
+        let prepared = Prepared::new(connection, operation).map_err(StoreError::engine)?;
+        Ok(Self { connection, prepared, record_bytes: record_bytes as usize })
+    }
+
+    /// Runs transaction `number`, and checks how many bytes it has read or rows it has changed. Returns its nanoseconds.
+    #[inline]
+    pub(super) fn run(&mut self, number: u64, input: &Input) -> Result<u64, StoreError> {
+        let changes = self.connection.total_changes();
+        let begun = Instant::now();
+        let done = match &input.texts {
+            None => self.prepared.run(&input.rows),
+            Some(texts) => run_text(self.connection, texts),
+        };
+        let took_ns = begun.elapsed().as_nanos() as u64;
+        let read = done.map_err(StoreError::engine)?;
+        let (changed, rows) = (self.connection.total_changes() - changes, input.rows.len());
+        if self.prepared.reads {
+            let wanted = rows * self.record_bytes;
+            if read != wanted {
+                let why = format!("transaction {number} has read {read} bytes of {wanted}");
+                return Err(StoreError::engine(why));
+            }
+        } else if changed != rows as u64 {
+            let why = format!("transaction {number} has changed {changed} of {rows} rows");
+            return Err(StoreError::engine(why));
+        }
+        Ok(took_ns)
+    }
+}
+
 fn transactions(
     connection: &Connection,
     workload: &Workload,
     progress: &Progress,
 ) -> Result<Measurement, StoreError> {
     let spec = workload.spec();
-    let mut prepared = Prepared::new(connection, spec.operation).map_err(StoreError::engine)?;
+    let mut runner = Runner::new(connection, spec.operation, spec.record_bytes)?;
     let mut measured = Measurement::nothing();
-    let mut rows = Vec::new();
     let mut total_ns = 0;
-    for (number, transaction) in (1..).zip(workload.transactions()) {
-        rows.clear();
-        for row in transaction {
-            let mut text = String::new();
-            workload.text(u64::from(*row), number, &mut text);
-            rows.push((workload.key(u64::from(*row)), text));
-        }
-        let texts = texts(spec.operation, &rows);
-        let changes = connection.total_changes();
-        let begun = Instant::now();
-        let done = match spec.prepared {
-            true => prepared.run(&rows),
-            false => run_text(connection, &texts),
-        };
-        let took_ns = begun.elapsed().as_nanos() as u64;
-        let read = done.map_err(StoreError::engine)?;
-        let changed = connection.total_changes() - changes;
-        if !spec.operation.writes() {
-            let wanted = rows.len() * spec.record_bytes as usize;
-            if read != wanted {
-                let why = format!("transaction {number} has read {read} bytes of {wanted}");
-                return Err(StoreError::engine(why));
-            }
-        } else if changed != rows.len() as u64 {
-            let why = format!("transaction {number} has changed {changed} of {} rows", rows.len());
-            return Err(StoreError::engine(why));
-        }
+    for (number, rows) in (1..).zip(workload.transactions()) {
+        let input = Input::new(workload, spec.operation, rows, number);
+        let took_ns = runner.run(number, &input)?;
         total_ns += took_ns;
         measured.latency_ns.saturating_record(took_ns);
         if number.is_multiple_of(Progress::EVERY) {
@@ -437,7 +515,7 @@ fn transactions(
 }
 
 /// Returns the bytes of the database, and of all other files in its directory.
-fn file_bytes(directory: &Path, path: &Path) -> Result<(u64, u64), StoreError> {
+pub(super) fn file_bytes(directory: &Path, path: &Path) -> Result<(u64, u64), StoreError> {
     let (mut database, mut others) = (0, 0);
     for entry in std::fs::read_dir(directory).map_err(StoreError::engine)? {
         let entry = entry.map_err(StoreError::engine)?;
@@ -453,7 +531,7 @@ fn file_bytes(directory: &Path, path: &Path) -> Result<(u64, u64), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extension::{Keys, Spec};
+    use crate::extension::Keys;
 
     const LINE_BYTES: u64 = crate::flush::LINE_BYTES as u64;
 

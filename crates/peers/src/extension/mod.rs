@@ -4,6 +4,7 @@
 //! The VFS is that of `perdura-sqlite`, as programs load it; here it is registered with the SQLite of this
 //! process instead, so that nothing has to be found on a disk.
 
+mod concurrent;
 mod connection;
 mod contents;
 mod inputs;
@@ -11,6 +12,9 @@ mod library;
 mod lines;
 mod mobibench;
 
+pub use concurrent::{
+    ConcurrentRan, Setup, Side, SideRan, Signals, combine, load_concurrent, run_side, run_threads,
+};
 pub use connection::{Parameters, Stats, VFS, answer, open, open_stock, stats, uri};
 pub use contents::Contents;
 pub use inputs::{Keys, Operation, ParseNameError, Spec, SpecError, Workload};

@@ -153,6 +153,10 @@ impl MainFile for Mapped {
         Some(Arc::new(WalOpener(Arc::clone(&self.wal))))
     }
 
+    fn prepare_for_log(&mut self) -> Result<(), Failure> {
+        self.retry_entering_wal_mode()
+    }
+
     fn map_index(
         &mut self,
         region: u64,

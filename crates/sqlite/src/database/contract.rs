@@ -156,6 +156,13 @@ pub trait MainFile: Send + Debug {
     fn log_opener(&self) -> Option<Arc<dyn LogOpener>> {
         None
     }
+    /// Prepares the file for its write-ahead log, which SQLite is about to open.
+    ///
+    /// # Errors
+    /// The medium has failed.
+    fn prepare_for_log(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
     /// Returns the address of a region of the index of the log, which stays until [`Self::unmap_index`]; `None` if the
     /// region is not there and may not be made.
     ///

@@ -4,13 +4,11 @@ use std::sync::atomic::Ordering;
 
 use crate::database::contract::{Failure, IndexLock, Level};
 use crate::database::mapped::Mapped;
-use crate::database::wal::Database;
+use crate::database::wal::{Database, note_busy};
 use crate::store::page1;
 use crate::store::stats::Stats;
 use crate::store::wal_index::REGION_BYTES;
-
-/// SQLite's lock for writing to its log.
-const WRITE_LOCK: usize = 0;
+use crate::store::write_queue::WRITE_LOCK;
 
 impl Mapped {
     /// Enters WAL mode if the database or another connection is in it, so that no dead connection's locks are taken for
@@ -37,6 +35,20 @@ impl Mapped {
     /// Returns whether a commit has entered WAL mode, and the file is not plain yet.
     pub(super) fn enters_wal_mode(&self) -> Result<bool, Failure> {
         Ok(self.store.is_marked() && self.store.is_in_wal_mode()?)
+    }
+
+    /// Tries again to make the file plain after a commit that has entered WAL mode, in a connection that keeps the
+    /// exclusive lock: no end of a read or a write does it there. SQLite reads its cached page 1 and opens the log at each
+    /// statement, and makes no other call.
+    pub(super) fn retry_entering_wal_mode(&mut self) -> Result<(), Failure> {
+        if self.plain_retry.due
+            && self.held() == Level::Exclusive
+            && !self.store.has_changes()
+            && self.enters_wal_mode()?
+        {
+            self.readmit_stock();
+        }
+        Ok(())
     }
 
     /// Raises the shared lock to the exclusive one while the log is open. SQLite does not lower the lock of a refused
@@ -118,6 +130,9 @@ impl Mapped {
             }
         };
         if !taken {
+            if is_write_lock {
+                note_busy(&self.wal, locks);
+            }
             return Err(Failure::Busy);
         }
         if take && let Err(failure) = self.index_is_healthy() {

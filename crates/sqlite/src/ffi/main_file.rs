@@ -76,7 +76,7 @@ pub(crate) unsafe fn put(
     api: Api,
 ) {
     let file_end = at as usize + room.next_multiple_of(8);
-    let addresses = Addresses { file_end, name: name.as_ptr() as usize };
+    let addresses = Addresses { file_end, name: name.as_ptr() as usize, file: at as usize };
     registry::add(name, addresses, file.super_journal_notice(), file.log_opener());
     let methods =
         if file.has_wal_mode() { &raw const METHODS } else { &raw const METHODS_WITHOUT_WAL };
@@ -92,6 +92,20 @@ pub(crate) unsafe fn put(
     }));
     // SAFETY: the caller's contract.
     unsafe { at.cast::<Open>().write(Open { base: File { methods }, state }) };
+}
+
+/// Prepares a database for its log, which SQLite is about to open. Returns a result code.
+///
+/// # Safety
+/// `file` was made by [`put`] and is not closed; SQLite opens the log of its connection, in that connection's thread.
+pub(crate) unsafe fn prepare_for_log(file: *mut File) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        with(file, code::CANTOPEN, |state| {
+            state.file.prepare_for_log()?;
+            Ok(code::OK)
+        })
+    }
 }
 
 /// Runs `work` on an open file.

@@ -15,6 +15,8 @@ pub(crate) struct Addresses {
     pub(crate) file_end: usize,
     /// Its name.
     pub(crate) name: usize,
+    /// Its open file.
+    pub(crate) file: usize,
 }
 
 /// A connection that has a main database of this VFS open.
@@ -94,12 +96,21 @@ pub(crate) fn remove(name: &[u8], addresses: Addresses) {
     }
 }
 
-/// Returns what opens the log of the connection whose database name is at `database`, if it has a WAL mode. `None` if
-/// there is no such connection.
-pub(crate) fn log_opener(database: usize) -> Option<Option<Arc<dyn LogOpener>>> {
+/// The database of a log.
+pub(crate) struct LogOwner {
+    /// Opens the log; `None` if the database has no WAL mode.
+    pub(crate) opener: Option<Arc<dyn LogOpener>>,
+    /// The address of the database's open file.
+    pub(crate) file: usize,
+}
+
+/// Returns the database of a log: that of the connection whose database name is at `database`. `None` if there is no
+/// such connection.
+pub(crate) fn log_owner(database: usize) -> Option<LogOwner> {
     let open = lock();
     let mut all = open.iter().flat_map(|known| &known.all);
-    all.find(|one| one.addresses.name == database).map(|one| one.log.clone())
+    let one = all.find(|one| one.addresses.name == database)?;
+    Some(LogOwner { opener: one.log.clone(), file: one.addresses.file })
 }
 
 /// Returns whether a log, whose database name is at `database`, belongs to an open database by its own name only: a VFS

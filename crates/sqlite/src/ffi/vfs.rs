@@ -136,9 +136,14 @@ unsafe extern "C" fn open(
             if flags & (flag::MAIN_JOURNAL | flag::WAL) != 0 {
                 let database = state.api.database_of(name) as usize;
                 if flags & flag::WAL != 0 {
-                    match registry::log_opener(database) {
-                        Some(opener) => {
-                            return open_log(opener.as_deref(), bytes, file, flags, out_flags);
+                    match registry::log_owner(database) {
+                        Some(owner) => {
+                            let prepared = main_file::prepare_for_log(owner.file as *mut File);
+                            if prepared != code::OK {
+                                return prepared;
+                            }
+                            let opener = owner.opener.as_deref();
+                            return open_log(opener, bytes, file, flags, out_flags);
                         }
                         // The log would be stock SQLite's, next to a database of this VFS.
                         None if registry::is_foreign_log(bytes, database) => {
@@ -315,9 +320,23 @@ forward! {
 forward! {
     underlying_of_any:
     randomness(room: c_int, out: *mut c_char) -> c_int, 0;
-    sleep(microseconds: c_int) -> c_int, 0;
     current_time(out: *mut f64) -> c_int, code::ERROR;
     current_time_int64(out: *mut i64) -> c_int, code::ERROR;
+}
+
+/// Sleeps. SQLite's busy handler does so after it has found a lock busy; if that is the one for writing to the log, the
+/// sleep ends when it is free for the connection.
+unsafe extern "C" fn sleep(vfs: *mut Vfs, microseconds: c_int) -> c_int {
+    guarded(0, || {
+        if let Some(slept) = crate::database::sleep_until_free(microseconds.max(0) as u64) {
+            return c_int::try_from(slept).unwrap_or(c_int::MAX);
+        }
+        // SAFETY: SQLite calls with a VFS, or another VFS with itself.
+        unsafe {
+            let underlying = underlying_of_any(vfs);
+            (*underlying).sleep.map_or(0, |call| call(underlying, microseconds))
+        }
+    })
 }
 
 /// The reason of the last failure, and the error number of this thread's last failed system call.

@@ -15,7 +15,8 @@
 //!
 //! `stream` has commits of large transactions, `prepared` commits in transactions over several databases, `fetch` pages that SQLite reads in place,
 //! `refresh` the commits of other connections, [`locks`] readers and writers, in shared words that survive the
-//! death of any of them. [`shm_locks`] has SQLite's locks of its write-ahead log, in words of the same kind.
+//! death of any of them. [`shm_locks`] has SQLite's locks of its write-ahead log, in words of the same kind, and
+//! [`write_queue`] the order in which connections get the one for writing.
 
 mod blocks;
 mod bytes;
@@ -28,6 +29,7 @@ mod frame_log;
 mod frames;
 mod in_place;
 pub(crate) mod layout;
+mod lock_words;
 pub mod locks;
 mod log;
 pub mod matching;
@@ -59,3 +61,4 @@ pub mod stats;
 mod stream;
 pub mod verdict;
 pub(crate) mod wal_index;
+pub mod write_queue;

@@ -18,8 +18,12 @@
 //!    is checked when a connection first meets a reader in that line, and later only if the reader has not moved for a
 //!    millisecond. All that are in the way are noted at each attempt: many may have died together, or a living one may
 //!    be in the way as well.
+//!
+//! The lock for writing has a queue (`store::write_queue`), so that no connection that waits for it is always passed by.
 
+pub use crate::store::lock_words::{LockWords, Word};
 use crate::store::locks::Liveness;
+use crate::store::write_queue::{Place, WRITE_LOCK, Wish, WriteQueue, line_of};
 
 /// The number of locks.
 pub const LOCKS: usize = 8;
@@ -33,35 +37,6 @@ const LOOKS_MAX: u32 = 64;
 const SUSPECT_AFTER_US: u64 = 1_000;
 /// The number of generations.
 const GENERATIONS: u64 = 1 << 48;
-
-/// The shared words.
-pub trait LockWords {
-    /// Returns a word's value.
-    fn load(&self, word: Word) -> u64;
-    /// Stores a value. This thread's earlier accesses come before it.
-    fn store(&self, word: Word, value: u64);
-    /// Stores a value before any later load of this thread.
-    fn store_first(&self, word: Word, value: u64);
-    /// Stores `new` if the value is `old`, before any later load of this thread; returns whether it was.
-    fn swap(&self, word: Word, old: u64, new: u64) -> bool;
-    /// Lets a moment pass between two loads of a word that will change soon.
-    fn pause(&self);
-    /// A clock, in microseconds from any start.
-    fn microseconds(&self) -> u64;
-}
-
-/// A shared word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
-    /// The owner of a lock; 0 if there is none.
-    Owner(usize),
-    /// The number of lines that are or were in use.
-    Lines,
-    /// A connection's generation, and the locks that it tries and holds.
-    Line(usize),
-    /// The number of shared locks that the connection of a line has taken.
-    Takes(usize),
-}
 
 /// A line's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,11 +77,28 @@ pub struct IndexLocks<W, L> {
     takes: u64,
     /// The readers that were last in the way, by their lines.
     suspects: Vec<Option<Suspect>>,
+    /// The lock for writing was busy when this connection last asked for it.
+    wish: Option<Wish>,
 }
 
 /// The bits of `count` locks from `first` on.
 fn bits(first: usize, count: usize) -> u8 {
     (((1u32 << count) - 1) << first) as u8
+}
+
+/// Deletes all locks in so many lines, while no connection has any. A dead connection's line may be that of one that
+/// lives and has not claimed it, so that its locks would count.
+pub fn forget_locks(words: &impl LockWords, lines: usize) {
+    for lock in 0..LOCKS {
+        words.store(Word::Owner(lock), 0);
+    }
+    words.store(Word::Claim, 0);
+    for line in 0..lines {
+        // A connection that lives goes on with its generation.
+        let idle = Line { trying: 0, held: 0, ..Line::of(words.load(Word::Line(line))) };
+        words.store(Word::Line(line), idle.word());
+        words.store(Word::Since(line), 0);
+    }
 }
 
 impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
@@ -136,7 +128,25 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
         let takes = words.load(Word::Takes(line));
         // Here, so that no lock allocates.
         let suspects = vec![None; lines];
-        Self { words, liveness, lines, line, generation, held: 0, owned: 0, takes, suspects }
+        let (held, owned, wish) = (0, 0, None);
+        let locks =
+            Self { words, liveness, lines, line, generation, held, owned, takes, suspects, wish };
+        locks.queue().clear();
+        locks
+    }
+
+    fn queue(&self) -> WriteQueue<'_, W> {
+        WriteQueue::new(&self.words, self.lines, self.place())
+    }
+
+    /// The connection's place among those that wait for the lock for writing.
+    pub fn place(&self) -> Place {
+        Place { line: self.line, owner: self.owner_word() }
+    }
+
+    /// The connection's wish for the lock for writing, if it has found that busy and not got it since.
+    pub fn wish(&self) -> Option<Wish> {
+        self.wish
     }
 
     /// Takes a lock shared; returns whether it did.
@@ -179,6 +189,31 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
     /// There are no such locks.
     pub fn lock_exclusive(&mut self, first: usize, count: usize) -> bool {
         assert!(count > 0 && first + count <= LOCKS, "locks that there are not");
+        if first != WRITE_LOCK {
+            return self.take_exclusive(first, count);
+        }
+        self.queue().let_pass();
+        let taken = self.take_exclusive(first, count);
+        if !taken || self.wish.is_some() {
+            self.note_attempt(taken);
+        }
+        taken
+    }
+
+    /// Notes the outcome of an attempt to take the lock for writing, if it was or is busy.
+    #[cold]
+    fn note_attempt(&mut self, taken: bool) {
+        if !taken {
+            // It may have been taken for a moment, with others that were not free.
+            self.queue().released();
+        }
+        if self.wish.is_some() {
+            self.queue().leave(taken);
+        }
+        self.wish = (!taken).then(|| Wish::renewed(self.wish, self.words.microseconds()));
+    }
+
+    fn take_exclusive(&mut self, first: usize, count: usize) -> bool {
         for lock in first..first + count {
             while !self.words.swap(Word::Owner(lock), 0, self.owner_word()) {
                 let owner = self.words.load(Word::Owner(lock));
@@ -206,6 +241,9 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
     pub fn unlock_exclusive(&mut self, first: usize, count: usize) {
         self.owned &= !bits(first, count);
         self.free(first, count);
+        if first == WRITE_LOCK {
+            self.queue().released();
+        }
     }
 
     /// Returns whether this connection has the lock exclusively.
@@ -216,7 +254,13 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
     /// Gives up all locks.
     pub fn unlock_all(&mut self) {
         for lock in (0..LOCKS).filter(|lock| self.owned & bits(*lock, 1) != 0) {
-            self.words.store(Word::Owner(lock), 0);
+            self.free(lock, 1);
+        }
+        if self.owns(WRITE_LOCK) {
+            self.queue().released();
+        }
+        if self.wish.take().is_some() {
+            self.queue().leave(false);
         }
         (self.owned, self.held) = (0, 0);
         self.words.store(Word::Line(self.line), self.line_word(0));
@@ -232,7 +276,11 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
 
     fn free(&self, first: usize, count: usize) {
         for lock in first..first + count {
-            self.words.store(Word::Owner(lock), 0);
+            match lock {
+                // Before the look at the claim.
+                WRITE_LOCK => self.words.store_first(Word::Owner(lock), 0),
+                _ => self.words.store(Word::Owner(lock), 0),
+            }
         }
     }
 
@@ -242,8 +290,7 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
 
     /// Frees a lock whose owner is dead. Returns whether to look again.
     fn bury_owner(&self, lock: usize, owner: u64) -> bool {
-        let line = (owner & 0xffff).checked_sub(1).map_or(usize::MAX, |line| line as usize);
-        if self.is_alive(line) {
+        if self.is_alive(line_of(owner).unwrap_or(usize::MAX)) {
             return false;
         }
         self.words.swap(Word::Owner(lock), owner, 0);

@@ -14,7 +14,7 @@ pub(crate) const STOCK_LOCKS: (u64, u64) = (120, 9);
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraW");
 pub(crate) const MAGIC_AT: u64 = 136;
 /// The format's version.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 pub(crate) const VERSION_AT: u64 = 144;
 /// The number of the side file of the connections that have this file.
 pub(crate) const SIDE_FILE_AT: u64 = 152;
@@ -22,6 +22,11 @@ pub(crate) const SIDE_FILE_AT: u64 = 152;
 pub(crate) const LINES_AT: u64 = 192;
 /// The owners of the locks, each in a line.
 pub(crate) const OWNERS_AT: u64 = 4096;
+// In the line of the lock for writing:
+/// The owner that gets the lock next.
+pub(crate) const CLAIM_AT: u64 = OWNERS_AT + 8;
+/// The time when a claimant last got it.
+pub(crate) const HANDED_AT: u64 = OWNERS_AT + 16;
 
 // Words about the two files. They change when a file's length does, or with a commit in a domain that flushes:
 /// How often the log was truncated.
@@ -35,7 +40,8 @@ pub(crate) const RESIZED_AT: u64 = 4632;
 /// The database's length that is durable.
 pub(crate) const SYNCED_AT: u64 = 4640;
 
-/// The connections' lines: a word of locks, and a word that counts.
+/// The connections' lines. Words: locks, shared locks taken, since when the connection waits for the lock for writing,
+/// until when that counts, and a number that wakes it.
 pub(crate) const LINE_AT: u64 = 4672;
 /// The number of lines.
 pub(crate) const LINES: usize = 255;

@@ -74,6 +74,11 @@ impl WalConnection {
         }
     }
 
+    /// The side file, on which the kernel lock is by which others see that this connection is alive.
+    pub(super) fn side(&self) -> &Plain {
+        &self.side
+    }
+
     fn entered(&self) -> MutexGuard<'_, Entered> {
         self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,12 +226,10 @@ impl WalConnection {
     pub(crate) fn leave(&self, remove: bool) -> Result<(), Failure> {
         let mut entered = self.entered();
         let Some(index) = entered.index.take() else { return Ok(()) };
-        let locks = entered.locks.take();
+        // The database file has not taken them, so none is held.
+        entered.locks = None;
         // A forked child has its parent's locks.
         check_not_forked(&self.side)?;
-        if let Some(mut locks) = locks {
-            locks.unlock_all();
-        }
         self.set_writes(false);
         self.open_close.set_log_open(false)?;
         self.open_close.lock()?;

@@ -27,11 +27,13 @@ use std::time::Duration;
 use pm::{Lock, Memory as _, Off, Plain, PlainOptions, Range};
 
 use crate::database::contract::Failure;
+use crate::database::wal::index_words::IndexWords;
 use crate::database::wal::media::Lines;
+use crate::store::shm_locks::forget_locks;
 use crate::store::wal_index::{
-    CUTS_AT, DEAD_MAN_AT, GATE_BYTES, INDEX_HEADER_BYTES, LINE_AT, LINES_AT, MAGIC, MAGIC_AT,
-    OWNERS_AT, REGION_BYTES, REGIONS_AT, SIDE_FILE_AT, STOCK_LOCKS, UNFLUSHED_AT, VERSION,
-    VERSION_AT, gate,
+    CUTS_AT, DEAD_MAN_AT, GATE_BYTES, INDEX_HEADER_BYTES, LINE_AT, LINES, LINES_AT, MAGIC,
+    MAGIC_AT, OWNERS_AT, REGION_BYTES, REGIONS_AT, SIDE_FILE_AT, STOCK_LOCKS, UNFLUSHED_AT,
+    VERSION, VERSION_AT, gate,
 };
 
 /// Reserved addresses: the index of half a terabyte of frames.
@@ -174,9 +176,10 @@ impl IndexFile {
         self.0.store(Off::new(LINES_AT), 0);
     }
 
-    /// Forgets what connections knew about the log and the database, none of which has the log open. SQLite then
-    /// recovers its index from the log, of which nothing counts as durable.
+    /// Forgets what connections knew about the log and the database, none of which has the log open, and the locks that
+    /// dead ones had. SQLite then recovers its index from the log, of which nothing counts as durable.
     pub(super) fn forget_log(&self, log_bytes: u64) {
+        forget_locks(&IndexWords::new(&self.0), LINES);
         self.0.copy(Off::new(REGIONS_AT), &[0; INDEX_HEADER_BYTES]);
         self.0.copy(Off::new(CUTS_AT), &[0; (LINE_AT - CUTS_AT) as usize]);
         self.store(UNFLUSHED_AT, Lines::of(Range::new(0, log_bytes)).word());

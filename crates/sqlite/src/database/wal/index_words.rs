@@ -1,23 +1,23 @@
 //! The words of the locks in `NAME-shm`.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::thread;
+use std::time::Duration;
 
-use pm::{Memory as _, Off, Plain};
+use pm::{Memory as _, Off, Plain, monotonic_us};
 
 use crate::store::shm_locks::{LockWords, Word};
-use crate::store::wal_index::{LINE_AT, LINES_AT, OWNERS_AT};
+use crate::store::wal_index::{CLAIM_AT, HANDED_AT, LINE_AT, LINES_AT, OWNERS_AT};
 
 /// The lock words in a mapped index file.
 #[derive(Debug)]
 pub(crate) struct IndexWords {
     file: Plain,
-    start: Instant,
 }
 
 impl IndexWords {
     pub(super) fn new(file: &Plain) -> Self {
-        Self { file: file.clone(), start: Instant::now() }
+        Self { file: file.clone() }
     }
 
     fn at(word: Word) -> Off<u64> {
@@ -26,6 +26,11 @@ impl IndexWords {
             Word::Lines => LINES_AT,
             Word::Line(line) => LINE_AT + line as u64 * 64,
             Word::Takes(line) => LINE_AT + line as u64 * 64 + 8,
+            Word::Claim => CLAIM_AT,
+            Word::Handed => HANDED_AT,
+            Word::Since(line) => LINE_AT + line as u64 * 64 + 16,
+            Word::Until(line) => LINE_AT + line as u64 * 64 + 24,
+            Word::Wake(line) => LINE_AT + line as u64 * 64 + 32,
         })
     }
 }
@@ -56,7 +61,19 @@ impl LockWords for IndexWords {
         std::hint::spin_loop();
     }
 
+    fn yields(&self) {
+        thread::yield_now();
+    }
+
+    fn wait(&self, word: Word, seen: u64, limit_us: u64) -> bool {
+        self.file.wait_for(Self::at(word), seen, Duration::from_micros(limit_us))
+    }
+
+    fn wake(&self, word: Word) {
+        self.file.wake(Self::at(word));
+    }
+
     fn microseconds(&self) -> u64 {
-        self.start.elapsed().as_micros() as u64
+        monotonic_us()
     }
 }

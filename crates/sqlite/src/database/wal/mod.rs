@@ -19,6 +19,7 @@ mod log;
 mod media;
 mod native;
 mod opener;
+mod waiting;
 
 pub(super) use connection::{Locks, Parts, WalConnection, index_path};
 pub use database::WalDatabase;
@@ -27,3 +28,5 @@ pub use log::MappedLog;
 pub use media::{Counters, WalFile, WalShared, WalWord};
 pub(super) use native::Database;
 pub(super) use opener::WalOpener;
+pub(super) use waiting::note_busy;
+pub(crate) use waiting::sleep;

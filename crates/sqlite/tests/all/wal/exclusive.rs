@@ -1,6 +1,7 @@
 //! Connections in WAL mode that ask for the database exclusively while others use it.
 
 use super::*;
+use crate::kernel_calls::refusing;
 
 const CREATE: &str = "CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')";
 const EXCLUSIVE: &str = "PRAGMA locking_mode = EXCLUSIVE";
@@ -47,6 +48,24 @@ fn refused_exclusive_lock_keeps_no_newcomer_out() {
     drop(newcomer);
     refused.close().unwrap();
     assert_eq!(rows(&closed(&path, 2)).len(), 5);
+}
+
+/// The kernel refuses to truncate the file once, when a connection that keeps the exclusive lock enters WAL mode.
+#[test]
+fn exclusive_connection_enters_wal_mode_after_a_refusal() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open(&path).unwrap();
+    one.busy_timeout(Duration::ZERO).unwrap();
+    one.execute_batch(EXCLUSIVE).unwrap();
+    one.execute_batch(CREATE).unwrap();
+    let mode = |word| one.query_row(word, [], |row| row.get::<_, String>(0));
+    let refused = refusing(true, false, || mode("PRAGMA journal_mode = wal"));
+    println!("{refused:?}");
+    one.execute_batch(INSERT).unwrap();
+    assert_eq!((mode("PRAGMA journal_mode"), rows(&one).len()), (Ok("wal".into()), 2));
+    one.close().unwrap();
+    assert_eq!(rows(&closed(&path, 2)).len(), 2);
 }
 
 /// Stock SQLite keeps the database's shared lock after it was refused.

@@ -90,6 +90,31 @@ fn locks_of_the_dead_keep_no_other_out() {
     assert_eq!(rows(&closed(&path, 2)).len(), 8);
 }
 
+/// A connection without WAL mode that has a dead writer's slot, and so is alive, keeps none of its locks.
+#[test]
+fn slot_of_a_dead_writer_keeps_no_lock() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let one = open_wal(&path);
+    one.execute_batch("CREATE TABLE t(a, b); INSERT INTO t VALUES(1, 'one')").unwrap();
+    one.busy_timeout(Duration::ZERO).unwrap();
+    // It keeps the index file in use.
+    let idle = open(&path).unwrap();
+    let mut writer = hold(&path, "BEGIN IMMEDIATE; INSERT INTO t VALUES(2, 'two')");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    assert_eq!(journal_mode(&one, "delete"), "delete");
+    let off = open(&PathBuf::from(format!("file:{}?perdura_wal=off", path.display()))).unwrap();
+    off.busy_timeout(Duration::ZERO).unwrap();
+    assert_eq!(rows(&off).len(), 1);
+    assert_eq!(journal_mode(&one, "wal"), "wal");
+    one.execute_batch("INSERT INTO t VALUES(3, 'three')").unwrap();
+    assert_eq!((rows(&one).len(), rows(&idle).len()), (2, 2));
+    drop((off, idle));
+    one.close().unwrap();
+    assert_eq!(rows(&closed(&path, 2)).len(), 2);
+}
+
 /// Killed at any call about a file, a change of the journal mode leaves a database that this VFS opens, with all rows
 /// so far, and that can change its mode.
 #[test]

@@ -4,6 +4,7 @@ mod connections;
 mod costs;
 mod crowd;
 mod exclusive;
+mod fairness;
 mod idle;
 pub(crate) mod kills;
 mod lengths;
