@@ -3,7 +3,8 @@
 ** The library that PERDURA_LIBRARY names is loaded, whose VFS is then the default one; without
 ** that variable the program runs as it is. Before a connection is closed, the counts of its main
 ** database (PRAGMA perdura_stats) become a line of the file that PERDURA_COUNTS names, if the VFS
-** has that database.
+** has that database. If PERDURA_JOURNAL names a journal mode, the preloaded library puts each database in a file that
+** is opened into that mode, over the VFS and without it.
 **
 ** Linked into a program, with SQLITE_EXTRA_INIT=perdura_extra_init in its SQLite and the linker's
 ** --wrap for both functions that close; the same for SQLite's testfixture, with
@@ -106,13 +107,43 @@ __attribute__((constructor)) static void load(void) {
     perdura_extra_init(0);
 }
 
-static int close_really(const char *name, sqlite3 *connection) {
-    int (*really)(sqlite3 *) = (int (*)(sqlite3 *))dlsym(RTLD_NEXT, name);
+static void *of_sqlite(const char *name) {
+    void *really = dlsym(RTLD_NEXT, name);
     if (!really) {
         fprintf(stderr, "libsqlite3 is to be preloaded, too\n");
         abort();
     }
-    return really(connection);
+    return really;
+}
+
+static int close_really(const char *name, sqlite3 *connection) {
+    return ((int (*)(sqlite3 *))of_sqlite(name))(connection);
+}
+
+/* A database that is locked, read-only or none keeps its mode: the counts say whether others have changed theirs. */
+static void set_journal_mode(sqlite3 *connection) {
+    const char *mode = getenv("PERDURA_JOURNAL");
+    const char *file = sqlite3_db_filename(connection, "main");
+    char *pragma;
+    if (!mode || !*mode || !file || !*file || sqlite3_db_readonly(connection, "main")) return;
+    pragma = sqlite3_mprintf("PRAGMA journal_mode = %s", mode);
+    if (pragma) sqlite3_exec(connection, pragma, 0, 0, 0);
+    sqlite3_free(pragma);
+}
+
+int sqlite3_open(const char *name, sqlite3 **connection) {
+    int (*really)(const char *, sqlite3 **) = (int (*)(const char *, sqlite3 **))of_sqlite("sqlite3_open");
+    int code = really(name, connection);
+    if (code == SQLITE_OK) set_journal_mode(*connection);
+    return code;
+}
+
+int sqlite3_open_v2(const char *name, sqlite3 **connection, int flags, const char *vfs) {
+    int (*really)(const char *, sqlite3 **, int, const char *) =
+        (int (*)(const char *, sqlite3 **, int, const char *))of_sqlite("sqlite3_open_v2");
+    int code = really(name, connection, flags, vfs);
+    if (code == SQLITE_OK) set_journal_mode(*connection);
+    return code;
 }
 
 int sqlite3_close(sqlite3 *connection) {

@@ -29,7 +29,7 @@ use perdura::{Backup, Database, Domain, EngineKind, Error, LoadOptions, Options,
 const CREATED: i32 = 0;
 const REFUSED: i32 = 1;
 const WRONG: i32 = 2;
-/// A build stops a creation at one call in so many; `PERDURA_POINTS=all` stops it at each.
+/// A build stops a creation or a copy at one call in so many; `PERDURA_POINTS=all` stops it at each.
 const STEP: usize = 3;
 
 fn step() -> usize {
@@ -214,7 +214,7 @@ fn repeat_after_kills(
     check: impl Fn(),
 ) -> u64 {
     let before = names(directory);
-    for call in 0.. {
+    for call in (0..).step_by(step()) {
         let child = Child::start(Way::Killed, call, || match work() {
             Ok(()) => CREATED,
             Err(error) => {

@@ -430,6 +430,7 @@ mod tests {
         session.finish_load().expect("commits");
         let path = directory.path().join("sqlite.0").join(FILE);
         let other = Connection::open(&path).expect("opens lazily");
+        other.busy_timeout(std::time::Duration::ZERO).expect("sets it");
         let read = other.query_row("SELECT count(*) FROM tuples", [], |_| Ok(()));
         assert!(read.is_err(), "the lock is exclusive");
         assert!(!directory.path().join("sqlite.0/tuples.db-shm").exists());

@@ -42,11 +42,45 @@ test("what was reported is there after a kill", async (t) => {
     const db = perdura.open(Database, file);
     t.after(() => db.close());
     assert.strictEqual(db.pragma("integrity_check", { simple: true }), "ok");
-    assert.strictEqual(perdura.stats(db).recoveries, 1);
     const rows = db.prepare("SELECT a FROM t ORDER BY a").pluck().all();
     // The last one may have been committed and not reported.
     assert.ok(rows.length === count || rows.length === count + 1, `${rows.length} rows, ${count} reported`);
     assert.deepStrictEqual(rows, [...rows.keys()]);
+});
+
+test("a database begins in WAL mode if it is new, and keeps its mode if not", (t) => {
+    const mode = (db) => db.pragma("journal_mode", { simple: true });
+    const made = folder(t);
+    const at = (name) => path.join(made, name);
+    fs.writeFileSync(at("empty"), "");
+    for (const name of ["new", "empty"]) {
+        const db = perdura.open(Database, at(name));
+        assert.strictEqual(mode(db), "wal");
+        db.exec("CREATE TABLE t(a)");
+        assert.ok(perdura.stats(db).wal_frames > 0);
+        db.close();
+        // What the file says, whoever opens it.
+        assert.deepStrictEqual([...fs.readFileSync(at(name)).subarray(18, 20)], [2, 2]);
+    }
+    const rollback = perdura.open(Database, at("rollback"), { wal: false });
+    assert.strictEqual(fs.statSync(at("rollback")).size, 0);
+    rollback.exec("CREATE TABLE t(a)");
+    assert.strictEqual(mode(rollback), "delete");
+    rollback.close();
+    const again = perdura.open(Database, at("rollback"));
+    assert.strictEqual(mode(again), "delete");
+    again.close();
+});
+
+test("a connection that writes the first pages decides the mode", (t) => {
+    const file = path.join(folder(t), "db");
+    const first = perdura.open(Database, file, { wal: false });
+    t.after(() => first.close());
+    first.exec("BEGIN IMMEDIATE; CREATE TABLE t(a)");
+    const second = perdura.open(Database, file, { timeout: 10 });
+    t.after(() => second.close());
+    first.exec("COMMIT");
+    assert.strictEqual(second.pragma("journal_mode", { simple: true }), "delete");
 });
 
 test("what the VFS does not take is refused unless that is allowed", async (t) => {

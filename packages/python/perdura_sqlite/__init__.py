@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sqlite3
 import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 import _sqlite3
 
@@ -130,15 +131,20 @@ def connect(
     mode: Optional[str] = None,
     domain: Optional[str] = None,
     share: Optional[str] = None,
+    wal: bool = True,
     allow_stock: bool = False,
     uri: bool = False,
     **options: Unpack[Options],
 ) -> sqlite3.Connection:
     """Opens a database with the VFS `perdura`; all that `sqlite3.connect` takes can be given by its name.
 
-    - `mode`: how it commits, as the parameter `perdura_mode` of a URI.
+    A database that is new, or empty, is put into WAL mode, and so gets its first page. One that has pages keeps its
+    mode. A new database stays in a rollback mode with `mode`, with `share="stock"`, and with `wal=False`.
+
+    - `mode`: how it commits in a rollback mode, as the parameter `perdura_mode` of a URI.
     - `domain`: where stores become durable, as `perdura_domain`: the medium's own if there is none.
     - `share`: who may use it at the same time, as `perdura_share`: "stock" lets stock SQLite.
+    - `wal`: whether a new database begins in WAL mode. `PRAGMA page_size` and `auto_vacuum` come before it.
     - `allow_stock`: a database that the VFS does not take, such as one on an ordinary disk without a `domain`, is
       opened all the same, and commits as SQLite ever does.
     - `uri`: `database` may be a URI, if it begins with `file:`. Its parameters `perdura_mode`, `perdura_domain` and
@@ -147,8 +153,10 @@ def connect(
     Raises `NotTaken` if the VFS does not take it, `ValueError` if it is no file or what is asked for contradicts
     itself, and else what `sqlite3.connect` raises.
     """
-    name, mode = _name(database, uri, mode, domain, share)
+    name, mode, file = _name(database, uri, mode, domain, share)
     load()
+    # Without a look at the file, each open would read the database, and wait for its locks.
+    new = wal and file is not None and _is_empty(file)
     try:
         opens: Callable[..., sqlite3.Connection] = sqlite3.connect
         connection = opens(name, uri=True, **options)
@@ -158,6 +166,8 @@ def connect(
         return connection
     try:
         taken = _pragma(connection, "perdura_share") is not None
+        if taken and new:
+            _begin_in_wal_mode(connection, name)
     except BaseException:
         connection.close()
         raise
@@ -182,6 +192,35 @@ def stats(connection: sqlite3.Connection) -> Dict[str, int]:
     return counts
 
 
+def _is_empty(file: bytes) -> bool:
+    try:
+        return os.stat(file).st_size == 0
+    except FileNotFoundError:
+        return True
+
+
+def _begin_in_wal_mode(connection: sqlite3.Connection, name: str) -> None:
+    """Puts a database into WAL mode that has no pages yet."""
+    # In this mode the connection is always in a transaction, and the journal mode cannot change in one.
+    always_in_transaction = getattr(connection, "autocommit", None) is False
+    try:
+        if always_in_transaction:
+            connection.autocommit = True
+        if _pragma(connection, "page_count") != 0:
+            return
+        answer = _pragma(connection, "journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        # Another connection writes its first pages, and decides the mode.
+        if "locked" in str(error):
+            return
+        raise _explained(error, name) from error
+    finally:
+        if always_in_transaction:
+            connection.autocommit = False
+    if answer not in ("wal", b"wal"):
+        raise sqlite3.OperationalError(f"a new database cannot begin in WAL mode; wal=False opens it: {name}")
+
+
 def _why_not_taken() -> str:
     """Why the last database that this thread opened was left to SQLite."""
     reason = ctypes.CDLL(path()).perdura_not_taken
@@ -190,8 +229,8 @@ def _why_not_taken() -> str:
     return "SQLite opened it otherwise" if text is None else text.decode()
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> Union[str, bytes, None]:
-    """The answer of a pragma of the VFS, `None` if it has not got the database."""
+def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+    """The answer of a pragma, `None` if there is none: a pragma of the VFS where it has not got the database."""
     # Whatever the connection's class makes of cursors and rows.
     cursor = sqlite3.Cursor(connection)
     try:
@@ -204,8 +243,9 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Union[str, bytes, None
 
 def _name(
     database: Any, uri: bool, mode: Optional[str], domain: Optional[str], share: Optional[str]
-) -> Tuple[str, Optional[str]]:
-    """Returns the URI by which SQLite opens a database with the VFS, and the mode that it names."""
+) -> Tuple[str, Optional[str], Optional[bytes]]:
+    """Returns the URI by which SQLite opens a database with the VFS, the mode that it names, and the file's name if a
+    new file may begin in WAL mode."""
     for what, value in (("mode", mode), ("domain", domain), ("share", share)):
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{what} has to be a str, not {type(value).__name__}")
@@ -227,8 +267,14 @@ def _name(
         wanted = {"vfs": "perdura", **wanted}
         added = [f"{name}={quote(value)}" for name, value in wanted.items() if name not in named]
         name = begin + "?" + "&".join(([query] if query else []) + added) + hash_sign + tail
-        mode = named.get("perdura_mode", mode)
+        mode, share = named.get("perdura_mode", mode), named.get("perdura_share", share)
+        writes = named.get("mode") != "ro" and not named.keys() & {"immutable", "nolock"}
+        may_begin = writes and named.get("perdura_wal") != "off"
+        # After two slashes there may be a host.
+        path = re.sub("^//[^/]*", "", begin[len("file:") :])
+        file = unquote_to_bytes(os.fsencode(path)).partition(b"\0")[0]
     else:
+        may_begin, file = True, given
         in_memory = given in (b"", b":memory:")
         # Two slashes at the beginning would be a host.
         begin = "file://" if given.startswith(b"/") else "file:"
@@ -236,7 +282,7 @@ def _name(
         name = begin + quote(given) + "?" + "&".join(f"{key}={quote(value)}" for key, value in named_all.items())
     if in_memory:
         raise ValueError("a database without a file has nothing to be durable in: sqlite3.connect opens it")
-    return name, mode
+    return name, mode, file if may_begin and mode is None and share != "stock" else None
 
 
 def _explained(error: sqlite3.OperationalError, name: str) -> sqlite3.OperationalError:

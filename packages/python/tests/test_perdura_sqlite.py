@@ -46,11 +46,12 @@ class Case(unittest.TestCase):
 
 
 class Durable(Case):
-    def test_reported_rows_are_there_after_a_kill(self):
+    def killed(self, wal):
+        """A process inserts rows until it is killed: the number of rows that it has reported."""
         writer = self.process(
             """
             import sys, perdura_sqlite
-            db = perdura_sqlite.connect(sys.argv[1], isolation_level=None)
+            db = perdura_sqlite.connect(sys.argv[1], isolation_level=None, wal=sys.argv[2] == "wal")
             db.execute("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
             row = 0
             while True:
@@ -59,6 +60,7 @@ class Durable(Case):
                 row += 1
             """,
             self.path,
+            "wal" if wal else "rollback",
         )
         with contextlib.closing(writer.stdout) as lines:
             reported = [next(lines) for _ in range(500)]
@@ -66,20 +68,36 @@ class Durable(Case):
             reported += lines.readlines()
         self.assertEqual(writer.wait(), -signal.SIGKILL)
         self.assertEqual([int(line) for line in reported], list(range(len(reported))))
+        return len(reported)
 
+    def check_rows(self, connection, reported):
+        rows = [row for (row,) in connection.execute("SELECT a FROM t ORDER BY a")]
+        # The last one may have been committed and not reported.
+        self.assertIn(len(rows) - reported, (0, 1))
+        self.assertEqual(rows, list(range(len(rows))))
+        self.assertEqual(connection.execute("PRAGMA integrity_check").fetchone(), ("ok",))
+
+    def test_reported_rows_are_there_after_a_kill(self):
+        reported = self.killed(wal=True)
+        self.check_rows(self.opened(self.path), reported)
+
+    def test_stock_sqlite_recovers_a_killed_log(self):
+        reported = self.killed(wal=True)
+        with contextlib.closing(sqlite3.connect(self.path)) as stock:
+            self.check_rows(stock, reported)
+        self.check_rows(self.opened(self.path), reported)
+
+    def test_killed_rollback_database_is_recovered_by_the_vfs(self):
+        reported = self.killed(wal=False)
         with contextlib.closing(sqlite3.connect(self.path)) as stock:
             with self.assertRaisesRegex(sqlite3.DatabaseError, "not a database"):
                 stock.execute("SELECT * FROM t").fetchone()
         connection = self.opened(self.path)
-        rows = [row for (row,) in connection.execute("SELECT a FROM t ORDER BY a")]
-        # The last one may have been committed and not reported.
-        self.assertIn(len(rows) - len(reported), (0, 1))
-        self.assertEqual(rows, list(range(len(rows))))
-        self.assertEqual(connection.execute("PRAGMA integrity_check").fetchone(), ("ok",))
+        self.check_rows(connection, reported)
         self.assertEqual(perdura_sqlite.stats(connection)["recoveries"], 1)
         connection.close()
         with contextlib.closing(sqlite3.connect(self.path)) as stock:
-            self.assertEqual(stock.execute("SELECT count(*) FROM t").fetchone(), (len(rows),))
+            self.check_rows(stock, reported)
 
     def test_transactions_commit_with_a_fence_and_roll_back(self):
         connection = self.opened(self.path)
@@ -96,6 +114,96 @@ class Durable(Case):
             connection.execute("INSERT INTO t VALUES(2, 'two')")
             raise ZeroDivisionError
         self.assertEqual(connection.execute("SELECT a FROM t").fetchall(), [(0,), (1,)])
+
+
+class JournalModes(Case):
+    def mode(self, connection):
+        return connection.execute("PRAGMA journal_mode").fetchone()[0]
+
+    def test_new_and_empty_databases_begin_in_wal_mode(self):
+        os.chdir(self.folder)
+        pathlib.Path("empty").touch()
+        for given, file, uri in [
+            (self.path, self.path, False),
+            ("empty", "empty", False),
+            ("file:near", "near", True),
+            (f"file://localhost{self.folder}/a%20b?mode=rwc#x", "a b", True),
+        ]:
+            connection = self.opened(given, uri=uri)
+            self.assertEqual(self.mode(connection), "wal", given)
+            connection.execute("CREATE TABLE t(a)")
+            self.assertGreater(perdura_sqlite.stats(connection)["wal_frames"], 0)
+            connection.close()
+            with contextlib.closing(sqlite3.connect(file)) as stock:
+                self.assertEqual(self.mode(stock), "wal")
+
+    def test_databases_with_pages_keep_their_mode(self):
+        for mode in ("delete", "wal"):
+            path = self.path + mode
+            with contextlib.closing(sqlite3.connect(path)) as stock:
+                stock.execute(f"PRAGMA journal_mode = {mode}")
+                stock.execute("CREATE TABLE t(a)")
+            self.assertEqual(self.mode(self.opened(path)), mode)
+
+    def test_rollback_modes_can_be_asked_for(self):
+        for number, (query, options) in enumerate(
+            [
+                ("", {"wal": False}),
+                ("", {"mode": "full"}),
+                ("", {"share": "stock"}),
+                ("?perdura_mode=full", {}),
+                ("?perdura_share=stock", {}),
+                ("?perdura_wal=off", {}),
+            ]
+        ):
+            path = f"{self.path}-{number}"
+            connection = self.opened(f"file:{path}{query}", uri=True, **options)
+            # Nothing was written.
+            self.assertEqual(os.path.getsize(path), 0)
+            connection.execute("CREATE TABLE t(a)")
+            self.assertEqual(self.mode(connection), "delete", (query, options))
+        connection = self.opened(self.path, wal=False)
+        connection.execute("PRAGMA page_size = 8192")
+        self.assertEqual(connection.execute("PRAGMA journal_mode = WAL").fetchone(), ("wal",))
+        connection.execute("CREATE TABLE t(a)")
+        self.assertEqual(connection.execute("PRAGMA page_size").fetchone(), (8192,))
+
+    def test_empty_file_opened_to_read_is_left_as_it_is(self):
+        pathlib.Path(self.path).touch()
+        for parameter in ("mode=ro", "immutable=1"):
+            connection = self.opened(f"file:{self.path}?{parameter}", uri=True, allow_stock=True)
+            self.assertEqual(connection.execute("PRAGMA page_count").fetchone(), (0,))
+            connection.close()
+        self.assertEqual(os.path.getsize(self.path), 0)
+
+    def test_connection_that_writes_the_first_pages_decides(self):
+        first = self.opened(self.path, wal=False, isolation_level=None)
+        first.execute("BEGIN IMMEDIATE")
+        first.execute("CREATE TABLE t(a)")
+        second = self.opened(self.path, timeout=0.01)
+        first.execute("COMMIT")
+        self.assertEqual(self.mode(second), "delete")
+        self.assertEqual(second.execute("SELECT count(*) FROM t").fetchone(), (0,))
+
+    def test_readers_and_a_writer_go_on_together(self):
+        writer = self.opened(self.path, isolation_level=None)
+        writer.execute("CREATE TABLE t(a)")
+        reader = self.opened(self.path, isolation_level=None, timeout=0)
+        reader.execute("BEGIN")
+        self.assertEqual(reader.execute("SELECT count(*) FROM t").fetchone(), (0,))
+        writer.execute("INSERT INTO t VALUES(1)")
+        writer.execute("BEGIN IMMEDIATE")
+        self.assertEqual(reader.execute("SELECT count(*) FROM t").fetchone(), (0,))
+        reader.execute("COMMIT")
+        self.assertEqual(reader.execute("SELECT count(*) FROM t").fetchone(), (1,))
+
+    @unittest.skipIf(sys.version_info < (3, 12), "the argument autocommit is of Python 3.12")
+    def test_connection_that_is_always_in_a_transaction_begins_so(self):
+        connection = self.opened(self.path, autocommit=False)
+        self.assertEqual((self.mode(connection), connection.autocommit), ("wal", False))
+        connection.execute("CREATE TABLE t(a)")
+        connection.rollback()
+        self.assertEqual(connection.execute("SELECT count(*) FROM sqlite_master").fetchone(), (0,))
 
 
 class Names(Case):
@@ -218,10 +326,11 @@ class Taken(Case):
 
     def test_stats_work_whatever_rows_are_made_of(self):
         connection = self.opened(self.path)
+        # The one that has begun WAL mode.
         connection.row_factory = lambda cursor, row: {"row": row}
-        self.assertEqual(perdura_sqlite.stats(connection)["commits"], 0)
+        self.assertEqual(perdura_sqlite.stats(connection)["commits"], 1)
         connection.text_factory = bytes
-        self.assertEqual(perdura_sqlite.stats(connection)["commits"], 0)
+        self.assertEqual(perdura_sqlite.stats(connection)["commits"], 1)
 
 
 class Loading(Case):
@@ -232,9 +341,10 @@ class Loading(Case):
             def work(number):
                 perdura_sqlite.load()
                 db = perdura_sqlite.connect(sys.argv[1] + str(number))
+                before = perdura_sqlite.stats(db)["commits"]
                 with db:
                     db.execute("CREATE TABLE t(a)")
-                commits.append(perdura_sqlite.stats(db)["commits"])
+                commits.append(perdura_sqlite.stats(db)["commits"] - before)
                 db.close()
             commits = []
             threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]

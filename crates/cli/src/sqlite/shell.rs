@@ -3,10 +3,12 @@
 //! 1. A first run of `sqlite3` loads the extension, opens the database and ends. It shows whether the
 //!    program is there, loads extensions and gets the database open: where it does not, `sqlite3` itself
 //!    would go on with an empty database in memory.
-//! 2. The second run takes the place of this process. Its terminal, the signals that it is sent and its
+//! 2. If the file is new or empty, a second run puts the database into WAL mode. One that has pages keeps its mode.
+//! 3. The last run takes the place of this process. Its terminal, the signals that it is sent and its
 //!    exit code are those of the command.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
@@ -29,6 +31,8 @@ const OPENING: [&str; 5] = ["append", "deserialize", "nofollow", "vfs", "zip"];
 const FIRST: &str = ":memory:";
 /// The statements of the first run. A database that the extension has not taken has no domain.
 const LOOK: &str = "PRAGMA perdura_domain; PRAGMA database_list;";
+/// The statement of the second run.
+const BEGIN: &str = "PRAGMA journal_mode = WAL;";
 /// The beginning of the line in which the program names the file of the main database, which is empty if there
 /// is none.
 const MAIN: &str = "0|main|";
@@ -47,7 +51,12 @@ pub(super) fn run(args: &ShellArgs) -> Result<(), Failure> {
     let library = find(args.library.as_deref())?;
     let read_only = args.arguments.iter().any(|argument| is(argument, &["readonly"]));
     let opening = opening(&library, &args.file, read_only);
-    look(&library, &args.file, &opening)?;
+    // Looked at before the first run, which makes the file.
+    let new = is_empty(&args.file) && !read_only;
+    let taken = look(&library, &args.file, &opening)?;
+    if new && taken {
+        begin_in_wal_mode(&args.file, &opening)?;
+    }
     let error = Command::new(SHELL).args(&opening).arg(FIRST).args(&args.arguments).exec();
     Err(not_started(&error))
 }
@@ -82,18 +91,46 @@ fn quoted(path: &Path) -> OsString {
     OsString::from_vec(word)
 }
 
-/// Runs the program to see whether it opens the database, and says if it does so without the extension.
-///
-/// # Errors
-/// As [`run`].
-fn look(library: &Path, file: &Path, opening: &[OsString]) -> Result<(), Failure> {
+/// Returns whether there is no file yet, or one without a byte. Other errors are those of opening it.
+fn is_empty(file: &Path) -> bool {
+    match fs::metadata(file) {
+        Ok(found) => found.len() == 0,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+/// Runs the program with these statements alone; returns the answers, and the errors as one line.
+fn ask(opening: &[OsString], statements: &str) -> Result<(String, String), Failure> {
     let mut command = Command::new(SHELL);
     // The user's own settings would change the form of the answer.
     command.args(["-batch", "-bail", "-init", "/dev/null", "-list", "-noheader"]);
-    command.args(opening).args([FIRST, LOOK]).stdin(Stdio::null());
+    command.args(opening).args([FIRST, statements]).stdin(Stdio::null());
     let Output { stdout, stderr, .. } = command.output().map_err(|error| not_started(&error))?;
-    let answer = String::from_utf8_lossy(&stdout);
     let said = String::from_utf8_lossy(&stderr).trim().replace('\n', "; ");
+    Ok((String::from_utf8_lossy(&stdout).into_owned(), said))
+}
+
+/// Puts a new database into WAL mode. If another connection writes its first pages meanwhile, that one decides the
+/// mode.
+///
+/// # Errors
+/// The database stays in a rollback mode for another reason.
+fn begin_in_wal_mode(file: &Path, opening: &[OsString]) -> Result<(), Failure> {
+    let (answer, said) = ask(opening, BEGIN)?;
+    if answer.trim() == "wal" || said.contains("locked") {
+        return Ok(());
+    }
+    let why = format!("{SHELL} does not put it into WAL mode: {}{said}", answer.trim());
+    Err(Failure::about(file.display(), why))
+}
+
+/// Runs the program to see whether it opens the database. Returns whether it does so with the extension, and says if
+/// not.
+///
+/// # Errors
+/// As [`run`].
+fn look(library: &Path, file: &Path, opening: &[OsString]) -> Result<bool, Failure> {
+    let (answer, said) = ask(opening, LOOK)?;
     match answer.lines().find_map(|line| line.strip_prefix(MAIN)) {
         // It does not know the command that loads.
         None if said.contains("\"load\"") => Err(Failure::Missing(format!(
@@ -108,13 +145,14 @@ fn look(library: &Path, file: &Path, opening: &[OsString]) -> Result<(), Failure
             Err(Failure::about(file.display(), why))
         }
         Some(_) => {
-            if answer.starts_with(MAIN) {
+            let taken = !answer.starts_with(MAIN);
+            if !taken {
                 let file = Escaped(file.display());
                 say(format_args!(
-                    "{file}: opened by SQLite without the extension: it lies on an ordinary disk, or it is in WAL mode"
+                    "{file}: opened by SQLite without the extension: it lies on an ordinary disk, or stock SQLite has it open in WAL mode"
                 ));
             }
-            Ok(())
+            Ok(taken)
         }
     }
 }

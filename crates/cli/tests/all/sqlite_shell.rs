@@ -34,9 +34,15 @@ impl Place {
 
     /// Writes a `sqlite3` that runs one script to look at the database, and another one as the shell.
     fn sqlite3(&self, looks: &str, runs: &str) {
+        self.beginning(looks, "echo wal", runs);
+    }
+
+    /// As [`sqlite3`](Self::sqlite3), with a script that puts a new database into WAL mode.
+    fn beginning(&self, looks: &str, begins: &str, runs: &str) {
         let path = self.at("path/sqlite3");
-        let script =
-            format!("#!/bin/sh\ncase \"$*\" in *database_list*) {looks};; *) {runs};; esac\n");
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *database_list*) {looks};; *journal_mode*) {begins};; *) {runs};; esac\n"
+        );
         write_script(&path, &script);
     }
 
@@ -159,6 +165,26 @@ fn database_without_the_extension_is_named() {
 }
 
 #[test]
+fn new_database_that_gets_no_wal_mode_is_an_error() {
+    let place = Place::new();
+    place.beginning(OPENED, "echo delete", "echo started");
+    let ran = place.run(&[]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
+    assert!(ran.err.contains("/my db?: sqlite3 does not put it into WAL mode: delete"), "{ran:?}");
+    // Another connection makes the database.
+    place.beginning(OPENED, "echo 'Error: database is locked' >&2; exit 5", "echo started");
+    assert_eq!(place.run(&[]).out, "started\n");
+    // One that has pages, one that is only read, and one that the extension has not taken.
+    place.beginning(OPENED, "echo delete", "echo started");
+    assert_eq!(place.run(&["--", "-readonly"]).out, "started\n");
+    fs::write(place.at("my db?"), "pages").expect("written");
+    assert_eq!(place.run(&[]).out, "started\n");
+    fs::remove_file(place.at("my db?")).expect("removed");
+    place.beginning("echo '0|main|/somewhere'", "echo delete", "echo started");
+    assert_eq!(place.run(&[]).out, "started\n");
+}
+
+#[test]
 fn sql_names_the_command_in_its_place() {
     for arguments in [&["sql"][..], &["sql", "/dev/shm/my.db", "SELECT 1"], &["sql", "--help"]] {
         let ran = run(arguments);
@@ -190,6 +216,7 @@ fn installed_sqlite3_commits_through_the_extension() {
     let ran = real(&path, &[], input);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
     assert!(ran.out.contains("\"commits\":2"), "{ran:?}");
+    assert!(!ran.out.contains("wal\n"), "the shell prints what it was not asked: {ran:?}");
     // A clean end leaves a plain file.
     assert!(path.exists() && !place.at("a b?c.db-perdura").exists());
     let ran = real(&path, &["-json", "SELECT sum(a) AS s FROM t"], "");
@@ -199,4 +226,29 @@ fn installed_sqlite3_commits_through_the_extension() {
     let ran = real(&place.at("nowhere/db"), &[], "SELECT 'started';");
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
     assert!(ran.err.contains("nowhere/db: sqlite3 does not open it: "), "{ran:?}");
+}
+
+#[test]
+fn new_database_of_the_shell_begins_in_wal_mode() {
+    if let Err(error) = Command::new("sqlite3").arg("--version").output() {
+        eprintln!("skipped: this test starts the installed sqlite3, and there is none: {error}");
+        return;
+    }
+    let place = Place::new();
+    fs::write(place.at("empty.db"), "").expect("written");
+    for name in ["new.db", "empty.db"] {
+        let path = place.at(name);
+        let ran = real(&path, &["PRAGMA journal_mode"], "");
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), "wal\n"), "{ran:?}");
+        let ran = real(&path, &["CREATE TABLE t(a); PRAGMA perdura_stats"], "");
+        assert!(
+            ran.out.contains("\"commits\":1") && !ran.out.contains("\"wal_frames\":0"),
+            "{ran:?}"
+        );
+        // One that has pages keeps its mode, whichever it is.
+        let ran = real(&path, &["PRAGMA journal_mode = DELETE"], "");
+        assert_eq!(ran.out, "delete\n", "{ran:?}");
+        let ran = real(&path, &["PRAGMA journal_mode"], "");
+        assert_eq!(ran.out, "delete\n", "{ran:?}");
+    }
 }

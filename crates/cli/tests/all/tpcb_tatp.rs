@@ -247,8 +247,19 @@ fn what_the_medium_cannot_hold_is_refused_before_it_is_filled() {
 fn a_killed_process_loses_no_transaction_and_its_balances_agree() {
     let cases: [&[&str]; 3] = [
         &["--branches", "2", "--workers", "3"],
-        &["--branches", "2", "--partitions", "2", "--workers", "2", "--as", "shore-kits"],
-        &["--commit", "grouped", "--group", "16", "--workers", "2"],
+        &[
+            "--branches",
+            "2",
+            "--partitions",
+            "2",
+            "--workers",
+            "2",
+            "--engine",
+            FAMILIES,
+            "--as",
+            "shore-kits",
+        ],
+        &["--commit", "grouped", "--group", "16", "--workers", "2", "--engine", FAMILIES],
     ];
     for more in cases {
         let arguments = ["bench", "recovery", "--workload", "tpcb", "--txns", "300", "--json", "-"];
@@ -262,6 +273,9 @@ fn a_killed_process_loses_no_transaction_and_its_balances_agree() {
         }
     }
 }
+
+/// An engine of each paper.
+const FAMILIES: &str = "nvm-inp,nv-disk,fast,sofort";
 
 /// TATP across a kill, of these engines.
 fn outage(engines: &str, more: &[&str]) -> Ran {

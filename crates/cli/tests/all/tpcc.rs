@@ -72,6 +72,8 @@ const RECOVERY_KEYS: [&str; 28] = [
     "surplus",
     "consistency",
 ];
+/// An engine of each paper.
+const FAMILIES: &str = "nvm-inp,nv-disk,fast,sofort";
 const SCALE: [&str; 4] = ["--items", "200", "--customers", "30"];
 
 fn tpcc(arguments: &[&str]) -> Ran {
@@ -172,8 +174,8 @@ fn what_the_medium_cannot_hold_is_refused_before_it_is_filled() {
 fn a_killed_process_loses_no_transaction() {
     let cases: [&[&str]; 3] = [
         &["--warehouses", "2", "--remote"],
-        &["--warehouses", "2", "--partitions", "2", "--workers", "2"],
-        &["--warehouses", "1", "--commit", "grouped", "--group", "16"],
+        &["--warehouses", "2", "--partitions", "2", "--workers", "2", "--engine", FAMILIES],
+        &["--warehouses", "1", "--commit", "grouped", "--group", "16", "--engine", FAMILIES],
     ];
     for more in cases {
         let arguments = ["bench", "recovery", "--workload", "tpcc", "--txns", "300", "--json", "-"];

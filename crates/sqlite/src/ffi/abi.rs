@@ -121,7 +121,6 @@ pub mod control {
     pub const LOCKSTATE: c_int = 1;
     pub const SIZE_HINT: c_int = 5;
     pub const CHUNK_SIZE: c_int = 6;
-    pub const FILE_POINTER: c_int = 7;
     pub const PERSIST_WAL: c_int = 10;
     pub const VFSNAME: c_int = 12;
     pub const POWERSAFE_OVERWRITE: c_int = 13;

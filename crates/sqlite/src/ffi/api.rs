@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::abi::{File, Vfs, control};
+use super::abi::Vfs;
 
 /// The table `sqlite3_api_routines`: function pointers, in an order that SQLite only appends to.
 #[repr(C)]
@@ -18,18 +18,6 @@ type Malloc = unsafe extern "C" fn(u64) -> *mut c_void;
 type Find = unsafe extern "C" fn(*const c_char) -> *mut Vfs;
 type Register = unsafe extern "C" fn(*mut Vfs, c_int) -> c_int;
 type Version = unsafe extern "C" fn() -> c_int;
-type Entry = unsafe extern "C" fn(*mut c_void, *mut *mut c_char, *const Routines) -> c_int;
-type AutoExtension = unsafe extern "C" fn(Option<Entry>) -> c_int;
-type FileControl = unsafe extern "C" fn(*mut c_void, *const c_char, c_int, *mut c_void) -> c_int;
-type Callback =
-    unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
-type Exec = unsafe extern "C" fn(
-    *mut c_void,
-    *const c_char,
-    Option<Callback>,
-    *mut c_void,
-    *mut *mut c_char,
-) -> c_int;
 type OptionUsed = unsafe extern "C" fn(*const c_char) -> c_int;
 type Database = unsafe extern "C" fn(*const c_char) -> *const c_char;
 type Parameter = unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
@@ -42,22 +30,16 @@ pub struct Api {
     vfs_register: Register,
     uri_parameter: Parameter,
     filename_database: Database,
-    auto_extension: AutoExtension,
-    file_control: FileControl,
-    exec: Exec,
     /// Missing if SQLite was built without it.
     option_used: Option<OptionUsed>,
 }
 
 // Indices of the functions in the table.
-const EXEC: usize = 55;
 const LIBVERSION_NUMBER: usize = 67;
-const FILE_CONTROL: usize = 127;
 const VFS_FIND: usize = 141;
 const VFS_REGISTER: usize = 142;
 const COMPILEOPTION_USED: usize = 161;
 const URI_PARAMETER: usize = 189;
-const AUTO_EXTENSION: usize = 192;
 const MALLOC64: usize = 197;
 const FILENAME_DATABASE: usize = 246;
 
@@ -85,13 +67,6 @@ impl Api {
                 filename_database: std::mem::transmute::<*const c_void, Database>(place(
                     FILENAME_DATABASE,
                 )),
-                auto_extension: std::mem::transmute::<*const c_void, AutoExtension>(place(
-                    AUTO_EXTENSION,
-                )),
-                file_control: std::mem::transmute::<*const c_void, FileControl>(place(
-                    FILE_CONTROL,
-                )),
-                exec: std::mem::transmute::<*const c_void, Exec>(place(EXEC)),
                 option_used: std::mem::transmute::<*const c_void, Option<OptionUsed>>(place(
                     COMPILEOPTION_USED,
                 )),
@@ -122,36 +97,6 @@ impl Api {
     pub(crate) fn register(&self, vfs: &'static mut Vfs, default: bool) -> c_int {
         // SAFETY: SQLite links it into its list.
         unsafe { (self.vfs_register)(vfs, c_int::from(default)) }
-    }
-
-    /// Lets SQLite call `entry` for each connection that it opens from now on.
-    pub(crate) fn call_when_opened(&self, entry: Entry) -> c_int {
-        // SAFETY: SQLite adds it to its list, once.
-        unsafe { (self.auto_extension)(Some(entry)) }
-    }
-
-    /// The file of a connection's main database; null if it has none.
-    ///
-    /// # Safety
-    /// `connection` is one of this SQLite's.
-    pub(crate) unsafe fn main_file(&self, connection: *mut c_void) -> *mut File {
-        let mut file: *mut File = std::ptr::null_mut();
-        // SAFETY: the caller's contract; the operation writes a pointer.
-        unsafe {
-            let out = (&raw mut file).cast();
-            (self.file_control)(connection, c"main".as_ptr(), control::FILE_POINTER, out);
-        }
-        file
-    }
-
-    /// Runs statements and ignores their rows. Returns SQLite's code.
-    ///
-    /// # Safety
-    /// `connection` belongs to this SQLite, and no statement of it is running.
-    pub(crate) unsafe fn run(&self, connection: *mut c_void, sql: &std::ffi::CStr) -> c_int {
-        let none = std::ptr::null_mut();
-        // SAFETY: the caller's contract.
-        unsafe { (self.exec)(connection, sql.as_ptr(), None, none, std::ptr::null_mut()) }
     }
 
     /// The value of a URI parameter of an open database.

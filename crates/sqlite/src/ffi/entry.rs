@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use super::abi::code;
 use super::api::{Api, Routines};
 use super::guard::guarded;
-use super::{main_file, vfs};
+use super::vfs;
 use crate::database::{MappedOpener, Opener, why_not_taken};
 
 /// Registers the VFS.
@@ -21,37 +21,9 @@ unsafe fn load(routines: *const Routines, default: bool) -> c_int {
         let Some(api) = (unsafe { Api::of(routines) }) else { return code::ERROR };
         match vfs::register(api, vfs::NAME, Box::new(MappedOpener), default) {
             // The library has to stay loaded when the connection that loaded it is closed.
-            code::OK => match api.call_when_opened(on_open) {
-                code::OK => code::OK_LOAD_PERMANENTLY,
-                error => error,
-            },
+            code::OK => code::OK_LOAD_PERMANENTLY,
             error => error,
         }
-    })
-}
-
-/// The largest possible database.
-const MAP_WHOLE_DATABASE: &CStr = c"PRAGMA main.mmap_size = 281474976710656";
-
-/// Lets a new connection read its main database in place, if that is one of this VFS. SQLite's own limit is a build
-/// option, usually 0, and a VFS cannot change it.
-unsafe extern "C" fn on_open(
-    connection: *mut c_void,
-    _error: *mut *mut c_char,
-    routines: *const Routines,
-) -> c_int {
-    guarded(code::OK, || {
-        // SAFETY: SQLite calls with its table, if it has one, and with a connection that it has just opened.
-        unsafe {
-            if !routines.is_null()
-                && let Some(api) = Api::of(routines)
-                && main_file::copies_all_pages(api.main_file(connection))
-            {
-                // If this fails, pages are copied.
-                api.run(connection, MAP_WHOLE_DATABASE);
-            }
-        }
-        code::OK
     })
 }
 

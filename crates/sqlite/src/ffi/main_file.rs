@@ -94,19 +94,6 @@ pub(crate) unsafe fn put(
     unsafe { at.cast::<Open>().write(Open { base: File { methods }, state }) };
 }
 
-/// Returns whether a file belongs to this VFS and SQLite reads none of it in place.
-///
-/// # Safety
-/// `file` is null or an open file.
-pub(crate) unsafe fn copies_all_pages(file: *mut File) -> bool {
-    // SAFETY: the caller's contract; one with our methods was made by [`put`].
-    unsafe {
-        !file.is_null()
-            && [&raw const METHODS, &raw const METHODS_WITHOUT_WAL].contains(&(*file).methods)
-            && (*(*file.cast::<Open>()).state).mmap_limit == 0
-    }
-}
-
 /// Prepares a database for its log, which SQLite is about to open. Returns a result code.
 ///
 /// # Safety

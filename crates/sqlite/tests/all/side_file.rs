@@ -170,6 +170,39 @@ fn first_commit_and_last_close_change_the_files_time() {
     assert!(!is_past());
 }
 
+/// A checkpoint stores in the mapping, which leaves the time as it is: a program that copies what has changed, by time
+/// and length, would miss it.
+#[test]
+fn first_checkpoint_and_last_close_change_the_files_time() {
+    let directory = folder();
+    let path = directory.path().join("db");
+    let plain = rusqlite::Connection::open(&path).unwrap();
+    plain.execute_batch("PRAGMA journal_mode = wal").unwrap();
+    plain.execute_batch(CREATE).unwrap();
+    drop(plain);
+    let past = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    let set = || std::fs::File::options().write(true).open(&path).unwrap().set_modified(past);
+    let is_past = || std::fs::metadata(&path).unwrap().modified().unwrap() == past;
+    set().unwrap();
+    let one = open(&path).unwrap();
+    assert_eq!((rows(&one).len(), is_past()), (1, true), "a reader changes nothing");
+    one.execute_batch("UPDATE t SET b = 'two'").unwrap();
+    assert!(is_past(), "the commit is in the log");
+    one.execute_batch("PRAGMA wal_checkpoint").unwrap();
+    assert!(!is_past());
+    set().unwrap();
+    one.execute_batch("UPDATE t SET b = 'six'").unwrap();
+    drop(one);
+    assert!(!is_past());
+    set().unwrap();
+    let one = open(&path).unwrap();
+    one.execute_batch("UPDATE t SET b = 'ten'").unwrap();
+    drop(one);
+    assert!(!is_past(), "a checkpoint at the close");
+    set().unwrap();
+    assert_eq!((rows(&open(&path).unwrap()).len(), is_past()), (1, true));
+}
+
 #[test]
 fn reason_is_given_for_each_database_that_is_left() {
     let directory = folder();

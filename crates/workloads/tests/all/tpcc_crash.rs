@@ -338,9 +338,25 @@ impl Story {
 pub(crate) const USUAL: [EngineKind; 4] =
     [EngineKind::NvmInp, EngineKind::NvDisk, EngineKind::Sofort, EngineKind::Fast];
 
+// A test each, so that they run side by side.
 #[test]
-fn every_condition_holds_after_a_power_cut() {
-    conditions_hold(USUAL);
+fn conditions_of_nvm_inp_hold_after_a_power_cut() {
+    conditions_hold([EngineKind::NvmInp]);
+}
+
+#[test]
+fn conditions_of_nv_disk_hold_after_a_power_cut() {
+    conditions_hold([EngineKind::NvDisk]);
+}
+
+#[test]
+fn conditions_of_sofort_hold_after_a_power_cut() {
+    conditions_hold([EngineKind::Sofort]);
+}
+
+#[test]
+fn conditions_of_fast_hold_after_a_power_cut() {
+    conditions_hold([EngineKind::Fast]);
 }
 
 pub(crate) fn conditions_hold(engines: impl IntoIterator<Item = EngineKind>) {

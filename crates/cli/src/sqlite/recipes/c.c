@@ -19,6 +19,8 @@ int main(void) {
     }
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     sqlite3_open_v2("@DATABASE@", &db, flags, "perdura");
+    /* Readers and a writer at the same time. The database keeps the mode. */
+    sqlite3_exec(db, "PRAGMA journal_mode = WAL", 0, 0, &error);
     sqlite3_exec(db, "CREATE TABLE IF NOT EXISTS t(a); INSERT INTO t VALUES(1)", 0, 0, &error);
     sqlite3_exec(db, "PRAGMA perdura_stats", show, 0, &error);
     if (error) fprintf(stderr, "%s\n", error);

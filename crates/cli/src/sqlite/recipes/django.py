@@ -4,5 +4,7 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": "file:@DATABASE@?vfs=perdura",
+        # Readers and a writer at the same time. The database keeps the mode.
+        "OPTIONS": {"init_command": "PRAGMA journal_mode = WAL"},
     }
 }

@@ -25,6 +25,8 @@ def load_perdura():
 
 load_perdura()
 db = sqlite3.connect("file:@DATABASE@?vfs=perdura", uri=True)
+# Readers and a writer at the same time. The database keeps the mode.
+db.execute("PRAGMA journal_mode = WAL")
 with db:
     db.execute("CREATE TABLE IF NOT EXISTS t(a)")
     db.execute("INSERT INTO t VALUES(1)")

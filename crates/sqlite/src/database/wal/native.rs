@@ -1,5 +1,6 @@
 //! The files of a connection in WAL mode: mapped, and with the words of its index file.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ impl Database {
     pub(crate) fn of(wal: &Arc<WalConnection>, path: &Path) -> Result<Option<Self>, Failure> {
         let Some(index) = wal.index() else { return Ok(None) };
         let joined = Joined { index, wal: Arc::clone(wal), is_log: false };
-        Ok(Some(Self::new(MappedFile::new(wal.data.clone(), path), joined)?))
+        Ok(Some(Self::new(MappedFile::of_database(wal.data.clone(), path), joined)?))
     }
 
     /// Returns an error if others do not see this connection's locks: the medium of the index has failed, or that of the
@@ -38,16 +39,36 @@ impl Database {
     }
 }
 
-/// A mapped file.
+/// A mapped file. The time of its last change is what programs look at that copy what has changed, and a store in the
+/// mapping may leave it as it is. The database's is set at the first store and at the last close after one: once a
+/// checkpoint would be a call in the steady state.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     file: Plain,
     path: PathBuf,
+    is_database: bool,
+    /// A store was made in the database.
+    is_changed: Cell<bool>,
 }
 
 impl MappedFile {
+    /// The log.
     pub(super) fn new(file: Plain, path: &Path) -> Self {
-        Self { file, path: path.to_owned() }
+        Self { file, path: path.to_owned(), is_database: false, is_changed: Cell::new(false) }
+    }
+
+    fn of_database(file: Plain, path: &Path) -> Self {
+        let mut database = Self::new(file, path);
+        database.is_database = true;
+        database
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        if self.is_changed.get() {
+            self.file.touch();
+        }
     }
 }
 
@@ -73,6 +94,9 @@ impl WalFile for MappedFile {
 
     #[inline]
     fn copy(&self, at: u64, bytes: &[u8]) {
+        if self.is_database && !self.is_changed.replace(true) {
+            self.file.touch();
+        }
         self.file.copy(Off::new(at), bytes);
     }
 

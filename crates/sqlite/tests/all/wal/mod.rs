@@ -47,6 +47,7 @@ fn checkpoint(connection: &Connection, kind: &str) -> (i64, i64, i64) {
 /// The code with which a connection of stock SQLite is refused; `None` if it is not.
 fn stocks_error(path: &Path) -> Option<ErrorCode> {
     let stock = Connection::open(path).unwrap();
+    stock.busy_timeout(Duration::ZERO).unwrap();
     let read = stock.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     read.err().map(|error| error.sqlite_error_code().unwrap())
 }
