@@ -61,7 +61,7 @@ const DATABASE_BYTES: u64 = 16 << 20;
 /// # Errors
 /// Options that contradict each other, a mode that failed, or modes that end with different contents.
 pub(crate) fn run(args: &SqliteBenchArgs) -> Result<(), Failure> {
-    measure(args, &specs(args, &args.mix.0), |bench, spec| bench.cell(spec), human_text)
+    measure(args, &specs(args, &args.mix.0), cell, human_text)
 }
 
 /// Checks all cells of the report, runs one after the other, and reports them.
@@ -142,22 +142,21 @@ pub(super) struct Bench<'a> {
     databases: u64,
 }
 
-impl Bench<'_> {
-    /// Runs all modes on one workload.
-    fn cell(&mut self, spec: &Spec) -> Result<Vec<Run>, Failure> {
-        let workload = Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
-        let modes = &self.args.mode.0;
-        let repeat = self.args.measure.repeat;
-        let rounds = in_turns(modes, repeat, |mode| self.once(mode, &workload))?;
-        let mut runs = Vec::new();
-        for (mode, rounds) in modes.iter().zip(rounds) {
-            let own = |ran: &Ran| SqliteFigures::of(*mode, spec, ran);
-            runs.push(self.summary(*mode, spec, &rounds.iter().collect::<Vec<_>>(), own)?);
-        }
-        compare(&mut runs, "rows")?;
-        Ok(runs)
+/// Runs all modes on one workload.
+fn cell(bench: &mut Bench<'_>, spec: &Spec) -> Result<Vec<Run>, Failure> {
+    let workload = Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
+    let (modes, repeat) = (&bench.args.mode.0, bench.args.measure.repeat);
+    let rounds = in_turns(modes, repeat, |mode| bench.once(mode, &workload))?;
+    let mut runs = Vec::new();
+    for (mode, rounds) in modes.iter().zip(rounds) {
+        let own = |ran: &Ran| SqliteFigures::of(*mode, spec, ran);
+        runs.push(bench.summary(*mode, spec, &rounds.iter().collect::<Vec<_>>(), own)?);
     }
+    compare(&mut runs, "rows")?;
+    Ok(runs)
+}
 
+impl Bench<'_> {
     /// Runs a mode once in a database of its own.
     fn once(&mut self, mode: SqliteMode, workload: &Workload) -> Result<Ran, Failure> {
         let spec = workload.spec();

@@ -10,7 +10,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
@@ -59,7 +59,7 @@ struct ReaderFigures {
 pub(crate) fn run(args: &SqliteBenchArgs, readers: u32) -> Result<(), Failure> {
     let specs = specs(args, &operations(args)?);
     for spec in &specs {
-        let setup = setup(SqliteMode::Wal, args, spec, readers, PathBuf::new());
+        let setup = setup(SqliteMode::Wal, args, spec, readers, Path::new(""));
         setup.check().map_err(|why| Failure::Usage(why.to_string()))?;
     }
     let cell = |bench: &mut Bench<'_>, spec: &Spec| cell(bench, spec, readers);
@@ -86,7 +86,7 @@ fn setup(
     args: &SqliteBenchArgs,
     spec: &Spec,
     readers: u32,
-    directory: PathBuf,
+    directory: &Path,
 ) -> Setup {
     let domain = args.measure.domain.0.map(|domain| Domain::name(domain).to_owned());
     let signals = directory.join("signals");
@@ -133,7 +133,7 @@ fn once(
 ) -> Result<ConcurrentRan, Failure> {
     let failed = |error| Failure::about(mode, error);
     let (spec, directory) = (workload.spec(), bench.next_directory(mode)?);
-    let setup = setup(mode, bench.args, spec, readers, directory.clone());
+    let setup = setup(mode, bench.args, spec, readers, &directory);
     std::fs::create_dir(&setup.directory)
         .map_err(|error| Failure::about(setup.directory.display(), error))?;
     let what = format!("{mode}: {}, {}", spec.operation.name(), spec.keys.name());
@@ -199,7 +199,7 @@ fn run_processes(setup: &Setup, signals: &Signals) -> Result<ConcurrentRan, Fail
 }
 
 /// The result of a process that has ended; `None` if it has failed.
-fn read_result(path: &std::path::Path) -> Option<SideRan> {
+fn read_result(path: &Path) -> Option<SideRan> {
     serde_json::from_reader(BufReader::new(File::open(path).ok()?)).ok()
 }
 

@@ -1,8 +1,10 @@
 //! `perdura bench sqlite`, as programs read it.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use crate::common::{Ran, run};
+use crate::common::{Ran, perdura, run};
 use crate::page_run::keys_with;
 use crate::report::{keys, runs};
 
@@ -181,6 +183,40 @@ fn impossible_readers_are_refused() {
     let ran = run(&["bench", "sqlite", "--records", "0", "--readers", "1", "--mix", "insert"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("no row to read"), "{}", ran.err);
+}
+
+/// The processes whose arguments name a directory.
+fn processes_about(directory: &str) -> Vec<u32> {
+    let about = |pid: &u32| {
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).into_owned();
+        arguments.contains(directory) && arguments.contains("__sqlite-side")
+    };
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(about).collect()
+}
+
+/// Writer and readers end by themselves when the command is killed.
+#[test]
+fn sides_end_with_a_killed_command() {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let path = directory.path().to_str().expect("text");
+    let cell = ["--mode", "stock-journal", "--mix", "update", "--keys", "random"];
+    let size = ["--txns", "300k", "--readers", "2", "--processes", "--path", path];
+    let mut command = perdura();
+    command.args(["bench", "sqlite"]).args(cell).args(size);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(5));
+    while processes_about(path).len() < 3 {
+        assert!(child.try_wait().expect("known").is_none(), "it has ended before");
+        pause();
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    while !processes_about(path).is_empty() {
+        pause();
+    }
 }
 
 /// On a disk the VFS leaves databases to SQLite, unless an option says otherwise.

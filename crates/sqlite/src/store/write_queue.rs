@@ -9,7 +9,7 @@
 //! - *A claim* is a shared word with the claimant. While there is one, other connections do not take the lock for as long
 //!   as [`YIELD_US`], even if it is free.
 //! - *A turn*: the lock is not claimed within [`TURN_US`] after a claimant got it. Handing over costs as much as many
-//!   commits, so a connection makes many of them in its turn.
+//!   commits, so a connection makes many of them in its turn, and few commits wait for one.
 //!
 //! 1. *Busy*: the connection sleeps, with a ticket. If no older one is there and the turn is over, it claims the lock, and
 //!    then looks whether the lock is free. Claim and look are in one total order with the owner's release and its look at
@@ -29,7 +29,7 @@ use crate::store::locks::Liveness;
 /// SQLite's lock for writing.
 pub(crate) const WRITE_LOCK: usize = 0;
 /// The length of a turn.
-const TURN_US: u64 = 500;
+const TURN_US: u64 = 2_000;
 /// The time for which a connection leaves a free lock to a claimant.
 const YIELD_US: u64 = 2_000;
 /// The time between two checks that those in the way are alive.
