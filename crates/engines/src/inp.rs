@@ -29,6 +29,7 @@
 mod checkpoints;
 mod options;
 mod redo;
+mod room;
 mod saving;
 mod stats;
 
@@ -37,8 +38,8 @@ use std::sync::Arc;
 use heap::{Heap, HeapOptions, Purpose};
 use index::Sorted;
 use pm::{Environment, Flushed, Memory, Off, Range, fence_for};
-use storage::operation;
-use storage::wal::LogStart;
+use storage::operation::{self, value_bytes};
+use storage::wal::{LogStart, Need};
 use storage::{Catalog, FIELDS_PER_ENTRY, Image, SlotLayout, Tables, UndoEntry, Value};
 
 use crate::contract::{Footprint, RecoveryReport, Resources};
@@ -51,6 +52,7 @@ use crate::stats::EngineStats;
 use checkpoints::Checkpoints;
 pub use options::InpOptions;
 use redo::{Base, redo};
+use room::Change;
 pub use stats::InpStats;
 
 /// A partition of InP; see the module's comment.
@@ -84,10 +86,13 @@ fn volatile_tables<E: Environment>(
 }
 
 impl<E: Environment> InMemory<E> {
-    /// Logs the operation that the log has encoded.
-    fn log_operation(&mut self, redo: &mut Redo<E>) -> Result<(), EngineError> {
+    /// Logs the operation that the log has encoded, which changes a checkpoint so.
+    fn log_operation(&mut self, redo: &mut Redo<E>, change: Change) -> Result<(), EngineError> {
+        let need = if change.needs_space() { Need::Ordinary } else { Need::Freeing };
+        let before = self.checkpoints.open_change();
         self.checkpoints.logged(redo.log.operation.len() as u64);
-        redo.put()
+        let done = self.checkpoints.change(change).and_then(|()| redo.put(need));
+        done.inspect_err(|_| self.checkpoints.refused(before))
     }
 
     /// Frees what the transaction has superseded.
@@ -115,7 +120,8 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
     ) -> Result<(Self, LogOf<E>), EngineError> {
         let (tables, buffer) = volatile_tables(resources, catalog, (setup, options))?;
         let checkpoints = Checkpoints::new(resources, (setup, options))?;
-        let log = LogParts { resources, setup, reserve_bytes: options.wal_reserve_bytes, buffer };
+        let reserve_bytes = options.wal_reserve_bytes;
+        let log = LogParts { resources, setup, catalog, reserve_bytes, buffer };
         let wal = log.create(LogStart { sequence: 0, txn: 1 })?;
         let catalog = catalog.clone();
         Ok((Self { tables, catalog, undo: Vec::new(), checkpoints }, wal))
@@ -137,12 +143,15 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
             checkpoints.last(reader.file_bytes(), reader.plain_bytes());
             reader.finish()?;
         }
-        let log = LogParts { resources, setup, reserve_bytes: options.wal_reserve_bytes, buffer };
+        let reserve_bytes = options.wal_reserve_bytes;
+        let log = LogParts { resources, setup, catalog, reserve_bytes, buffer };
         let reaches = if setup.accept_short_log { 0 } else { end_txn };
         let (wal, report) = log.recover(start, reaches, |txn, payload| {
             let base = if txn < end_txn { Base::Among } else { Base::Before };
-            redo(&mut tables, catalog, payload, base)
+            checkpoints.redone(redo(&mut tables, catalog, payload, base)?);
+            Ok(())
         })?;
+        checkpoints.opened(start.sequence);
         let partition = Self { tables, catalog: catalog.clone(), undo: Vec::new(), checkpoints };
         let report = RecoveryReport { redone: report.records, ..RecoveryReport::default() };
         Ok((partition, wal, report))
@@ -161,7 +170,8 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
     ) -> Result<(), EngineError> {
         let tuple = self.tables.write_tuple(table, values)?;
         operation::insert(&mut redo.log.operation, table, values);
-        if let Err(error) = self.log_operation(redo) {
+        let change = Change::inserted(saving::tuple_bytes(values.iter().copied()));
+        if let Err(error) = self.log_operation(redo, change) {
             self.tables.give_back_tuple(tuple);
             return Err(error);
         }
@@ -187,7 +197,9 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
         let logged = changes.iter().enumerate();
         let logged = logged.map(|(index, (column, value))| (*column, before.get(index), *value));
         operation::update(&mut log.operation, table, key, logged);
-        if let Err(error) = self.log_operation(redo) {
+        let old = before.values().map(|value| value_bytes(&value)).sum();
+        let new = changes.iter().map(|(_, value)| value_bytes(value)).sum();
+        if let Err(error) = self.log_operation(redo, Change::replaced(old, new)) {
             self.tables.give_back_fields(fields);
             return Err(error);
         }
@@ -211,7 +223,8 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
         let tuple = self.tables.find_or_fail(table, key)?;
         self.tables.read(table, tuple, None, &mut redo.before)?;
         operation::delete(&mut redo.log.operation, table, key, redo.before.values());
-        self.log_operation(redo)?;
+        let change = Change::deleted(saving::tuple_bytes(redo.before.values()));
+        self.log_operation(redo, change)?;
         self.undo.push(UndoEntry::delete(table, tuple));
         if let Err(error) = self.tables.unlink(table, tuple) {
             return redo.state.stop(error);
@@ -224,6 +237,7 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
         if let Err(error) = self.reclaim() {
             return redo.state.stop(error);
         }
+        self.checkpoints.committed();
         // Without a checkpoint the log grows on, and a later commit tries again.
         match self.checkpoints.keep_pace(redo, (&self.tables, &self.catalog)) {
             Ok(()) => Ok(()),
@@ -236,6 +250,7 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
     }
 
     fn undo(&mut self) -> Result<(), EngineError> {
+        self.checkpoints.aborted();
         let entries = std::mem::take(&mut self.undo);
         let mut freed = Vec::new();
         self.tables.undo(&entries, &mut freed, |_| {})?;
@@ -282,7 +297,8 @@ impl<E: Environment> RedoTables<E> for InMemory<E> {
 
     fn footprint(&self) -> Result<Footprint, EngineError> {
         let checkpoint = self.checkpoints.file_bytes();
-        let mut footprint = Footprint { checkpoint, ..Footprint::default() };
+        let other = self.checkpoints.spare_bytes();
+        let mut footprint = Footprint { checkpoint, other, ..Footprint::default() };
         let heap = self.tables.lane.heap();
         for chunk in heap.chunk_use()? {
             match chunk.purpose {

@@ -25,6 +25,7 @@
 
 mod options;
 mod redo;
+mod room;
 mod stats;
 
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use storage::lsm::sstable::SsOptions;
 use storage::lsm::tree::{LsmOptions, LsmTree, TREE_LANES, volatile_bytes};
 use storage::lsm::trees::Trees;
 use storage::operation;
-use storage::wal::LogStart;
+use storage::wal::{LogStart, Need};
 use storage::{Catalog, Row, Value, WorkDone};
 
 use crate::contract::{Footprint, RecoveryReport, Resources};
@@ -65,6 +66,12 @@ pub struct InLevels<E: Environment> {
     patience: u64,
     /// Times that the log could not go on in a new segment, or be trimmed; the tree counts its own.
     failures: u64,
+    /// An operation found no room since the MemTable was set aside.
+    wanted: bool,
+    /// The medium was full, and nothing has been inserted or changed since.
+    tight: bool,
+    /// Bytes of log before which writing out is not tried again for want of room.
+    log_patience: u64,
     background: WorkDone,
 }
 
@@ -116,10 +123,11 @@ impl<E: Environment> Parts<E> {
     fn log<'a>(
         &self,
         resources: &'a Resources<E>,
+        catalog: &'a Catalog,
         (setup, options): (&'a Setup, &LogOptions),
     ) -> LogParts<'a, E> {
         let reserve_bytes = options.wal_reserve_bytes;
-        LogParts { resources, setup, reserve_bytes, buffer: self.range }
+        LogParts { resources, setup, catalog, reserve_bytes, buffer: self.range }
     }
 
     fn assemble(self, tree: LsmTree<E::Files, E::Volatile>) -> InLevels<E> {
@@ -129,6 +137,9 @@ impl<E: Environment> Parts<E> {
             _buffer: self.buffer,
             patience: 0,
             failures: 0,
+            wanted: false,
+            tight: false,
+            log_patience: 0,
             background: WorkDone::default(),
         }
     }
@@ -141,36 +152,26 @@ impl<E: Environment> InLevels<E> {
     fn change(
         &mut self,
         redo: &mut Redo<E>,
+        need: Need,
         change: impl FnOnce(&mut LsmTree<E::Files, E::Volatile>) -> Result<(), LsmError>,
     ) -> Result<(), EngineError> {
+        let logged_bytes = redo.log.operation.len() as u64;
+        if need == Need::Ordinary {
+            let room = self.make_room(&redo.log.wal, logged_bytes);
+            room.inspect_err(|_| (self.wanted, self.tight) = (true, true))?;
+        }
         let mark = self.tree.memtable().mark();
         change(&mut self.tree)?;
-        self.tree.logged(redo.log.operation.len() as u64);
-        let logged = redo.put();
-        if logged.is_err()
-            && let Err(error) = self.tree.memtable().undo_to(mark)
-        {
-            return redo.state.stop(error);
+        self.tree.logged(logged_bytes);
+        let logged = redo.put(need);
+        self.tight &= need == Need::Freeing;
+        if logged.is_err() {
+            (self.wanted, self.tight) = (true, true);
+            if let Err(error) = self.tree.memtable().undo_to(mark) {
+                return redo.state.stop(error);
+            }
         }
         logged
-    }
-
-    /// Sets the MemTable aside and goes on in a new one and in a new segment of the log.
-    fn freeze(&mut self, wal: &mut LogOf<E>) -> Result<(), EngineError> {
-        self.tree.make_way()?;
-        let log = wal.rotate().inspect_err(|_| self.failures += 1)?;
-        self.tree.freeze(log);
-        self.patience = 0;
-        Ok(())
-    }
-
-    /// Removes the log that a flush has made superfluous.
-    fn trim_log(&mut self, wal: &mut LogOf<E>) -> Result<(), EngineError> {
-        let first = self.tree.log_start().sequence;
-        if wal.first_sequence() < first {
-            wal.remove_before(first).inspect_err(|_| self.failures += 1)?;
-        }
-        Ok(())
     }
 }
 
@@ -195,7 +196,7 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
             lsm_options(options),
             start,
         )?;
-        let wal = parts.log(resources, (setup, options)).create(start)?;
+        let wal = parts.log(resources, catalog, (setup, options)).create(start)?;
         Ok((parts.assemble(tree), wal))
     }
 
@@ -213,15 +214,17 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
             lsm_options(options),
         )?;
         let mut before = Row::new();
-        let log = parts.log(resources, (setup, options));
-        let (wal, report) = log.recover(tree.log_start(), 0, |_, payload| {
+        let log = parts.log(resources, catalog, (setup, options));
+        let (mut wal, report) = log.recover(tree.log_start(), 0, |_, payload| {
             redo(&mut tree, catalog, payload, &mut before)
         })?;
         // Only now: what is missing was found, and nothing has been removed yet.
         tree.finish_open()?;
         tree.logged(report.bytes);
         let redone = report.records;
-        Ok((parts.assemble(tree), wal, RecoveryReport { redone, ..RecoveryReport::default() }))
+        let mut tables = parts.assemble(tree);
+        tables.opened(&mut wal)?;
+        Ok((tables, wal, RecoveryReport { redone, ..RecoveryReport::default() }))
     }
 
     #[inline]
@@ -237,7 +240,7 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
     ) -> Result<(), EngineError> {
         let key = self.tree.check_insert(table, values)?;
         operation::insert(&mut redo.log.operation, table, values);
-        self.change(redo, |tree| tree.insert(table, &key, values))
+        self.change(redo, Need::Ordinary, |tree| tree.insert(table, &key, values))
     }
 
     fn update(
@@ -271,7 +274,8 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
         });
         operation::update(&mut redo.log.operation, table, key, old);
         let row = indexed.then_some(&before);
-        let done = self.change(redo, |tree| tree.update(table, &tuple, changes, row));
+        let done =
+            self.change(redo, Need::Ordinary, |tree| tree.update(table, &tuple, changes, row));
         redo.before = before;
         done
     }
@@ -289,7 +293,7 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
         let before = std::mem::take(&mut redo.before);
         operation::delete(&mut redo.log.operation, table, key, before.values());
         let value = |column: u16| before.get(usize::from(column));
-        let done = self.change(redo, |tree| tree.delete(table, &tuple, value));
+        let done = self.change(redo, Need::Freeing, |tree| tree.delete(table, &tuple, value));
         redo.before = before;
         done
     }
@@ -300,7 +304,13 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
         self.tree.memtable().commit();
         let wal = &mut redo.log.wal;
         let mut done = Ok(());
-        if self.tree.is_full() && self.tree.load() >= self.patience {
+        if self.is_urgent(wal) {
+            self.tight = true;
+            done = self.write_out(wal);
+            if done.is_err() {
+                self.log_patience = wal.used_bytes() + wal.aside_bytes() / 8;
+            }
+        } else if self.tree.is_full() && self.tree.load() >= self.patience {
             done = self.freeze(wal);
             if done.is_err() {
                 self.patience = self.tree.load() / 8 * 9;
@@ -324,8 +334,7 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
     /// Writes the MemTable out, after which the log is empty.
     fn checkpoint(&mut self, redo: &mut Redo<E>) -> Result<(), EngineError> {
         let wal = &mut redo.log.wal;
-        let done = self.freeze(wal).and_then(|()| Ok(self.tree.make_way()?));
-        let done = done.and_then(|()| self.trim_log(wal));
+        let done = self.write_out(wal);
         if self.tree.is_poisoned() || wal.is_poisoned() {
             return redo.state.stop(done.err().unwrap_or(LsmError::Poisoned.into()));
         }
@@ -362,7 +371,7 @@ impl<E: Environment> RedoTables<E> for InLevels<E> {
         Ok(Footprint {
             table: entries + data,
             index: trees + index,
-            other: other + self.tree.manifest_bytes(),
+            other: other + self.tree.manifest_bytes() + self.tree.spare_bytes(),
             ..Footprint::default()
         })
     }

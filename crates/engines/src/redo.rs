@@ -18,7 +18,7 @@ mod select;
 use std::sync::Arc;
 
 use pm::Environment;
-use storage::wal::Wal;
+use storage::wal::{Need, Wal};
 use storage::{Catalog, Row, Value};
 
 use crate::contract::{Footprint, Read, RecoveryReport, Resources};
@@ -56,9 +56,9 @@ impl<E: Environment> Redo<E> {
         self.state.usable(&self.pool)
     }
 
-    /// Logs the operation that the log has encoded. Where that fails the transaction can only abort.
-    pub(crate) fn put(&mut self) -> Result<(), EngineError> {
-        self.log.put(&mut self.state)
+    /// Logs the operation that the log has encoded: see [`RedoLog::put`].
+    pub(crate) fn put(&mut self, need: Need) -> Result<(), EngineError> {
+        self.log.put(&mut self.state, need)
     }
 }
 

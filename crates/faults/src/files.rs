@@ -79,7 +79,9 @@ impl Medium for FileMedium {
         let failed = |error: Error| format!("has work left: {error}");
         db.checkpoint().map_err(failed)?;
         while db.background(u64::MAX).map_err(failed)? > 0 {}
-        let names: Vec<_> = files.image().into_keys().collect();
+        let mut names: Vec<_> = files.image().into_keys().collect();
+        // Set aside for a full medium: one for each thing that then needs space.
+        names.retain(|name| !name.starts_with("spare-"));
         let of = |prefix: &str| names.iter().filter(|name| name.starts_with(prefix)).count();
         let stats = db.stats().expect("this thread has no transaction open");
         let runs = stats.own.runs().map_or(0, |levels| levels.runs.iter().sum::<u32>()) as usize;

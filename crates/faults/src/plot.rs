@@ -140,7 +140,7 @@ impl Plot {
         let failing = match engine {
             // The next segment is begun, then there is no room for the checkpoint.
             EngineKind::Inp => Some(6),
-            EngineKind::Log => Some(1),
+            EngineKind::Log => Some(0),
             _ => None,
         };
         let traits = engine.traits();

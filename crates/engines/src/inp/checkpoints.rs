@@ -5,6 +5,7 @@ use pm::{Component, Environment, Files, Memory, observe};
 use storage::checkpoint::{self, CheckpointReader, CheckpointWriter};
 use storage::{Catalog, Tables, WorkDone};
 
+use super::room::{Change, Room};
 use super::saving::Saving;
 use super::{InpOptions, InpStats};
 use crate::contract::Resources;
@@ -19,6 +20,9 @@ const SAVING_STEP: u64 = 32 << 10;
 
 /// The things that a checkpoint saves.
 type Saved<'a, E> = (&'a Tables<<E as Environment>::Volatile, Sorted>, &'a Catalog);
+
+/// Checkpoints in a row that kills may cut off before one is taken at once.
+const MOST_CUT_OFF: u64 = 4;
 
 /// The checkpoints of a partition.
 #[derive(Debug)]
@@ -38,6 +42,12 @@ pub(super) struct Checkpoints<E: Environment> {
     /// The checkpoint that is being written, and what was logged since it began.
     saving: Option<Saving<E::Files>>,
     logged_since: u64,
+    /// The space of the next one.
+    room: Room<E::Files>,
+    /// An operation found no room since the last one.
+    wanted: bool,
+    /// Bytes of log before which none is tried again for want of room.
+    patience: u64,
     failures: u64,
     inline: WorkDone,
     background: WorkDone,
@@ -50,9 +60,14 @@ impl<E: Environment> Checkpoints<E> {
         resources: &Resources<E>,
         (setup, options): (&Setup, &InpOptions),
     ) -> Result<Self, EngineError> {
+        let files = resources.own_files()?;
+        let prefix = format!("checkpoint-{}-", resources.partition);
         Ok(Self {
-            files: resources.own_files()?,
-            prefix: format!("checkpoint-{}-", resources.partition),
+            room: Room::open(files.clone(), &prefix, options.wal_reserve_bytes)?,
+            wanted: false,
+            patience: 0,
+            files,
+            prefix,
             least_bytes: options.checkpoint_bytes,
             due_bytes: options.checkpoint_bytes,
             helped: setup.helped,
@@ -79,19 +94,74 @@ impl<E: Environment> Checkpoints<E> {
         self.logged_since += bytes;
     }
 
+    /// The open transaction changes the state so.
+    ///
+    /// # Errors
+    /// There is no space for a checkpoint of it; nothing has changed.
+    pub(super) fn change(&mut self, change: Change) -> Result<(), EngineError> {
+        Ok(self.room.change(change)?)
+    }
+
+    /// The open transaction has committed.
+    pub(super) fn committed(&mut self) {
+        self.room.committed();
+    }
+
+    /// A logged transaction has been done again, which changes the state so.
+    pub(super) fn redone(&mut self, change: Change) {
+        self.room.redone(change);
+    }
+
+    /// The partition has been opened, with the checkpoint of this number if there is one; its name is
+    /// durable. Those before it, which a crash has left, go; the space of one is kept if the file with
+    /// space for the next is missing. Where that fails, the next opening tries it.
+    pub(super) fn opened(&mut self, sequence: u64) {
+        let spare = self.room.spare();
+        let missing = spare.file().is_none().then_some(spare.name());
+        let _ = checkpoint::supersede(&self.files, &self.prefix, sequence, missing);
+        self.room.opened();
+    }
+
+    /// The open transaction has been undone.
+    pub(super) fn aborted(&mut self) {
+        self.room.aborted();
+    }
+
+    /// The changes of the open transaction.
+    pub(super) fn open_change(&self) -> Change {
+        self.room.open_change()
+    }
+
+    /// An operation found no room: a checkpoint may make some. The open transaction has these changes,
+    /// as before.
+    pub(super) fn refused(&mut self, before: Change) {
+        self.room.refused(before);
+        self.wanted = true;
+    }
+
     /// There is a checkpoint. The log may grow to the size of it: replaying it then takes about as
     /// long as loading that.
     pub(super) fn last(&mut self, file_bytes: u64, state_bytes: u64) {
         self.last_file_bytes = file_bytes;
         self.state_bytes = state_bytes;
         self.due_bytes = self.least_bytes.max(file_bytes);
+        self.room.last(file_bytes, state_bytes);
+        (self.wanted, self.patience) = (false, 0);
     }
 
     /// Begins a checkpoint; one that is under way is given up for it.
     fn begin(&mut self, wal: &mut LogOf<E>) -> Result<(), EngineError> {
+        self.give_up();
+        // With less space than it may need it may do, too.
+        let reserved = self.room.provide();
+        if self.room.spare().file().is_none() {
+            reserved?;
+        }
         let start = wal.rotate()?;
-        let writer = CheckpointWriter::create(&self.files, &self.prefix, start)?;
-        self.saving = Some(Saving::new(writer));
+        let spare = self.room.spare();
+        let writer = CheckpointWriter::create_in(&self.files, &self.prefix, start, spare);
+        self.saving = Some(Saving::new(writer.inspect_err(|_| self.room.given_up())?));
+        self.room.begin();
         self.logged_since = 0;
         Ok(())
     }
@@ -107,20 +177,28 @@ impl<E: Environment> Checkpoints<E> {
         let mut done = WorkDone::default();
         let Some(mut saving) = self.saving.take() else { return Ok(done) };
         let before = saving.writer.plain_bytes();
-        let ended = saving.step(tables, catalog, budget)?;
+        let ended = saving.step(tables, catalog, budget);
+        let ended = ended.inspect_err(|_| self.room.given_up())?;
         done.step(saving.writer.plain_bytes() - before);
         if !ended {
             self.saving = Some(saving);
             return Ok(done);
         }
-        wal.flush()?;
         let (start, state_bytes) = (saving.writer.log_start(), saving.writer.plain_bytes());
-        let file_bytes = saving.writer.finish(wal.next_txn())?;
+        let finished = Self::finish(wal, saving).inspect_err(|_| self.room.given_up());
+        let file_bytes = finished?;
         self.last(file_bytes, state_bytes);
         self.stats.checkpoints += 1;
         self.stats.checkpoint_bytes += file_bytes;
         wal.remove_before(start.sequence)?;
+        self.room.replenish();
         Ok(done)
+    }
+
+    /// Lets a checkpoint that holds all count. Returns the bytes of its file.
+    fn finish(wal: &mut LogOf<E>, saving: Saving<E::Files>) -> Result<u64, EngineError> {
+        wal.flush()?;
+        Ok(saving.writer.finish(wal.next_txn())?)
     }
 
     /// Begins a checkpoint that is due, and goes on with one that is under way. If the background
@@ -131,11 +209,22 @@ impl<E: Environment> Checkpoints<E> {
         saved: Saved<'_, E>,
     ) -> Result<(), EngineError> {
         let wal = &mut redo.log.wal;
+        if self.is_urgent(wal) {
+            observe!(E::Durable: redo.pool.hold(Some(Component::Recovery)));
+            // One that is under way would leave the log since it began.
+            let done = self.take(wal, saved);
+            observe!(E::Durable: redo.pool.hold(None));
+            return done;
+        }
         let due = self.due_bytes.max(1);
         let Some(saving) = &self.saving else {
             let lead = if self.helped { due / 8 } else { 0 };
-            let wait = wal.used_bytes() < due.saturating_add(lead);
-            return if wait { Ok(()) } else { self.begin(wal) };
+            if wal.used_bytes() < due.saturating_add(lead) {
+                return Ok(());
+            }
+            // Each that a kill has cut off has left a segment of the log.
+            let cut_off = wal.sequence() - wal.first_sequence();
+            return if cut_off < MOST_CUT_OFF { self.begin(wal) } else { self.take(wal, saved) };
         };
         // All of the state in half of the log that makes a checkpoint due. Without an earlier
         // checkpoint the log says how much state there can be.
@@ -152,6 +241,14 @@ impl<E: Environment> Checkpoints<E> {
             self.inline += done;
         }
         Ok(())
+    }
+
+    /// Returns whether the medium is full and the log has something that a checkpoint would free: what is
+    /// set aside is half used, or an operation was refused and much has been logged.
+    fn is_urgent(&self, wal: &LogOf<E>) -> bool {
+        let used = wal.used_bytes();
+        let worth = || used >= wal.aside_bytes() / 4 && used >= self.last_file_bytes / 8;
+        used >= self.patience && (wal.lacks_room() || self.wanted && worth())
     }
 
     /// Takes one now. One that is under way would be of an earlier moment.
@@ -185,11 +282,14 @@ impl<E: Environment> Checkpoints<E> {
     pub(super) fn put_off(&mut self, wal: &LogOf<E>) {
         self.failures += 1;
         self.due_bytes = wal.used_bytes() + self.due_bytes / 4;
+        self.patience = wal.used_bytes() + wal.aside_bytes() / 8;
     }
 
     /// Gives up the one that is under way.
     pub(super) fn give_up(&mut self) {
-        self.saving = None;
+        if self.saving.take().is_some() {
+            self.room.given_up();
+        }
     }
 
     /// Returns whether one is under way, or due.
@@ -218,6 +318,12 @@ impl<E: Environment> Checkpoints<E> {
     pub(super) fn file_bytes(&self) -> u64 {
         let next = self.saving.as_ref().map_or(0, |saving| saving.writer.file_bytes());
         self.last_file_bytes + next
+    }
+
+    /// Bytes that are set aside for the next one, and not used yet.
+    pub(super) fn spare_bytes(&self) -> u64 {
+        let next = self.saving.as_ref().map_or(0, |saving| saving.writer.file_bytes());
+        self.room.bytes().saturating_sub(next)
     }
 
     /// Returns what has been done and put off.

@@ -7,12 +7,20 @@ use std::ops::{Bound, ControlFlow};
 use index::Sorted;
 use pm::{Files, Memory};
 use storage::checkpoint::{CheckpointError, CheckpointReader, CheckpointWriter};
-use storage::operation::{Decoder, encode, key_kinds, kinds, table_of};
-use storage::{Catalog, Row, Tables};
+use storage::operation::{Decoder, encode, key_kinds, kinds, table_of, value_bytes};
+use storage::{Catalog, Row, Tables, Value};
 
 use super::publish;
 use crate::contract::Scan;
 use crate::error::EngineError;
+
+/// Bytes that a checkpoint has for a tuple before its values: its length, its table.
+const TUPLE_HEAD_BYTES: u64 = 6;
+
+/// Bytes of a tuple in a checkpoint.
+pub(super) fn tuple_bytes<'v>(values: impl Iterator<Item = Value<'v>>) -> u64 {
+    TUPLE_HEAD_BYTES + values.map(|value| value_bytes(&value)).sum::<u64>()
+}
 
 /// Ends the tuples of a checkpoint.
 const END_OF_TUPLES: u16 = u16::MAX;

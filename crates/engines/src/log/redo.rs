@@ -21,7 +21,7 @@ pub(super) fn redo<F: Files, M: Memory>(
                 let key = tree.key_of_tuple(table, &values);
                 tree.insert(table, &key, &values)?;
             }
-            (table, Operation::Update { key, changes }) => {
+            (table, Operation::Update { key, changes, .. }) => {
                 let key = tree.key(table, &key)?;
                 let indexed = tree.changes_index(table, &changes);
                 let primary = tree.trees().tree(table, 0);

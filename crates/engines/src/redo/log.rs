@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use pm::{Environment, File, Files, Memory, Range};
-use storage::wal::{LogStart, Wal, WalOptions, WalReport, WalSyncer};
+use storage::Catalog;
+use storage::operation::longest_deletion;
+use storage::wal::{LogStart, Need, Wal, WalOptions, WalReport, WalSyncer};
 
 use super::LogOf;
 use crate::contract::{Early, Resources, Syncer};
@@ -23,13 +25,21 @@ const RESERVED_AHEAD: u64 = 64 << 20;
 /// Bytes that a partition reserves ahead at least.
 const LEAST_RESERVED: u64 = 256 << 10;
 
+/// Bytes of log that are set aside for deletions, besides two of the longest tuple; at most what is
+/// reserved ahead, and never less than the second number.
+const ASIDE_BYTES: u64 = 64 << 10;
+const LEAST_ASIDE: u64 = 4 << 10;
+
 /// Returns the options with which a partition's log is written. Where there are many partitions,
 /// each reserves less ahead, unless the amount was chosen.
-fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64) -> WalOptions {
+fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64, catalog: &Catalog) -> WalOptions {
     let share = (RESERVED_AHEAD / u64::from(setup.partitions.max(1))).max(LEAST_RESERVED);
     let chosen = reserve_bytes != RESERVE_BYTES;
+    let reserve_bytes = if chosen { reserve_bytes } else { reserve_bytes.min(share) };
+    let aside_bytes = ASIDE_BYTES + 2 * longest_deletion(catalog);
     WalOptions {
-        reserve_bytes: if chosen { reserve_bytes } else { reserve_bytes.min(share) },
+        reserve_bytes,
+        aside_bytes: aside_bytes.min(reserve_bytes.max(LEAST_ASIDE)),
         group: setup.group.max(1),
         closed: setup.closed,
         reaches: 0,
@@ -42,6 +52,7 @@ fn wal_options(setup: &Setup, partition: u32, reserve_bytes: u64) -> WalOptions 
 pub(crate) struct LogParts<'a, E: Environment> {
     pub(crate) resources: &'a Resources<E>,
     pub(crate) setup: &'a Setup,
+    pub(crate) catalog: &'a Catalog,
     pub(crate) reserve_bytes: u64,
     /// The place of its buffer in volatile memory.
     pub(crate) buffer: Range,
@@ -50,14 +61,14 @@ pub(crate) struct LogParts<'a, E: Environment> {
 impl<E: Environment> LogParts<'_, E> {
     /// Creates an empty log.
     pub(crate) fn create(self, start: LogStart) -> Result<LogOf<E>, EngineError> {
-        let Self { resources, setup, reserve_bytes, buffer } = self;
+        let Self { resources, setup, catalog, reserve_bytes, buffer } = self;
         Ok(Wal::create(
             resources.own_files()?,
             &wal_prefix(resources.partition),
             start,
             resources.volatile.clone(),
             buffer,
-            wal_options(setup, resources.partition, reserve_bytes),
+            wal_options(setup, resources.partition, reserve_bytes, catalog),
         )?)
     }
 
@@ -69,8 +80,8 @@ impl<E: Environment> LogParts<'_, E> {
         reaches: u64,
         redo: impl FnMut(u64, &[u8]) -> Result<(), EngineError>,
     ) -> Result<(LogOf<E>, WalReport), EngineError> {
-        let Self { resources, setup, reserve_bytes, buffer } = self;
-        let options = wal_options(setup, resources.partition, reserve_bytes);
+        let Self { resources, setup, catalog, reserve_bytes, buffer } = self;
+        let options = wal_options(setup, resources.partition, reserve_bytes, catalog);
         Wal::recover(
             resources.own_files()?,
             &wal_prefix(resources.partition),
@@ -103,9 +114,10 @@ impl<F: Files, M: Memory> RedoLog<F, M> {
         self.open
     }
 
-    /// Puts the operation into the open transaction's record. Where that fails the transaction can
-    /// only abort.
-    pub(crate) fn put(&mut self, state: &mut State) -> Result<(), EngineError> {
+    /// Puts the operation into the open transaction's record. If there is no room for it nothing has
+    /// changed; where it fails otherwise the transaction can only abort.
+    pub(crate) fn put(&mut self, state: &mut State, need: Need) -> Result<(), EngineError> {
+        self.wal.make_room(self.operation.len() as u64, need)?;
         if !self.open {
             self.wal.begin(self.wal.next_txn())?;
             self.open = true;

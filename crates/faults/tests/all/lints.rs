@@ -191,9 +191,9 @@ fn nvm_log() {
 const SEAL: Explained = (
     "storage/src/logs/wal.rs",
     "rotate",
-    "write_at(self.tail.written, &seal)",
-    "the seal lets recovery notice that the segment after it is missing, which no crash causes: \
-     that one was durable before",
+    "space::end_at_seal(",
+    "room after the seal of a segment. The seal lets recovery notice that the segment after it is \
+     missing, which no crash causes: that one was durable before",
 );
 
 const SEGMENT_REMOVED: Explained = (
@@ -211,10 +211,17 @@ const CLOSED: Explained = (
 );
 
 const ROOM_OF_LOG: Explained = (
-    "storage/src/logs/wal.rs",
-    "reserve",
-    "self.tail.file.reserve(",
+    "storage/src/logs/wal/space.rs",
+    "reserve_in_steps",
+    "file.reserve(",
     "room for records: the first of them is synced with it, and the transaction that asked has aborted",
+);
+
+const ROOM_OF_SEGMENT: Explained = (
+    "storage/src/logs/wal/space.rs",
+    "prepare",
+    "self.spare.reserve(",
+    "room for the next segment, which says nothing before its header has been synced",
 );
 
 #[test]
@@ -224,26 +231,27 @@ fn inp() {
         &[
             (
                 "storage/src/logs/checkpoint.rs",
-                "create",
-                "files.create(&temporary)",
-                "a checkpoint that is being written, which nothing needs before it is finished",
-            ),
-            (
-                "storage/src/logs/checkpoint.rs",
                 "flush",
                 "self.file.write_at(self.at, &self.buffer)",
-                "the same; finishing syncs it before it gets its name",
+                "a checkpoint that is being written, which nothing needs before it is finished; \
+                 finishing syncs it before it gets its name",
             ),
             (
                 "storage/src/logs/checkpoint.rs",
-                "finish",
-                "self.files.remove(&older)",
-                "what a crash brings back is older than the newest, which alone is read; the next \
-                 one removes it",
+                "supersede",
+                "files.rename(&name, spare)",
+                "what a crash brings back is older than the newest, which alone is read",
+            ),
+            (
+                "engines/src/inp/room.rs",
+                "take",
+                "self.spare.reserve(",
+                "room for the next checkpoint",
             ),
             SEAL,
             SEGMENT_REMOVED,
             ROOM_OF_LOG,
+            ROOM_OF_SEGMENT,
         ],
         &[CLOSED],
     );
@@ -282,6 +290,7 @@ fn cow() {
 
 #[test]
 fn log() {
+    const ROOM_OF_RUNS: &str = "room for runs to come";
     files(
         EngineKind::Log,
         &[
@@ -305,15 +314,19 @@ fn log() {
                  removes it",
             ),
             (
-                "storage/src/logs/wal.rs",
-                "create_segment",
-                "files.create(&name)",
-                "the next segment, for which there was no room, nor could it be removed: calls \
-                 fail here by intent. It says nothing, and the log does not go on in it",
+                "lsm/sstable/writer.rs",
+                "create_in",
+                "spare.take_part(&name, bytes)",
+                "the same, in a file that had its space",
             ),
+            ("lsm/relief.rs", "make_room", "spare.reserve(", ROOM_OF_RUNS),
+            ("lsm/relief.rs", "replenish", "self.spare.cut(", ROOM_OF_RUNS),
+            ("lsm/relief.rs", "replenish", "self.spare.grow(", ROOM_OF_RUNS),
+            ("lsm/relief.rs", "replenish", "self.kept.cut(", ROOM_OF_RUNS),
             SEAL,
             SEGMENT_REMOVED,
             ROOM_OF_LOG,
+            ROOM_OF_SEGMENT,
         ],
         &[
             CLOSED,

@@ -142,10 +142,10 @@ impl Damaged {
     }
 }
 
-/// Returns whether a file has records that have left the log and of which transactions that are
-/// open need some: after a close there is none.
-fn is_cold(name: &str) -> bool {
-    name.ends_with("-cold")
+/// Returns whether a file says nothing after a close: it has records that have left the log and of
+/// which transactions that are open need some, or space that is set aside.
+fn says_nothing(name: &str) -> bool {
+    name.ends_with("-cold") || name.starts_with("spare-")
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_missing_file_is_named() {
         let directory = crate::support::in_memory();
         let damaged = Damaged::new(directory.path(), engine);
         println!("{engine}: {:?}", damaged.sound.keys());
-        for name in damaged.sound.keys().filter(|name| !is_cold(name)) {
+        for name in damaged.sound.keys().filter(|name| !says_nothing(name)) {
             let mut files = damaged.sound.clone();
             files.remove(name);
             let kind = name.split('-').next().unwrap();
@@ -174,8 +174,9 @@ fn a_file_that_was_cut_off_is_named() {
         let damaged = Damaged::new(directory.path(), engine);
         // The newest segment of a log may end anywhere: a crash leaves it so. The copies of pages
         // are needed where a page is torn.
-        let may_end =
-            |name: &str| name.starts_with("wal") || name.ends_with("-staging") || is_cold(name);
+        let may_end = |name: &str| {
+            name.starts_with("wal") || name.ends_with("-staging") || says_nothing(name)
+        };
         for (name, bytes) in damaged.sound.iter().filter(|(name, _)| !may_end(name)) {
             for keep in [0, 1, 31, 32, 80, bytes.len() / 2, bytes.len() * 9 / 10] {
                 if keep < bytes.len() {
@@ -229,7 +230,7 @@ fn a_refused_opening_leaves_a_closed_database_closed() {
         let directory = crate::support::in_memory();
         let (path, model) = database(directory.path(), engine, 3);
         let sound = read_files(&path);
-        for name in sound.keys().filter(|name| !is_cold(name)) {
+        for name in sound.keys().filter(|name| !says_nothing(name)) {
             let mut files = sound.clone();
             files.remove(name);
             write_files(&path, &files);

@@ -41,6 +41,7 @@ mod paged_scans;
 mod paths;
 mod queue;
 mod racing;
+mod room_to_delete;
 mod salvage;
 mod serializable;
 mod sessions;

@@ -247,6 +247,10 @@ impl Files for HostFiles {
         Ok(self.host_file(file))
     }
 
+    fn give_access(&self, file: &HostFile) -> io::Result<()> {
+        self.0.ownership.map_or(Ok(()), |ownership| ownership.give(file.host()))
+    }
+
     fn open(&self, name: &str) -> io::Result<HostFile> {
         check_name(name)?;
         let flags = if self.0.read_only { OFlags::RDONLY } else { OFlags::RDWR };

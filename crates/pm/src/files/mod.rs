@@ -76,6 +76,14 @@ pub trait Files: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn leads_to(&self, _name: &str, _file: &Self::File) -> io::Result<bool> {
         Ok(true)
     }
+    /// Gives a file the owner and the mode with which files are made now, where this process may do so:
+    /// for one that was made before, and is to become another file.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn give_access(&self, _file: &Self::File) -> io::Result<()> {
+        Ok(())
+    }
     /// Returns the name of a file until it is finished and called `name`.
     fn unfinished_name(&self, name: &str) -> String {
         format!("{name}.tmp")

@@ -10,18 +10,22 @@
 //!   tuple's turn came, and names the first transaction of which it certainly holds nothing;
 //!   whatever is in it is durable in the log before it counts.
 //!
-//! 1. [`CheckpointWriter`] fills `<name>.tmp`: header, gzip stream, trailer; syncs it; renames it;
-//!    syncs the directory. Now the checkpoint counts.
-//! 2. It removes older checkpoints. A crash before that leaves two, of which the newer counts.
+//! 1. [`CheckpointWriter`] fills `<name>.tmp`, or a file that has space set aside: header, gzip stream,
+//!    trailer; syncs it; renames it; syncs the directory. Now the checkpoint counts.
+//! 2. It removes older checkpoints, or lets one be the file with space for the next. A crash before
+//!    that leaves two, of which the newer counts.
 //! 3. The caller removes the log before the checkpoint: [`crate::logs::wal::Wal::remove_before`].
 //! 4. [`open_latest`] finds the newest, verifies header and trailer, and removes what a crash left
 //!    half written. The reader verifies the stream's checksum when it has read all of it:
 //!    [`CheckpointReader::finish`].
 //!
 //! The bytes are drawn in `docs/format/checkpoint.md`.
+//!
+//! Longer than 600 lines: it is both sides of one format.
 
 use pm::Escaped;
 use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
@@ -31,6 +35,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::MAX_COUNTER;
+use crate::logs::segments::Spare;
 use crate::logs::stamp::stamped;
 use crate::logs::wal::{LogStart, number_in};
 
@@ -148,14 +153,50 @@ pub fn write<F: Files, E: From<CheckpointError>>(
     Ok(writer.finish(start.txn)?)
 }
 
-/// A checkpoint that is being written. Dropping it gives it up and removes its file.
+/// Removes the checkpoints before that of `sequence`, which do not count any more. If `spare` is given, there
+/// is no file of that name, and the newest of them gets it: its space is set aside for the next
+/// checkpoint.
+///
+/// # Errors
+/// [`CheckpointError::Io`]: some are left.
+pub fn supersede<F: Files>(
+    files: &F,
+    prefix: &str,
+    sequence: u64,
+    spare: Option<&str>,
+) -> Result<(), CheckpointError> {
+    let mut older = files.list().map_err(io_error("list the directory of", prefix))?;
+    older.retain(|name| number_in(name, prefix).is_some_and(|number| number < sequence));
+    if let Some(spare) = spare
+        && let Some(name) = older.pop()
+    {
+        files.rename(&name, spare).map_err(io_error("rename", &name))?;
+    }
+    for name in older {
+        files.remove(&name).map_err(io_error("remove", &name))?;
+    }
+    Ok(())
+}
+
+/// Returns the bytes that the file of a checkpoint of so many bytes of state has at most: what cannot be
+/// compressed becomes a little longer.
+pub fn most_bytes(plain_bytes: u64) -> u64 {
+    HEADER_BYTES + TRAILER_BYTES + plain_bytes.saturating_add(plain_bytes / 64) + 256
+}
+
+/// A checkpoint that is being written. Dropping it gives it up, and removes its file unless that has
+/// space set aside.
 #[derive(Debug)]
 pub struct CheckpointWriter<F: Files> {
     files: F,
     prefix: String,
     name: String,
+    /// The name of the file until the checkpoint counts.
+    temporary: String,
+    /// True if the file has space set aside: it stays, whatever it says.
+    in_spare: bool,
     start: LogStart,
-    encoder: Option<GzEncoder<Sink<F::File>>>,
+    encoder: Option<GzEncoder<Sink<Arc<F::File>>>>,
     plain_bytes: u64,
 }
 
@@ -169,10 +210,39 @@ impl<F: Files> CheckpointWriter<F> {
         let temporary = format!("{name}{TEMPORARY}");
         remove_if_there(files, &temporary).map_err(io_error("make room for", &name))?;
         let file = files.create(&temporary).map_err(io_error("create", &name))?;
+        Self::begin(files, prefix, start, (Arc::new(file), temporary, false))
+    }
+
+    /// Begins a checkpoint in a file that has space set aside. It has its name until the checkpoint
+    /// counts; then the checkpoint before gets that name.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Io`].
+    ///
+    /// # Panics
+    /// The file is missing.
+    pub fn create_in(
+        files: &F,
+        prefix: &str,
+        start: LogStart,
+        spare: &Spare<F>,
+    ) -> Result<Self, CheckpointError> {
+        let file = spare.file().expect("the file has been made");
+        Self::begin(files, prefix, start, (file.clone(), spare.name().into(), true))
+    }
+
+    fn begin(
+        files: &F,
+        prefix: &str,
+        start: LogStart,
+        (file, temporary, in_spare): (Arc<F::File>, String, bool),
+    ) -> Result<Self, CheckpointError> {
         let mut writer = Self {
             files: files.clone(),
             prefix: prefix.into(),
-            name,
+            name: format!("{prefix}{:016x}", start.sequence),
+            temporary,
+            in_spare,
             start,
             encoder: None,
             plain_bytes: 0,
@@ -210,20 +280,23 @@ impl<F: Files> CheckpointWriter<F> {
     /// # Errors
     /// [`CheckpointError::Io`], as for [`write()`].
     pub fn finish(mut self, end_txn: u64) -> Result<u64, CheckpointError> {
-        let temporary = format!("{}{TEMPORARY}", self.name);
         let bytes = self.complete(end_txn)?;
         let io = |doing| io_error(doing, &self.name);
-        self.files.rename(&temporary, &self.name).map_err(io("rename")).inspect_err(|_| {
+        self.files.rename(&self.temporary, &self.name).map_err(io("rename")).inspect_err(|_| {
             // As when it is dropped half-way.
-            let _ = self.files.remove(&temporary);
+            self.give_up();
         })?;
         self.files.sync_directory().map_err(io("sync the directory of"))?;
-        for older in self.files.list().map_err(io("list the directory of"))? {
-            if number_in(&older, &self.prefix).is_some_and(|number| number < self.start.sequence) {
-                self.files.remove(&older).map_err(io_error("remove", &older))?;
-            }
-        }
+        let spare = self.in_spare.then_some(self.temporary.as_str());
+        supersede(&self.files, &self.prefix, self.start.sequence, spare)?;
         Ok(bytes)
+    }
+
+    /// The file takes space and says nothing. Where this fails too, the next opening removes it.
+    fn give_up(&self) {
+        if !self.in_spare {
+            let _ = self.files.remove(&self.temporary);
+        }
     }
 
     /// Stream, trailer, sync.
@@ -245,6 +318,8 @@ impl<F: Files> CheckpointWriter<F> {
             .and_then(|()| sink.write_all(trailer.as_bytes()))
             .and_then(|()| sink.flush())
             .map_err(io("write"))
+            // What was set aside and not needed.
+            .and_then(|()| if self.in_spare { sink.cut().map_err(io("cut")) } else { Ok(()) })
             .and_then(|()| sink.file.sync().map_err(io("sync")));
         let bytes = sink.at;
         if done.is_err() {
@@ -271,8 +346,7 @@ impl<F: Files> Write for CheckpointWriter<F> {
 impl<F: Files> Drop for CheckpointWriter<F> {
     fn drop(&mut self) {
         if self.encoder.take().is_some() {
-            // It takes space and says nothing. Where this fails too, the next opening removes it.
-            let _ = self.files.remove(&format!("{}{TEMPORARY}", self.name));
+            self.give_up();
         }
     }
 }
@@ -286,7 +360,14 @@ struct Sink<R> {
     buffer: Vec<u8>,
 }
 
-impl<R: File> Write for Sink<R> {
+impl<R: File> Sink<Arc<R>> {
+    /// Lets the file end where writing has ended.
+    fn cut(&self) -> io::Result<()> {
+        if self.file.len()? > self.at { self.file.set_len(self.at) } else { Ok(()) }
+    }
+}
+
+impl<R: File> Write for Sink<Arc<R>> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() == BUFFER_BYTES {
             self.flush()?;

@@ -76,6 +76,25 @@ pub fn encode(out: &mut Vec<u8>, value: &Value<'_>) {
     out.extend_from_slice(bytes);
 }
 
+/// Bytes of a value, encoded.
+pub fn value_bytes(value: &Value<'_>) -> u64 {
+    match value {
+        Value::Text(text) => 4 + text.len() as u64,
+        Value::Bytes(bytes) => 4 + bytes.len() as u64,
+        _ => 8,
+    }
+}
+
+/// Bytes that a deletion has at most, of a tuple of any table.
+pub fn longest_deletion(catalog: &Catalog) -> u64 {
+    let most = |kind: ColumnType| kind.max_bytes().map_or(8, |bytes| 4 + u64::from(bytes));
+    let of_table = |table: &TableLayout| {
+        let tuple: u64 = table.schema.columns().iter().map(|column| most(column.kind)).sum();
+        3 + tuple + key_kinds(table).map(most).sum::<u64>()
+    };
+    catalog.tables.iter().map(|table| of_table(table)).max().unwrap_or(0)
+}
+
 fn malformed() -> Bad {
     Bad::Damaged { what: "logged operation", at: 0 }
 }
@@ -94,6 +113,8 @@ pub enum Operation<'a> {
         key: Vec<Value<'a>>,
         /// The columns with their new values.
         changes: Vec<(u16, Value<'a>)>,
+        /// Bytes of the values that these columns had, encoded.
+        before_bytes: u64,
     },
     /// The tuple with this primary key was deleted.
     Delete {
@@ -126,15 +147,15 @@ impl<'a> Operations<'a> {
             INSERT => Operation::Insert { values: decoder.values(kinds(table))? },
             UPDATE => {
                 let key = decoder.values(key_kinds(table))?;
-                let mut changes = Vec::new();
+                let (mut changes, mut before_bytes) = (Vec::new(), 0);
                 for _ in 0..decoder.u16()? {
                     let column = decoder.u16()?;
                     let declared = table.schema.columns().get(usize::from(column));
                     let kind = declared.ok_or_else(malformed)?.kind;
-                    decoder.value(kind)?;
+                    before_bytes += value_bytes(&decoder.value(kind)?);
                     changes.push((column, decoder.value(kind)?));
                 }
-                Operation::Update { key, changes }
+                Operation::Update { key, changes, before_bytes }
             }
             DELETE => {
                 let key = decoder.values(key_kinds(table))?;
@@ -258,14 +279,16 @@ mod tests {
         update(&mut one, 0, &key, [(2, Value::F64(3.0), Value::F64(4.0))].into_iter());
         record.extend_from_slice(&one);
         delete(&mut one, 0, &key, values.iter().copied());
+        assert!(one.len() as u64 <= longest_deletion(&catalog));
+        assert_eq!(longest_deletion(&catalog), 3 + (8 + 9 + 8) + (9 + 8));
         record.extend_from_slice(&one);
         let read: Vec<_> = Operations::new(&catalog, &record).map(Result::unwrap).collect();
-        let key = key.to_vec();
+        let (key, change) = (key.to_vec(), vec![(2, Value::F64(4.0))]);
         assert_eq!(
             read,
             [
                 (0, Operation::Insert { values: values.to_vec() }),
-                (0, Operation::Update { key: key.clone(), changes: vec![(2, Value::F64(4.0))] }),
+                (0, Operation::Update { key: key.clone(), changes: change, before_bytes: 8 }),
                 (0, Operation::Delete { key, before: values.to_vec() }),
             ]
         );

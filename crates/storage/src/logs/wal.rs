@@ -14,6 +14,8 @@
 //!   and sealed.
 //! - After a failed write or sync nothing more is acknowledged. Want of space shows when it is
 //!   reserved, before a record is complete, and leaves the log usable.
+//! - On a full medium there is room for records that free something, and for a rotation: see
+//!   `space.rs`.
 //!
 //! 1. A record is framed in the buffer, which lies in a volatile [`Memory`]; a full buffer is
 //!    written to the segment without a sync. The frame's header comes last: until then its place
@@ -32,6 +34,7 @@ mod layout;
 mod recovery;
 mod segments;
 mod shared;
+mod space;
 
 use std::io;
 use std::sync::Arc;
@@ -42,10 +45,12 @@ use self::error::io_error;
 use self::layout::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, SEGMENT_HEADER_BYTES};
 use self::segments::{segment_name, segments};
 use self::shared::Shared;
+use crate::logs::segments::Spare;
 
 pub use self::error::WalError;
 pub(crate) use self::segments::number_in;
 pub use self::shared::WalSyncer;
+pub use self::space::Need;
 
 /// The place where a log begins: a checkpoint holds everything before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +66,9 @@ pub struct LogStart {
 pub struct WalOptions {
     /// Bytes in which a segment's space is reserved ahead; at least 1.
     pub reserve_bytes: u64,
+    /// Bytes that are set aside for operations that free something, in the segment that grows and in
+    /// the next one each. 0: nothing is set aside.
+    pub aside_bytes: u64,
     /// Transactions that are synced together; 1 makes each durable on its own.
     pub group: u32,
     /// True if a log that is recovered was closed, so that no crash can have torn its end.
@@ -74,7 +82,14 @@ pub struct WalOptions {
 
 impl Default for WalOptions {
     fn default() -> Self {
-        Self { reserve_bytes: 4 << 20, group: 1, closed: false, reaches: 0, end: None }
+        Self {
+            reserve_bytes: 4 << 20,
+            aside_bytes: 0,
+            group: 1,
+            closed: false,
+            reaches: 0,
+            end: None,
+        }
     }
 }
 
@@ -145,8 +160,8 @@ pub struct Wal<F: Files, M: Memory> {
     open: Option<Open>,
     /// Complete segments with their bytes, oldest first.
     older: Vec<(u64, u64)>,
-    /// True if there is a file for the segment after the tail that could not be used.
-    unused_next: bool,
+    /// The file that becomes the next segment.
+    spare: Spare<F>,
     /// Bytes of the records that were ended.
     logged_bytes: u64,
 }
@@ -168,17 +183,16 @@ impl<F: Files, M: Memory> Wal<F, M> {
         buffer: Range,
         options: WalOptions,
     ) -> Result<Self, WalError> {
-        let mut tail = create_segment(&files, prefix, start.sequence)?;
-        reserve_segment(&mut tail, options)?;
+        let mut spare = Spare::missing(files.clone(), space::spare_name(prefix));
+        let mut tail = space::first_segment(&mut spare, prefix, start.sequence, options)?;
         begin_segment(&files, &mut tail, start.txn)?;
-        Ok(Self::assemble(files, prefix, memory, buffer, options, tail, start.txn))
+        Ok(Self::assemble((files, spare), prefix, (memory, buffer), options, tail, start.txn))
     }
 
     fn assemble(
-        files: F,
+        (files, spare): (F, Spare<F>),
         prefix: &str,
-        memory: M,
-        buffer: Range,
+        (memory, buffer): (M, Range),
         options: WalOptions,
         tail: Tail<F::File>,
         next_txn: u64,
@@ -198,7 +212,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
             is_shared: false,
             open: None,
             older: Vec::new(),
-            unused_next: false,
+            spare,
             logged_bytes: 0,
         }
     }
@@ -295,10 +309,18 @@ impl<F: Files, M: Memory> Wal<F, M> {
         }
         // Its payload must not come to stand where recovery looks for a frame: the next record
         // may be shorter, and what the user wrote may look like a frame.
+        let (end, reserved) = (self.tail.written, self.tail.reserved);
+        let kept = space::kept_until(open.start, reserved, self.options);
+        let kept = if kept < end { kept } else { reserved };
         self.filled = 0;
-        self.tail.reserved = open.start;
         self.tail.written = open.start;
-        self.sync_after("cut a dropped record off", |file| file.set_len(open.start))
+        let mut left = kept;
+        let done = self.sync_after("cut a dropped record off", |file| {
+            left = space::clear(file, (open.start, end), (reserved, kept))?;
+            Ok(())
+        });
+        self.tail.reserved = left;
+        done
     }
 
     /// Makes every record that was ended durable: one write and one sync for all of them, nothing
@@ -365,25 +387,17 @@ impl<F: Files, M: Memory> Wal<F, M> {
     /// the state of now goes with it.
     ///
     /// # Errors
-    /// As [`Wal::flush`]. Where no space could be reserved for the segment the log goes on in the
-    /// old one.
+    /// As [`Wal::flush`]. Where there is no space for the segment the log goes on in the old one.
     ///
     /// # Panics
     /// If a record is open.
     pub fn rotate(&mut self) -> Result<LogStart, WalError> {
         assert!(self.open.is_none(), "a record is open");
         self.flush()?;
-        self.remove_unused()?;
         // For the seal.
         self.reserve(self.position() + FRAME_HEADER_BYTES)?;
-        let start = LogStart { sequence: self.tail.sequence + 1, txn: self.next_txn };
-        let mut tail = create_segment(&self.files, &self.prefix, start.sequence)?;
-        if let Err(error) = reserve_segment(&mut tail, self.options) {
-            self.unused_next = true;
-            // Where this fails too, the next rotation or closing does it.
-            let _ = self.remove_unused();
-            return Err(error);
-        }
+        let mut tail = self.next_segment()?;
+        let start = LogStart { sequence: tail.sequence, txn: self.next_txn };
         // From here on the new segment may be durable: were the old one to grow after a failure,
         // recovery would find a gap between the two.
         begin_segment(&self.files, &mut tail, start.txn).inspect_err(|_| self.shared.poison())?;
@@ -392,28 +406,18 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let seal = layout::seal(self.tail.sequence, start.txn);
         let _ = self.tail.file.write_at(self.tail.written, &seal);
         let old = std::mem::replace(&mut self.tail, tail);
-        self.older.push((old.sequence, old.reserved));
+        let bytes = space::end_at_seal(&*old.file, old.written, old.reserved);
+        self.older.push((old.sequence, bytes));
+        self.replenish();
         Ok(start)
     }
 
-    /// Flushes, and removes what a rotation that failed has left of the next segment: at the next
-    /// opening of a database that was closed it would be damage.
+    /// Flushes, before the log is closed.
     ///
     /// # Errors
-    /// As [`Wal::flush`]; or the file stays, and the log must not be taken for closed.
+    /// As [`Wal::flush`]; the log must not be taken for closed then.
     pub fn close(&mut self) -> Result<(), WalError> {
-        self.flush()?;
-        self.remove_unused()
-    }
-
-    /// Removes the file of the next segment if there is one that could not be used.
-    fn remove_unused(&mut self) -> Result<(), WalError> {
-        if self.unused_next {
-            let name = segment_name(&self.prefix, self.tail.sequence + 1);
-            self.files.remove(&name).map_err(io_error("remove", &name))?;
-            self.unused_next = false;
-        }
-        Ok(())
+        self.flush()
     }
 
     /// Removes the segments before `sequence`, oldest first. Call it when a checkpoint that
@@ -435,6 +439,9 @@ impl<F: Files, M: Memory> Wal<F, M> {
             }
         }
         self.older.retain(|(old, _)| *old >= sequence);
+        if !self.is_poisoned() {
+            self.replenish();
+        }
         Ok(())
     }
 
@@ -470,12 +477,16 @@ impl<F: Files, M: Memory> Wal<F, M> {
 
     /// Bytes that the segments take, reserved ones included.
     pub fn bytes(&self) -> u64 {
-        self.older.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.tail.reserved
+        self.older_bytes() + self.tail.reserved + self.spare.reserved()
     }
 
-    /// The same without what is reserved and not written in the last segment.
+    /// The same without what is reserved and not written in the last segment and for the next one.
     pub fn used_bytes(&self) -> u64 {
-        self.bytes() - self.tail.reserved + self.position()
+        self.older_bytes() + self.position()
+    }
+
+    fn older_bytes(&self) -> u64 {
+        self.older.iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// Bytes of the records that were ended since the log was opened.
@@ -514,17 +525,6 @@ impl<F: Files, M: Memory> Wal<F, M> {
         Ok(())
     }
 
-    /// Sees to it that the segment has space up to `to`.
-    fn reserve(&mut self, to: u64) -> Result<(), WalError> {
-        if to > self.tail.reserved {
-            let reserved = to.next_multiple_of(self.options.reserve_bytes);
-            let result = self.tail.file.reserve(reserved);
-            result.map_err(io_error("reserve space for", &self.tail.name))?;
-            self.tail.reserved = reserved;
-        }
-        Ok(())
-    }
-
     /// Writes the buffer to the file, without a sync.
     fn spill(&mut self) -> Result<(), WalError> {
         if self.filled == 0 {
@@ -548,25 +548,6 @@ impl<F: Files, M: Memory> Wal<F, M> {
         self.shared.poison();
         WalError::Io { doing, name: self.tail.name.clone(), source }
     }
-}
-
-/// Creates the file of a segment; it says nothing yet. After an error there is none.
-fn create_segment<F: Files>(
-    files: &F,
-    prefix: &str,
-    sequence: u64,
-) -> Result<Tail<F::File>, WalError> {
-    let name = segment_name(prefix, sequence);
-    let file = files.create(&name).map_err(io_error("create", &name))?;
-    Ok(Tail { name, file: Arc::new(file), sequence, reserved: 0, written: 0 })
-}
-
-/// Gives a segment its space.
-fn reserve_segment<R: File>(tail: &mut Tail<R>, options: WalOptions) -> Result<(), WalError> {
-    let reserved = SEGMENT_HEADER_BYTES.next_multiple_of(options.reserve_bytes);
-    tail.file.reserve(reserved).map_err(io_error("reserve space for", &tail.name))?;
-    tail.reserved = reserved;
-    Ok(())
 }
 
 /// Makes an empty segment durable.

@@ -41,11 +41,20 @@ pub(super) struct Work<R: pm::File> {
     pub(super) paced: u64,
     /// Growth of the MemTable that has to come before a failed merge is tried again.
     pub(super) patience: u64,
+    /// Tombstones before which it is not tried again to merge all runs on a full medium.
+    pub(super) relief_at: u64,
 }
 
 impl<R: pm::File> Default for Work<R> {
     fn default() -> Self {
-        Self { flush: None, flush_wanted: 0, merges: Vec::new(), paced: 0, patience: 0 }
+        Self {
+            flush: None,
+            flush_wanted: 0,
+            merges: Vec::new(),
+            paced: 0,
+            patience: 0,
+            relief_at: 0,
+        }
     }
 }
 

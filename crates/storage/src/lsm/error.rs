@@ -6,6 +6,7 @@ use std::io;
 use pm::Bad;
 
 use crate::error::StorageError;
+use crate::logs::segments::is_full;
 
 /// Runs or their manifest could not be read or written. Whatever a transaction had committed is
 /// as durable as before.
@@ -77,6 +78,11 @@ pub enum LsmError {
 impl LsmError {
     pub(crate) fn io(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, name: name.into(), source }
+    }
+
+    /// Returns whether a medium has no room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_full(source))
     }
 
     pub(crate) fn damaged(name: &str, at: u64, what: &'static str) -> Self {

@@ -14,6 +14,7 @@ pub mod manifest;
 pub mod memtable;
 pub mod merge;
 pub mod record;
+mod relief;
 pub mod sstable;
 mod tables;
 pub mod tree;

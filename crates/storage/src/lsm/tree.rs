@@ -16,7 +16,7 @@ use std::sync::Arc;
 use heap::{Heap, Purpose};
 use index::Direction;
 use index::bloom::hash;
-use pm::{Files, Memory};
+use pm::{File, Files, Memory};
 
 use super::begun::Work;
 use super::cache::{BlockCache, Found};
@@ -30,6 +30,7 @@ use super::merge::Merge;
 use super::record::Record;
 use super::sstable::{Cursor, Sequence, SsCursor, SsInfo, SsOptions, SsTable, sstable_prefix};
 use super::trees::{TreeKey, Trees};
+use crate::logs::segments::Spare;
 use crate::logs::wal::{LogStart, number_in};
 use crate::rows::key::TableKey;
 use crate::rows::row::Row;
@@ -95,6 +96,11 @@ pub struct LsmTree<F: Files, M: Memory> {
     pub(super) options: LsmOptions,
     pub(super) trees: Arc<Trees>,
     pub(super) manifest: Manifest<F>,
+    /// The file of the next run that a MemTable becomes, and one with what is kept for deletions.
+    pub(super) spare: Spare<F>,
+    pub(super) kept: Spare<F>,
+    /// Entries of the runs that are no tombstones, and bytes of the runs.
+    pub(super) in_runs: (u64, u64),
     /// Newest first.
     pub(super) runs: Vec<Run<F::File>>,
     pub(super) log: LogStart,
@@ -124,7 +130,14 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         (manifest, version): (Manifest<F>, &Version),
     ) -> Result<Self, LsmError> {
         let frame_bytes = u64::from(options.runs.block_bytes);
+        let spare = |kind| {
+            let name = format!("spare-{kind}-{partition}");
+            Spare::open(files.clone(), name.clone()).map_err(LsmError::io("open", &name))
+        };
         Ok(Self {
+            spare: spare("sstable")?,
+            kept: spare("merge")?,
+            in_runs: (0, 0),
             files,
             partition,
             options,
@@ -191,11 +204,12 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             let table = Arc::new(SsTable::open(&tree.files, partition, *info)?);
             tree.runs.push(Run { level: *level, table, busy: false });
         }
+        tree.count_runs();
         Ok(tree)
     }
 
     /// Removes files that a crash left and that nothing names, after the log has been recovered,
-    /// which syncs the directory.
+    /// which syncs the directory. The space of one is kept for the next run.
     ///
     /// # Errors
     /// [`LsmError::Io`].
@@ -205,12 +219,29 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             if let Some(file) = number_in(&name, &prefix)
                 && !self.runs.iter().any(|run| run.table.info().file == file)
             {
-                self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+                self.discard(&name)?;
             }
         }
         manifest::remove_leftovers(&self.files, self.partition)?;
         self.schedule();
         Ok(())
+    }
+
+    /// Removes the file of a run that does not count, or keeps its space for the next run, if there is
+    /// less for that.
+    pub(super) fn discard(&mut self, name: &str) -> Result<(), LsmError> {
+        let file = self.files.open(name).map_err(LsmError::io("open", name))?;
+        let bytes = file.len().map_err(LsmError::io("read", name))?;
+        if self.spare.file().is_some() && bytes <= self.spare.reserved() {
+            return self.files.remove(name).map_err(LsmError::io("remove", name));
+        }
+        self.files.rename(name, self.spare.name()).map_err(LsmError::io("rename", name))?;
+        self.spare.reopen().map_err(LsmError::io("open", name))
+    }
+
+    /// Bytes of files that are set aside.
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare.reserved() + self.kept.reserved()
     }
 
     /// The log from here on is not in the runs.

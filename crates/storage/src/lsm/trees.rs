@@ -72,6 +72,12 @@ impl Trees {
         self.trees[usize::from(tree)].1 == 0
     }
 
+    /// Bytes of the longest key as runs have it.
+    pub(crate) fn longest_key(&self) -> u64 {
+        let widths = (0..self.trees.len()).map(|tree| self.keys(tree as u16).width as u64);
+        TREE_BYTES as u64 + widths.max().unwrap_or(0)
+    }
+
     pub(crate) fn keys(&self, tree: u16) -> &KeyLayout {
         let (table, index) = &self.trees[usize::from(tree)];
         table.key_layout(*index)

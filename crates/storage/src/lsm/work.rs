@@ -66,7 +66,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             self.stats.stalls += 1;
             self.flush_step(u64::MAX)?;
         }
-        let most = 3 * self.options.policy.level0_runs.max(1) as usize;
+        let most = self.most_level0_runs();
         while self.runs.iter().filter(|run| run.level == 0).count() >= most {
             self.stats.stalls += 1;
             let Some(at) = self.work.merges.iter().position(|merge| merge.due.from == 0) else {
@@ -77,9 +77,21 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 }
                 continue;
             };
-            self.merge_step(at, u64::MAX)?;
+            match self.merge_step(at, u64::MAX) {
+                // More runs are better than a log that cannot be trimmed.
+                Err(error) if error.is_full() => match self.gather() {
+                    Err(error) if error.is_full() => break,
+                    done => return done,
+                },
+                done => done?,
+            }
         }
         Ok(())
+    }
+
+    /// Runs of level 0 at which a writer waits for a merge.
+    pub(super) fn most_level0_runs(&self) -> usize {
+        3 * self.options.policy.level0_runs.max(1) as usize
     }
 
     /// Sets the MemTable aside to be written out. Everything in it is durable in the log before
@@ -182,10 +194,11 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     pub fn abandon_work(&mut self) -> Result<(), LsmError> {
         let work = std::mem::take(&mut self.work);
         let flush = work.flush.map(|flush| flush.writer);
-        for writer in work.merges.into_iter().filter_map(|merge| merge.writer).chain(flush) {
+        for writer in flush.into_iter().chain(work.merges.into_iter().filter_map(|one| one.writer))
+        {
             let name = writer.name().to_owned();
             drop(writer);
-            self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+            self.discard(&name)?;
         }
         self.runs.iter_mut().for_each(|run| run.busy = false);
         Ok(())
@@ -218,7 +231,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             self.work.flush_wanted = 0;
             if let Some(flush) = self.work.flush.take() {
                 // Where this fails too, the next opening removes it.
-                let _ = self.files.remove(flush.writer.name());
+                let _ = self.discard(flush.writer.name());
             }
         }
         result
@@ -228,13 +241,14 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         let Some(log) = self.frozen else { return Ok(()) };
         self.stats.done.steps += 1;
         if self.work.flush.is_none() {
-            let writer = SsWriter::create(
-                &self.files,
-                self.partition,
-                self.next_file,
-                self.other.entries(),
-                self.options.runs,
-            )?;
+            let (number, keys) = (self.next_file, self.other.entries());
+            let options = self.options.runs;
+            let writer = if self.spare.file().is_some() {
+                let spare = (&mut self.spare, u64::MAX);
+                SsWriter::create_in(spare, self.partition, number, keys, options)?
+            } else {
+                SsWriter::create(&self.files, self.partition, number, keys, options)?
+            };
             self.next_file += 1;
             self.work.flush = Some(Flush { writer, tree: 0, after: None, done: 0 });
         }
@@ -315,7 +329,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             Some(writer) => {
                 let name = writer.name().to_owned();
                 drop(writer);
-                self.files.remove(&name).map_err(LsmError::io("remove", &name))?;
+                self.discard(&name)?;
             }
             None => {}
         }
@@ -326,7 +340,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         if let Some(table) = &made {
             runs.insert(place, (level, table.info()));
         }
-        self.manifest.edit(&Version { runs, log, next_file: self.next_file })?;
+        self.edit(&Version { runs, log, next_file: self.next_file })?;
         let gone: Vec<String> = self
             .runs
             .iter()
@@ -337,6 +351,7 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         if let Some(table) = made {
             self.runs.insert(place, Run { level, table, busy: false });
         }
+        self.count_runs();
         for name in gone {
             // Nothing names it any more: where this fails, the next opening removes it.
             let _ = self.files.remove(&name);
@@ -388,18 +403,28 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
         if places.len() == 1 {
             return self.move_down(first, due.into as u32);
         }
-        let sequences = places.iter().map(|at| Sequence::new(self.runs[*at].table.clone()));
-        let merge = Merge::new(sequences.collect::<Result<_, _>>()?, Direction::Forward);
-        let inputs: Vec<_> = places.iter().map(|at| self.runs[*at].table.info()).collect();
-        let keys = inputs.iter().map(|info| info.entries).sum();
+        let keys = places.iter().map(|at| self.runs[*at].table.info().entries).sum();
         let writer =
             SsWriter::create(&self.files, self.partition, self.next_file, keys, self.options.runs)?;
         self.next_file += 1;
+        // The runs below may be on their way down and not be listed by level.
+        self.start_merge(&places, Due { to_bottom: last + 1 == self.runs.len(), ..due }, writer)
+    }
+
+    /// Begins to merge the runs at these places, which lie together.
+    pub(super) fn start_merge(
+        &mut self,
+        places: &[usize],
+        due: Due,
+        writer: SsWriter<F::File>,
+    ) -> Result<(), LsmError> {
+        let sequences = places.iter().map(|at| Sequence::new(self.runs[*at].table.clone()));
+        let merge = Merge::new(sequences.collect::<Result<_, _>>()?, Direction::Forward);
+        let inputs: Vec<_> = places.iter().map(|at| self.runs[*at].table.info()).collect();
         places.iter().for_each(|at| self.runs[*at].busy = true);
         self.work.merges.push(Merging {
             inputs: inputs.iter().map(|info| info.file).collect(),
-            // The runs below may be on their way down and not be listed by level.
-            due: Due { to_bottom: last + 1 == self.runs.len(), ..due },
+            due,
             merge,
             writer: Some(writer),
             encoder: Encoder::default(),
@@ -414,13 +439,13 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     fn move_down(&mut self, at: usize, level: u32) -> Result<(), LsmError> {
         let mut runs: Vec<_> = self.runs.iter().map(|run| (run.level, run.table.info())).collect();
         runs[at].0 = level;
-        self.manifest.edit(&Version { runs, log: self.log, next_file: self.next_file })?;
+        self.edit(&Version { runs, log: self.log, next_file: self.next_file })?;
         self.runs[at].level = level;
         Ok(())
     }
 
     /// Goes on with a merge, by about `budget` bytes of its inputs.
-    fn merge_step(&mut self, at: usize, budget: u64) -> Result<(), LsmError> {
+    pub(super) fn merge_step(&mut self, at: usize, budget: u64) -> Result<(), LsmError> {
         let merging = &mut self.work.merges[at];
         let before = merging.done;
         let stepped = merging.step(budget);
@@ -433,20 +458,33 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
             }
             Err(error) => {
                 let merging = self.work.merges.remove(at);
-                self.give_up(&merging.inputs, merging.writer.as_ref().map(SsWriter::name));
+                let made = merging.writer.as_ref().map(|made| (made.name(), made.has_space()));
+                self.give_up(&merging.inputs, made);
                 Err(error)
             }
         }
     }
 
-    fn give_up(&mut self, inputs: &[u64], name: Option<&str>) {
+    /// Gives up the merges that are under way.
+    pub(super) fn abandon_merges(&mut self) {
+        for merging in std::mem::take(&mut self.work.merges) {
+            let made = merging.writer.as_ref().map(|made| (made.name(), made.has_space()));
+            self.give_up(&merging.inputs, made);
+        }
+    }
+
+    /// Gives a merge up. Its file goes, unless it had the space that is set aside.
+    fn give_up(&mut self, inputs: &[u64], made: Option<(&str, bool)>) {
         for run in &mut self.runs {
             if inputs.contains(&run.table.info().file) {
                 run.busy = false;
             }
         }
-        if let Some(name) = name {
-            self.remove_unless_it_may_count(name);
+        match made {
+            Some((name, true)) => self.remove_unless_it_may_count(name),
+            // As there; what failed merges have taken is not kept for the next run.
+            Some((name, false)) if !self.manifest.is_poisoned() => _ = self.files.remove(name),
+            _ => {}
         }
         self.fail_merge();
     }
@@ -454,16 +492,16 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
     /// Removes the file of a run that could not be installed. If it is unknown which version of the
     /// manifest counts, that version may name the file. Then the file stays until the next opening,
     /// which removes what the manifest does not name.
-    fn remove_unless_it_may_count(&self, name: &str) {
+    fn remove_unless_it_may_count(&mut self, name: &str) {
         if !self.manifest.is_poisoned() {
             // Where this fails too, the next opening removes it.
-            let _ = self.files.remove(name);
+            let _ = self.discard(name);
         }
     }
 
     fn finish_merge(&mut self, mut merging: Merging<F::File>) -> Result<(), LsmError> {
         let writer = merging.writer.take();
-        let name = writer.as_ref().map(|writer| writer.name().to_owned());
+        let made = writer.as_ref().map(|made| (made.name().to_owned(), made.has_space()));
         let into = merging.due.into;
         match self.install(writer, &merging.inputs, into as u32, self.log) {
             Ok(bytes) => {
@@ -473,7 +511,8 @@ impl<F: Files, M: Memory> LsmTree<F, M> {
                 Ok(())
             }
             Err(error) => {
-                self.give_up(&merging.inputs, name.as_deref());
+                let made = made.as_ref().map(|(name, has_space)| (name.as_str(), *has_space));
+                self.give_up(&merging.inputs, made);
                 Err(error)
             }
         }

@@ -15,8 +15,14 @@ use storage::wal::{LogStart, Wal, WalError, WalOptions};
 type Log = Wal<RecordingFiles, Dram>;
 
 const BUFFER: Range = Range::new(0, 512);
-const OPTIONS: WalOptions =
-    WalOptions { reserve_bytes: 1024, group: 1, closed: false, reaches: 0, end: None };
+const OPTIONS: WalOptions = WalOptions {
+    reserve_bytes: 1024,
+    aside_bytes: 0,
+    group: 1,
+    closed: false,
+    reaches: 0,
+    end: None,
+};
 
 fn memory() -> Dram {
     let memory = Dram::new(4096).unwrap();

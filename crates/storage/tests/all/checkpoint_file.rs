@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 
 use pm::Files;
 use sim::RecordingFiles;
-use storage::checkpoint::{self, CheckpointError, open_latest};
+use storage::checkpoint::{self, CheckpointError, CheckpointWriter, most_bytes, open_latest};
+use storage::segments::Spare;
 use storage::wal::LogStart;
 
 const START: LogStart = LogStart { sequence: 5, txn: 77 };
@@ -56,6 +57,37 @@ fn a_state_of_any_size_comes_back() {
 fn a_checkpoint_is_compressed() {
     let files = RecordingFiles::new();
     assert!(write(&files, START, &[7; 1_000_000]) < 20_000);
+}
+
+/// A checkpoint in a file with space set aside needs no other space, and the one before is that file
+/// then.
+#[test]
+fn a_checkpoint_on_a_full_medium_takes_what_was_set_aside() {
+    let files = RecordingFiles::new();
+    let state = noise(30_000);
+    let mut spare = Spare::open(files.clone(), "spare-c".into()).unwrap();
+    for sequence in 1..5 {
+        files.limit(None);
+        let most = most_bytes(state.len() as u64);
+        spare.reserve(most, most).unwrap();
+        files.limit(Some(files.image().values().map(|bytes| bytes.len() as u64).sum()));
+        let start = LogStart { sequence, txn: 10 * sequence };
+        let begin = || CheckpointWriter::create_in(&files, "c-", start, &spare).unwrap();
+        let mut given_up = begin();
+        given_up.write_all(&noise(20_000)).unwrap();
+        drop(given_up);
+        let mut writer = begin();
+        writer.write_all(&state).unwrap();
+        let bytes = writer.finish(start.txn).unwrap();
+        spare.reopen().unwrap();
+        assert!(bytes <= most && bytes > state.len() as u64, "{bytes} of {most}");
+        let name = format!("c-{sequence:016x}");
+        assert_eq!(files.image()[&name].len() as u64, bytes);
+        assert_eq!(read(&files).unwrap(), (start, state.clone()));
+        let all: Vec<String> = files.list().unwrap();
+        let expected = if sequence == 1 { vec![name] } else { vec![name, "spare-c".into()] };
+        assert_eq!(all, expected);
+    }
 }
 
 #[test]

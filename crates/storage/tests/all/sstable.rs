@@ -17,6 +17,7 @@ use storage::lsm::record::{Encoder, Record};
 use storage::lsm::sstable::{
     Cursor, FOOTER_BYTES, Sequence, SsCursor, SsInfo, SsOptions, SsTable, SsWriter, sstable_name,
 };
+use storage::segments::Spare;
 
 type Table = SsTable<sim::RecordedFile>;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -289,4 +290,39 @@ fn a_run_that_is_ended_in_steps_is_the_same() {
     assert!(steps > 5, "{steps}");
     assert_eq!(writer.finish().unwrap(), info);
     assert_eq!(in_steps.image(), at_once.image());
+}
+
+/// A run in a file with space set aside needs no other space, whatever its entries are.
+#[test]
+fn a_run_on_a_full_medium_takes_what_was_set_aside() {
+    for (keys, key_bytes, value_bytes) in
+        [(1u32, 4, 5), (3000, 8, 8), (3000, 40, 0), (500, 100, 300), (40, 8, 5000)]
+    {
+        let key = |number: u32| {
+            let mut key = number.to_be_bytes().to_vec();
+            key.resize(key_bytes, 9);
+            key
+        };
+        let model: Model =
+            (0..keys).map(|number| (key(number), vec![number as u8; value_bytes])).collect();
+        let bytes =
+            model.iter().map(|(key, value)| (key.len() + whole(value).1.len()) as u64).sum();
+        let options = SsOptions { block_bytes: 512, bits_per_key: 10 };
+        let most = options.most_bytes(model.len() as u64, bytes, (key_bytes as u64, u64::MAX));
+        let files = RecordingFiles::new();
+        let mut spare = Spare::open(files.clone(), "spare".into()).unwrap();
+        spare.reserve(most, most).unwrap();
+        files.limit(Some(most));
+        let mut writer =
+            SsWriter::create_in((&mut spare, most), 0, 7, model.len() as u64, options).unwrap();
+        for (key, value) in &model {
+            let (kind, body) = whole(value);
+            writer.add(kind, key, &body).unwrap();
+        }
+        let info = writer.finish().unwrap();
+        assert!(info.bytes <= most, "{} of {most}", info.bytes);
+        let elsewhere = RecordingFiles::new();
+        assert_eq!(write(&elsewhere, 7, &model, 512), info);
+        assert_eq!(files.image(), elsewhere.image());
+    }
 }

@@ -18,9 +18,11 @@ const START: LogStart = LogStart { sequence: 1, txn: 1 };
 /// Records in the standard trace.
 const RECORDS: u64 = 96;
 const BUFFER: Range = Range::new(64, 256);
+/// Bytes that a log sets aside for a full medium, or does not.
+const ASIDE: [u64; 2] = [0, 4000];
 
-fn options(group: u32) -> WalOptions {
-    WalOptions { reserve_bytes: 2048, group, ..WalOptions::default() }
+fn options(group: u32, aside_bytes: u64) -> WalOptions {
+    WalOptions { reserve_bytes: 2048, aside_bytes, group, ..WalOptions::default() }
 }
 
 fn memory() -> Dram {
@@ -29,12 +31,12 @@ fn memory() -> Dram {
     memory
 }
 
-fn create(files: &RecordingFiles, group: u32) -> Log {
-    Wal::create(files.clone(), PREFIX, START, memory(), BUFFER, options(group)).unwrap()
+fn create(files: &RecordingFiles, group: u32, aside: u64) -> Log {
+    Wal::create(files.clone(), PREFIX, START, memory(), BUFFER, options(group, aside)).unwrap()
 }
 
 /// The log with the generation of each record.
-fn recover(files: &RecordingFiles) -> Result<(Log, WalReport, Vec<u8>), WalError> {
+fn recover(files: &RecordingFiles, aside: u64) -> Result<(Log, WalReport, Vec<u8>), WalError> {
     let mut generations = Vec::new();
     let visit = |txn: u64, bytes: &[u8]| {
         assert_eq!(txn, generations.len() as u64 + 1, "in order, without a gap");
@@ -43,7 +45,7 @@ fn recover(files: &RecordingFiles) -> Result<(Log, WalReport, Vec<u8>), WalError
         Ok::<(), WalError>(())
     };
     let (log, report) =
-        Wal::recover(files.clone(), PREFIX, START, memory(), BUFFER, options(1), visit)?;
+        Wal::recover(files.clone(), PREFIX, START, memory(), BUFFER, options(1, aside), visit)?;
     Ok((log, report, generations))
 }
 
@@ -65,9 +67,9 @@ fn append(log: &mut Log, generation: u8, bytes: usize) -> bool {
 }
 
 /// Recovers, twice, appends, and recovers again.
-fn check(image: &Image, acknowledged: Option<u64>, most: u64) -> Result<(), String> {
+fn check(image: &Image, acknowledged: Option<u64>, most: u64, aside: u64) -> Result<(), String> {
     let files = RecordingFiles::from_image(image.clone());
-    let (log, _, found) = match recover(&files) {
+    let (log, _, found) = match recover(&files, aside) {
         Err(_) if acknowledged.is_none() => return Ok(()),
         Err(error) => return Err(error.to_string()),
         Ok(recovered) => recovered,
@@ -78,7 +80,7 @@ fn check(image: &Image, acknowledged: Option<u64>, most: u64) -> Result<(), Stri
     }
     drop(log);
     let after = files.image();
-    let (mut log, report, again) = recover(&files).map_err(|error| error.to_string())?;
+    let (mut log, report, again) = recover(&files, aside).map_err(|error| error.to_string())?;
     if again != found || report.torn_tail_bytes != 0 || files.image() != after {
         return Err("a second recovery finds something else".into());
     }
@@ -86,7 +88,7 @@ fn check(image: &Image, acknowledged: Option<u64>, most: u64) -> Result<(), Stri
         append(&mut log, 9, 40);
     }
     log.flush().unwrap();
-    let (_, _, more) = recover(&files).map_err(|error| error.to_string())?;
+    let (_, _, more) = recover(&files, aside).map_err(|error| error.to_string())?;
     if more.len() != found.len() + 3 || !more.starts_with(&found) {
         return Err("what was appended after recovery is not there".into());
     }
@@ -123,10 +125,10 @@ fn explore(
 }
 
 /// Groups of each size, records larger than the buffer, rotations, aborts, a removal.
-fn standard_trace() -> DiskTrace {
+fn standard_trace(aside: u64) -> DiskTrace {
     let files = RecordingFiles::new();
     files.start();
-    let mut log = create(&files, 3);
+    let mut log = create(&files, 3, aside);
     files.note(log.next_txn());
     for round in 0..RECORDS {
         if append(&mut log, 0, 1 + (round * 97 % 700) as usize) {
@@ -151,22 +153,25 @@ fn standard_trace() -> DiskTrace {
 
 #[test]
 fn every_acknowledged_record_survives_and_nothing_is_invented() {
-    let trace = standard_trace();
-    let explored = explore(&trace, 300, |image, noted| check(image, noted, RECORDS));
-    println!("{} crash points, {} states", explored.points, explored.states);
-    assert_eq!(explored.first, None);
-    assert!(explored.points >= 40 && explored.states >= 2_000);
+    for aside in ASIDE {
+        let trace = standard_trace(aside);
+        let explored = explore(&trace, 300, |image, noted| check(image, noted, RECORDS, aside));
+        println!("{} crash points, {} states", explored.points, explored.states);
+        assert_eq!(explored.first, None, "{aside}");
+        assert!(explored.points >= 40 && explored.states >= 2_000);
+    }
 }
 
 #[test]
 fn the_check_fails_where_any_sync_of_the_log_is_left_out() {
-    let trace = standard_trace();
+    let aside = ASIDE[1];
+    let trace = standard_trace(aside);
     let sites = trace.sync_sites();
     assert_eq!(sites.len(), 4, "segment, directory, flush, dropped record");
     let mut caught = 0;
     for site in sites {
         let faulty = trace.without_syncs_of(site);
-        let explored = explore(&faulty, 100, |image, noted| check(image, noted, RECORDS));
+        let explored = explore(&faulty, 100, |image, noted| check(image, noted, RECORDS, aside));
         println!("{site}: {:?}", explored.first);
         caught += u64::from(explored.failures > 0);
     }
@@ -178,10 +183,10 @@ const TWO_SECTORS: usize = 1024 - 16;
 
 /// Two acknowledged records and three that only reached the file. Frames start at sectors: the
 /// torn one can then be written anew without a touch of the next.
-fn unsynced_group() -> DiskTrace {
+fn unsynced_group(aside: u64) -> DiskTrace {
     let files = RecordingFiles::new();
     files.start();
-    let mut log = create(&files, 10);
+    let mut log = create(&files, 10, aside);
     append(&mut log, 0, 512 - 32 - 16);
     append(&mut log, 0, TWO_SECTORS);
     log.flush().unwrap();
@@ -192,32 +197,61 @@ fn unsynced_group() -> DiskTrace {
     files.stop()
 }
 
-/// Recovers from every state of `first`, appends records that are exactly as long as those that
-/// were lost, and explores the crashes of that, with `fault` put into its trace.
-fn after_recovery(first: &DiskTrace, fault: impl Fn(&DiskTrace) -> DiskTrace) -> Explored {
-    let mut total = Explored { points: 0, states: 0, failures: 0, first: None };
-    let outer = explore(first, 400, |image, noted| {
-        if noted.is_none() {
-            return Ok(());
+/// Recovers files, appends records that are exactly as long as those that were lost, and explores the
+/// crashes of that, with `fault` put into its trace. If `failing` is given, only so many calls of the
+/// recovery succeed before one fails, as one of the medium; what it left is recovered again. `None`: there
+/// are not so many.
+fn recovered(
+    image: &Image,
+    (aside, failing): (u64, Option<u64>),
+    fault: impl Fn(&DiskTrace) -> DiskTrace,
+) -> Option<Explored> {
+    let files = RecordingFiles::from_image(image.clone());
+    files.start();
+    let (mut log, _, old) = match failing {
+        None => recover(&files, aside).unwrap(),
+        Some(calls) => {
+            files.fail_once_after(calls);
+            let first = recover(&files, aside);
+            if files.will_fail() {
+                return None;
+            }
+            first.or_else(|_| recover(&files, aside)).unwrap()
         }
+    };
+    append(&mut log, 1, TWO_SECTORS);
+    log.flush().unwrap();
+    files.note(log.next_txn());
+    let trace = fault(&files.stop());
+    Some(explore(&trace, 60, |image, noted| {
         let files = RecordingFiles::from_image(image.clone());
-        files.start();
-        let (mut log, _, old) = recover(&files).map_err(|error| error.to_string())?;
-        append(&mut log, 1, TWO_SECTORS);
-        log.flush().unwrap();
-        files.note(log.next_txn());
-        let trace = fault(&files.stop());
-        let inner = explore(&trace, 60, |image, noted| {
-            let files = RecordingFiles::from_image(image.clone());
-            let (_, _, found) = recover(&files).map_err(|error| error.to_string())?;
-            let resurrected = found.windows(2).any(|pair| pair == [1, 0]);
-            let lost = found.len() < old.len() || found.len() as u64 + 1 < noted.unwrap_or(0);
-            if resurrected || lost { Err(format!("{old:?} became {found:?}")) } else { Ok(()) }
-        });
-        total.points += inner.points;
-        total.states += inner.states;
-        total.failures += inner.failures;
-        total.first = total.first.take().or(inner.first);
+        let (_, _, found) = recover(&files, aside).map_err(|error| error.to_string())?;
+        let resurrected = found.windows(2).any(|pair| pair == [1, 0]);
+        let lost = found.len() < old.len() || found.len() as u64 + 1 < noted.unwrap_or(0);
+        if resurrected || lost { Err(format!("{old:?} became {found:?}")) } else { Ok(()) }
+    }))
+}
+
+/// Does so from up to `bound` states of each crash point of `first`, with a call that fails at each place
+/// if `failing`.
+fn after_recovery(
+    (first, bound): (&DiskTrace, u64),
+    (aside, failing): (u64, bool),
+    fault: impl Fn(&DiskTrace) -> DiskTrace,
+) -> Explored {
+    let mut total = Explored { points: 0, states: 0, failures: 0, first: None };
+    let outer = explore(first, bound, |image, noted| {
+        for calls in 0..if noted.is_none() { 0 } else { 100 } {
+            let failing = failing.then_some(calls);
+            let Some(inner) = recovered(image, (aside, failing), &fault) else { break };
+            total.points += inner.points;
+            total.states += inner.states;
+            total.failures += inner.failures;
+            total.first = total.first.take().or(inner.first);
+            if failing.is_none() {
+                break;
+            }
+        }
         Ok(())
     });
     assert_eq!(outer.first, None);
@@ -226,50 +260,97 @@ fn after_recovery(first: &DiskTrace, fault: impl Fn(&DiskTrace) -> DiskTrace) ->
 
 #[test]
 fn a_record_after_a_torn_one_never_comes_back() {
-    let explored = after_recovery(&unsynced_group(), Clone::clone);
-    println!("{} crash points, {} states", explored.points, explored.states);
-    assert_eq!(explored.first, None);
-    assert!(explored.states >= 4_000);
+    for aside in ASIDE {
+        let first = unsynced_group(aside);
+        let explored = after_recovery((&first, 400), (aside, false), Clone::clone);
+        println!("{} crash points, {} states", explored.points, explored.states);
+        assert_eq!(explored.first, None, "{aside}");
+        assert!(explored.states >= 3_500);
+    }
+}
+
+/// A call of a recovery fails, and the kernel takes what it could not write for written. The recovery
+/// after it finds no torn end, and the medium still has it.
+#[test]
+fn nor_does_it_after_a_recovery_that_failed() {
+    for aside in ASIDE {
+        let first = unsynced_group(aside);
+        let explored = after_recovery((&first, 40), (aside, true), Clone::clone);
+        println!("{} crash points, {} states", explored.points, explored.states);
+        assert_eq!(explored.first, None, "{aside}");
+        assert!(explored.states >= 2_500);
+    }
 }
 
 #[test]
 fn the_check_fails_where_the_torn_tail_is_not_cut_off_durably() {
-    let not_cut = after_recovery(&unsynced_group(), |trace| {
-        trace.without(|record| matches!(record.event, DiskEvent::SetLen { .. }))
-    });
-    assert!(not_cut.failures > 0);
-    let not_synced = after_recovery(&unsynced_group(), |trace| {
-        let site = trace.sync_sites()[0];
-        assert!(site.file().ends_with("recovery.rs"));
-        trace.without_syncs_of(site)
-    });
-    println!("{:?}; {:?}", not_cut.first, not_synced.first);
-    assert!(not_synced.failures > 0);
+    for aside in ASIDE {
+        let first = unsynced_group(aside);
+        let not_cut = after_recovery((&first, 400), (aside, false), |trace| {
+            // With space that is set aside there are zeros instead.
+            trace.without(|record| match &record.event {
+                DiskEvent::SetLen { .. } => true,
+                DiskEvent::Write { bytes, .. } => bytes.iter().all(|byte| *byte == 0),
+                _ => false,
+            })
+        });
+        assert!(not_cut.failures > 0, "{aside}");
+        let not_synced = after_recovery((&first, 400), (aside, false), |trace| {
+            let site = trace.sync_sites()[0];
+            assert!(site.file().ends_with("recovery.rs"));
+            trace.without_syncs_of(site)
+        });
+        println!("{:?}; {:?}", not_cut.first, not_synced.first);
+        assert!(not_synced.failures > 0, "{aside}");
+    }
+}
+
+/// A crash loses the name of the next segment and keeps its header; the log goes on in the one before.
+/// Another crash, in the next rotation, keeps the name and finds that header.
+#[test]
+fn a_header_of_an_earlier_rotation_is_no_damage() {
+    let files = RecordingFiles::new();
+    let mut log = create(&files, 1, 1000);
+    let first = |sequence: u64| format!("{PREFIX}{sequence:016x}");
+    append(&mut log, 0, 40);
+    log.flush().unwrap();
+    let mut image = files.image();
+    log.rotate().unwrap();
+    image.insert("spare-wal-0".into(), files.image()[&first(2)].clone());
+    let lost = RecordingFiles::from_image(image);
+    let mut log = recover(&lost, 1000).unwrap().0;
+    append(&mut log, 0, 40);
+    log.flush().unwrap();
+    drop(log);
+    let mut image = lost.image();
+    let spare = image.remove("spare-wal-0").unwrap();
+    image.insert(first(2), spare);
+    check(&image, Some(3), 2, 1000).unwrap();
 }
 
 /// A process that is killed, its successor, and a power cut: the kernel had the files throughout.
 fn killed_then_cut(fault: impl Fn(&DiskTrace) -> DiskTrace) -> Explored {
     let files = RecordingFiles::new();
     files.start();
-    let mut log = create(&files, 10);
+    let mut log = create(&files, 10, 0);
     append(&mut log, 0, 300);
     log.flush().unwrap();
     append(&mut log, 0, 300);
     append(&mut log, 0, 300);
     drop(log);
     // The contents that this recovery shows count as acknowledged.
-    let (mut log, _, found) = recover(&files).unwrap();
+    let (mut log, _, found) = recover(&files, 0).unwrap();
     assert!(found.len() > 1, "the buffer was written early");
     files.note(log.next_txn());
     // Killed again when the next segment has no durable name yet: at the sync of the directory.
-    files.fail_after(Some(4));
+    files.fail_after(Some(5));
     log.rotate().unwrap_err();
     files.fail_after(None);
-    let (mut log, ..) = recover(&files).unwrap();
+    let (mut log, ..) = recover(&files, 0).unwrap();
     append(&mut log, 0, 50);
     log.flush().unwrap();
     files.note(log.next_txn());
-    explore(&fault(&files.stop()), 300, |image, noted| check(image, noted, 4))
+    explore(&fault(&files.stop()), 300, |image, noted| check(image, noted, 4, 0))
 }
 
 #[test]
@@ -288,9 +369,9 @@ fn what_recovery_has_shown_is_durable() {
 
 #[test]
 fn wherever_a_call_fails_nothing_acknowledged_is_lost() {
-    for calls in 0..60 {
+    for (aside, calls) in ASIDE.into_iter().flat_map(|aside| (0..60).map(move |at| (aside, at))) {
         let files = RecordingFiles::new();
-        let mut log = create(&files, 2);
+        let mut log = create(&files, 2, aside);
         files.fail_after(Some(calls));
         let mut acknowledged = 1;
         let mut run = || -> Result<(), WalError> {
@@ -322,7 +403,7 @@ fn wherever_a_call_fails_nothing_acknowledged_is_lost() {
         } else if failed.is_err() {
             assert!(matches!(log.flush(), Err(WalError::Poisoned)), "after {calls} calls");
         }
-        let found = recover(&files).unwrap().2;
+        let found = recover(&files, aside).unwrap().2;
         assert!(found.len() as u64 + 1 >= acknowledged, "after {calls} calls");
         assert_eq!(files.list().unwrap().iter().filter(|name| name.ends_with(".tmp")).count(), 0);
     }
@@ -333,10 +414,11 @@ fn wherever_a_call_fails_nothing_acknowledged_is_lost() {
 #[test]
 fn what_is_recovered_after_a_failed_sync_is_durable() {
     let (mut states, mut kept) = (0, 0);
-    for calls in 0..40 {
+    for (aside, calls) in [0, 1000].into_iter().flat_map(|aside| (0..40).map(move |at| (aside, at)))
+    {
         let files = RecordingFiles::new();
         files.start();
-        let mut log = create(&files, 1);
+        let mut log = create(&files, 1, aside);
         files.note(log.next_txn());
         files.fail_once_after(calls);
         // So few bytes that no more space is reserved meanwhile.
@@ -352,13 +434,13 @@ fn what_is_recovered_after_a_failed_sync_is_durable() {
         }
         let durable = log.first_pending_lsn();
         drop(log);
-        let (log, _, _) = recover(&files).unwrap();
+        let (log, _, _) = recover(&files, aside).unwrap();
         files.note(log.next_txn());
         kept += log.next_txn() - durable;
-        let explored = explore(&files.stop(), 40, |image, noted| check(image, noted, 20));
-        assert_eq!(explored.first, None, "call {calls}");
+        let explored = explore(&files.stop(), 40, |image, noted| check(image, noted, 20, aside));
+        assert_eq!(explored.first, None, "call {calls}, {aside}");
         states += explored.states;
     }
     println!("{states} states, {kept} records were read that had not been acknowledged");
-    assert!(states > 400 && kept > 5, "{states} {kept}");
+    assert!(states > 800 && kept > 10, "{states} {kept}");
 }

@@ -6,6 +6,7 @@
 //! | the bytes with which a file begins: magic, version, checksum, words | `header.rs` |
 //! | reading from front to back | `window.rs` |
 //! | space: reserved ahead, and given back | here |
+//! | space for a file to come | `spare.rs` |
 //!
 //! Invariants:
 //! - A segment's space is reserved before anything is promised that goes there, so a full medium shows
@@ -16,6 +17,7 @@
 
 pub mod header;
 mod names;
+mod spare;
 mod window;
 
 use std::io;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 use pm::{File, Files};
 
 pub use names::{Digits, Names};
+pub use spare::Spare;
 pub use window::Window;
 
 /// Bytes in which the space of a file is reserved at first. A small log takes little, and one that grows

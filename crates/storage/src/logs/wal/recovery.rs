@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use pm::{File, Files, Memory, Range};
 
-use super::error::WalError;
+use super::error::{WalError, io_error};
 use super::layout::{self, FRAME_HEADER_BYTES, HeaderFault, SEGMENT_HEADER_BYTES};
 use super::segments::{segment_name, segments};
+use super::space::{clear, end_at_seal, kept_until, spare_name};
 use super::{LogStart, Tail, Wal, WalOptions, WalReport};
+use crate::logs::segments::Spare;
 
 /// Bytes that are read at once.
 const READ_AHEAD_BYTES: usize = 256 << 10;
@@ -157,7 +159,7 @@ impl<F: Files, M: Memory> Wal<F, M> {
         let all = segments(&files, prefix)?;
         let last = all.last().copied().unwrap_or(0).max(from.sequence);
         let mut report = WalReport::default();
-        let mut older = Vec::new();
+        let (mut older, mut uncut) = (Vec::new(), Vec::new());
         let mut current: Option<(u64, Opened<F::File>, Scanned)> = None;
         let mut never_begun = None;
         for sequence in from.sequence..=last {
@@ -166,18 +168,24 @@ impl<F: Files, M: Memory> Wal<F, M> {
             }
             let segment = open(&files, prefix, sequence)?;
             let expected = current.as_ref().map_or(from.txn, |(_, _, before)| before.next_txn);
+            // An earlier beginning of it, whose name a crash has lost, and after which the log went on.
+            let is_stale = match segment.first_txn {
+                Ok(first_txn) => first_txn < expected,
+                Err(HeaderFault::Damaged(_)) => true,
+                Err(HeaderFault::Version(_)) => false,
+            };
+            if is_stale
+                && current.as_ref().is_some_and(|(_, _, before)| !before.sealed)
+                && !options.closed
+                && sequence == last
+                && segment.used_after(SEGMENT_HEADER_BYTES)? == 0
+            {
+                // The crash hit its creation: nothing was ever acknowledged in it.
+                never_begun = Some(segment.name);
+                break;
+            }
             let first_txn = match segment.first_txn {
                 Ok(first_txn) => first_txn,
-                Err(HeaderFault::Damaged(_))
-                    if current.as_ref().is_some_and(|(_, _, before)| !before.sealed)
-                        && !options.closed
-                        && sequence == last
-                        && segment.used_after(SEGMENT_HEADER_BYTES)? == 0 =>
-                {
-                    // The crash hit its creation: nothing was ever acknowledged in it.
-                    never_begun = Some(segment.name);
-                    break;
-                }
                 Err(fault) => return Err(segment.header_error(fault).into()),
             };
             if first_txn != expected {
@@ -191,7 +199,11 @@ impl<F: Files, M: Memory> Wal<F, M> {
                 .into());
             }
             let scanned = segment.scan(sequence, first_txn, &mut report, &mut visit)?;
-            if let Some((sequence, before, _)) = current.replace((sequence, segment, scanned)) {
+            if let Some((sequence, before, scanned)) = current.replace((sequence, segment, scanned))
+            {
+                if scanned.end + FRAME_HEADER_BYTES < before.bytes {
+                    uncut.push((older.len(), before.file, scanned.end));
+                }
                 older.push((sequence, before.bytes));
             }
         }
@@ -219,10 +231,13 @@ impl<F: Files, M: Memory> Wal<F, M> {
             let (last, needed) = (scanned.next_txn - 1, end.last);
             return Err(WalError::OtherEnd { name: segment.name, last, needed }.into());
         }
-        if let Some(name) = never_begun {
-            remove(&files, &name)?;
+        let spare = open_spare(&files, prefix, never_begun)?;
+        // What the crash has kept from being given back.
+        for (at, file, end) in uncut {
+            older[at].1 = end_at_seal(&file, end, older[at].1);
         }
-        let reserved = make_durable(&files, &segment, &scanned, report.torn_tail_bytes)?;
+        let reserved =
+            make_durable(&files, &segment, scanned.end, report.torn_tail_bytes, options)?;
         let tail = Tail {
             name: segment.name,
             file: Arc::new(segment.file),
@@ -230,35 +245,60 @@ impl<F: Files, M: Memory> Wal<F, M> {
             reserved,
             written: scanned.end,
         };
-        let mut wal =
-            Self::assemble(files, prefix, memory, buffer, options, tail, scanned.next_txn);
+        let (files, memory) = ((files, spare), (memory, buffer));
+        let mut wal = Self::assemble(files, prefix, memory, options, tail, scanned.next_txn);
         wal.older = older;
         wal.remove_before(from.sequence)?;
         Ok((wal, report))
     }
 }
 
-/// Cuts the torn tail off and makes what was read durable. Returns the bytes that stay reserved.
+/// Cuts the torn tail off, but for the space that is set aside, and makes what was read durable.
+/// Returns the bytes that stay reserved.
 ///
 /// Both happen before anything is appended. A frame after the torn one would be valid again as soon
 /// as another record of the same length took the torn one's place. And if the process was killed
 /// or a sync has failed, what recovery saw may be only in the kernel's pages: a power cut must not
-/// lose it after it was read.
+/// lose it after it was read. So zeros that stand after the end are written once more: those of a
+/// recovery, or of a record that was dropped, may not have reached the medium, which still has a torn tail
+/// there. In a log that was closed they have.
 fn make_durable<F: Files>(
     files: &F,
     segment: &Opened<F::File>,
-    scanned: &Scanned,
+    end: u64,
     torn_tail_bytes: u64,
+    options: WalOptions,
 ) -> Result<u64, WalError> {
     let io = |doing| move |source| WalError::Io { doing, name: segment.name.clone(), source };
     let mut reserved = segment.bytes;
-    if torn_tail_bytes > 0 {
-        segment.file.set_len(scanned.end).map_err(io("cut the torn tail off"))?;
-        reserved = scanned.end;
+    if torn_tail_bytes > 0 || options.aside_bytes > 0 && !options.closed {
+        let kept = kept_until(end, reserved, options);
+        let cleared = clear(&segment.file, (end, kept), (reserved, kept));
+        reserved = cleared.map_err(io("cut the torn tail off"))?;
     }
-    segment.file.sync_anew(scanned.end).map_err(io("sync"))?;
+    segment.file.sync_anew(end).map_err(io("sync"))?;
     files.sync_directory().map_err(io("sync the directory of"))?;
     Ok(reserved)
+}
+
+/// Opens the file that becomes the next segment. A segment that was never begun is that file again, or
+/// one too many.
+fn open_spare<F: Files>(
+    files: &F,
+    prefix: &str,
+    never_begun: Option<String>,
+) -> Result<Spare<F>, WalError> {
+    let name = spare_name(prefix);
+    let mut spare = Spare::open(files.clone(), name.clone()).map_err(io_error("open", &name))?;
+    if let Some(segment) = never_begun {
+        if spare.file().is_some() {
+            remove(files, &segment)?;
+        } else {
+            files.rename(&segment, &name).map_err(io_error("rename", &segment))?;
+            spare.reopen().map_err(io_error("open", &name))?;
+        }
+    }
+    Ok(spare)
 }
 
 fn remove<F: Files>(files: &F, name: &str) -> Result<(), WalError> {

@@ -21,7 +21,12 @@ pub use reader::SsTable;
 pub use sequence::Sequence;
 pub use writer::SsWriter;
 
+use super::block::BLOCK_HEADER_BYTES;
 use super::error::LsmError;
+
+/// The most bytes of an entry besides its key and its body, and of a pointer to a block.
+const RECORD_BYTES: u64 = 8;
+const POINTER_BYTES: u64 = 24;
 
 /// The facts that a complete SSTable is known by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +50,23 @@ pub struct SsOptions {
     pub block_bytes: u32,
     /// Bits of the Bloom filter for each key.
     pub bits_per_key: u32,
+}
+
+impl SsOptions {
+    /// Bytes that the file of so many entries has at most: `bytes` are those of their keys and bodies,
+    /// of which no key has more than `key_bytes`, and no key and body together more than `both`.
+    pub fn most_bytes(&self, entries: u64, bytes: u64, (key_bytes, both): (u64, u64)) -> u64 {
+        let (block, head) = (u64::from(self.block_bytes), BLOCK_HEADER_BYTES as u64);
+        // Of two blocks in succession neither takes what is in both; and none takes one entry more.
+        let filled = (block - head).saturating_sub(both.saturating_add(RECORD_BYTES));
+        let records = bytes + RECORD_BYTES * entries;
+        let blocks = entries.min(records / filled.max((block - head) / 2) + 1);
+        // Each level of the index has at most a fourth of the blocks below it.
+        let index = (blocks + blocks / 3 + 2) * (key_bytes + RECORD_BYTES + POINTER_BYTES + head);
+        let filter = index::Bloom::bytes_for(entries, self.bits_per_key);
+        let pages = filter / (block / 2) + 1;
+        records + blocks * head + index + filter + pages * layout::PAGE_HEADER_BYTES + FOOTER_BYTES
+    }
 }
 
 /// The name of file `file` of a partition.

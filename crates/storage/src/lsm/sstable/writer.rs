@@ -1,5 +1,7 @@
 //! Writing an SSTable from front to back, in steps as small as the caller likes.
 
+use std::sync::Arc;
+
 use index::Bloom;
 use index::bloom::{BLOOM_BLOCK_BYTES, hash};
 use pm::{File, Files};
@@ -7,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::layout::{FOOTER_BYTES, Footer, MAGIC, PAGE_HEADER_BYTES, VERSION};
 use super::{SsInfo, SsOptions, sstable_name};
+use crate::logs::segments::Spare;
 use crate::lsm::block::{BlockAt, BlockBuilder, FILTER_HEIGHT, POINTER, seal};
 use crate::lsm::error::LsmError;
 use crate::lsm::record::KIND_TOMBSTONE;
@@ -19,7 +22,9 @@ const SYNC_BYTES: u64 = 4 << 20;
 /// An SSTable that is being written. Nothing but its file knows of it until [`Self::finish`].
 #[derive(Debug)]
 pub struct SsWriter<R: File> {
-    file: R,
+    file: Arc<R>,
+    /// True if the file has space ahead, which is given back at its end.
+    has_space: bool,
     name: String,
     number: u64,
     partition: u32,
@@ -67,8 +72,40 @@ impl<R: File> SsWriter<R> {
     ) -> Result<Self, LsmError> {
         let name = sstable_name(partition, number);
         let file = files.create(&name).map_err(LsmError::io("create", &name))?;
-        Ok(Self {
+        Ok(Self::begin((Arc::new(file), name, false), partition, number, keys, options))
+    }
+
+    /// The same in a file that has space set aside, and gets the name of this one. If it has space for
+    /// more than `bytes` bytes, the rest stays set aside.
+    ///
+    /// # Errors
+    /// It cannot be renamed or cut.
+    ///
+    /// # Panics
+    /// The file is missing.
+    pub fn create_in<F: Files<File = R>>(
+        (spare, bytes): (&mut Spare<F>, u64),
+        partition: u32,
+        number: u64,
+        keys: u64,
+        options: SsOptions,
+    ) -> Result<Self, LsmError> {
+        let name = sstable_name(partition, number);
+        let segment = spare.take_part(&name, bytes).map_err(LsmError::io("create", &name))?;
+        let file = (segment.file().clone(), name, true);
+        Ok(Self::begin(file, partition, number, keys, options))
+    }
+
+    fn begin(
+        (file, name, has_space): (Arc<R>, String, bool),
+        partition: u32,
+        number: u64,
+        keys: u64,
+        options: SsOptions,
+    ) -> Self {
+        Self {
             file,
+            has_space,
             name,
             number,
             partition,
@@ -84,7 +121,7 @@ impl<R: File> SsWriter<R> {
             blocks: 0,
             index_bytes: 0,
             end: None,
-        })
+        }
     }
 
     /// The file's number.
@@ -95,6 +132,11 @@ impl<R: File> SsWriter<R> {
     /// The file's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns whether it is written in a file that had space set aside.
+    pub fn has_space(&self) -> bool {
+        self.has_space
     }
 
     /// Entries so far.
@@ -232,6 +274,9 @@ impl<R: File> SsWriter<R> {
         footer.checksum = footer.sum().into();
         self.buffer.extend_from_slice(footer.as_bytes());
         self.spill()?;
+        if self.has_space {
+            self.file.set_len(self.written).map_err(LsmError::io("cut", &self.name))?;
+        }
         self.sync()?;
         Ok(SsInfo {
             file: self.number,
