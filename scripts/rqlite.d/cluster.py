@@ -134,11 +134,14 @@ class Node:
         status = self.status() or {}
         return status.get("store", {}).get("fsm_index", 0)
 
-    def count(self):
-        """Adds the snapshots that this process has made and restored."""
-        status = self.status("/debug/vars") or {"store": {}}
-        self.snapshots += status["store"].get("num_snapshots", 0)
-        self.restores += status["store"].get("num_restores", 0)
+    def counts(self):
+        """Returns how many snapshots the node has made and restored, in all of its processes."""
+        store = (self.status("/debug/vars") or {}).get("store", {})
+        return self.snapshots + store.get("num_snapshots", 0), self.restores + store.get("num_restores", 0)
+
+    def keep_counts(self):
+        """Keeps what the process that is to end has counted."""
+        self.snapshots, self.restores = self.counts()
 
     def check_vfs(self, library):
         """Fails if the database is not open through the VFS."""
@@ -241,12 +244,14 @@ def kill(nodes, load, number, begin, library, choice):
     """Kills the leader, or now and then all nodes, once; lets the others go on, and starts what was killed."""
     enough = load.count() + choice.randrange(20, 200)
     until(lambda: load.count() >= enough, f"no {enough} rows are acknowledged before kill {number}")
-    leader = leader_of(nodes)
     for node in nodes:
         node.check_vfs(library)
-        node.count()
+        # Each kill is to be followed by the restoring of a snapshot.
+        until(lambda: node.counts()[0] > 0, f"{node.name} makes no snapshot")
     everyone = number % ALL_AT_ONCE_EVERY == ALL_AT_ONCE_EVERY - 1
-    killed = nodes if everyone else [leader]
+    killed = nodes if everyone else [leader_of(nodes)]
+    for node in killed:
+        node.keep_counts()
     for node in killed:
         node.process.kill()
     for node in killed:
@@ -328,7 +333,7 @@ def kills(rqlited, library, medium, logs, kills, seed):
             done += 1
         load.stop()
         for node in nodes:
-            node.count()
+            node.keep_counts()
         problems, digests = compare(nodes, load, library)
         problems += compare_files(nodes, load, digests)
     except Failure as why:
