@@ -7,8 +7,8 @@
 //!   and the time after which the ticket is void. A connection that stops waiting, or dies, holds up others no longer
 //!   than that.
 //! - *A claim* is a shared word with the claimant. While there is one, other connections do not take the lock for as long
-//!   as [`YIELD_US`], even if it is free.
-//! - *A turn*: the lock is not claimed within [`TURN_US`] after a claimant got it. Handing over costs as much as many
+//!   as `YIELD_US`, even if it is free.
+//! - *A turn*: the lock is not claimed within `TURN_US` after a claimant got it. Handing over costs as much as many
 //!   commits, so a connection makes many of them in its turn, and few commits wait for one.
 //!
 //! 1. *Busy*: the connection sleeps, with a ticket. If no older one is there and the turn is over, it claims the lock, and
