@@ -640,6 +640,45 @@ fn oldest_ticket_comes_first() {
     }
 }
 
+/// A thread that slept for a connection may claim the lock while another one uses the connection.
+#[test]
+fn claim_of_a_connection_without_a_wish_ends() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut one, mut both] = [0, 1].map(|line| claim(&handle, line));
+        assert!(one.lock_exclusive(0, 1) && !both.lock_exclusive(0, 1));
+        let wish = both.wish().unwrap();
+        one.unlock_exclusive(0, 1);
+        assert!(both.lock_exclusive(0, 1));
+        WriteQueue::new(&handle, LINES, both.place()).sleep(wish, STEP_US, &handle);
+        let word = |word| shared.word(word).load(Ordering::SeqCst);
+        assert_eq!((word(Word::Claim) & 0xffff, both.wish()), (2, None));
+        both.unlock_exclusive(0, 1);
+        assert!(both.lock_exclusive(0, 1));
+        assert_eq!((word(Word::Claim), word(Word::Since(1))), (0, 0));
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
+/// A connection that was woken early and does not try again is soon no longer in the way.
+#[test]
+fn ticket_ends_soon_after_its_sleep() {
+    let run = || {
+        let shared = Arc::new(Shared::new(Faults::default()));
+        let handle = Handle::new(&shared, usize::MAX);
+        let [mut one, mut leaves] = [0, 1].map(|line| claim(&handle, line));
+        assert!(one.lock_exclusive(0, 1) && !leaves.lock_exclusive(0, 1));
+        one.unlock_exclusive(0, 1);
+        sleep(&handle, &leaves, 1_000_000);
+        let now = shared.clock.load(Ordering::SeqCst);
+        assert!(now < 100_000, "the lock is free: {now}");
+        let until = shared.word(Word::Until(1)).load(Ordering::SeqCst);
+        assert!((now..now + 20_000).contains(&until), "{until} at {now}");
+    };
+    shuttle::check_random_with_seed(run, 7, 1);
+}
+
 /// A new connection in the line of one that has died while it waited has no ticket and no claim.
 #[test]
 fn new_connection_has_no_claim() {

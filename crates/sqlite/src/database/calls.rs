@@ -318,11 +318,10 @@ impl MainFile for Mapped {
         self.stock_lock.unlock(Level::None)?;
         self.own_lock.unlock(Level::None);
         self.open_close.lock()?;
+        let closed = self.close_behind_door();
+        // A thread that sleeps until it can write may keep the side file open, and with it these locks.
         self.open_close.set_closed()?;
-        if self.open_close.is_alone()? {
-            self.make_plain()?;
-        }
-        // Closing the file releases the open-close lock.
-        Ok(())
+        self.open_close.unlock()?;
+        closed
     }
 }

@@ -390,6 +390,16 @@ impl Mapped {
         if self.read_only { Err(Failure::ReadOnly) } else { Ok(()) }
     }
 
+    /// Ends the use of the database, and makes it plain if no other connection has it open. The caller holds the
+    /// open-close lock.
+    pub(super) fn close_behind_door(&mut self) -> Result<(), Failure> {
+        self.open_close.set_closed()?;
+        if self.open_close.is_alone()? {
+            self.make_plain()?;
+        }
+        Ok(())
+    }
+
     /// Makes the file a plain one. The caller has exclusive access.
     pub(super) fn make_plain(&mut self) -> Result<(), Failure> {
         if !self.refresh_view()? {

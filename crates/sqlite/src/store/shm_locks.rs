@@ -192,9 +192,10 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
         if first != WRITE_LOCK {
             return self.take_exclusive(first, count);
         }
-        self.queue().let_pass();
+        // A thread that slept for this connection may have claimed the lock, and another one uses the connection now.
+        let has_claim = self.queue().let_pass();
         let taken = self.take_exclusive(first, count);
-        if !taken || self.wish.is_some() {
+        if !taken || has_claim || self.wish.is_some() {
             self.note_attempt(taken);
         }
         taken
@@ -207,9 +208,7 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
             // It may have been taken for a moment, with others that were not free.
             self.queue().released();
         }
-        if self.wish.is_some() {
-            self.queue().leave(taken);
-        }
+        self.queue().leave(taken);
         self.wish = (!taken).then(|| Wish::renewed(self.wish, self.words.microseconds()));
     }
 

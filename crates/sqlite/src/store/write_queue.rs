@@ -102,13 +102,16 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
         self.words.store(Word::Since(line), 0);
     }
 
-    /// Leaves a free lock to a claimant, which gets it meanwhile or loses its claim.
+    /// Leaves a free lock to a claimant, which gets it meanwhile or loses its claim. Returns whether the claim is this
+    /// connection's own.
     #[inline]
-    pub(crate) fn let_pass(&self) {
+    pub(crate) fn let_pass(&self) -> bool {
         let claim = self.words.load(Word::Claim);
-        if claim != 0 && claim != self.place.owner {
+        let is_own = claim == self.place.owner;
+        if claim != 0 && !is_own {
             self.let_claimant_pass(claim);
         }
+        is_own
     }
 
     #[cold]
@@ -135,7 +138,7 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
     pub(crate) fn leave(&self, has_lock: bool) {
         self.void_ticket(self.place.line);
         let had_claim = self.words.swap(Word::Claim, self.place.owner, 0);
-        if has_lock {
+        if has_lock && had_claim {
             self.words.store(Word::Handed, self.words.microseconds());
         }
         if has_lock || had_claim {
@@ -195,7 +198,14 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
     /// microseconds that have passed.
     pub fn sleep(&self, wish: Wish, asked_us: u64, liveness: &impl Liveness) -> u64 {
         let begun = self.words.microseconds();
-        let end = begun.saturating_add(asked_us);
+        self.sleep_until(wish, begun.saturating_add(asked_us), liveness);
+        let now = self.words.microseconds();
+        // A connection that does not try again holds up others no longer.
+        self.words.store(Word::Until(self.place.line), now.saturating_add(SLACK_US));
+        now.wrapping_sub(begun)
+    }
+
+    fn sleep_until(&self, wish: Wish, end: u64, liveness: &impl Liveness) {
         self.words.store(Word::Until(self.place.line), end.saturating_add(SLACK_US));
         self.words.store_first(Word::Since(self.place.line), wish.since_us);
         let word = Word::Wake(self.place.line);
@@ -214,11 +224,11 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
             }
             let is_free = || self.words.load(Word::Owner(WRITE_LOCK)) == 0;
             if now >= end || has_claim && is_free() {
-                return now - begun;
+                return;
             }
             let is_woken = self.words.wait(word, seen, left_us.min(LOOK_US));
             if !is_woken && left_us > LOOK_US && self.bury(wish.since_us, liveness) {
-                return self.words.microseconds() - begun;
+                return;
             }
         }
     }

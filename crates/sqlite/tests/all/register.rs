@@ -94,6 +94,15 @@ pub(crate) fn register() {
     });
 }
 
+/// Sleeps by the VFS, as SQLite's busy handler and `sqlite3_sleep` do.
+pub(crate) fn sleep_by_the_vfs(microseconds: i32) {
+    // SAFETY: the VFS is registered for good.
+    unsafe {
+        let vfs = libsqlite3_sys::sqlite3_vfs_find(c"perdura".as_ptr());
+        (*vfs).xSleep.unwrap()(vfs, microseconds);
+    }
+}
+
 /// As SQLite's own `fuzzcheck` does.
 #[test]
 fn another_vfs_may_borrow_functions_not_about_files() {
