@@ -59,7 +59,7 @@ test("a database begins in WAL mode if it is new, and keeps its mode if not", (t
         db.exec("CREATE TABLE t(a)");
         assert.ok(perdura.stats(db).wal_frames > 0);
         db.close();
-        // What the file says, whoever opens it.
+        // The mode that the file names, for each connection.
         assert.deepStrictEqual([...fs.readFileSync(at(name)).subarray(18, 20)], [2, 2]);
     }
     const rollback = perdura.open(Database, at("rollback"), { wal: false });
