@@ -138,14 +138,12 @@ impl<T> PartitionLock<T> {
             return Err(Taken::Nested);
         }
         let most = self.limit(time);
-        let took = self.wait_for(|| match most {
+        let guard = self.wait_or_name(0, || match most {
             Some(time) => self.lock.try_write_for(time),
             None => Some(self.lock.write()),
-        });
-        if took.is_some() {
-            self.passed.store(0, Relaxed);
-        }
-        took.map(|guard| WriteGuard::new(guard, self)).ok_or_else(|| Taken::Busy(self.holder()))
+        })?;
+        self.passed.store(0, Relaxed);
+        Ok(WriteGuard::new(guard, self))
     }
 
     /// Takes the lock with `take`, to run a transaction.
@@ -224,19 +222,29 @@ impl<T> PartitionLock<T> {
         self.owned.store(owned, SeqCst);
     }
 
-    /// Returns the probable holder; for a message.
-    fn holder(&self) -> Holder {
-        if self.copying.load(SeqCst) > 0 {
-            Holder::Copy
+    /// Returns the probable holder, for a message; `None` if the lock is free. `own` is the number
+    /// of copies that the caller itself is about to make.
+    fn holder(&self, own: u32) -> Option<Holder> {
+        if self.copying.load(SeqCst) > own {
+            Some(Holder::Copy)
         } else if self.owned.load(SeqCst) {
-            Holder::Owner
+            Some(Holder::Owner)
         } else if self.stepping.load(SeqCst) {
-            Holder::Background
+            Some(Holder::Background)
         } else if self.lock.is_locked_exclusive() {
-            Holder::Writer
+            Some(Holder::Writer)
         } else {
-            Holder::Readers
+            self.lock.is_locked().then_some(Holder::Readers)
         }
+    }
+
+    /// Calls `take`, which waits for the lock for a limited time. If the holder gives the lock back
+    /// just after that time, the error names the holder from before the wait. For `own` see
+    /// [`Self::holder`].
+    fn wait_or_name<G>(&self, own: u32, take: impl FnOnce() -> Option<G>) -> Result<G, Taken> {
+        let before = self.holder(own);
+        self.wait_for(take)
+            .ok_or_else(|| Taken::Busy(self.holder(own).or(before).unwrap_or(Holder::Writer)))
     }
 
     #[inline]
@@ -252,11 +260,11 @@ impl<T> PartitionLock<T> {
         if held::any(|hold| hold == self.alone()) {
             return Err(Taken::Nested);
         }
-        let took = match self.limit(None) {
-            Some(most) => self.wait_for(|| self.pass(Some(most))),
-            None => self.wait_for(|| self.wait_to_read()),
+        let guard = match self.limit(None) {
+            Some(most) => self.wait_or_name(0, || self.pass(Some(most))),
+            None => self.wait_or_name(0, || self.wait_to_read()),
         };
-        took.map(ReadGuard::new).ok_or_else(|| Taken::Busy(self.holder()))
+        guard.map(ReadGuard::new)
     }
 
     fn wait_to_read(&self) -> Option<RwLockReadGuard<'_, T>> {
@@ -299,14 +307,14 @@ impl<T> PartitionLock<T> {
             return Err(Taken::Nested);
         }
         let passes = others || held::reading();
-        let took = self.lock.try_read().or_else(|| {
-            self.wait_for(|| match most {
+        let guard = match self.lock.try_read() {
+            Some(guard) => guard,
+            None => self.wait_or_name(1, || match most {
                 Some(_) => self.pass(most),
                 None if passes => self.pass(None),
                 None => Some(self.lock.read()),
-            })
-        });
-        let guard = took.ok_or_else(|| Taken::Busy(self.holder()))?;
+            })?,
+        };
         Ok(CopyGuard { reading: ReadGuard::new(guard), _until: until })
     }
 

@@ -129,6 +129,11 @@ impl<T> RwLock<T> {
         self.state.lock().unwrap().writer
     }
 
+    pub(crate) fn is_locked(&self) -> bool {
+        let state = self.state.lock().unwrap();
+        state.writer || state.readers > 0
+    }
+
     pub(crate) fn try_write_for(&self, _: Duration) -> Option<RwLockWriteGuard<'_, T>> {
         self.change(|state| state.pending += 1);
         let found = (0..LOOKS).find_map(|_| {

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use shuttle::thread;
 
-use crate::partition_lock::PartitionLock;
+use crate::holder::Holder;
+use crate::partition_lock::{PartitionLock, Taken};
 use crate::sync::{AtomicU32, MOST_PASSES};
 use crate::wakeup::Wakeup;
 use crate::{PATIENCE, interleave};
@@ -308,4 +309,37 @@ fn an_owner_who_keeps_the_partition() {
 #[test]
 fn the_thread_does_not_wait_for_an_owner() {
     interleave(200, an_owner_who_keeps_the_partition);
+}
+
+/// Two threads want what the other one has. `copies`: one of them wants to copy it.
+fn crossing(copies: bool) {
+    let partitions: Arc<[_; 2]> =
+        Arc::new([0; 2].map(|zero| PartitionLock::new(zero, PATIENCE, None)));
+    let cross = move |partitions: &[PartitionLock<i32>; 2], mine: usize| {
+        let _mine = partitions[mine].write_for(PATIENCE)?;
+        if copies && mine == 0 {
+            partitions[1].copy(Some(PATIENCE)).map(drop)
+        } else {
+            partitions[1 - mine].write().map(drop)
+        }
+    };
+    let other = {
+        let partitions = partitions.clone();
+        thread::spawn(move || cross(&partitions, 1))
+    };
+    let ends = [cross(&partitions, 0), other.join().unwrap()];
+    for (end, also) in ends.iter().zip([Holder::Writer, Holder::Copy]) {
+        let known = match end {
+            Ok(()) | Err(Taken::Busy(Holder::Writer)) => true,
+            Err(Taken::Busy(by)) => copies && *by == also,
+            Err(Taken::Nested) => false,
+        };
+        assert!(known, "{ends:?}");
+    }
+}
+
+#[test]
+fn a_thread_that_gives_up_names_the_one_that_had_the_partition() {
+    interleave(2_000, || crossing(false));
+    interleave(2_000, || crossing(true));
 }
