@@ -86,7 +86,7 @@ pub use names::IDENTITY;
 pub use offset::{LINE_BYTES, Line, Off, Range};
 pub use pairing::{Pairing, stamp_of};
 pub use place::{Named, Place, Whereabouts};
-pub use plain::{Lock, Plain, PlainOptions, is_locked, monotonic_us};
+pub use plain::{Lock, Plain, PlainOptions, Tick, is_locked, monotonic_us};
 pub use pool::{Access, NewPool, Pool, PoolInfo, PoolOptions, grown};
 pub use random::random_uuid;
 pub use receipt::{Durable, Flushed, Receipts, fence_for};

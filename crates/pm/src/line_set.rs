@@ -4,6 +4,8 @@
 //! then one fence. A flush right after the store to a cold line waits for that line; a flush some
 //! stores later does not.
 
+use std::collections::TryReserveError;
+
 use crate::memory::Memory;
 use crate::offset::{Line, Range};
 
@@ -21,6 +23,14 @@ impl LineSet {
     /// An empty set.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes room for so many more lines.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn try_reserve(&mut self, lines: usize) -> Result<(), TryReserveError> {
+        self.lines.try_reserve(lines)
     }
 
     /// Adds the lines of `range`.

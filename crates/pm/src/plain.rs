@@ -41,7 +41,7 @@ use crate::space::reserve_space;
 
 use locks::Held;
 pub use locks::{Lock, is_locked};
-pub use waiting::monotonic_us;
+pub use waiting::{Tick, monotonic_us};
 
 /// Least addresses that are worth a try.
 const LEAST_RESERVED: u64 = 64 << 20;

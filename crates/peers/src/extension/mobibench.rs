@@ -34,6 +34,8 @@ const LOADED_TOGETHER: u64 = 1000;
 pub enum SqliteMode {
     /// Through the VFS: SQLite's write-ahead log, synchronous FULL.
     Wal,
+    /// Through the VFS: the words that differ are logged, one fence, and no page is looked into.
+    Lean,
     /// Through the VFS: the bytes that differ are logged, one fence.
     Fash1,
     /// Through the VFS: the same bytes, in the order of P3 3.3, three fences.
@@ -59,8 +61,9 @@ pub struct ParseModeError(String);
 
 impl SqliteMode {
     /// All.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Wal,
+        Self::Lean,
         Self::Fash1,
         Self::Fash,
         Self::Fast,
@@ -76,6 +79,7 @@ impl SqliteMode {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wal => "wal",
+            Self::Lean => "lean",
             Self::Fash1 => "fash1",
             Self::Fash => "fash",
             Self::Fast => "fast",
@@ -100,7 +104,7 @@ impl SqliteMode {
     /// Returns whether it is one of the VFS.
     #[must_use]
     pub const fn is_ours(self) -> bool {
-        matches!(self, Self::Wal | Self::Fash1 | Self::Fash | Self::Fast | Self::Nvwal | Self::Full)
+        !matches!(self, Self::StockWal | Self::StockWalLines | Self::StockJournal)
     }
 
     /// SQLite's journal mode, in its words.

@@ -52,6 +52,25 @@ pub fn monotonic_us() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
 }
 
+/// A moment of a coarse clock, which costs no system call. It changes every few milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tick(i64, i64);
+
+impl Tick {
+    /// The present one.
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::MonotonicCoarse);
+        Self(now.tv_sec, now.tv_nsec)
+    }
+
+    /// Waits until the clock shows another one.
+    pub fn wait_for_next(self) {
+        while Self::now() == self {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -92,6 +111,13 @@ mod tests {
         // It may not wait yet, and then finds another value.
         other.wake(word);
         waits.join().unwrap();
+    }
+
+    #[test]
+    fn ticks_pass() {
+        let before = Tick::now();
+        before.wait_for_next();
+        assert_ne!(Tick::now(), before);
     }
 
     #[test]

@@ -31,7 +31,6 @@ use crate::header::Kind;
 use crate::layout::{LINE, TWIN_BYTES, WORD};
 use crate::log::Log;
 use crate::phases::{CHECKPOINT, RECORD_FLUSH};
-use crate::recovered::Recovered;
 
 /// The form of a leaf's header, and how it is stored in place.
 pub trait HeaderForm: Debug + Send + 'static {
@@ -121,29 +120,7 @@ impl<M: Memory, H: HeaderForm> Scheme<M> for Fast<M, H> {
         Ok(Self { log, commits: Commits::default(), in_place, form: PhantomData })
     }
 
-    fn pages(&self) -> &M {
-        self.log.memory()
-    }
-
-    fn log_places(&self) -> Result<Vec<u64>> {
-        Ok(vec![self.log.at()])
-    }
-
-    fn recovered(&self) -> Recovered {
-        self.log.recovered()
-    }
-
-    fn counts(&self) -> Commits {
-        self.commits
-    }
-
-    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
-        self.log.reserve(lane, now, empty)
-    }
-
-    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
-        self.log.give_back(lane)
-    }
+    delegate_to_log!();
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
         let one_leaf = change.words.is_empty() && change.master.is_empty();

@@ -29,7 +29,6 @@ use crate::header::{Kind, sign};
 use crate::layout::{LINE, SLOT, WORD};
 use crate::log::Log;
 use crate::phases::{CHECKPOINT, LOG_FLUSH};
-use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -68,33 +67,11 @@ impl<M: Memory, const FENCED: bool> Scheme<M> for Fast1<M, FENCED> {
         Ok(Self { log, in_place: Off::new(in_place), epoch: 0, commits: Commits::default() })
     }
 
-    fn pages(&self) -> &M {
-        self.log.memory()
-    }
-
     fn begin(&mut self, epoch: u16) {
         self.epoch = epoch;
     }
 
-    fn log_places(&self) -> Result<Vec<u64>> {
-        Ok(vec![self.log.at()])
-    }
-
-    fn recovered(&self) -> Recovered {
-        self.log.recovered()
-    }
-
-    fn counts(&self) -> Commits {
-        self.commits
-    }
-
-    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
-        self.log.reserve(lane, now, empty)
-    }
-
-    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
-        self.log.give_back(lane)
-    }
+    delegate_to_log!();
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
         let one_leaf = change.words.is_empty() && change.master.is_empty();

@@ -1,5 +1,34 @@
 //! The ways in which a transaction commits: policies of a [`Store`](crate::Store).
 
+/// The methods of a scheme that has nothing but its log and counts its commits.
+macro_rules! delegate_to_log {
+    () => {
+        fn pages(&self) -> &M {
+            self.log.memory()
+        }
+
+        fn log_places(&self) -> Result<Vec<u64>> {
+            Ok(vec![self.log.at()])
+        }
+
+        fn recovered(&self) -> $crate::recovered::Recovered {
+            self.log.recovered()
+        }
+
+        fn counts(&self) -> Commits {
+            self.commits
+        }
+
+        fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
+            self.log.reserve(lane, now, empty)
+        }
+
+        fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
+            self.log.give_back(lane)
+        }
+    };
+}
+
 mod cached;
 mod fash;
 mod fash1;

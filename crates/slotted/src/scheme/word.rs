@@ -19,7 +19,6 @@ use crate::header::Kind;
 use crate::layout::WORD as WORD_BYTES;
 use crate::log::Log;
 use crate::phases::{CHECKPOINT, RECORD_FLUSH};
-use crate::recovered::Recovered;
 
 /// The scheme; see the module's comment.
 #[derive(Debug)]
@@ -46,29 +45,7 @@ impl<M: Memory> Scheme<M> for Word<M> {
         Ok(Self { log, in_place: Off::new(in_place), commits: Commits::default() })
     }
 
-    fn pages(&self) -> &M {
-        self.log.memory()
-    }
-
-    fn log_places(&self) -> Result<Vec<u64>> {
-        Ok(vec![self.log.at()])
-    }
-
-    fn recovered(&self) -> Recovered {
-        self.log.recovered()
-    }
-
-    fn counts(&self) -> Commits {
-        self.commits
-    }
-
-    fn reserve(&mut self, lane: &mut Lane<M>, now: u64, empty: u64) -> Result<()> {
-        self.log.reserve(lane, now, empty)
-    }
-
-    fn settle(&mut self, lane: &mut Lane<M>) -> Result<()> {
-        self.log.give_back(lane)
-    }
+    delegate_to_log!();
 
     fn commit(&mut self, lane: &mut Lane<M>, change: Change) -> Result<()> {
         let one_leaf = change.words.is_empty() && change.master.is_empty();

@@ -278,6 +278,22 @@ pub trait SuperJournalNotice: Send + Sync + Debug {
     fn publish(&self, super_journal: &[u8]) -> Result<(), Failure>;
     /// Withdraws the name: the journal has ended.
     fn clear(&self);
+    /// Notes that a file with a journal's name is about to be created, or was.
+    fn announce_file(&self, is_created: bool);
+    /// Returns what changes before a file with a journal's name appears. `None` if one may appear without a notice, as
+    /// stock SQLite can write to the database, or is just being created.
+    fn epoch(&self) -> Option<JournalEpoch>;
+}
+
+/// A time in which no file with a journal's name appears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalEpoch {
+    /// The side file's tag.
+    pub tag: u64,
+    /// How often the marker was cleared.
+    pub cleared: u64,
+    /// Twice the number of such files that were announced.
+    pub announced: u64,
 }
 
 /// Options for opening a main database.

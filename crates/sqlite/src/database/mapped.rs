@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pm::{Domain, Memory as _, Plain, PlainOptions, random_uuid};
+use pm::{Domain, Memory as _, Plain, PlainOptions, Tick, random_uuid};
 
 use crate::database::connection_lock::{ConnectionLock, LockOutcome};
 use crate::database::contract::{
@@ -28,6 +28,7 @@ use crate::database::stock_lock::{STOCK, StockLock};
 use crate::database::wal::{Database, Locks, Parts, WalConnection, index_path, stock_lives};
 use crate::store::connection::{Media, Store};
 use crate::store::layout::HEADER_BYTES;
+use crate::store::mode::Mode;
 use crate::store::page1::{self, has_sqlites_form, is_marked};
 use crate::store::region::Region;
 use crate::store::side::check_not_foreign;
@@ -58,6 +59,8 @@ pub struct Mapped {
     pub(super) share: Share,
     pub(super) plain_retry: PlainRetry,
     pub(super) names: Names,
+    /// The tick of the last look at the file's length.
+    looked: Option<Tick>,
     pub(super) read_only: bool,
     /// Shows other processes that a commit is prepared.
     pub(super) placeholder: Arc<PlaceholderJournal>,
@@ -177,7 +180,7 @@ impl Mapped {
                 }
                 store => store?,
             };
-            store.set_mode(mode);
+            store.set_mode(mode.unwrap_or(Mode::for_domain(data.domain())));
             store.set_erases(options.secure_delete);
             if let Some(folder) = path.parent() {
                 store.set_scratch_folder(folder);
@@ -185,7 +188,7 @@ impl Mapped {
             let (own_lock, taken) = ConnectionLock::claim(&side, alone)?;
             let slot = own_lock.slot();
             let wal = WalConnection::new(&Parts { data: &data, side: &side, path, domain, slot });
-            let placeholder = Arc::new(PlaceholderJournal::new(&data, path));
+            let placeholder = Arc::new(PlaceholderJournal::new(&data, &side, path));
             let names = Names::of(path);
             let (path, read_only, super_journal) = (path.to_owned(), options.read_only, None);
             let mut mapped = Self {
@@ -200,6 +203,7 @@ impl Mapped {
                 share,
                 plain_retry: PlainRetry::default(),
                 names,
+                looked: None,
                 read_only,
                 placeholder,
                 wal: Arc::new(wal),
@@ -242,6 +246,7 @@ impl Mapped {
             data: Region::whole(data.clone()),
             side: Region::whole(side.clone()),
             separate_fences: data.domain() == Domain::Disk,
+            needs_flush: matches!(data.domain(), Domain::Adr | Domain::Disk),
         };
         let size = data.file_bytes()?;
         if !alone {
@@ -269,11 +274,18 @@ impl Mapped {
 
     /// Refreshes the connection's view of the file. Returns false if a commit was interrupted.
     pub(super) fn refresh_view(&mut self) -> Result<bool, Failure> {
-        let data = &self.data;
-        let whole = self.store.refresh(|| {
+        let (data, now) = (&self.data, Tick::now());
+        let length = || {
             data.see()?;
             Ok::<_, Failure>(data.len())
-        })?;
+        };
+        let whole = if self.looked == Some(now) {
+            self.store.refresh_words(length)?
+        } else {
+            self.store.refresh(length)?
+        };
+        self.looked = Some(now);
+        self.placeholder.note_marker(self.store.marked_after());
         self.map_side_growth()?;
         Ok(whole)
     }
@@ -427,7 +439,9 @@ impl Mapped {
             return Err(Failure::Io("a commit without the exclusive lock".into()));
         }
         self.sync_before_commit()?;
-        Ok(self.store.commit()?)
+        self.store.commit()?;
+        self.placeholder.note_marker(self.store.marked_after());
+        Ok(())
     }
 
     /// The files that have lost their names.

@@ -18,8 +18,8 @@ mod wal;
 mod wal_mode;
 
 pub use contract::{
-    Failure, IndexLock, Level, LogFile, LogOpener, MainFile, OpenOptions, Opened, Opener,
-    SuperJournalNotice,
+    Failure, IndexLock, JournalEpoch, Level, LogFile, LogOpener, MainFile, OpenOptions, Opened,
+    Opener, SuperJournalNotice,
 };
 pub(crate) use journal_bytes::JournalBytes;
 pub use mapped::{Mapped, MappedOpener, SIDE_SUFFIX};

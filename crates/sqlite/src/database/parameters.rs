@@ -49,10 +49,10 @@ pub(super) fn chosen_share(options: &OpenOptions) -> Result<Share, Failure> {
 }
 
 /// The mode in the options.
-pub(super) fn chosen_mode(options: &OpenOptions) -> Result<Mode, Failure> {
+pub(super) fn chosen_mode(options: &OpenOptions) -> Result<Option<Mode>, Failure> {
     let unknown = |word: &String| Failure::CannotOpen(format!("perdura_mode: {}", no_mode(word)));
     let parse = |word: &String| Mode::of(word).ok_or_else(|| unknown(word));
-    options.mode.as_ref().map_or(Ok(Mode::default()), parse)
+    options.mode.as_ref().map(parse).transpose()
 }
 
 /// Whether databases may be in SQLite's WAL mode, if the URI does not say so.

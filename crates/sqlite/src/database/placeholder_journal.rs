@@ -11,13 +11,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pm::{FileEnds, MarkerFile, Memory as _, Plain};
+use pm::{FileEnds, MarkerFile, Memory as _, Off, Plain};
 
-use crate::database::contract::{Failure, SuperJournalNotice};
+use crate::database::contract::{Failure, JournalEpoch, SuperJournalNotice};
 use crate::store::error::{Result, StoreError};
+use crate::store::layout::{CLEARED_AT, JOURNALS_AT, TAG_AT};
 use crate::store::verdict::Verdict;
 
 /// The first bytes of SQLite's journals, and the last bytes of one that names a super-journal.
@@ -122,6 +123,9 @@ pub(crate) fn decide_durably(name: &[u8]) -> Result<Verdict> {
 pub(crate) struct PlaceholderJournal {
     file: MarkerFile,
     data: Plain,
+    side: Plain,
+    /// One more than the number of times that the marker had been cleared when it was last seen; 0 if it was not set.
+    marked: AtomicU64,
     /// The super-journal in the placeholder that this connection created and has not removed.
     made: Mutex<Option<Vec<u8>>>,
     /// The transaction's journal names a super-journal.
@@ -130,11 +134,29 @@ pub(crate) struct PlaceholderJournal {
 
 impl PlaceholderJournal {
     /// The placeholder of the database at a path.
-    pub(crate) fn new(data: &Plain, database: &Path) -> Self {
+    pub(crate) fn new(data: &Plain, side: &Plain, database: &Path) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-journal");
         let file = data.marker_file(&PathBuf::from(path));
-        Self { file, data: data.clone(), made: Mutex::new(None), named: AtomicBool::new(false) }
+        let (data, side) = (data.clone(), side.clone());
+        Self {
+            file,
+            data,
+            side,
+            marked: AtomicU64::new(0),
+            made: Mutex::new(None),
+            named: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the marker is set, and how often it had been cleared before; or that it is not set.
+    pub(crate) fn note_marker(&self, cleared: Option<u64>) {
+        self.marked.store(cleared.map_or(0, |cleared| cleared.wrapping_add(1)), Ordering::Relaxed);
+    }
+
+    /// A word of the side file.
+    fn word(&self, at: u64) -> Option<u64> {
+        self.side.load(Off::new(at), Ordering::Acquire).ok()
     }
 
     /// Returns whether the transaction's journal names a super-journal.
@@ -244,13 +266,31 @@ impl SuperJournalNotice for PlaceholderJournal {
         }
         // Set first: a failed write may leave a file.
         *self.made() = Some(super_journal.to_vec());
+        self.announce_file(false);
         self.file.put(&placeholder_of(super_journal), self.data.access()?)?;
+        self.announce_file(true);
         self.named.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     fn clear(&self) {
         self.named.store(false, Ordering::Relaxed);
+    }
+
+    fn announce_file(&self, is_created: bool) {
+        let announced = self.word(JOURNALS_AT).unwrap_or(0);
+        // It is odd already after a process that died, or failed, in between.
+        let more = if is_created || announced.is_multiple_of(2) { 1 } else { 2 };
+        self.side.store(Off::new(JOURNALS_AT), announced.wrapping_add(more));
+    }
+
+    fn epoch(&self) -> Option<JournalEpoch> {
+        let cleared = self.word(CLEARED_AT)?;
+        if self.marked.load(Ordering::Relaxed) != cleared.wrapping_add(1) {
+            return None;
+        }
+        let (tag, announced) = (self.word(TAG_AT)?, self.word(JOURNALS_AT)?);
+        announced.is_multiple_of(2).then_some(JournalEpoch { tag, cleared, announced })
     }
 }
 
@@ -287,8 +327,15 @@ mod tests {
     fn only_own_placeholder_is_removed() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("db");
-        let options = pm::PlainOptions { create: true, ..pm::PlainOptions::default() };
-        let placeholder = PlaceholderJournal::new(&Plain::open(&path, &options).unwrap(), &path);
+        let options = pm::PlainOptions {
+            create: true,
+            reserved_bytes: 1 << 20,
+            ..pm::PlainOptions::default()
+        };
+        let [data, side] = ["db", "db-perdura"]
+            .map(|name| Plain::open(&folder.path().join(name), &options).unwrap());
+        side.grow(8192).unwrap();
+        let placeholder = PlaceholderJournal::new(&data, &side, &path);
         let name = b"/dev/shm/db-mj01";
         for (bytes, stays) in [
             ([&JOURNAL_MAGIC[..], &[0; 504]].concat(), true),

@@ -146,7 +146,7 @@ unsafe extern "C" fn read(file: *mut File, to: *mut c_void, len: c_int, at: i64)
 
 /// Returns a page's address; null if SQLite has to read a copy.
 unsafe extern "C" fn fetch(file: *mut File, at: i64, len: c_int, out: *mut *mut c_void) -> c_int {
-    // SAFETY: SQLite calls with a file of ours and a addresses for the address, and stores nothing there.
+    // SAFETY: SQLite calls with a file of ours and a place for the address, and stores nothing there.
     unsafe {
         with(file, code::IOERR_MMAP, |state| {
             out.write(std::ptr::null_mut());
@@ -211,7 +211,7 @@ unsafe extern "C" fn sync(file: *mut File, _flags: c_int) -> c_int {
 }
 
 unsafe extern "C" fn file_size(file: *mut File, size: *mut i64) -> c_int {
-    // SAFETY: SQLite calls with a file of ours and a addresses for the size.
+    // SAFETY: SQLite calls with a file of ours and a place for the size.
     unsafe {
         with(file, code::IOERR, |state| {
             size.write(state.file.size()?.cast_signed());
@@ -241,7 +241,7 @@ unsafe extern "C" fn unlock(file: *mut File, to: c_int) -> c_int {
 }
 
 unsafe extern "C" fn check_reserved_lock(file: *mut File, found: *mut c_int) -> c_int {
-    // SAFETY: SQLite calls with a file of ours and a addresses for the answer.
+    // SAFETY: SQLite calls with a file of ours and a place for the answer.
     unsafe {
         with(file, code::IOERR_LOCK, |state| {
             found.write(state.file.is_reserved()?.into());
@@ -304,8 +304,8 @@ unsafe extern "C" fn file_control(file: *mut File, what: c_int, with_what: *mut 
 /// `words` has three entries: room for an answer, the name, and the value or null.
 unsafe fn pragma(state: &mut State, words: *mut *mut c_char) -> c_int {
     // SAFETY: the caller's contract.
-    let text = |addresses: usize| unsafe {
-        let word = *words.add(addresses);
+    let text = |place: usize| unsafe {
+        let word = *words.add(place);
         (!word.is_null()).then(|| CStr::from_ptr(word).to_string_lossy().into_owned())
     };
     let Some(name) = text(1) else { return code::NOTFOUND };

@@ -8,6 +8,7 @@ pub mod api;
 pub mod entry;
 mod guard;
 mod journal;
+mod log_file;
 mod main_file;
 mod registry;
 mod result_code;

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use pm::FolderTime;
-
-use super::absent::{AbsentJournals, ENDINGS, Known};
-use crate::database::{LogOpener, SuperJournalNotice};
+use super::absent::{AbsentJournals, ENDINGS, Known, Since};
+use crate::database::{JournalEpoch, LogOpener, SuperJournalNotice};
 
 /// Addresses in SQLite's memory of a connection's main database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +36,15 @@ struct Database {
     /// Its connections.
     all: Vec<Connection>,
     absent: AbsentJournals,
+}
+
+impl Database {
+    /// The epoch of its journals, if all connections see the same one.
+    fn epoch(&self) -> Option<JournalEpoch> {
+        let mut all = self.all.iter().map(|one| one.notice.as_ref().and_then(|one| one.epoch()));
+        let first = all.next()??;
+        all.all(|other| other == Some(first)).then_some(first)
+    }
 }
 
 /// The open databases.
@@ -166,11 +173,24 @@ pub(crate) fn belongs_to_open(name: &[u8], ending: &str) -> bool {
 
 /// Returns what is known about a journal or write-ahead log of an open database.
 pub(crate) fn known(name: &[u8]) -> Known {
-    of_one(&mut lock(), name).map_or(Known::Ask(None), |(open, ending)| open.absent.known(ending))
+    of_one(&mut lock(), name).map_or(Known::Ask(Since::default()), |(open, ending)| {
+        let epoch = open.epoch();
+        open.absent.known(ending, epoch)
+    })
 }
 
-/// Notes that a file was absent, with the time that [`known`] returned.
-pub(crate) fn note_absent(name: &[u8], looked: FolderTime) {
+/// Notes that a file with a name may be created, before and after that: a journal or write-ahead log of an open database
+/// then does not count as absent any more, in any process.
+pub(crate) fn announce_file(name: &[u8], is_created: bool) {
+    if let Some((open, _)) = of_one(&mut lock(), name)
+        && let Some(notice) = open.all.iter().find_map(|one| one.notice.as_ref())
+    {
+        notice.announce_file(is_created);
+    }
+}
+
+/// Notes that a file was absent at the moment that [`known`] returned.
+pub(crate) fn note_absent(name: &[u8], looked: Since) {
     if let Some((open, ending)) = of_one(&mut lock(), name) {
         open.absent.note(ending, name, looked);
     }

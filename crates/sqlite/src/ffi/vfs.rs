@@ -10,11 +10,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::abi::{File, Symbol, Vfs, code, open as flag};
-use super::absent::Known;
+use super::absent::{Known, Since};
 use super::api::Api;
 use super::guard::guarded;
-use super::result_code;
-use super::{journal, main_file, registry, wal_file};
+use super::journal::Journal;
+use super::wal_file::Log;
+use super::{log_file, main_file, registry, result_code};
 use crate::database::{Failure, LogOpener, OpenOptions, Opened, Opener};
 
 /// The name of the VFS.
@@ -51,8 +52,8 @@ pub(crate) fn register(
         }
         let state = Box::leak(Box::new(State { underlying, name, api, opener }));
         let ours = size_of::<main_file::Open>()
-            .max(size_of::<journal::Open>())
-            .max(size_of::<wal_file::Open>());
+            .max(size_of::<log_file::Open<Journal>>())
+            .max(size_of::<log_file::Open<Log>>());
         let vfs = Vfs {
             version: 3.min((*underlying).version),
             longest_path: (*underlying).longest_path,
@@ -157,7 +158,7 @@ unsafe extern "C" fn open(
                 if flags & flag::CREATE != 0 && registry::is_own_journal(database, file as usize) {
                     let notice = registry::add_journal(database, file as usize, name as usize);
                     let folder = Path::new(OsStr::from_bytes(bytes)).parent();
-                    journal::put(file, notice, folder.map(Path::to_owned));
+                    log_file::put(file, Journal::new(notice, folder.map(Path::to_owned)));
                     if !out_flags.is_null() {
                         out_flags.write(flags);
                     }
@@ -165,9 +166,17 @@ unsafe extern "C" fn open(
                 }
             }
             let underlying = state.underlying;
-            (*underlying)
+            let creates = flags & flag::CREATE != 0;
+            if creates {
+                registry::announce_file(bytes, false);
+            }
+            let result = (*underlying)
                 .open
-                .map_or(code::CANTOPEN, |open| open(underlying, name, file, flags, out_flags))
+                .map_or(code::CANTOPEN, |open| open(underlying, name, file, flags, out_flags));
+            if creates {
+                registry::announce_file(bytes, true);
+            }
+            result
         }
     })
 }
@@ -195,7 +204,7 @@ unsafe fn open_log(
         Ok(log) => {
             // SAFETY: the caller's contract.
             unsafe {
-                wal_file::put(file, log);
+                log_file::put(file, Log(log));
                 if !out_flags.is_null() {
                     out_flags.write(flags);
                 }
@@ -241,7 +250,8 @@ unsafe extern "C" fn access(
         // SAFETY: SQLite calls with a VFS of ours, a name and a place for the answer.
         unsafe {
             let asks = flags == flag::ACCESS_EXISTS;
-            let known = if asks { registry::known(bytes_of(name)) } else { Known::Ask(None) };
+            let known =
+                if asks { registry::known(bytes_of(name)) } else { Known::Ask(Since::default()) };
             if known == Known::Absent {
                 found.write(0);
                 return code::OK;
@@ -250,7 +260,8 @@ unsafe extern "C" fn access(
             let result = (*underlying)
                 .access
                 .map_or(code::IOERR, |access| access(underlying, name, flags, found));
-            if let Known::Ask(Some(looked)) = known
+            if let Known::Ask(looked) = known
+                && asks
                 && result == code::OK
                 && found.read() == 0
             {

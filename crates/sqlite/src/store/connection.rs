@@ -39,6 +39,7 @@ use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frame_log::bytes_of;
 use crate::store::frames::Frames;
 use crate::store::layout::{GRANULE, HEADER_BYTES, VERSIONS_AT};
+use crate::store::lean::LeanRecord;
 use crate::store::mode::Mode;
 use crate::store::page1;
 use crate::store::parse::Shape;
@@ -57,6 +58,9 @@ const CHECKPOINT_LAG_MAX: u64 = 1 << 30;
 /// The most memory that a commit takes for a staged granule, and besides.
 const COMMITTED_GRANULE_BYTES: usize = 32 * GRANULE as usize;
 const COMMIT_BYTES: usize = 64 << 10;
+/// The most lines that a lean commit notes for a granule, in the log and in place, and besides.
+const LINES_PER_GRANULE: usize = 2 * GRANULE as usize / pm::LINE_BYTES as usize;
+const LINES_PER_COMMIT: usize = 16;
 /// The most memory that flushing an unflushed line takes.
 const UNFLUSHED_LINE_BYTES: usize = 96;
 
@@ -69,6 +73,8 @@ pub struct Media<M> {
     pub side: Region<M>,
     /// The two need separate fences, as two files on a disk do.
     pub separate_fences: bool,
+    /// Stores have to be flushed to be durable.
+    pub needs_flush: bool,
 }
 
 /// The store under one connection.
@@ -77,6 +83,7 @@ pub struct Store<M> {
     pub(super) data: Region<M>,
     pub(super) side: Side<M>,
     separate_fences: bool,
+    pub(super) needs_flush: bool,
     mode: Mode,
     /// Unused bytes of a page are zeroed when it is laid out.
     pub(super) erases: bool,
@@ -97,6 +104,7 @@ pub struct Store<M> {
     /// A commit with an announced counter failed or was rolled back: others may have read the old content under it.
     pub(super) counter_exposed: bool,
     pub(super) stage: Stage,
+    pub(super) lean: LeanRecord,
     /// A prepared commit, which waits for other databases.
     pub(super) prepared: Option<PreparedCommit>,
     /// The commit whose lines are in `stored` and `unflushed`, and may not be durable.
@@ -114,6 +122,17 @@ pub struct Store<M> {
     /// Pages that SQLite reads in place ([`crate::store::fetch`]).
     pub(super) fetched: u64,
     pub(super) stats: Stats,
+}
+
+/// The way in which a commit's work is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// A plan of all pages.
+    Plan,
+    /// A lean record, if pages keep their size.
+    Lean,
+    /// NVWAL's log frames.
+    Frames,
 }
 
 /// Lines of both memories.
@@ -150,17 +169,16 @@ impl<M: Memory> Store<M> {
             store.recover_and_decide(decide)?;
             return Ok(store);
         }
-        let Media { data, side, separate_fences } = media;
         if size > 0 {
             // The last close may not be durable, and the marker would name the old side file.
             let mut lines = LineSet::new();
-            data.note(&mut lines, 0, size.min(HEADER_BYTES));
-            lines.flush(data.memory());
-            data.memory().fence();
+            media.data.note(&mut lines, 0, size.min(HEADER_BYTES));
+            lines.flush(media.data.memory());
+            media.data.memory().fence();
         }
-        let size = page1::plain_size(&data, size)?;
-        let side = Side::format(side, tag, slot_bytes)?;
-        Ok(Self::on(data, side, separate_fences, size))
+        let size = page1::plain_size(&media.data, size)?;
+        let side = Side::format(media.side.clone(), tag, slot_bytes)?;
+        Ok(Self::on(media, side, size))
     }
 
     /// Opens the store of a database that others have open.
@@ -168,20 +186,22 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// As [`Self::open`].
     pub fn attach(media: Media<M>, size: u64) -> Result<Self> {
-        let Media { data, side, separate_fences } = media;
-        if page1::is_marked(&page1::header(&data, size)?) && side.is_empty() {
+        if page1::is_marked(&page1::header(&media.data, size)?) && media.side.is_empty() {
             return Err(StoreError::SideMissing);
         }
-        let mut store = Self::on(data, Side::open(side)?, separate_fences, size);
+        let side = Side::open(media.side.clone())?;
+        let mut store = Self::on(media, side, size);
         store.marked = store.finds_marker(size)?;
         Ok(store)
     }
 
-    fn on(data: Region<M>, side: Side<M>, separate_fences: bool, size: u64) -> Self {
+    fn on(media: Media<M>, side: Side<M>, size: u64) -> Self {
+        let Media { data, separate_fences, needs_flush, .. } = media;
         Self {
             data,
             side,
             separate_fences,
+            needs_flush,
             mode: Mode::default(),
             erases: false,
             size,
@@ -193,6 +213,7 @@ impl<M: Memory> Store<M> {
             counter_announced: false,
             counter_exposed: false,
             stage: Stage::default(),
+            lean: LeanRecord::default(),
             prepared: None,
             last: 0,
             known_checkpointed: 0,
@@ -232,6 +253,11 @@ impl<M: Memory> Store<M> {
     /// Returns whether the marker, which keeps stock SQLite out, is set.
     pub fn is_marked(&self) -> bool {
         self.marked
+    }
+
+    /// How often the marker had been cleared before it was set; `None` if it is not set.
+    pub(crate) fn marked_after(&self) -> Option<u64> {
+        self.cleared.filter(|_| self.marked)
     }
 
     /// The mode in which this connection commits.
@@ -286,7 +312,12 @@ impl<M: Memory> Store<M> {
             return Ok(());
         }
         let by_frames = self.mode == Mode::Nvwal && self.fits_into_frames(self.size());
-        let (size, work) = self.begin(by_frames)?;
+        let lean = self.mode == Mode::Lean && !self.stage.is_streamed();
+        let (size, work) = match (by_frames, lean) {
+            (true, _) => self.begin(Way::Frames)?,
+            (_, true) => self.begin(Way::Lean)?,
+            _ => self.begin(Way::Plan)?,
+        };
         match work {
             Work::Counters(counters) => {
                 self.put_counters(&counters)?;
@@ -297,15 +328,18 @@ impl<M: Memory> Store<M> {
             Work::Pages(plan) => match self.mode {
                 Mode::Fast if plan.in_place.is_some() => self.commit_in_place(&plan)?,
                 Mode::Fash | Mode::Fast => self.order_pages(size, &plan)?,
-                Mode::Fash1 | Mode::Nvwal | Mode::Full => self.log_pages(size, &plan, false)?,
+                Mode::Fash1 | Mode::Nvwal | Mode::Full | Mode::Lean => {
+                    self.log_pages(size, &plan, false)?;
+                }
             },
+            Work::Lean(counters) => self.commit_lean(size, &counters)?,
             Work::Stream(mut streamed) => self.commit_stream(size, &mut streamed)?,
             Work::Bytes(frames, counters) if by_frames => {
                 self.log_frames(size, &frames, &counters)?;
             }
             Work::Bytes(frames, counters) => match self.mode {
                 Mode::Fash | Mode::Fast => self.order_bytes(size, &frames, &counters)?,
-                Mode::Fash1 | Mode::Nvwal | Mode::Full => {
+                Mode::Fash1 | Mode::Nvwal | Mode::Full | Mode::Lean => {
                     self.log_bytes(size, &frames, &counters)?;
                 }
             },
@@ -315,37 +349,54 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Begins a commit: finds out its size of the database and its work. `by_frames` sends it to NVWAL's log.
-    pub(super) fn begin(&mut self, by_frames: bool) -> Result<(u64, Work)> {
+    /// Begins a commit: finds out its size of the database and its work.
+    pub(super) fn begin(&mut self, way: Way) -> Result<(u64, Work)> {
         self.healthy()?;
         self.counter_exposed |= std::mem::take(&mut self.counter_announced);
         self.load_last_commit()?;
-        // Before anything is stored. A large transaction takes memory page by page.
-        let granules = if self.stage.is_streamed() { 0 } else { self.stage.granules() };
-        let unflushed = self.unflushed.len() * UNFLUSHED_LINE_BYTES;
-        room::ensure(granules * COMMITTED_GRANULE_BYTES + unflushed + COMMIT_BYTES)?;
+        // Before anything is stored.
+        self.ensure_memory(way)?;
         // A connection that finds a commit begun and not applied makes the files' lengths durable.
         self.side.set_begun(self.last + 1);
         let size = self.size();
-        let work = self.work(size, by_frames).inspect_err(|error| {
+        let work = self.work(size, way).inspect_err(|error| {
             // Any other failure may have left stores.
             if error.leaves_no_stores() {
                 self.side.set_begun(self.last);
             }
         })?;
         match &work {
-            Work::Counters(_) | Work::Stream(_) => {}
+            Work::Counters(_) | Work::Stream(_) | Work::Lean(_) => {}
             Work::Pages(plan) => {
                 self.stats.placed += plan.placed;
                 self.stats.exact += plan.exact;
             }
-            Work::Bytes(..) => self.stats.bytewise += u64::from(!by_frames),
+            Work::Bytes(..) => self.stats.bytewise += u64::from(way != Way::Frames),
         }
         Ok((size, work))
     }
 
+    /// Makes sure of the memory that a commit takes. A large transaction takes it page by page.
+    fn ensure_memory(&mut self, way: Way) -> Result<()> {
+        let granules = if self.stage.is_streamed() { 0 } else { self.stage.granules() };
+        let unflushed = self.unflushed.len() * UNFLUSHED_LINE_BYTES;
+        match way {
+            // Its buffers stay, and those of the record get their room with it.
+            Way::Lean if unflushed == 0 => {
+                let most = granules * LINES_PER_GRANULE + LINES_PER_COMMIT;
+                let data = if self.needs_flush { most } else { LINES_PER_COMMIT };
+                let reserved = self.stored.side.try_reserve(most);
+                reserved
+                    .and_then(|()| self.stored.data.try_reserve(data))
+                    .map_err(|_| StoreError::Memory)
+            }
+            _ => room::ensure(granules * COMMITTED_GRANULE_BYTES + unflushed + COMMIT_BYTES),
+        }
+    }
+
     /// Finds out what to commit, and makes room for it.
-    fn work(&mut self, size: u64, by_frames: bool) -> Result<Work> {
+    fn work(&mut self, size: u64, way: Way) -> Result<Work> {
+        let by_frames = way == Way::Frames;
         let shape = self.shape(size)?;
         let page_bytes = shape.map_or(0, |(shape, _)| shape.page_bytes() as u32);
         if !self.marked {
@@ -396,9 +447,10 @@ impl<M: Memory> Store<M> {
             return Ok(Work::Bytes(frames, counters));
         }
         if let Some((shape, true)) = shape {
-            return match self.stage.is_streamed() {
-                true => self.work_of_stream(size, shape),
-                false => self.work_of_pages(size, shape),
+            return match way {
+                _ if self.stage.is_streamed() => self.work_of_stream(size, shape),
+                Way::Lean => self.lean_work(size, shape),
+                _ => self.work_of_pages(size, shape),
             };
         }
         let (frames, counters) = self.frames(size)?;
@@ -407,6 +459,15 @@ impl<M: Memory> Store<M> {
         }
         self.make_room(frames.bytes.len() as u64)?;
         Ok(Work::Bytes(frames, counters))
+    }
+
+    fn lean_work(&mut self, size: u64, shape: Shape) -> Result<Work> {
+        let counters = self.make_lean_record(size, shape.page_bytes() as u64)?;
+        if self.lean.len() == 0 && size == self.size {
+            return Ok(Work::Counters(counters));
+        }
+        self.make_room(self.lean.len())?;
+        Ok(Work::Lean(counters))
     }
 
     fn work_of_pages(&mut self, size: u64, shape: Shape) -> Result<Work> {

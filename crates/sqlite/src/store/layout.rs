@@ -3,7 +3,7 @@
 /// The first word of a side file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraS");
 /// The format's version.
-pub(crate) const VERSION: u64 = 10;
+pub(crate) const VERSION: u64 = 11;
 
 pub(crate) const MAGIC_AT: u64 = 0;
 pub(crate) const VERSION_AT: u64 = 8;
@@ -44,6 +44,8 @@ pub(crate) const LOCK_WORDS: u64 = 256;
 pub(crate) const CLEARED_AT: u64 = LOCKS_AT + LOCK_WORDS * 8;
 /// The number of the `NAME-shm` that the connections in WAL mode have.
 pub(crate) const INDEX_FILE_AT: u64 = CLEARED_AT + 8;
+/// Twice the number of files with a journal's name that were created; odd while one is being created.
+pub(crate) const JOURNALS_AT: u64 = INDEX_FILE_AT + 8;
 /// The first of the two slots. After them come the table, and room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 8192;
 
@@ -86,7 +88,7 @@ const _: () = assert!(
         && PREPARED_AT < SIZE_AT + 64
         && NAME_AT == SIZE_AT + 64
         && LOCKS_AT.is_multiple_of(64)
-        && INDEX_FILE_AT + 8 <= SLOTS_AT
+        && JOURNALS_AT + 8 <= SLOTS_AT
         && SLOTS_AT.is_multiple_of(64)
 );
 const _: () = assert!(MARKER != 1 && MARKER != 2 && DATABASE_TAG.start.is_multiple_of(8));

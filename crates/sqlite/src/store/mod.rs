@@ -13,7 +13,7 @@
 //! | [`record`], [`replay`] | how is such a commit logged, and how does recovery replay it? |
 //! | [`deferred_flush`] | which lines need not be flushed yet? |
 //!
-//! `stream` has commits of large transactions, `prepared` commits in transactions over several databases, `fetch` pages that SQLite reads in place,
+//! `lean` has commits that look into no page, `stream` those of large transactions, `prepared` commits in transactions over several databases, `fetch` pages that SQLite reads in place,
 //! `refresh` the commits of other connections, [`locks`] readers and writers, in shared words that survive the
 //! death of any of them. [`shm_locks`] has SQLite's locks of its write-ahead log, in words of the same kind, and
 //! [`write_queue`] the order in which connections get the one for writing.
@@ -29,6 +29,7 @@ mod frame_log;
 mod frames;
 mod in_place;
 pub(crate) mod layout;
+mod lean;
 mod lock_words;
 pub mod locks;
 mod log;

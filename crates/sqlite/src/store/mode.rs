@@ -1,5 +1,7 @@
 //! Commit modes: what of a changed page is logged, and in which order it becomes durable.
 
+use pm::Domain;
+
 /// The way in which a connection commits. All modes share the file formats, and each reads and recovers the commits
 /// of the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,11 +19,23 @@ pub enum Mode {
     Nvwal,
     /// Logs whole pages, with one fence.
     Full,
+    /// Logs the words that differ, with one fence. No page is looked into, and nothing is allocated.
+    Lean,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Self; 5] = [Self::Fash1, Self::Fash, Self::Fast, Self::Nvwal, Self::Full];
+    pub const ALL: [Self; 6] =
+        [Self::Lean, Self::Fash1, Self::Fash, Self::Fast, Self::Nvwal, Self::Full];
+
+    /// The mode for a domain: where stores are durable without a flush, the least work wins; elsewhere the fewest
+    /// lines.
+    pub const fn for_domain(domain: Domain) -> Self {
+        match domain {
+            Domain::Process | Domain::Eadr => Self::Lean,
+            _ => Self::Fash1,
+        }
+    }
 
     /// The mode's name.
     pub const fn name(self) -> &'static str {
@@ -31,6 +45,7 @@ impl Mode {
             Self::Fast => "fast",
             Self::Nvwal => "nvwal",
             Self::Full => "full",
+            Self::Lean => "lean",
         }
     }
 

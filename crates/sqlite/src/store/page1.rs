@@ -14,8 +14,8 @@ use crate::store::layout::{
 };
 use crate::store::region::Region;
 
-/// The bytes at the offsets in [`COUNTERS`].
-pub(crate) type Counters = [Vec<u8>; 2];
+/// The bytes at the offsets in [`COUNTERS`], of which the first has four.
+pub(crate) type Counters = [[u8; 8]; 2];
 
 const COUNTER_AT: u64 = COUNTERS[0].start as u64;
 const VALID_FOR_AT: u64 = COUNTERS[1].start as u64;
@@ -104,7 +104,8 @@ pub(crate) fn refuse_wal(granule: &mut [u8; GRANULE as usize]) -> bool {
 /// Takes the counters out of a page 1 that SQLite wrote, and puts those of the frame there.
 pub(crate) fn take_counters(page: &mut [u8], held: &[u8]) -> Counters {
     COUNTERS.map(|range| {
-        let bytes = page[range.clone()].to_vec();
+        let mut bytes = [0; 8];
+        bytes[..range.len()].copy_from_slice(&page[range.clone()]);
         page[range.clone()].copy_from_slice(&held[range]);
         bytes
     })
@@ -112,7 +113,7 @@ pub(crate) fn take_counters(page: &mut [u8], held: &[u8]) -> Counters {
 
 /// Raises SQLite's counter by one, so that its own cache is not valid after the commit.
 pub(crate) fn raise(counters: &mut Counters) {
-    let written = counters[0][..4].try_into().map_or(0, u32::from_be_bytes);
+    let written = counters[0].first_chunk().copied().map_or(0, u32::from_be_bytes);
     let next = written.wrapping_add(1).to_be_bytes();
     counters.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&next));
 }
@@ -180,7 +181,7 @@ pub(crate) fn raise_counters<M: Memory>(data: &Region<M>, lines: &mut LineSet) -
 /// The change counter that SQLite wrote, or the file's plus one if SQLite's is not later.
 pub(crate) fn later_counter<M: Memory>(data: &Region<M>, written: &[u8]) -> Result<[u8; 4]> {
     let (mut there, mut counter) = ([0; 4], [0; 4]);
-    counter.copy_from_slice(written);
+    counter.copy_from_slice(&written[..4]);
     data.read_into(COUNTER_AT, &mut there)?;
     let (there, written) = (u32::from_be_bytes(there), u32::from_be_bytes(counter));
     let is_later = written.wrapping_sub(there).cast_signed() > 0;

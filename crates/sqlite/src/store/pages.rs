@@ -43,7 +43,8 @@ impl<M: Memory> Store<M> {
         let mut plan = Plan::default();
         let written = self.written(size, shape, &mut plan)?;
         let rules = PageRules::new(shape, size.max(self.size));
-        let movers = self.mode() != Mode::Full && written.len() <= MOVERS_MAX;
+        let places = !matches!(self.mode(), Mode::Full | Mode::Lean);
+        let movers = places && written.len() <= MOVERS_MAX;
         let parsed: Vec<Parsed> = if movers {
             written.iter().map(|page| Parsed::of(page, page, rules)).collect()
         } else {
@@ -63,6 +64,8 @@ impl<M: Memory> Store<M> {
             let placed = if self.mode() == Mode::Full {
                 plan.exact += 1;
                 whole(now)
+            } else if !places {
+                self.placed(now, from, None, None, &mut plan)
             } else if alone && let (Some(old), Some(new)) = (&parsed[at].old, &parsed[at].new) {
                 plan.placed += 1;
                 let mut placed = place_apart(old, new, self.erases);

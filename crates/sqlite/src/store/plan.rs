@@ -36,6 +36,8 @@ pub(crate) enum Work {
     /// Nothing, or page 1's counters only.
     Counters(Option<Counters>),
     Pages(Plan),
+    /// The connection's lean record ([`crate::store::lean`]).
+    Lean(Option<Counters>),
     Bytes(Frames, Option<Counters>),
     /// It has been logged, except for the mark.
     Stream(Streamed),

@@ -19,7 +19,7 @@
 
 use pm::Memory;
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::{Lines, Store, Way};
 use crate::store::deferred_flush::Unflushed;
 use crate::store::error::{Result, StoreError};
 use crate::store::plan::{PreparedCommit, Work};
@@ -39,7 +39,7 @@ impl<M: Memory> Store<M> {
             return Ok(());
         }
         self.side.check_name(name)?;
-        let (size, work) = self.begin(false)?;
+        let (size, work) = self.begin(Way::Plan)?;
         let number = self.last + 1;
         if !matches!(work, Work::Counters(_)) {
             self.checkpoint_slots()?;
@@ -54,6 +54,7 @@ impl<M: Memory> Store<M> {
             Work::Pages(plan) => drop(self.record_pages(size, plan)?),
             Work::Bytes(frames, _) => drop(self.record_bytes(size, frames)?),
             Work::Stream(streamed) => drop(self.record_stream(size, streamed)?),
+            Work::Lean(_) => unreachable!("a prepared commit has a plan"),
         }
         let name = name.to_vec();
         self.prepared = Some(PreparedCommit { number, size, work, name, touched: false });
@@ -102,6 +103,7 @@ impl<M: Memory> Store<M> {
             Work::Stream(streamed) => {
                 self.place_stream(number, size, streamed, Lines::default())?;
             }
+            Work::Lean(_) => unreachable!("a prepared commit has a plan"),
         }
         if !matches!(work, Work::Counters(_)) {
             self.stats.commits += 1;

@@ -21,9 +21,9 @@ pub const PART_BYTES: usize = 8;
 /// Additional bytes of a part whose page moves.
 pub const MOVE_BYTES: usize = 4;
 /// The longest run in a record; longer ones are split.
-const RUN_MAX: usize = 256;
+pub(crate) const RUN_MAX: usize = 256;
 /// The most runs of one kind in a part.
-const RUNS_MAX: usize = 255;
+pub(crate) const RUNS_MAX: usize = 255;
 
 /// The changes of a commit to one frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +76,50 @@ impl Part {
         }
         debug_assert!(bytes.is_empty(), "bytes of no run");
     }
+}
+
+/// Appends a part whose runs are all logged: at most [`RUNS_MAX`] runs of at most [`RUN_MAX`] bytes. `image` has the
+/// frame's bytes from `within` on, and the runs' offsets count from there.
+pub(crate) fn encode_logged(
+    record: &mut Vec<u8>,
+    frame: u32,
+    within: usize,
+    runs: &[Span],
+    image: &[u8],
+) {
+    record.extend(frame.to_le_bytes());
+    record.extend([0, 0, runs.len() as u8, 0]);
+    for run in runs {
+        record.extend(((within + run.at) as u16).to_le_bytes());
+        record.push((run.bytes - 1) as u8);
+    }
+    for run in runs {
+        record.extend_from_slice(run.of(image));
+    }
+}
+
+/// Calls `take` with the frame, the run and its bytes for each run of a record that [`encode_logged`] made. Returns
+/// false if it is another record.
+pub(crate) fn each_logged(record: &[u8], mut take: impl FnMut(u32, Span, &[u8])) -> bool {
+    let mut rest = record;
+    while let Some((head, after)) = rest.split_first_chunk::<PART_BYTES>() {
+        let [frame @ .., moved, direct, count, erased] = *head;
+        let Some((runs, mut bytes)) = after.split_at_checked(usize::from(count) * RUN_BYTES) else {
+            return false;
+        };
+        if [moved, direct, erased] != [0; 3] {
+            return false;
+        }
+        for run in runs.chunks_exact(RUN_BYTES) {
+            let at = usize::from(u16::from_le_bytes([run[0], run[1]]));
+            let run = Span::new(at, usize::from(run[2]) + 1);
+            let Some((these, others)) = bytes.split_at_checked(run.bytes) else { return false };
+            take(u32::from_le_bytes(frame), run, these);
+            bytes = others;
+        }
+        rest = bytes;
+    }
+    rest.is_empty()
 }
 
 /// The parts of a record for frames of so many bytes; `None` if it is malformed.

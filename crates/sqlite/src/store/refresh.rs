@@ -21,11 +21,31 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn refresh<E: From<StoreError>>(
         &mut self,
+        file_bytes: impl FnMut() -> std::result::Result<u64, E>,
+    ) -> std::result::Result<bool, E> {
+        self.refresh_with(file_bytes, false)
+    }
+
+    /// The same under a lock, without asking for the file's length unless more of it is needed than is known. This finds
+    /// no file that something else has truncated.
+    ///
+    /// # Errors
+    /// As [`Self::refresh`].
+    pub fn refresh_words<E: From<StoreError>>(
+        &mut self,
+        file_bytes: impl FnMut() -> std::result::Result<u64, E>,
+    ) -> std::result::Result<bool, E> {
+        self.refresh_with(file_bytes, true)
+    }
+
+    fn refresh_with<E: From<StoreError>>(
+        &mut self,
         mut file_bytes: impl FnMut() -> std::result::Result<u64, E>,
+        trusts_length: bool,
     ) -> std::result::Result<bool, E> {
         let mut before = None;
         loop {
-            let (whole, found) = self.refresh_once(&mut file_bytes)?;
+            let (whole, found) = self.refresh_once(&mut file_bytes, trusts_length)?;
             if !whole || !self.marked || self.size <= found {
                 return Ok(whole);
             }
@@ -60,7 +80,7 @@ impl<M: Memory> Store<M> {
         file_bytes: impl FnMut() -> std::result::Result<u64, E>,
     ) -> std::result::Result<bool, E> {
         let cleared = self.cleared;
-        let whole = self.refresh(file_bytes);
+        let whole = self.refresh_with(file_bytes, false);
         if self.cleared != cleared {
             self.cleared = None;
         }
@@ -90,6 +110,7 @@ impl<M: Memory> Store<M> {
     fn refresh_once<E: From<StoreError>>(
         &mut self,
         file_bytes: &mut impl FnMut() -> std::result::Result<u64, E>,
+        trusts_length: bool,
     ) -> std::result::Result<(bool, u64), E> {
         self.healthy()?;
         let cleared = Some(self.side.cleared()?);
@@ -110,6 +131,9 @@ impl<M: Memory> Store<M> {
         let (begun, applied) = self.side.progress().map_err(E::from)?;
         self.side.read_table_size()?;
         self.size = self.side.size()?;
-        Ok((begun == applied, file_bytes()?))
+        // Connections make the file shorter only while the marker is cleared, and under a lock that excludes this one.
+        let known = self.data.len();
+        let found = if trusts_length && self.size <= known { known } else { file_bytes()? };
+        Ok((begun == applied, found))
     }
 }

@@ -10,6 +10,7 @@
 //! two slots count they are of the same kind.
 
 use pm::{LineSet, Memory};
+use smallvec::SmallVec;
 
 use crate::store::error::{Result, StoreError};
 use crate::store::frames::Frames;
@@ -33,6 +34,9 @@ const FLAG_BITS: u32 = 5;
 
 /// The most memory that reading a commit takes for a byte of its record, of which the longest ones have longer runs.
 const RECOVERED_BYTES: [usize; 2] = [16, 48];
+
+/// The words that flags name.
+type Words = SmallVec<[u64; WORDS_MAX as usize]>;
 
 /// A commit to log.
 #[derive(Debug)]
@@ -122,7 +126,7 @@ impl<M: Memory> Side<M> {
     pub(crate) fn write(&self, entry: &Entry, lines: &mut LineSet) -> u64 {
         let (slot, bytes) = (self.slot(entry.number), entry.bytes.len() as u64);
         let overflow = !self.fits(bytes);
-        let mut words = Vec::new();
+        let mut words = Words::new();
         let mut flags = OCCUPIED;
         if let Some(size) = entry.size {
             flags |= SIZED;
@@ -168,7 +172,7 @@ impl<M: Memory> Side<M> {
     ) {
         let slot = self.slot(entry.number);
         let mut flags = OCCUPIED | PAGES | OVERFLOW;
-        let mut words = Vec::new();
+        let mut words = Words::new();
         if let Some(size) = entry.size {
             flags |= SIZED;
             words.push(size);
@@ -187,9 +191,8 @@ impl<M: Memory> Side<M> {
     }
 
     fn check_words(&self, flags: u32, number: u64, direct: u32, words: &[u64]) -> u32 {
-        let mut all = vec![self.tag, number, u64::from(direct), u64::from(flags)];
-        all.extend(words);
-        check(&all, &[])
+        let check = check(&[self.tag, number, u64::from(direct), u64::from(flags)], &[]);
+        words.iter().fold(check, |check, word| crc32c::crc32c_append(check, &word.to_le_bytes()))
     }
 
     fn mark(&self, flags: u32, number: u64, direct: u32, words: &[u64], bytes: &[u8]) -> u64 {
@@ -220,7 +223,7 @@ impl<M: Memory> Side<M> {
             return Ok(None);
         }
         let found = checkpointed + u64::from(ahead.cast_unsigned());
-        let mut words = Vec::new();
+        let mut words = Words::new();
         for _ in 0..(flags & (SIZED | OVERFLOW)).count_ones() {
             words.push(self.region.load(slot + LOGGED_AT + 8 * words.len() as u64)?);
         }

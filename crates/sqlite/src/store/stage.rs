@@ -100,7 +100,7 @@ impl Stage {
         self.granules.len()
     }
 
-    /// The numbers of all granules, ascending.
+    /// The numbers of all granules, ascending, in a vector.
     ///
     /// # Errors
     /// There is no memory for them.
@@ -109,6 +109,11 @@ impl Stage {
         numbers.try_reserve_exact(self.granules.len()).map_err(|_| StoreError::Memory)?;
         numbers.extend(self.granules.keys());
         Ok(numbers)
+    }
+
+    /// The numbers of all granules, ascending.
+    pub(crate) fn each_number(&self) -> impl Iterator<Item = u64> {
+        self.granules.keys().copied()
     }
 
     /// Returns whether a granule is staged.

@@ -9,7 +9,7 @@ use crate::store::error::{Result, StoreError};
 use crate::store::layout::{GRANULE, HEADER_BYTES, WRITE_VERSION};
 use crate::store::page1;
 use crate::store::plan::place_of;
-use crate::store::stage::Granule;
+use crate::store::stage::{Granule, zeroed};
 
 impl<M: Memory> Store<M> {
     /// Bytes of the database as SQLite sees it through this connection.
@@ -213,11 +213,15 @@ impl<M: Memory> Store<M> {
     /// Stages zeros where the database grows without a write and the file has other bytes.
     pub(crate) fn zero_gaps(&mut self, size: u64) -> Result<()> {
         let kept = self.kept();
-        let mut there = Box::new([0; GRANULE as usize]);
+        let mut buffer: Option<Granule> = None;
         for number in kept / GRANULE..size.div_ceil(GRANULE) {
             if self.stage.has(number) {
                 continue;
             }
+            let there = match &mut buffer {
+                Some(there) => there,
+                none => none.insert(zeroed()?),
+            };
             let (start, len) = (number * GRANULE, (size - number * GRANULE).min(GRANULE) as usize);
             self.in_place(start, &mut there[..len])?;
             let from = kept.saturating_sub(start).min(len as u64) as usize;

@@ -66,6 +66,8 @@ impl<M: Memory> Store<M> {
             let placed = if self.mode() == Mode::Full {
                 plan.exact += 1;
                 whole(&now)
+            } else if self.mode() == Mode::Lean {
+                self.placed(&now, &now, None, None, &mut plan)
             } else {
                 let parsed = Parsed::of(&now, &now, rules);
                 self.placed(&now, &now, parsed.new.as_ref(), parsed.old.as_ref(), &mut plan)

@@ -34,7 +34,7 @@ fn emulated(meter: &Meter) -> Connection {
     // Concurrent tests take turns.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap();
-    *NEXT.lock().unwrap() = Some(Media { data, side, separate_fences: false });
+    *NEXT.lock().unwrap() = Some(Media { data, side, separate_fences: false, needs_flush: true });
     let flags = OpenFlags::default();
     Connection::open_with_flags_and_vfs("emulated", flags, "perdura-emulated").unwrap()
 }

@@ -39,6 +39,7 @@ pub(crate) fn media(memory: &Recording) -> Media<Recording> {
         data: Region::new(memory.clone(), SIDE, DATA),
         side: Region::new(memory.clone(), 0, SIDE),
         separate_fences: false,
+        needs_flush: true,
     }
 }
 
@@ -390,6 +391,7 @@ pub(crate) fn explore_and_count(
 fn every_crash_state_has_whole_transactions() {
     for (name, mode, page_bytes, bound) in [
         ("diffs", Mode::Fash1, 1024, 16),
+        ("lean", Mode::Lean, 1024, 8),
         ("full", Mode::Full, 512, 6),
         ("fash", Mode::Fash, 1024, 6),
         ("fast", Mode::Fast, 1024, 16),
@@ -401,11 +403,12 @@ fn every_crash_state_has_whole_transactions() {
         println!("{name}: {} points, {} states, {recovered:?}", explored.points, explored.states);
         assert!(explored.states > 3_000, "{name}: {explored:?}");
         // After an ordered commit only the next one is replayed; the layout is restored by unordered commits.
-        let by_turns = [Mode::Fash1, Mode::Full].contains(&mode);
+        let by_turns = [Mode::Lean, Mode::Fash1, Mode::Full].contains(&mode);
         let both = if by_turns { 301..=u64::MAX } else { 0..=300 };
         assert!(both.contains(&recovered.both), "{name}: {recovered:?}");
         assert!(
-            [Mode::Full, Mode::Fast, Mode::Nvwal].contains(&mode) || recovered.restored > 100,
+            [Mode::Lean, Mode::Full, Mode::Fast, Mode::Nvwal].contains(&mode)
+                || recovered.restored > 100,
             "{recovered:?}"
         );
     }
@@ -416,6 +419,7 @@ fn every_crash_state_has_whole_transactions() {
 fn every_crash_state_of_streamed_commits_is_whole() {
     for (name, mode, page_bytes, bound) in [
         ("streamed-diffs", Mode::Fash1, 1024, 10),
+        ("streamed-lean", Mode::Lean, 1024, 6),
         ("streamed-full", Mode::Full, 512, 6),
         ("streamed-fash", Mode::Fash, 1024, 6),
         ("streamed-nvwal", Mode::Nvwal, 1024, 6),
@@ -433,6 +437,7 @@ fn every_crash_state_of_streamed_commits_is_whole() {
 fn every_kill_leaves_whole_transactions() {
     for (name, mode) in [
         ("kills", Mode::Fash1),
+        ("kills-lean", Mode::Lean),
         ("kills-fash", Mode::Fash),
         ("kills-fast", Mode::Fast),
         ("kills-nvwal", Mode::Nvwal),
@@ -483,6 +488,11 @@ fn missing_instruction_is_noticed() {
 }
 
 #[test]
+fn missing_instruction_in_mode_lean_is_noticed() {
+    assert_eq!(unnoticed("left-out-lean", Mode::Lean), Vec::<String>::new());
+}
+
+#[test]
 fn missing_instruction_in_mode_fash_is_noticed() {
     assert_eq!(unnoticed("left-out-fash", Mode::Fash), Vec::<String>::new());
 }
@@ -510,6 +520,7 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
         ("connection.rs", connection, "self.side.set_applied("),
         ("bytes.rs", include_str!("../../src/store/bytes.rs"), "self.side.set_begun("),
         ("log.rs", include_str!("../../src/store/log.rs"), "self.side.set_begun("),
+        ("lean.rs", include_str!("../../src/store/lean.rs"), "self.side.set_begun("),
         ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_begun("),
         ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_applied("),
         ("in_place.rs", include_str!("../../src/store/in_place.rs"), "self.side.set_begun("),
@@ -534,8 +545,15 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
         assert_eq!(names.iter().filter(stores).count(), 3, "{names:?}");
     }
     let acknowledged = lines_of(("connection.rs", connection, "self.fence(lines);"));
-    let mut own =
-        vec!["slot.rs:", "log.rs:", "ordered.rs:", "in_place.rs:", "nvwal.rs:", "blocks.rs:"];
+    let mut own = vec![
+        "slot.rs:",
+        "lean.rs:",
+        "log.rs:",
+        "ordered.rs:",
+        "in_place.rs:",
+        "nvwal.rs:",
+        "blocks.rs:",
+    ];
     own.extend(acknowledged.iter().map(String::as_str));
     if mode == Mode::Fast {
         own.push("connection.rs:");

@@ -74,6 +74,7 @@ fn not_needed(mode: Mode) -> Vec<String> {
         ("connection.rs", connection, "self.side.set_applied("),
         ("restore_layout.rs", home, "self.side.set_begun("),
         ("log.rs", include_str!("../../src/store/log.rs"), "self.side.set_begun("),
+        ("lean.rs", include_str!("../../src/store/lean.rs"), "self.side.set_begun("),
         ("ordered.rs", ordered, "self.side.set_begun("),
         ("ordered.rs", ordered, "self.side.set_applied("),
         ("in_place.rs", in_place, "self.side.set_begun("),
@@ -115,7 +116,7 @@ fn not_needed(mode: Mode) -> Vec<String> {
         // Its log frames hold places in the file, so the page size does not matter.
         all.extend(lines_of(("connection.rs", connection, "self.side.set_table(")));
     }
-    if [Mode::Nvwal, Mode::Full].contains(&mode) {
+    if [Mode::Lean, Mode::Nvwal, Mode::Full].contains(&mode) {
         // These modes make no store to the database before a fence that also covers the marker.
         let set = "page1::set_marker(&self.data";
         all.push(format!("connection.rs{}", line_after(connection, set)));

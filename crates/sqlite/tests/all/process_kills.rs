@@ -20,7 +20,7 @@ pub(crate) struct Kind {
     pub(crate) share: &'static str,
 }
 
-pub(crate) const MODES: [&str; 5] = ["fash1", "fast", "fash", "nvwal", "full"];
+pub(crate) const MODES: [&str; 6] = ["lean", "fash1", "fast", "fash", "nvwal", "full"];
 pub(crate) const FASH1: Kind = Kind { modes: &["fash1"], share: "perdura" };
 
 impl Kind {

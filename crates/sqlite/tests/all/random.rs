@@ -12,11 +12,12 @@ const STATEMENTS: usize = 40;
 const PAGE_BYTES: [u32; 4] = [512, 512, 1024, 4096];
 
 /// `None` gives each statement its own mode, as if other connections made them.
-const MODES: [Option<Mode>; 8] = {
+const MODES: [Option<Mode>; 9] = {
     let usual = Some(Mode::Fash1);
     [
         usual,
         usual,
+        Some(Mode::Lean),
         Some(Mode::Fash),
         Some(Mode::Fast),
         Some(Mode::Nvwal),

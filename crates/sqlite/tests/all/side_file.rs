@@ -50,7 +50,8 @@ fn commit_without_the_side_files_name_is_refused() {
             let directory = folder();
             let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
             let one = open(&path).unwrap();
-            one.execute_batch(&format!("PRAGMA journal_mode = {journal}; {CREATE}")).unwrap();
+            let mode = format!("PRAGMA journal_mode = {journal}; PRAGMA perdura_mode = fash1");
+            one.execute_batch(&format!("{mode}; {CREATE}")).unwrap();
             for key in 2..400 {
                 let row = (key * 7_919 % 400 + 2, "x".repeat(90));
                 one.execute("INSERT OR IGNORE INTO t VALUES(?1, ?2)", row).unwrap();
@@ -61,6 +62,7 @@ fn commit_without_the_side_files_name_is_refused() {
                 true => std::fs::rename(side_of(&path), directory.path().join("away")).unwrap(),
                 false => std::fs::remove_file(side_of(&path)).unwrap(),
             }
+            pm::Tick::now().wait_for_next();
             let error = one.execute_batch("INSERT INTO t VALUES(1000, 'lost')").unwrap_err();
             assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ReadOnly));
             // A kill now loses nothing.
@@ -88,6 +90,7 @@ fn renamed_database_is_not_written_to() {
     let one = open(&path).unwrap();
     one.execute_batch(CREATE).unwrap();
     std::fs::rename(&path, directory.path().join("elsewhere")).unwrap();
+    pm::Tick::now().wait_for_next();
     let error = one.execute_batch("INSERT INTO t VALUES(2, 'two')").unwrap_err();
     assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ReadOnly));
     std::fs::rename(directory.path().join("elsewhere"), &path).unwrap();

@@ -231,7 +231,7 @@ fn pragmas_answer_and_refuse_unknown_values() {
     let ask = |pragma: &str| {
         connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, String>(0))
     };
-    assert_eq!(ask("perdura_mode").unwrap(), "fash1");
+    assert_eq!(ask("perdura_mode").unwrap(), "lean");
     assert_eq!(ask("perdura_mode = full").unwrap(), "full");
     assert_eq!(ask("perdura_domain").unwrap(), "process");
     assert_eq!(ask("perdura_share").unwrap(), "perdura");
@@ -300,7 +300,8 @@ fn opening_during_the_last_close_is_never_refused() {
 fn connections_read_pages_that_others_have_moved() {
     let directory = folder();
     let path = directory.path().join("db");
-    let connections = [open(&path).unwrap(), open(&path).unwrap(), open(&path).unwrap()];
+    let moving = std::path::PathBuf::from(format!("file:{}?perdura_mode=fash1", path.display()));
+    let connections = [(); 3].map(|()| open(&moving).unwrap());
     let model = Connection::open_in_memory().unwrap();
     for one in [&model, &connections[0]] {
         one.execute_batch("PRAGMA page_size = 512; CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)")
@@ -395,7 +396,7 @@ fn mode_does_not_change_within_a_writing_transaction() {
     connection.execute_batch("CREATE TABLE t(a, b); BEGIN; INSERT INTO t VALUES(1, 2)").unwrap();
     let refused = mode_of(&connection, "PRAGMA perdura_mode = fash").unwrap_err();
     assert!(refused.to_string().contains("within a transaction"), "{refused}");
-    assert_eq!(mode_of(&connection, "PRAGMA perdura_mode").as_deref(), Ok("fash1"));
+    assert_eq!(mode_of(&connection, "PRAGMA perdura_mode").as_deref(), Ok("lean"));
     connection.execute_batch("COMMIT").unwrap();
     assert_eq!(mode_of(&connection, "PRAGMA perdura_mode = fash").as_deref(), Ok("fash"));
     connection.execute_batch("INSERT INTO t VALUES(3, 4)").unwrap();

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use perdura_sqlite::database::{Failure, Level, MainFile, SuperJournalNotice};
+use perdura_sqlite::database::{Failure, JournalEpoch, Level, MainFile, SuperJournalNotice};
 use perdura_sqlite::store::connection::{Media, Store};
 use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
@@ -66,6 +66,7 @@ fn media(memory: &Recording, number: u64) -> Media<Recording> {
         data: Region::new(memory.clone(), number * BOTH + SIDE, DATA),
         side: Region::new(memory.clone(), number * BOTH, SIDE),
         separate_fences: false,
+        needs_flush: true,
     }
 }
 
@@ -134,6 +135,11 @@ impl SuperJournalNotice for Placeholder {
         Ok(())
     }
     fn clear(&self) {}
+    fn announce_file(&self, _: bool) {}
+
+    fn epoch(&self) -> Option<JournalEpoch> {
+        None
+    }
 }
 
 impl Placeholder {

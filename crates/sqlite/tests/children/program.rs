@@ -39,6 +39,7 @@ fn main() {
         ["filler", path] => writers::fill(path.as_ref()),
         ["creator", uri, sql] => writers::create(uri.as_ref(), sql),
         ["steady", path] => wal::steady(path.as_ref()),
+        ["steady-rollback", path] => wal::steady_in_rollback_mode(path.as_ref()),
         ["switcher", path] => wal::switch(path.as_ref()),
         ["holder", path, sql] => writers::hold(path.as_ref(), sql),
         ["forker", path] => forkers::fork(path.as_ref()),

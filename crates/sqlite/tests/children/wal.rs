@@ -25,17 +25,26 @@ fn transactions(connection: &Connection, count: i64) {
 
 /// Two connections take turns; the test counts their calls from where the process is [`ready`] to its mark.
 pub(crate) fn steady(path: &Path) {
-    let (one, other) = (open_wal(path), open_wal(path));
+    steady_connections(&open_wal(path), &open_wal(path));
+}
+
+/// The same in rollback mode.
+pub(crate) fn steady_in_rollback_mode(path: &Path) {
+    let (one, other) = (open(path).unwrap(), open(path).unwrap());
+    steady_connections(&one, &other);
+}
+
+fn steady_connections(one: &Connection, other: &Connection) {
     one.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
     for key in 0..500 {
         one.execute("INSERT INTO t VALUES(?1, hex(zeroblob(50)))", [key]).unwrap();
     }
     // The log and the database get their sizes.
-    transactions(&one, 3 * STEADY);
-    transactions(&other, STEADY);
+    transactions(one, 3 * STEADY);
+    transactions(other, STEADY);
     ready();
-    transactions(&one, STEADY);
-    transactions(&other, STEADY);
+    transactions(one, STEADY);
+    transactions(other, STEADY);
     mark();
 }
 

@@ -109,6 +109,7 @@ fn unshared_commit_keeps_stock_out_until_a_shared_one() {
     let directory = folder();
     let path = directory.path().join("db");
     let (ours, alone) = (open_shared(&path, "fash1"), open(&path).unwrap());
+    alone.execute_batch("PRAGMA perdura_mode = fash1").unwrap();
     ours.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b)").unwrap();
     // Its pages move to other frames.
     for key in 0..400 {
@@ -136,7 +137,8 @@ fn commit_with_an_open_statement_succeeds_and_defers_stock() {
     let path = directory.path().join("db");
     let ours = open(&path).unwrap();
     ours.execute_batch(
-        "PRAGMA mmap_size = 1000000000; CREATE TABLE t(a INTEGER PRIMARY KEY, b); CREATE TABLE u(a)",
+        "PRAGMA mmap_size = 1000000000; PRAGMA perdura_mode = fash1;
+         CREATE TABLE t(a INTEGER PRIMARY KEY, b); CREATE TABLE u(a)",
     )
     .unwrap();
     for key in 0..400 {

@@ -1,0 +1,258 @@
+//! The mode `lean`: a commit logs the words in which pages differ from their frames.
+//!
+//! Each page stays in its frame, and its contents are not looked at: nothing is parsed, matched or placed. The record
+//! is that of any page-wise commit ([`crate::store::record`]), with logged runs alone, so that recovery and connections
+//! in other modes read it. The connection keeps its buffers, so that a commit allocates nothing once they are large
+//! enough.
+//!
+//! 1. Compare each staged page with its frame, and append the runs of words that differ to the record.
+//! 2. Write the record into the next slot; flush it with the stores of the previous commit's step 3; **fence**.
+//!    *Committed.*
+//! 3. Store the runs in place.
+
+use pm::Memory;
+
+use crate::store::connection::Store;
+use crate::store::error::{Result, StoreError};
+use crate::store::layout::GRANULE;
+use crate::store::page1;
+use crate::store::plan::{Counters, place_of};
+use crate::store::record::{PART_BYTES, RUN_BYTES, RUN_MAX, RUNS_MAX, each_logged, encode_logged};
+use crate::store::slot::Entry;
+use crate::store::span::{LINE_BYTES, Span};
+
+/// Bytes compared at a time, by vector instructions.
+const CHUNK_BYTES: usize = LINE_BYTES;
+/// The unit of the runs.
+const WORD_BYTES: usize = 8;
+/// The most bytes of a record that a granule takes: each second word is a run of its own.
+const RECORD_BYTES: usize =
+    GRANULE as usize + GRANULE as usize / (2 * WORD_BYTES) * RUN_BYTES + 16 * PART_BYTES;
+
+/// The record of a commit, and the buffers for making it.
+#[derive(Debug, Default)]
+pub(super) struct LeanRecord {
+    bytes: Vec<u8>,
+    /// The runs of the part that is being made.
+    runs: Vec<Span>,
+    /// Parts of the record.
+    parts: u64,
+    /// A granule as SQLite wrote it, and the bytes of its frames.
+    new: Vec<u8>,
+    old: Vec<u8>,
+}
+
+impl LeanRecord {
+    /// The length of the record in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Empties the record, and makes room for one of so many granules.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn begin(&mut self, granules: usize) -> Result<()> {
+        self.bytes.clear();
+        self.runs.clear();
+        self.parts = 0;
+        for buffer in [&mut self.new, &mut self.old] {
+            buffer.clear();
+            buffer.try_reserve(GRANULE as usize).map_err(|_| StoreError::Memory)?;
+            buffer.resize(GRANULE as usize, 0);
+        }
+        self.bytes.try_reserve(granules * RECORD_BYTES).map_err(|_| StoreError::Memory)?;
+        self.runs.try_reserve(RUNS_MAX).map_err(|_| StoreError::Memory)
+    }
+
+    /// Appends the words in which `new` and `old` differ from `from` on, at most up to `to`. In the frame they begin
+    /// at `within`.
+    fn add(&mut self, frame: u32, within: usize, (from, to): (usize, usize)) {
+        let Self { bytes, runs, parts, new, old } = self;
+        let (new, old) = (&new[from..to], &old[from..to]);
+        let mut part = |runs: &mut Vec<Span>| {
+            if !runs.is_empty() {
+                encode_logged(bytes, frame, within, runs, new);
+                *parts += 1;
+                runs.clear();
+            }
+        };
+        each_difference(old, new, |run| {
+            if runs.len() == RUNS_MAX {
+                part(runs);
+            }
+            runs.push(run);
+        });
+        part(runs);
+    }
+}
+
+/// Calls `take` with each run of words in which two pages differ, at most [`RUN_MAX`] bytes long.
+fn each_difference(old: &[u8], new: &[u8], mut take: impl FnMut(Span)) {
+    let mut last: Option<Span> = None;
+    let chunks = old.chunks(CHUNK_BYTES).zip(new.chunks(CHUNK_BYTES));
+    for (index, (old, new)) in chunks.enumerate().filter(|(_, (old, new))| old != new) {
+        let words = old.chunks(WORD_BYTES).zip(new.chunks(WORD_BYTES));
+        for (word, (_, new)) in words.enumerate().filter(|(_, (old, new))| old != new) {
+            let at = index * CHUNK_BYTES + word * WORD_BYTES;
+            last = match last {
+                Some(run) if run.end() == at && run.bytes + new.len() <= RUN_MAX => {
+                    Some(Span::new(run.at, run.bytes + new.len()))
+                }
+                before => {
+                    before.into_iter().for_each(&mut take);
+                    Some(Span::new(at, new.len()))
+                }
+            };
+        }
+    }
+    last.into_iter().for_each(take);
+}
+
+impl<M: Memory> Store<M> {
+    /// Makes the record of what is staged (step 1). Returns page 1's counters, which are not in it.
+    ///
+    /// # Errors
+    /// There is no memory, or the medium fails.
+    pub(super) fn make_lean_record(
+        &mut self,
+        size: u64,
+        page_bytes: u64,
+    ) -> Result<Option<Counters>> {
+        let mut record = std::mem::take(&mut self.lean);
+        let made = self.compare(&mut record, size, page_bytes);
+        self.lean = record;
+        made
+    }
+
+    fn compare(
+        &self,
+        record: &mut LeanRecord,
+        size: u64,
+        page_bytes: u64,
+    ) -> Result<Option<Counters>> {
+        record.begin(self.stage.granules())?;
+        let mut counters = None;
+        for number in self.stage.each_number() {
+            let start = number * GRANULE;
+            let end = (start + GRANULE).min(size);
+            if start >= end {
+                continue;
+            }
+            self.stage.read(number, 0, &mut record.new[..])?;
+            // A granule has several pages, or a page several granules.
+            let mut at = start;
+            while at < end {
+                let (page, within) = (at / page_bytes + 1, at % page_bytes);
+                let piece = ((at - start) as usize, (page_bytes * page).min(end) - start);
+                let piece = (piece.0, piece.1 as usize);
+                let frame = self.side.frame(page as u32)?;
+                let place = place_of(frame, page_bytes) + within;
+                self.data.read_into(place, &mut record.old[piece.0..piece.1])?;
+                if at == 0 {
+                    page1::mark(&mut record.new[..], self.side.tag);
+                    counters = Some(self.take_counters(&mut record.new[..], &record.old[..]));
+                }
+                record.add(frame, within as usize, piece);
+                at = start + piece.1 as u64;
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Logs the record and stores its runs in place (steps 2 and 3).
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(super) fn commit_lean(&mut self, size: u64, counters: &Option<Counters>) -> Result<()> {
+        let number = self.last + 1;
+        self.side.set_begun(number);
+        let mut lines = self.take_unflushed();
+        let sized = (size != self.size).then_some(size);
+        let (bytes, direct, ordered) = (&self.lean.bytes[..], 0, false);
+        let entry = Entry { number, size: sized, pages: true, bytes, direct, ordered };
+        self.side.log(&entry, &mut lines.side);
+        self.acknowledge(number, &mut lines)?;
+        self.stats.bytes += self.lean.len();
+        self.stats.frames += self.lean.parts;
+        let page_bytes = self.page_bytes();
+        let whole = each_logged(&self.lean.bytes, |frame, run, bytes| {
+            let at = place_of(frame, page_bytes) + run.at as u64;
+            if frame == 1 {
+                for part in page1::all_but_counters(at, bytes.len()) {
+                    self.data.copy(at + part.start as u64, &bytes[part]);
+                }
+            } else {
+                self.data.copy(at, bytes);
+            }
+            if self.needs_flush {
+                self.data.note(&mut lines.data, at, bytes.len() as u64);
+            }
+        });
+        assert!(whole, "the record was made here");
+        self.finish_apply(number, size, counters, lines)?;
+        self.last_by_pages = Some(true);
+        self.side.set_begun(number);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::record::decode;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
+
+    fn record_of(old: &[u8], new: &[u8]) -> LeanRecord {
+        let mut record = LeanRecord::default();
+        record.begin(1).unwrap();
+        record.old[..old.len()].copy_from_slice(old);
+        record.new[..new.len()].copy_from_slice(new);
+        record.add(7, 512, (0, new.len()));
+        record
+    }
+
+    /// The record turns the one page into the other, and its runs are words that differ.
+    #[test]
+    fn record_has_the_words_that_differ_and_no_others() {
+        let mut random = SmallRng::seed_from_u64(3);
+        for round in 0..300 {
+            let len = [512, 1024, 4096][round % 3];
+            let mut old = vec![0; len];
+            random.fill(&mut old[..]);
+            let mut new = old.clone();
+            let most = 1 << random.random_range(0..11);
+            for _ in 0..random.random_range(0..most) {
+                let at = random.random_range(0..len);
+                new[at] ^= 1 << random.random_range(0..8);
+            }
+            let record = record_of(&old, &new);
+            assert!(record.bytes.len() <= RECORD_BYTES);
+            let mut words = 0;
+            let mut made = old.clone();
+            for part in decode(&record.bytes, 8192).expect("a record") {
+                assert_eq!((part.frame, part.moved), (7, None));
+                assert!(part.direct.is_empty() && part.erased.is_empty());
+                let mut bytes = &part.bytes[..];
+                for run in part.logged {
+                    let (these, rest) = bytes.split_at(run.bytes);
+                    made[run.at - 512..run.end() - 512].copy_from_slice(these);
+                    words += run.bytes / WORD_BYTES;
+                    bytes = rest;
+                }
+            }
+            assert_eq!(made, new);
+            let differ = old.chunks(8).zip(new.chunks(8)).filter(|(old, new)| old != new).count();
+            assert_eq!(words, differ, "round {round}");
+        }
+    }
+
+    #[test]
+    fn most_runs_of_a_page_are_two_parts() {
+        let old = vec![0; 4096];
+        let new: Vec<u8> = (0..4096).map(|at| u8::from(at % 16 == 0)).collect();
+        let record = record_of(&old, &new);
+        assert_eq!((record.parts, record.bytes.len()), (2, 2 * PART_BYTES + 256 * (RUN_BYTES + 8)));
+    }
+}
