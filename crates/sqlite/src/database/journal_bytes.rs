@@ -1,6 +1,7 @@
 //! The bytes of a rollback journal that serves only its own transaction: in memory, or in a scratch file once there are
 //! many.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use pm::ScratchFile;
@@ -9,6 +10,15 @@ use crate::database::contract::Failure;
 
 /// The most bytes in memory.
 const MOST_IN_MEMORY: usize = 1 << 20;
+/// The header that ends a journal which stays open, as in exclusive mode: nothing in it counts any more.
+const ENDED: &[u8] = &[0; 28];
+/// The largest buffer that a thread keeps for its next journal.
+const MOST_SPARE: usize = 128 << 10;
+
+thread_local! {
+    /// A buffer of an earlier journal. SQLite makes a journal for each transaction.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A journal's bytes.
 #[derive(Debug)]
@@ -24,7 +34,8 @@ pub(crate) struct JournalBytes {
 impl JournalBytes {
     /// An empty journal. Without a folder for a scratch file all of it stays in memory.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
-        Self { memory: Vec::new(), file: None, file_bytes: 0, folder }
+        let memory = SPARE.try_with(Cell::take).unwrap_or_default();
+        Self { memory, file: None, file_bytes: 0, folder }
     }
 
     /// The number of bytes.
@@ -53,6 +64,9 @@ impl JournalBytes {
     /// # Errors
     /// There is no memory, or no room in the folder.
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if at == 0 && bytes == ENDED {
+            return self.truncate(0);
+        }
         let end = at + bytes.len() as u64;
         if end > MOST_IN_MEMORY as u64
             && self.file.is_none()
@@ -71,8 +85,12 @@ impl JournalBytes {
         }
         let (at, end) = (at as usize, end as usize);
         if end > self.memory.len() {
-            let more = end - self.memory.len();
-            self.memory.try_reserve(more).map_err(|_| Failure::Memory)?;
+            let there = self.memory.len();
+            self.memory.try_reserve(end - there).map_err(|_| Failure::Memory)?;
+            if at == there {
+                self.memory.extend_from_slice(bytes);
+                return Ok(());
+            }
             self.memory.resize(end, 0);
         }
         self.memory[at..end].copy_from_slice(bytes);
@@ -86,7 +104,8 @@ impl JournalBytes {
     pub(crate) fn truncate(&mut self, to: u64) -> Result<(), Failure> {
         let to = to.min(self.len());
         if to == 0 {
-            (self.memory, self.file, self.file_bytes) = (Vec::new(), None, 0);
+            self.memory.clear();
+            (self.file, self.file_bytes) = (None, 0);
         } else if let Some(file) = &self.file {
             file.cut(to)?;
             self.file_bytes = to;
@@ -97,9 +116,38 @@ impl JournalBytes {
     }
 }
 
+impl Drop for JournalBytes {
+    fn drop(&mut self) {
+        let mut memory = std::mem::take(&mut self.memory);
+        if memory.capacity() <= MOST_SPARE {
+            memory.clear();
+            let _ = SPARE.try_with(|spare| spare.set(memory));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A large transaction does not keep the journals of later ones in a file.
+    #[test]
+    fn zeroed_header_ends_a_journal() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut journal = JournalBytes::new(Some(folder.path().to_owned()));
+        journal.write(0, &[1; 512]).unwrap();
+        journal.write(512, &vec![2; MOST_IN_MEMORY]).unwrap();
+        assert!(journal.file.is_some());
+        journal.write(0, &[0; 27]).unwrap();
+        assert!(journal.file.is_some(), "some other bytes");
+        journal.write(0, ENDED).unwrap();
+        assert!(journal.file.is_none() && journal.len() == 0);
+        journal.write(0, &[3; 512]).unwrap();
+        journal.write(512, &[4; 9]).unwrap();
+        let mut found = [0; 600];
+        assert_eq!(journal.read(0, &mut found).unwrap(), 521);
+        assert_eq!((found[511], found[512], found[521]), (3, 4, 0));
+    }
 
     #[test]
     fn journal_is_the_same_in_memory_and_in_a_file() {

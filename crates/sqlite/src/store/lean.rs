@@ -10,19 +10,20 @@
 //!    *Committed.*
 //! 3. Store the runs in place.
 
-use pm::Memory;
+use pm::{Bytes, Memory, View as _};
 
 use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
-use crate::store::layout::GRANULE;
+use crate::store::layout::{GRANULE, HEADER_BYTES};
 use crate::store::page1;
 use crate::store::plan::{Counters, place_of};
 use crate::store::record::{PART_BYTES, RUN_BYTES, RUN_MAX, RUNS_MAX, each_logged, encode_logged};
+use crate::store::room;
 use crate::store::slot::Entry;
 use crate::store::span::{LINE_BYTES, Span};
 
-/// Bytes compared at a time, by vector instructions.
-const CHUNK_BYTES: usize = LINE_BYTES;
+/// Bytes that are compared together first. Each page has a multiple of them.
+const BLOCK_BYTES: usize = 512;
 /// The unit of the runs.
 const WORD_BYTES: usize = 8;
 /// The most bytes of a record that a granule takes: each second word is a run of its own.
@@ -37,9 +38,8 @@ pub(super) struct LeanRecord {
     runs: Vec<Span>,
     /// Parts of the record.
     parts: u64,
-    /// A granule as SQLite wrote it, and the bytes of its frames.
-    new: Vec<u8>,
-    old: Vec<u8>,
+    /// A copy of a granule that is not in memory, or is changed.
+    copy: Vec<u8>,
 }
 
 impl LeanRecord {
@@ -56,20 +56,16 @@ impl LeanRecord {
         self.bytes.clear();
         self.runs.clear();
         self.parts = 0;
-        for buffer in [&mut self.new, &mut self.old] {
-            buffer.clear();
-            buffer.try_reserve(GRANULE as usize).map_err(|_| StoreError::Memory)?;
-            buffer.resize(GRANULE as usize, 0);
+        if self.copy.is_empty() {
+            self.copy = room::zeros(GRANULE as usize)?;
         }
         self.bytes.try_reserve(granules * RECORD_BYTES).map_err(|_| StoreError::Memory)?;
         self.runs.try_reserve(RUNS_MAX).map_err(|_| StoreError::Memory)
     }
 
-    /// Appends the words in which `new` and `old` differ from `from` on, at most up to `to`. In the frame they begin
-    /// at `within`.
-    fn add(&mut self, frame: u32, within: usize, (from, to): (usize, usize)) {
-        let Self { bytes, runs, parts, new, old } = self;
-        let (new, old) = (&new[from..to], &old[from..to]);
+    /// Appends the words in which `new` differs from `old`. In the frame both begin at `within`.
+    fn add(&mut self, frame: u32, within: usize, old: Bytes<'_>, new: &[u8]) {
+        let Self { bytes, runs, parts, .. } = self;
         let mut part = |runs: &mut Vec<Span>| {
             if !runs.is_empty() {
                 encode_logged(bytes, frame, within, runs, new);
@@ -87,24 +83,35 @@ impl LeanRecord {
     }
 }
 
-/// Calls `take` with each run of words in which two pages differ, at most [`RUN_MAX`] bytes long.
-fn each_difference(old: &[u8], new: &[u8], mut take: impl FnMut(Span)) {
+/// Calls `take` with each run of words in which two pages differ, at most [`RUN_MAX`] bytes long. Most of a page is as
+/// before, so that the function of the C library that compares long ranges does most of the work.
+fn each_difference(old: Bytes<'_>, new: &[u8], mut take: impl FnMut(Span)) {
     let mut last: Option<Span> = None;
-    let chunks = old.chunks(CHUNK_BYTES).zip(new.chunks(CHUNK_BYTES));
-    for (index, (old, new)) in chunks.enumerate().filter(|(_, (old, new))| old != new) {
-        let words = old.chunks(WORD_BYTES).zip(new.chunks(WORD_BYTES));
-        for (word, (_, new)) in words.enumerate().filter(|(_, (old, new))| old != new) {
-            let at = index * CHUNK_BYTES + word * WORD_BYTES;
+    let mut at = 0;
+    while at < new.len() {
+        let len = if at.is_multiple_of(BLOCK_BYTES) { BLOCK_BYTES } else { LINE_BYTES };
+        let block = &new[at..at + len];
+        if old.get(at, len).is_some_and(|old| old.equal(block)) {
+            at += len;
+            continue;
+        }
+        // A line of a block that differs.
+        for word in (at..at + LINE_BYTES).step_by(WORD_BYTES) {
+            let bytes: [u8; WORD_BYTES] = old.array(word);
+            if bytes == new[word..word + WORD_BYTES] {
+                continue;
+            }
             last = match last {
-                Some(run) if run.end() == at && run.bytes + new.len() <= RUN_MAX => {
-                    Some(Span::new(run.at, run.bytes + new.len()))
+                Some(run) if run.end() == word && run.bytes + WORD_BYTES <= RUN_MAX => {
+                    Some(Span::new(run.at, run.bytes + WORD_BYTES))
                 }
                 before => {
                     before.into_iter().for_each(&mut take);
-                    Some(Span::new(at, new.len()))
+                    Some(Span::new(word, WORD_BYTES))
                 }
             };
         }
+        at += LINE_BYTES;
     }
     last.into_iter().for_each(take);
 }
@@ -139,23 +146,31 @@ impl<M: Memory> Store<M> {
             if start >= end {
                 continue;
             }
-            self.stage.read(number, 0, &mut record.new[..])?;
+            // Page 1 is changed.
+            let mut copy = std::mem::take(&mut record.copy);
+            let staged = self.stage.in_memory(number).filter(|_| number > 0);
+            if staged.is_none() {
+                self.stage.read(number, 0, &mut copy)?;
+            }
             // A granule has several pages, or a page several granules.
             let mut at = start;
             while at < end {
                 let (page, within) = (at / page_bytes + 1, at % page_bytes);
-                let piece = ((at - start) as usize, (page_bytes * page).min(end) - start);
-                let piece = (piece.0, piece.1 as usize);
+                let (from, to) = ((at - start) as usize, (page_bytes * page).min(end) - start);
                 let frame = self.side.frame(page as u32)?;
-                let place = place_of(frame, page_bytes) + within;
-                self.data.read_into(place, &mut record.old[piece.0..piece.1])?;
+                let view = self.data.view(place_of(frame, page_bytes) + within, start + to - at)?;
                 if at == 0 {
-                    page1::mark(&mut record.new[..], self.side.tag);
-                    counters = Some(self.take_counters(&mut record.new[..], &record.old[..]));
+                    page1::mark(&mut copy, self.side.tag);
+                    let header =
+                        view.bytes(0, HEADER_BYTES as usize).array::<{ HEADER_BYTES as usize }>(0);
+                    counters = Some(self.take_counters(&mut copy, &header));
                 }
-                record.add(frame, within as usize, piece);
-                at = start + piece.1 as u64;
+                let new = staged.map_or(&copy[..], |staged| &staged[..]);
+                let old = view.bytes(0, (start + to - at) as usize);
+                record.add(frame, within as usize, old, &new[from..to as usize]);
+                at = start + to;
             }
+            record.copy = copy;
         }
         Ok(counters)
     }
@@ -207,9 +222,7 @@ mod tests {
     fn record_of(old: &[u8], new: &[u8]) -> LeanRecord {
         let mut record = LeanRecord::default();
         record.begin(1).unwrap();
-        record.old[..old.len()].copy_from_slice(old);
-        record.new[..new.len()].copy_from_slice(new);
-        record.add(7, 512, (0, new.len()));
+        record.add(7, 512, old.into(), new);
         record
     }
 

@@ -61,6 +61,15 @@ impl<M: Memory> Region<M> {
         self.memory.read_into(Off::new(self.base + at), out)
     }
 
+    /// A view of `len` bytes from `at` on.
+    ///
+    /// # Errors
+    /// They are not within the region.
+    pub fn view(&self, at: u64, len: u64) -> Result<M::View<'_>, Bad> {
+        pm::checked_range(Range::new(at, len), self.len())?;
+        self.memory.view(Range::new(self.base + at, len))
+    }
+
     /// The word at `at`.
     ///
     /// # Errors

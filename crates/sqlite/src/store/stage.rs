@@ -126,6 +126,14 @@ impl Stage {
         self.granules.range(numbers).next().is_some()
     }
 
+    /// A staged granule that is in memory.
+    pub(crate) fn in_memory(&self, number: u64) -> Option<&Granule> {
+        match self.granules.get(&number) {
+            Some(Place::Memory(granule)) => Some(granule),
+            _ => None,
+        }
+    }
+
     /// Copies bytes of a granule, from `within` on, if it is staged; returns whether it is.
     ///
     /// # Errors
@@ -197,13 +205,12 @@ impl Stage {
         }
     }
 
-    /// A zeroed buffer, perhaps a kept one.
+    /// A buffer with any bytes, perhaps a kept one.
     ///
     /// # Errors
     /// There is no memory for it.
     pub(crate) fn buffer(&mut self) -> Result<Granule> {
-        if let Some(mut spare) = self.spare.pop() {
-            spare.fill(0);
+        if let Some(spare) = self.spare.pop() {
             return Ok(spare);
         }
         self.spare.try_reserve_exact(MOST_SPARE).map_err(|_| StoreError::Memory)?;
