@@ -228,7 +228,7 @@ class Names(Case):
 
     def test_uris_keep_their_parameters(self):
         uri = f"file:{self.path}"
-        for given, mode in [(uri, "fash1"), (uri + "?mode=rwc&perdura_mode=full#x", "full"), (uri + "?vfs=perdura", "fash1")]:
+        for given, mode in [(uri, "lean"), (uri + "?mode=rwc&perdura_mode=full#x", "full"), (uri + "?vfs=perdura", "lean")]:
             connection = perdura_sqlite.connect(given, uri=True)
             self.assertEqual(connection.execute("PRAGMA perdura_mode").fetchone(), (mode,))
             connection.close()

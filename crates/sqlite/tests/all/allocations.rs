@@ -17,6 +17,8 @@ use crate::sql::{check, folder, rows, stock};
 thread_local! {
     /// Bytes that this thread has allocated and not freed since [`within`] began, the most of them, and the limit.
     static USED: Cell<(i64, i64, i64)> = const { Cell::new((0, 0, i64::MAX)) };
+    /// Allocations of this thread.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -36,6 +38,7 @@ impl Counting {
             used.set((next, most.max(next), limit));
             true
         });
+        let _ = CALLS.try_with(|calls| calls.set(calls.get() + u64::from(bytes > 0)));
         taken.unwrap_or(true)
     }
 }
@@ -79,6 +82,32 @@ fn opened(path: &Path, mode: &str) -> Connection {
     )
     .unwrap();
     one
+}
+
+/// The allocations of `work`.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    work();
+    CALLS.get() - before
+}
+
+/// In the mode `lean` a transaction keeps its buffers for the next one.
+#[test]
+fn lean_transaction_allocates_little() {
+    let directory = folder();
+    let one = opened(&directory.path().join("db"), "lean");
+    let update = c"UPDATE t SET b = b + 1 WHERE a = 3";
+    let insert = c"WITH n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n LIMIT 90)
+                   INSERT INTO t SELECT a, 7 FROM n";
+    assert_eq!(run(&one, insert), ffi::SQLITE_OK);
+    for mode in [c"NORMAL", c"EXCLUSIVE"] {
+        let set =
+            CString::new(format!("PRAGMA locking_mode = {}", mode.to_str().unwrap())).unwrap();
+        assert_eq!(run(&one, &set), ffi::SQLITE_OK);
+        (0..3).for_each(|_| assert_eq!(run(&one, update), ffi::SQLITE_OK));
+        let many = allocations(|| assert_eq!(run(&one, update), ffi::SQLITE_OK));
+        assert!(many <= most, "{mode:?}: {many}");
+    }
 }
 
 /// A transaction that inserts rows of 3,000 bytes.
