@@ -20,10 +20,9 @@ Example:
 /// `perdura bench sqlite`.
 #[derive(Debug, Args)]
 pub(crate) struct SqliteBenchArgs {
-    /// Ways in which SQLite commits, by comma: wal (its write-ahead log, through the VFS), lean, fash1, fash, fast, nvwal,
-    /// full
-    /// (the VFS's own), stock-wal, stock-journal (without it, synchronous FULL), stock-wal-lines (as stock-wal, and each sync writes back the
-    /// lines that were written); `all` of these.
+    /// Ways in which SQLite commits, by comma: wal (its write-ahead log, through the VFS), lean, fash1, fash, fast,
+    /// nvwal, full (the VFS's own), stock-wal, stock-journal (without it, synchronous FULL), stock-wal-lines (as
+    /// stock-wal, and each sync writes back the lines that were written); `all` of these.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = modes)]
     pub(crate) mode: List<SqliteMode>,
     /// Operations, by comma: insert, update, delete, select; `all`.
