@@ -132,8 +132,10 @@ impl<M: Memory> Store<M> {
         self.side.read_table_size()?;
         self.size = self.side.size()?;
         // Connections make the file shorter only while the marker is cleared, and under a lock that excludes this one.
-        let known = self.data.len();
-        let found = if trusts_length && self.size <= known { known } else { file_bytes()? };
+        // A page that has moved may lie past the database's size.
+        let (known, in_own_frames) = (self.data.len(), self.side.table.entries == 0);
+        let is_known = trusts_length && in_own_frames && self.size <= known;
+        let found = if is_known { known } else { file_bytes()? };
         Ok((begun == applied, found))
     }
 }

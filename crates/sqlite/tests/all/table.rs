@@ -1,5 +1,7 @@
 //! The table of the pages' frames grows over the place of a commit that is too large for a slot.
 
+use perdura_sqlite::store::connection::Store;
+use perdura_sqlite::store::error::StoreError;
 use perdura_sqlite::store::mode::Mode;
 use pm::Memory as _;
 use sim::{Recording, Replay};
@@ -43,4 +45,35 @@ fn growing_table_overwrites_no_commit_that_counts() {
         }
     }
     panic!("a page moves in {found} of 100 commits");
+}
+
+/// A connection that trusts the file's length asks for it once pages have moved: they may lie past the database's size.
+#[test]
+fn moved_pages_make_a_reader_ask_for_the_files_length() {
+    let files = files_of_inserts();
+    let memory = new();
+    memory.grow(SIDE + DATA).unwrap();
+    let mut one = open(&memory, 1);
+    one.set_mode(Mode::Lean);
+    commit(&mut one, &files[0]);
+    let mut two = Store::attach(media(&memory), files[0].len() as u64).unwrap();
+    let mut asks = || {
+        let mut asked = 0;
+        let length = || {
+            asked += 1;
+            Ok::<_, StoreError>(DATA)
+        };
+        assert!(two.refresh_words(length).unwrap());
+        asked
+    };
+    assert_eq!(asks(), 0, "its pages are where they were");
+    commit(&mut one, &files[1]);
+    assert_eq!(asks(), 0, "in the mode lean none moves");
+    one.set_mode(Mode::Fash1);
+    let moves = files[2..].iter().position(|file| {
+        commit(&mut one, file);
+        one.stats().moved > 0
+    });
+    assert!(moves.is_some(), "a page moves");
+    assert_eq!(asks(), 1);
 }
