@@ -292,7 +292,9 @@ impl Mapped {
 
     /// Recovers an interrupted commit. The caller has exclusive access.
     pub(super) fn recover(&mut self) -> Result<(), Failure> {
+        self.data.see()?;
         self.side.see()?;
+        self.looked = None;
         // The process that grew the files may have died before their lengths were durable.
         self.data.sync()?;
         self.side.sync()?;
@@ -423,6 +425,7 @@ impl Mapped {
             self.side.see()?;
             self.store.catch_up()?;
             self.store.restore_layout()?;
+            self.store.announce_cut()?;
             self.data.cut(self.store.size())?;
             self.data.touch();
             self.data.sync()?;

@@ -278,10 +278,16 @@ impl SuperJournalNotice for PlaceholderJournal {
     }
 
     fn announce_file(&self, is_created: bool) {
-        let announced = self.word(JOURNALS_AT).unwrap_or(0);
-        // It is odd already after a process that died, or failed, in between.
-        let more = if is_created || announced.is_multiple_of(2) { 1 } else { 2 };
-        self.side.store(Off::new(JOURNALS_AT), announced.wrapping_add(more));
+        let mut announced = self.word(JOURNALS_AT).unwrap_or(0);
+        loop {
+            // The next even number, or the next odd one. It is odd already after a process that died in between.
+            let more = if announced.is_multiple_of(2) == is_created { 2 } else { 1 };
+            let next = announced.wrapping_add(more);
+            match self.side.cas(Off::new(JOURNALS_AT), announced, next) {
+                Ok(_) => return,
+                Err(found) => announced = found,
+            }
+        }
     }
 
     fn epoch(&self) -> Option<JournalEpoch> {

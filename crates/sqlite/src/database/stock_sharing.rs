@@ -144,6 +144,7 @@ impl Mapped {
         let size = self.store.size();
         if self.data.file_bytes()? != size {
             self.plain_retry.cut_unsynced = true;
+            self.store.announce_cut()?;
             self.data.cut(size)?;
         }
         self.data.touch();

@@ -118,7 +118,7 @@ unsafe extern "C" fn write<F: OpenLog>(
 unsafe extern "C" fn truncate<F: OpenLog>(file: *mut File, to: i64) -> c_int {
     // SAFETY: SQLite calls with a file of ours.
     unsafe {
-        with::<F>(file, code::IOERR_WRITE, |state| {
+        with::<F>(file, code::IOERR_TRUNCATE, |state| {
             state.truncate(to.max(0).cast_unsigned())?;
             Ok(code::OK)
         })

@@ -191,7 +191,7 @@ unsafe extern "C" fn write(file: *mut File, from: *const c_void, len: c_int, at:
 unsafe extern "C" fn truncate(file: *mut File, to: i64) -> c_int {
     // SAFETY: SQLite calls with a file of ours.
     unsafe {
-        with(file, code::IOERR_WRITE, |state| {
+        with(file, code::IOERR_TRUNCATE, |state| {
             state.file.truncate(to.max(0).cast_unsigned())?;
             Ok(code::OK)
         })

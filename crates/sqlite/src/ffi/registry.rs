@@ -182,10 +182,10 @@ pub(crate) fn known(name: &[u8]) -> Known {
 /// Notes that a file with a name may be created, before and after that: a journal or write-ahead log of an open database
 /// then does not count as absent any more, in any process.
 pub(crate) fn announce_file(name: &[u8], is_created: bool) {
-    if let Some((open, _)) = of_one(&mut lock(), name)
-        && let Some(notice) = open.all.iter().find_map(|one| one.notice.as_ref())
-    {
-        notice.announce_file(is_created);
+    // A connection may still have a side file that has lost its name.
+    if let Some((open, _)) = of_one(&mut lock(), name) {
+        let notices = open.all.iter().filter_map(|one| one.notice.as_ref());
+        notices.for_each(|notice| notice.announce_file(is_created));
     }
 }
 

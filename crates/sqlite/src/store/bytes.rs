@@ -3,9 +3,10 @@
 
 use pm::Memory;
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::Store;
 use crate::store::error::Result;
 use crate::store::frames::{Frames, changed};
+use crate::store::last_commit::Lines;
 use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES};
 use crate::store::mode::Mode;
 use crate::store::page1;
@@ -21,7 +22,7 @@ impl<M: Memory> Store<M> {
         counters: &Option<Counters>,
     ) -> Result<()> {
         let lines = self.record_bytes(size, frames)?;
-        let number = self.last + 1;
+        let number = self.last.next();
         self.place_bytes(number, size, frames, counters, lines)?;
         self.side.set_begun(number);
         Ok(())
@@ -29,9 +30,9 @@ impl<M: Memory> Store<M> {
 
     /// Logs runs of bytes (step 2). Returns the lines to flush with the next commit.
     pub(super) fn record_bytes(&mut self, size: u64, frames: &Frames) -> Result<Lines> {
-        let number = self.last + 1;
+        let number = self.last.next();
         self.side.set_begun(number);
-        let mut lines = std::mem::take(&mut self.stored);
+        let mut lines = self.last.take_stored();
         let sized = (size != self.size).then_some(size);
         let (pages, bytes) = (false, &frames.bytes[..]);
         self.side.log(
@@ -54,8 +55,7 @@ impl<M: Memory> Store<M> {
     ) -> Result<()> {
         self.put_frames(&frames.bytes, &mut lines.data);
         self.stats.frames += frames.count;
-        self.finish_apply(number, size, counters, lines)?;
-        self.last_by_pages = Some(false);
+        self.finish_apply(number, size, false, counters, lines)?;
         Ok(())
     }
 

@@ -34,10 +34,10 @@
 use pm::{LineSet, Memory};
 
 use crate::store::cache::{Cache, FRAMES_PER_CHECKPOINT};
-use crate::store::deferred_flush::Unflushed;
 use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frame_log::bytes_of;
 use crate::store::frames::Frames;
+use crate::store::last_commit::{LastCommit, Lines};
 use crate::store::layout::{GRANULE, HEADER_BYTES, VERSIONS_AT};
 use crate::store::lean::LeanRecord;
 use crate::store::mode::Mode;
@@ -107,18 +107,12 @@ pub struct Store<M> {
     pub(super) lean: LeanRecord,
     /// A prepared commit, which waits for other databases.
     pub(super) prepared: Option<PreparedCommit>,
-    /// The commit whose lines are in `stored` and `unflushed`, and may not be durable.
-    pub(super) last: u64,
-    /// The last commit that this connection has durably checkpointed.
-    pub(super) known_checkpointed: u64,
+    pub(super) last: LastCommit,
+    /// The commit that was the last one applied when this connection knew the length of the database's file.
+    pub(super) length_known_at: Option<u64>,
     /// The content of NVWAL's log.
     pub(super) cache: Cache,
     pub(super) frames_per_checkpoint: usize,
-    /// Whether the last commit's slot counts and is page-wise, or byte-wise.
-    pub(super) last_by_pages: Option<bool>,
-    pub(super) stored: Lines,
-    /// Unflushed lines of frames, page 1 excluded.
-    pub(super) unflushed: Unflushed,
     /// Pages that SQLite reads in place ([`crate::store::fetch`]).
     pub(super) fetched: u64,
     pub(super) stats: Stats,
@@ -133,13 +127,6 @@ pub(super) enum Way {
     Lean,
     /// NVWAL's log frames.
     Frames,
-}
-
-/// Lines of both memories.
-#[derive(Debug, Default)]
-pub(super) struct Lines {
-    pub(super) data: LineSet,
-    pub(super) side: LineSet,
 }
 
 impl<M: Memory> Store<M> {
@@ -215,13 +202,10 @@ impl<M: Memory> Store<M> {
             stage: Stage::default(),
             lean: LeanRecord::default(),
             prepared: None,
-            last: 0,
-            known_checkpointed: 0,
+            last: LastCommit::default(),
+            length_known_at: None,
             cache: Cache::default(),
             frames_per_checkpoint: FRAMES_PER_CHECKPOINT,
-            last_by_pages: None,
-            stored: Lines::default(),
-            unflushed: Unflushed::new(),
             fetched: 0,
             stats: Stats::default(),
         }
@@ -321,7 +305,7 @@ impl<M: Memory> Store<M> {
         match work {
             Work::Counters(counters) => {
                 self.put_counters(&counters)?;
-                self.side.set_begun(self.last);
+                self.side.set_begun(self.last.number());
                 self.stage.clear();
                 return Ok(());
             }
@@ -354,15 +338,16 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.counter_exposed |= std::mem::take(&mut self.counter_announced);
         self.load_last_commit()?;
-        // Before anything is stored.
-        self.ensure_memory(way)?;
-        // A connection that finds a commit begun and not applied makes the files' lengths durable.
-        self.side.set_begun(self.last + 1);
         let size = self.size();
-        let work = self.work(size, way).inspect_err(|error| {
+        let shape = self.shape(size)?;
+        // Before anything is stored.
+        self.ensure_memory(way, shape)?;
+        // A connection that finds a commit begun and not applied makes the files' lengths durable.
+        self.side.set_begun(self.last.next());
+        let work = self.work(size, shape, way).inspect_err(|error| {
             // Any other failure may have left stores.
             if error.leaves_no_stores() {
-                self.side.set_begun(self.last);
+                self.side.set_begun(self.last.number());
             }
         })?;
         match &work {
@@ -377,27 +362,29 @@ impl<M: Memory> Store<M> {
     }
 
     /// Makes sure of the memory that a commit takes. A large transaction takes it page by page.
-    fn ensure_memory(&mut self, way: Way) -> Result<()> {
-        let granules = if self.stage.is_streamed() { 0 } else { self.stage.granules() };
-        let unflushed = self.unflushed.len() * UNFLUSHED_LINE_BYTES;
-        match way {
-            // Its buffers stay, and those of the record get their room with it.
-            Way::Lean if unflushed == 0 => {
-                let most = granules * LINES_PER_GRANULE + LINES_PER_COMMIT;
-                let data = if self.needs_flush { most } else { LINES_PER_COMMIT };
-                let reserved = self.stored.side.try_reserve(most);
-                reserved
-                    .and_then(|()| self.stored.data.try_reserve(data))
-                    .map_err(|_| StoreError::Memory)
-            }
-            _ => room::ensure(granules * COMMITTED_GRANULE_BYTES + unflushed + COMMIT_BYTES),
+    fn ensure_memory(&mut self, way: Way, shape: Option<(Shape, bool)>) -> Result<()> {
+        let unflushed = self.last.unflushed_lines() * UNFLUSHED_LINE_BYTES;
+        let is_usual = |(shape, by_pages): (Shape, bool)| {
+            by_pages && shape.page_bytes() as u32 == self.side.table.page_bytes
+        };
+        if way == Way::Lean && self.marked && unflushed == 0 && shape.is_some_and(is_usual) {
+            // Its buffers stay.
+            return self.reserve_lines();
         }
+        let granules = if self.stage.is_streamed() { 0 } else { self.stage.granules() };
+        room::ensure(granules * COMMITTED_GRANULE_BYTES + unflushed + COMMIT_BYTES)
+    }
+
+    /// Makes room for the lines that a lean commit notes.
+    fn reserve_lines(&mut self) -> Result<()> {
+        let most = self.stage.granules() * LINES_PER_GRANULE + LINES_PER_COMMIT;
+        let data = if self.needs_flush { most } else { LINES_PER_COMMIT };
+        self.last.reserve_lines(most, data).map_err(|_| StoreError::Memory)
     }
 
     /// Finds out what to commit, and makes room for it.
-    fn work(&mut self, size: u64, way: Way) -> Result<Work> {
+    fn work(&mut self, size: u64, shape: Option<(Shape, bool)>, way: Way) -> Result<Work> {
         let by_frames = way == Way::Frames;
-        let shape = self.shape(size)?;
         let page_bytes = shape.map_or(0, |(shape, _)| shape.page_bytes() as u32);
         if !self.marked {
             // Before the file grows: stock SQLite may take its length for the database's.
@@ -416,13 +403,13 @@ impl<M: Memory> Store<M> {
             }
             self.change_page_size(page_bytes)?;
         }
-        if self.last_by_pages.is_some_and(|last| last != by_pages)
-            || self.last.saturating_sub(self.side.checkpointed()?) > CHECKPOINT_LAG_MAX
+        if self.last.is_other_kind(by_pages)
+            || self.last.number().saturating_sub(self.side.checkpointed()?) > CHECKPOINT_LAG_MAX
         {
             self.checkpoint_slots()?;
         }
         // The log's blocks may overwrite a large commit, whose checkpoint has to be durable first.
-        if by_frames && self.known_checkpointed < self.last {
+        if by_frames && self.last.is_open() {
             self.checkpoint_slots()?;
         }
         self.zero_gaps(size)?;
@@ -467,6 +454,8 @@ impl<M: Memory> Store<M> {
             return Ok(Work::Counters(counters));
         }
         self.make_room(self.lean.len())?;
+        // A checkpoint has taken the lines, and the room for more.
+        self.reserve_lines()?;
         Ok(Work::Lean(counters))
     }
 
@@ -522,11 +511,12 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Ends step 3.
+    /// Ends step 3. `by_pages` says that the record is one of pages.
     pub(super) fn finish_apply(
         &mut self,
         number: u64,
         size: u64,
+        by_pages: bool,
         counters: &Option<Counters>,
         mut lines: Lines,
     ) -> Result<()> {
@@ -538,7 +528,8 @@ impl<M: Memory> Store<M> {
         // If the database's medium has failed, the next connection replays.
         self.data.memory().healthy()?;
         self.side.set_applied(number);
-        (self.stored, self.last, self.size) = (lines, number, size);
+        (self.size, self.length_known_at) = (size, Some(number));
+        self.last.applied(number, by_pages, lines);
         Ok(())
     }
 
@@ -548,35 +539,34 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn knows_last(&self) -> Result<bool> {
         let (_, applied) = self.side.progress()?;
-        Ok(self.marked && applied == self.last)
+        Ok(self.marked && applied == self.last.number())
     }
 
     /// Reads the last commit's lines, if another connection made it.
     pub(super) fn load_last_commit(&mut self) -> Result<()> {
         let (_, applied) = self.side.progress()?;
         // A commit that another one checkpointed is durable, and the page size may have changed since.
-        if applied == self.last && self.side.checkpointed()? < applied {
+        if applied == self.last.number() && self.side.checkpointed()? < applied {
             return Ok(());
         }
         let logged = self.side.read(applied)?.filter(|logged| logged.number == applied);
         if logged.is_none() && self.side.checkpointed()? < applied {
             return Err(APPLIED_COMMIT_DAMAGED);
         }
-        (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
-        (self.last, self.last_by_pages) = (applied, None);
+        let kind = logged.as_ref().map(|logged| matches!(logged.body, Body::Pages(_)));
+        self.last.found(applied, kind);
         let Some(logged) = logged else { return Ok(()) };
-        self.last_by_pages = Some(matches!(logged.body, Body::Pages(_)));
         match &logged.body {
             Body::Pages(parts) => self.note_parts(parts),
             Body::Bytes(frames) => {
-                let Self { data, stored, .. } = self;
+                let Self { data, last, .. } = self;
                 Frames::each(frames, |at, bytes| {
-                    data.note(&mut stored.data, at, bytes.len() as u64);
+                    data.note(&mut last.stored().data, at, bytes.len() as u64);
                 });
             }
         }
         if logged.size.is_some() {
-            self.side.note_header(&mut self.stored.side);
+            self.side.note_header(&mut self.last.stored().side);
         }
         Ok(())
     }
@@ -606,23 +596,23 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn checkpoint_slots(&mut self) -> Result<()> {
         self.load_last_commit()?;
-        room::ensure(self.unflushed.len() * UNFLUSHED_LINE_BYTES)?;
+        room::ensure(self.last.unflushed_lines() * UNFLUSHED_LINE_BYTES)?;
         let mut lines = self.take_unflushed();
         if self.size >= HEADER_BYTES {
             self.data.note(&mut lines.data, 0, HEADER_BYTES);
         }
         self.fence(&mut lines);
         self.healthy()?;
-        self.side.set_checkpointed(self.last, &mut lines.side);
+        self.side.set_checkpointed(self.last.number(), &mut lines.side);
         self.fence(&mut lines);
-        (self.known_checkpointed, self.last_by_pages) = (self.last, None);
+        self.last.checkpointed();
         self.healthy()
     }
 
     /// The last commit's lines that may not be durable.
     pub(super) fn take_unflushed(&mut self) -> Lines {
-        let mut lines = std::mem::take(&mut self.stored);
-        for line in self.unflushed.flush() {
+        let mut lines = self.last.take_stored();
+        for line in self.last.unflushed().flush() {
             self.note_line(line, &mut lines.data);
         }
         lines

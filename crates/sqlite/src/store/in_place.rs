@@ -16,8 +16,9 @@ use std::collections::BTreeSet;
 
 use pm::Memory;
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::Store;
 use crate::store::error::Result;
+use crate::store::last_commit::Lines;
 use crate::store::plan::{Form, Plan, place_of};
 use crate::store::span::{LINE_BYTES, Span};
 
@@ -26,11 +27,11 @@ impl<M: Memory> Store<M> {
     pub(super) fn commit_in_place(&mut self, plan: &Plan) -> Result<()> {
         let (part, image) = (&plan.parts[0], &plan.images[0]);
         let whole_line = plan.in_place == Some(Form::Line);
-        if self.side.checkpointed()? < self.last {
+        if self.side.checkpointed()? < self.last.number() {
             self.checkpoint_slots()?;
         }
         let (mut lines, mut flushed) = (Lines::default(), BTreeSet::new());
-        if self.known_checkpointed < self.last {
+        if self.last.is_open() {
             self.side.note_header(&mut lines.side);
         }
         if !self.marker_is_durable {
@@ -50,7 +51,8 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
             self.healthy()?;
         }
-        (self.known_checkpointed, self.marker_is_durable) = (self.last, true);
+        self.last.checkpoint_is_durable();
+        self.marker_is_durable = true;
         let at = place_of(part.frame, self.page_bytes());
         if whole_line {
             let line = image.first_chunk().expect("a page has a line");
@@ -67,7 +69,7 @@ impl<M: Memory> Store<M> {
         self.put_counters(&plan.counters)?;
         // If that has failed, the next connection raises the counters.
         self.data.memory().healthy()?;
-        self.side.set_begun(self.last);
+        self.side.set_begun(self.last.number());
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Each page stays in its frame, and its contents are not looked at: nothing is parsed, matched or placed. The record
 //! is that of any page-wise commit ([`crate::store::record`]), with logged runs alone, so that recovery and connections
-//! in other modes read it. The connection keeps its buffers, so that a commit allocates nothing once they are large
-//! enough.
+//! in other modes read it. The connection keeps its buffers: a commit after one of its own allocates nothing here once
+//! they are large enough.
 //!
 //! 1. Compare each staged page with its frame, and append the runs of words that differ to the record.
 //! 2. Write the record into the next slot; flush it with the stores of the previous commit's step 3; **fence**.
@@ -180,7 +180,9 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails.
     pub(super) fn commit_lean(&mut self, size: u64, counters: &Option<Counters>) -> Result<()> {
-        let number = self.last + 1;
+        // A page may have been past the end of a file that was truncated.
+        self.healthy()?;
+        let number = self.last.next();
         self.side.set_begun(number);
         let mut lines = self.take_unflushed();
         let sized = (size != self.size).then_some(size);
@@ -205,8 +207,7 @@ impl<M: Memory> Store<M> {
             }
         });
         assert!(whole, "the record was made here");
-        self.finish_apply(number, size, counters, lines)?;
-        self.last_by_pages = Some(true);
+        self.finish_apply(number, size, true, counters, lines)?;
         self.side.set_begun(number);
         Ok(())
     }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use pm::{LineSet, Memory};
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::Store;
 use crate::store::deferred_flush::{FrameLine, Unflushed};
 use crate::store::error::Result;
+use crate::store::last_commit::Lines;
 use crate::store::layout::LOGGED_AT;
 use crate::store::page1;
 use crate::store::plan::{Plan, moves, place_of};
@@ -26,7 +27,7 @@ impl<M: Memory> Store<M> {
     /// commit stays ahead of the last applied one throughout.
     pub(super) fn log_pages(&mut self, size: u64, plan: &Plan, goes_on: bool) -> Result<()> {
         let lines = self.record_pages(size, plan)?;
-        let number = self.last + 1;
+        let number = self.last.next();
         self.place_pages(number, size, plan, lines)?;
         if !goes_on {
             self.side.set_begun(number);
@@ -36,7 +37,7 @@ impl<M: Memory> Store<M> {
 
     /// Logs a plan (step 2). Returns the lines to flush with the next commit.
     pub(super) fn record_pages(&mut self, size: u64, plan: &Plan) -> Result<Lines> {
-        let number = self.last + 1;
+        let number = self.last.next();
         self.side.set_begun(number);
         let sized = (size != self.size).then_some(size);
         let mut flushed = BTreeSet::new();
@@ -44,7 +45,7 @@ impl<M: Memory> Store<M> {
         let parts = self.defer_flushes(plan, sized.is_some(), &mut flushed);
         let mut record = Vec::new();
         parts.iter().for_each(|part| part.encode(&mut record));
-        let mut lines = std::mem::take(&mut self.stored);
+        let mut lines = self.last.take_stored();
         let entry =
             Entry { number, size: sized, pages: true, bytes: &record, direct, ordered: false };
         self.side.log(&entry, &mut lines.side);
@@ -70,8 +71,7 @@ impl<M: Memory> Store<M> {
         }
         self.stats.moved += plan.moves().count() as u64;
         self.stats.frames += plan.parts.len() as u64;
-        self.finish_apply(number, size, &plan.counters, lines)?;
-        self.last_by_pages = Some(true);
+        self.finish_apply(number, size, true, &plan.counters, lines)?;
         Ok(())
     }
 
@@ -114,7 +114,8 @@ impl<M: Memory> Store<M> {
         let (direct, relogs) = (&*flushed, |frame| {
             parts.iter().any(|part| part.frame == frame && !part.logged.is_empty())
         });
-        let taken = self.unflushed.take(|line| direct.contains(&line) || !relogs(line.frame));
+        let taken =
+            self.last.unflushed().take(|line| direct.contains(&line) || !relogs(line.frame));
         let stored: Vec<(u32, Span)> =
             parts.iter().filter(|part| part.frame != 1).flat_map(stored_after_commit).collect();
         let bytes = plan.record_bytes();
@@ -123,7 +124,7 @@ impl<M: Memory> Store<M> {
             true => (head + bytes).next_multiple_of(LINE) - head - bytes,
             false => 0,
         };
-        let deferred = self.unflushed.commit(&stored, room as usize, RUN_BYTES);
+        let deferred = self.last.unflushed().commit(&stored, room as usize, RUN_BYTES);
         flushed.extend(taken.into_iter().chain(deferred.flush));
         for (frame, run) in deferred.relogged {
             let at = parts.iter().position(|part| part.frame == frame);
@@ -175,16 +176,16 @@ impl<M: Memory> Store<M> {
     pub(super) fn note_parts(&mut self, parts: &[Part]) {
         let stored: Vec<(u32, Span)> = parts.iter().flat_map(stored_after_commit).collect();
         let (first, others): (Vec<_>, Vec<_>) = stored.into_iter().partition(|run| run.0 == 1);
-        self.unflushed = Unflushed::new();
-        self.unflushed.commit(&others, 0, RUN_BYTES);
+        *self.last.unflushed() = Unflushed::new();
+        self.last.unflushed().commit(&others, 0, RUN_BYTES);
         for (frame, run) in first {
             for line in lines_of(frame, run) {
                 let at = line.line as u64 * LINE;
-                self.data.note(&mut self.stored.data, at, LINE);
+                self.data.note(&mut self.last.stored().data, at, LINE);
             }
         }
         for step in moves(parts) {
-            self.side.note_page(step, &mut self.stored.side);
+            self.side.note_page(step, &mut self.last.stored().side);
         }
     }
 

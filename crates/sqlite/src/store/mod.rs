@@ -28,6 +28,7 @@ pub(crate) mod fetch;
 mod frame_log;
 mod frames;
 mod in_place;
+mod last_commit;
 pub(crate) mod layout;
 mod lean;
 mod lock_words;

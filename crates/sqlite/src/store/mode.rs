@@ -19,7 +19,7 @@ pub enum Mode {
     Nvwal,
     /// Logs whole pages, with one fence.
     Full,
-    /// Logs the words that differ, with one fence. No page is looked into, and nothing is allocated.
+    /// Logs the words that differ, with one fence. No page is looked into.
     Lean,
 }
 

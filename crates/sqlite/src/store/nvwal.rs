@@ -18,10 +18,11 @@
 
 use pm::Memory;
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
 use crate::store::frame_log::Log;
 use crate::store::frames::Frames;
+use crate::store::last_commit::Lines;
 use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES};
 use crate::store::page1;
 use crate::store::plan::{Counters, place_of};
@@ -57,7 +58,7 @@ impl<M: Memory> Store<M> {
         let to = from + bytes.len() as u64;
         self.side.write_log(from, &bytes, emptied, &mut lines.side);
         self.side.use_blocks(from, to, emptied, &mut lines.side);
-        if self.known_checkpointed < self.last || from == 0 {
+        if self.last.is_open() || from == 0 {
             self.side.note_header(&mut lines.side);
         }
         if !self.marker_is_durable {
@@ -65,7 +66,8 @@ impl<M: Memory> Store<M> {
         }
         self.fence(&mut lines);
         self.healthy()?;
-        (self.known_checkpointed, self.marker_is_durable) = (self.last, true);
+        self.last.checkpoint_is_durable();
+        self.marker_is_durable = true;
         self.side.set_log_bytes(to, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
@@ -79,7 +81,7 @@ impl<M: Memory> Store<M> {
         if self.cache.frames >= self.frames_per_checkpoint {
             self.checkpoint_frames()?;
         }
-        self.side.set_begun(self.last);
+        self.side.set_begun(self.last.number());
         Ok(())
     }
 

@@ -13,9 +13,10 @@ use std::collections::BTreeSet;
 
 use pm::Memory;
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::Store;
 use crate::store::error::Result;
 use crate::store::frames::Frames;
+use crate::store::last_commit::Lines;
 use crate::store::plan::{Counters, Plan};
 use crate::store::replay::replay;
 use crate::store::slot::Entry;
@@ -64,7 +65,7 @@ impl<M: Memory> Store<M> {
         bytes: &[u8],
         lines: &mut Lines,
     ) -> Result<()> {
-        let number = self.last + 1;
+        let number = self.last.next();
         self.side.set_begun(number);
         let sized = (size != self.size).then_some(size);
         let direct = crc32c::crc32c(bytes);
@@ -86,7 +87,7 @@ impl<M: Memory> Store<M> {
         counters: &Option<Counters>,
         mut lines: Lines,
     ) -> Result<()> {
-        let number = self.last + 1;
+        let number = self.last.next();
         if size != self.size {
             self.side.set_size(size, &mut lines.side);
         }
@@ -98,7 +99,8 @@ impl<M: Memory> Store<M> {
         self.data.memory().healthy()?;
         self.side.set_applied(number);
         self.side.set_begun(number);
-        (self.last, self.size, self.last_by_pages) = (number, size, None);
+        (self.size, self.length_known_at) = (size, Some(number));
+        self.last.settled(number);
         Ok(())
     }
 }

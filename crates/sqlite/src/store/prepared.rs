@@ -19,9 +19,9 @@
 
 use pm::Memory;
 
-use crate::store::connection::{Lines, Store, Way};
-use crate::store::deferred_flush::Unflushed;
+use crate::store::connection::{Store, Way};
 use crate::store::error::{Result, StoreError};
+use crate::store::last_commit::Lines;
 use crate::store::plan::{PreparedCommit, Work};
 use crate::store::slot::Logged;
 
@@ -40,7 +40,7 @@ impl<M: Memory> Store<M> {
         }
         self.side.check_name(name)?;
         let (size, work) = self.begin(Way::Plan)?;
-        let number = self.last + 1;
+        let number = self.last.next();
         if !matches!(work, Work::Counters(_)) {
             self.checkpoint_slots()?;
             let mut lines = Lines::default();
@@ -110,7 +110,7 @@ impl<M: Memory> Store<M> {
             // Only now every begun commit is applied.
             self.checkpoint_slots()?;
         }
-        self.side.set_begun(self.last);
+        self.side.set_begun(self.last.number());
         if let Some(cut) = then.filter(|then| *then < self.size) {
             self.truncate(cut)?;
         }
@@ -130,10 +130,9 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
             self.healthy()?;
             self.side.set_applied(number);
-            (self.last, self.known_checkpointed, self.last_by_pages) = (number, number, None);
-            (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
+            self.last.emptied(number);
         }
-        self.side.set_begun(self.last);
+        self.side.set_begun(self.last.number());
         Ok(())
     }
 

@@ -19,10 +19,10 @@
 
 use pm::{LineSet, Memory};
 
-use crate::store::connection::{Lines, Store};
-use crate::store::deferred_flush::Unflushed;
+use crate::store::connection::Store;
 use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
+use crate::store::last_commit::Lines;
 use crate::store::layout::HEADER_BYTES;
 use crate::store::page1;
 use crate::store::plan::{moves, place_of};
@@ -80,7 +80,6 @@ impl<M: Memory> Store<M> {
         let last = last.max(rolled_back);
         self.side.set_checkpointed(last, &mut lines.side);
         self.fence(&mut lines);
-        self.known_checkpointed = last;
         if self.side.prepared()? > 0 {
             // The next commit may get the number of one that was to be prepared.
             self.side.clear_prepared(&mut lines.side);
@@ -88,9 +87,9 @@ impl<M: Memory> Store<M> {
         }
         self.side.set_begun(last);
         self.side.set_applied(last);
-        (self.last, self.size, self.marked) = (last, size, true);
-        (self.marker_is_durable, self.last_by_pages) = (true, None);
-        (self.stored, self.unflushed) = (Lines::default(), Unflushed::new());
+        self.last.emptied(last);
+        self.length_known_at = Some(last);
+        (self.size, self.marked, self.marker_is_durable) = (size, true, true);
         self.stats.recoveries += 1;
         self.stats.replayed += found.len() as u64;
         self.healthy()

@@ -26,8 +26,8 @@ impl<M: Memory> Store<M> {
         self.refresh_with(file_bytes, false)
     }
 
-    /// The same under a lock, without asking for the file's length unless more of it is needed than is known. This finds
-    /// no file that something else has truncated.
+    /// The same under a lock, without asking for the file's length if nothing has been committed since it was known. This
+    /// does not notice that something else has truncated the file.
     ///
     /// # Errors
     /// As [`Self::refresh`].
@@ -117,6 +117,7 @@ impl<M: Memory> Store<M> {
         if cleared != self.cleared {
             // Stock SQLite may have changed anything since.
             (self.cleared, self.marked, self.marker_is_durable) = (cleared, false, false);
+            self.length_known_at = None;
             self.cache.clear(self.side.log_state()?.1);
             self.side.read_table_size()?;
         }
@@ -131,11 +132,17 @@ impl<M: Memory> Store<M> {
         let (begun, applied) = self.side.progress().map_err(E::from)?;
         self.side.read_table_size()?;
         self.size = self.side.size()?;
-        // Connections make the file shorter only while the marker is cleared, and under a lock that excludes this one.
-        // A page that has moved may lie past the database's size.
-        let (known, in_own_frames) = (self.data.len(), self.side.table.entries == 0);
-        let is_known = trusts_length && in_own_frames && self.size <= known;
-        let found = if is_known { known } else { file_bytes()? };
+        // Nothing has been committed since the length was known. A connection that cuts the file says so before, by the
+        // number of times that the marker was cleared.
+        let known = self.data.len();
+        let is_same = begun == applied
+            && self.length_known_at == Some(applied)
+            && self.side.log_state()? == (self.cache.bytes, self.cache.emptied);
+        if trusts_length && is_same && self.size <= known {
+            return Ok((true, known));
+        }
+        let found = file_bytes()?;
+        self.length_known_at = Some(applied);
         Ok((begun == applied, found))
     }
 }

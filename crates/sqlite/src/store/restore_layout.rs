@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use pm::Memory;
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
+use crate::store::last_commit::Lines;
 use crate::store::layout::HEADER_BYTES;
 use crate::store::page1;
 use crate::store::parse::Shape;
@@ -43,9 +44,9 @@ impl<M: Memory> Store<M> {
             return Err(StoreError::PagesInUse);
         }
         self.load_last_commit()?;
-        self.side.set_begun(self.last + 1);
+        self.side.set_begun(self.last.next());
         self.change_page_size(self.side.table.page_bytes)?;
-        self.side.set_begun(self.last);
+        self.side.set_begun(self.last.number());
         Ok(())
     }
 
@@ -148,6 +149,18 @@ impl<M: Memory> Store<M> {
         Ok(bytes)
     }
 
+    /// Announces that the file will be truncated: other connections ask for its length again. The caller has exclusive
+    /// access.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub fn announce_cut(&mut self) -> Result<()> {
+        let cleared = self.side.cleared()?.wrapping_add(1);
+        self.side.set_cleared(cleared);
+        self.cleared = Some(cleared);
+        Ok(())
+    }
+
     /// Clears the marker of a checkpointed database whose file has its size: the file is plain. The caller has
     /// exclusive access, and no connection opens the database meanwhile.
     ///
@@ -155,9 +168,7 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn make_plain(&mut self) -> Result<()> {
         // Stored first: a connection that finds it does not trust a marker that it saw.
-        let cleared = self.side.cleared()?.wrapping_add(1);
-        self.side.set_cleared(cleared);
-        self.cleared = Some(cleared);
+        self.announce_cut()?;
         if self.size >= HEADER_BYTES {
             let mut lines = Lines::default();
             page1::clear_marker(&self.data, &mut lines.data)?;

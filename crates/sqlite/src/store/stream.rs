@@ -11,8 +11,9 @@
 
 use pm::{LineSet, Memory};
 
-use crate::store::connection::{Lines, Store};
+use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
+use crate::store::last_commit::Lines;
 use crate::store::mode::Mode;
 use crate::store::pages::{PageRules, Parsed, whole};
 use crate::store::parse::Shape;
@@ -128,7 +129,7 @@ impl<M: Memory> Store<M> {
 
     /// Commits what [`Self::work_of_stream`] has written.
     pub(super) fn commit_stream(&mut self, size: u64, streamed: &mut Streamed) -> Result<()> {
-        let number = self.last + 1;
+        let number = self.last.next();
         let lines = self.record_stream(size, streamed)?;
         self.place_stream(number, size, streamed, lines)?;
         self.side.set_begun(number);
@@ -137,11 +138,11 @@ impl<M: Memory> Store<M> {
 
     /// Stores the mark (step 2). Returns the lines to flush with the next commit.
     pub(super) fn record_stream(&mut self, size: u64, streamed: &Streamed) -> Result<Lines> {
-        let number = self.last + 1;
+        let number = self.last.next();
         self.side.set_begun(number);
         let sized = (size != self.size).then_some(size);
         let (direct, ordered) = (streamed.direct, false);
-        let mut lines = std::mem::take(&mut self.stored);
+        let mut lines = self.last.take_stored();
         let entry = Entry { number, size: sized, pages: true, bytes: &[], direct, ordered };
         self.side.log_written(&entry, streamed.bytes, streamed.check, &mut lines.side);
         // The direct stores are flushed, and need a fence of their own on a disk.
@@ -184,8 +185,7 @@ impl<M: Memory> Store<M> {
             done += taken;
         }
         touched.release(self);
-        self.finish_apply(number, size, &streamed.counters, lines)?;
-        self.last_by_pages = Some(true);
+        self.finish_apply(number, size, true, &streamed.counters, lines)?;
         self.checkpoint_slots()
     }
 }
