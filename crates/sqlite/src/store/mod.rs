@@ -21,6 +21,7 @@
 mod blocks;
 mod bytes;
 mod cache;
+mod commit;
 pub mod connection;
 pub mod deferred_flush;
 pub mod error;
@@ -31,6 +32,7 @@ mod in_place;
 mod last_commit;
 pub(crate) mod layout;
 mod lean;
+mod lean_record;
 mod lock_words;
 pub mod locks;
 mod log;

@@ -19,7 +19,8 @@
 
 use pm::Memory;
 
-use crate::store::connection::{Store, Way};
+use crate::store::commit::Way;
+use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
 use crate::store::last_commit::Lines;
 use crate::store::plan::{PreparedCommit, Work};

@@ -517,6 +517,7 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
         ("side.rs", include_str!("../../src/store/side.rs"), "put(BEGUN_AT, 0)"),
         ("side.rs", include_str!("../../src/store/side.rs"), "put(TABLE_AT, 0)"),
         ("connection.rs", connection, "self.side.set_begun("),
+        ("commit.rs", include_str!("../../src/store/commit.rs"), "self.side.set_begun("),
         ("connection.rs", connection, "self.side.set_applied("),
         ("bytes.rs", include_str!("../../src/store/bytes.rs"), "self.side.set_begun("),
         ("log.rs", include_str!("../../src/store/log.rs"), "self.side.set_begun("),

@@ -71,6 +71,7 @@ fn not_needed(mode: Mode) -> Vec<String> {
         ("side.rs", side, "put(BEGUN_AT, 0)"),
         ("side.rs", side, "put(TABLE_AT, 0)"),
         ("connection.rs", connection, "self.side.set_begun("),
+        ("commit.rs", include_str!("../../src/store/commit.rs"), "self.side.set_begun("),
         ("connection.rs", connection, "self.side.set_applied("),
         ("restore_layout.rs", home, "self.side.set_begun("),
         ("log.rs", include_str!("../../src/store/log.rs"), "self.side.set_begun("),
