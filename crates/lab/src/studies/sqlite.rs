@@ -155,6 +155,7 @@ impl SqliteStage {
             data: Region::whole(data.map_err(|error| failed(&error))?),
             side: Region::whole(side.map_err(|error| failed(&error))?),
             separate_fences: false,
+            needs_flush: true,
         };
         register()?;
         let name = waiting(media);
