@@ -72,17 +72,17 @@ fn grouped_commits_are_safe_once_synced_and_whole_before() {
 /// In a short scenario from every few states.
 #[test]
 fn crashes_after_crashes_after_crashes_are_survived() {
-    crashes_after_crashes(5);
+    crashes_after_crashes(5, 6);
 }
 
-/// Crashes again in one in six of the states, or in one in so many of these.
-pub(crate) fn crashes_after_crashes(one_in: u64) {
+/// Crashes again in one in six of the states, or in one in so many of these; more than `least` times.
+pub(crate) fn crashes_after_crashes(one_in: u64, least: u64) {
     for engine in engines() {
         let (scenario, _) = Plot::new(engine, 8, 30, 40).run_in_files();
         let again = Again::every(6 * one_in, 3);
         let explored = scenario.explore(None, Effort::once(12).then(again));
         assert_eq!(explored.violation, None, "{engine}, seed 8");
-        assert!(explored.nested * one_in > 50, "{explored:?}");
+        assert!(explored.nested > least, "{explored:?}");
     }
 }
 

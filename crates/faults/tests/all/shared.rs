@@ -81,12 +81,7 @@ fn the_same_seed_gives_the_same_record() {
     assert!(first.0.iter().any(|event| event.starts_with('1')), "both threads are in it");
 }
 
-/// Power cuts at every fence, kills at one of so many stores.
-fn survives(name: &str, scenario: &Shared, rule: Rule, stride: u64) {
-    survives_in_part(name, scenario, (rule, stride), 1);
-}
-
-/// The same at one in so many of them.
+/// Power cuts at one in so many fences, kills at one in so many stores.
 fn survives_in_part(name: &str, scenario: &Shared, (rule, stride): (Rule, u64), one_in: u64) {
     let (seed, scenario) = (scenario.seed, scenario.run());
     scenario.history.check(rule).unwrap_or_else(|found| panic!("{name}, seed {seed}: {found}"));

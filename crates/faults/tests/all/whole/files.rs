@@ -64,5 +64,5 @@ fn commits_with_many_keys_survive_power_cuts_at_syncs() {
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn crashes_after_crashes_after_crashes_are_survived() {
-    crashes_after_crashes(1);
+    crashes_after_crashes(1, 50);
 }
