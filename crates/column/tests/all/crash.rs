@@ -401,8 +401,9 @@ const BEHIND_A_RECORD: &str = "memory.fence();";
 /// Every word of the header of a chunk of rows is stored, and flushed, again.
 const OVERWRITTEN: &str = "let mut objects = vec![zeroed(lane, words * 8)?];";
 
-/// Tells of a story of transactions of every kind, with collections during and between them, and of one in which
-/// a table grows, which is used afterwards. Each site is left out in turn: of all files, or, with indexes in persistent memory, of these.
+/// Leaves out each site in turn: of all files, or, with indexes in persistent memory, of these. The stories are one
+/// of transactions of every kind, with collections during and between them, and one in which a table grows, which
+/// is used afterwards.
 pub(crate) fn fails_without_one(options: Options, seed: u64, files: &str) {
     let has_reason = |place: &str, line: &str| {
         line == FOR_OTHERS
