@@ -29,11 +29,13 @@ use perdura::{Backup, Database, Domain, EngineKind, Error, LoadOptions, Options,
 const CREATED: i32 = 0;
 const REFUSED: i32 = 1;
 const WRONG: i32 = 2;
-/// A build stops a creation or a copy at one call in so many; `PERDURA_POINTS=all` stops it at each.
-const STEP: usize = 3;
+/// A creation or a copy is stopped at one call in so many by the ordinary tests, and by a build of `.ci/run`;
+/// `PERDURA_POINTS=all` stops it at each.
+const SOME: usize = 11;
+const WHOLE: usize = 3;
 
-fn step() -> usize {
-    if at_all() { 1 } else { STEP }
+fn at_each(step: usize) -> usize {
+    if at_all() { 1 } else { step }
 }
 
 /// Lets no other test hold a lock while a child is forked.
@@ -121,14 +123,18 @@ fn is_clear(error: &Error) -> bool {
 
 #[test]
 fn killed_creation_begins_anew() {
+    killed_creations(SOME);
+}
+
+fn killed_creations(step: usize) {
     let _alone = alone();
     for engine in EngineKind::ALL {
         let place = Place::new(engine);
         let (mut calls, mut named) = (0, 0);
-        for call in (0..).step_by(step()) {
+        for call in (0..).step_by(at_each(step)) {
             let both: [Create; 2] = [Place::open_or_create, Place::create];
             // The two take turns in a build.
-            let turn = call as usize / STEP % 2;
+            let turn = call as usize / step % 2;
             for create in if at_all() { &both[..] } else { &both[turn..=turn] } {
                 match place.child(Way::Killed, call).wait() {
                     State::Killed => {}
@@ -162,11 +168,15 @@ fn killed_creation_begins_anew() {
 
 #[test]
 fn two_creations_leave_one_database() {
+    two_creations(SOME);
+}
+
+fn two_creations(step: usize) {
     let _alone = alone();
     for engine in EngineKind::ALL {
         let place = Place::new(engine);
         let (mut calls, mut first, mut second) = (0, 0, 0);
-        for call in (0..).step_by(step()) {
+        for call in (0..).step_by(at_each(step)) {
             for create in [Place::open_or_create, Place::create] {
                 let child = place.child(Way::Stopped, call);
                 let state = child.wait();
@@ -205,16 +215,17 @@ fn has_all(path: &Path, options: &Options, model: &Model) {
     database.close().unwrap();
 }
 
-/// Kills a child at each call of `work`, does `work` once more each time, and hands what is there
+/// Kills a child at one in `step` calls of `work`, does `work` once more each time, and hands what is there
 /// then to `check`, which removes what was made. Returns how many calls there are.
 fn repeat_after_kills(
     name: &str,
     directory: &Path,
+    step: usize,
     work: impl Fn() -> Result<(), Error>,
     check: impl Fn(),
 ) -> u64 {
     let before = names(directory);
-    for call in (0..).step_by(step()) {
+    for call in (0..).step_by(at_each(step)) {
         let child = Child::start(Way::Killed, call, || match work() {
             Ok(()) => CREATED,
             Err(error) => {
@@ -244,6 +255,10 @@ fn repeat_after_kills(
 
 #[test]
 fn killed_copies_can_be_repeated() {
+    killed_copies(SOME);
+}
+
+fn killed_copies(step: usize) {
     let _alone = alone();
     for engine in [EngineKind::Inp, EngineKind::NvmInp, EngineKind::NvDisk] {
         let place = Place::new(engine);
@@ -286,21 +301,52 @@ fn killed_copies_can_be_repeated() {
         };
         let directory = place.directory.path();
         let counts = [
-            repeat_after_kills("backup", directory, || opened()?.backup(&made).map(drop), restored),
+            repeat_after_kills(
+                "backup",
+                directory,
+                step,
+                || opened()?.backup(&made).map(drop),
+                restored,
+            ),
             repeat_after_kills(
                 "dump",
                 directory,
+                step,
                 || opened()?.dump(&made, &[], &mut |_| ()).map(drop),
                 loaded,
             ),
             repeat_after_kills(
                 "restore",
                 directory,
+                step,
                 || Backup::open(at("backup"))?.restore(&made, options, &mut |_| ()).map(drop),
                 whole,
             ),
-            repeat_after_kills("load", directory, || load(&made).map(drop), whole),
+            repeat_after_kills("load", directory, step, || load(&made).map(drop), whole),
         ];
         println!("{engine}: calls of backup, dump, restore and load: {counts:?}");
+    }
+}
+
+/// Those that each build of `.ci/run` adds.
+mod whole {
+    use super::*;
+
+    #[test]
+    #[ignore = "a build of .ci/run runs it"]
+    fn killed_creation_begins_anew() {
+        killed_creations(WHOLE);
+    }
+
+    #[test]
+    #[ignore = "a build of .ci/run runs it"]
+    fn two_creations_leave_one_database() {
+        two_creations(WHOLE);
+    }
+
+    #[test]
+    #[ignore = "a build of .ci/run runs it"]
+    fn killed_copies_can_be_repeated() {
+        killed_copies(WHOLE);
     }
 }

@@ -22,3 +22,4 @@ mod still;
 mod tpcb_tatp;
 mod tpcc;
 mod usage;
+mod whole;

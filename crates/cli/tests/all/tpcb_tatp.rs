@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::common::{Ran, run};
 use crate::report::{keys, runs};
+use crate::tpcc::FAMILIES;
 
 /// Keys of the runs of both.
 const KEYS: [&str; 28] = [
@@ -245,8 +246,13 @@ fn what_the_medium_cannot_hold_is_refused_before_it_is_filled() {
 
 #[test]
 fn a_killed_process_loses_no_transaction_and_its_balances_agree() {
+    killed_processes_lose_no_transaction(FAMILIES, "nvm-inp,nv-disk", "fast,sofort");
+}
+
+/// With these engines, with those in two partitions, and with those in groups of commits.
+pub(crate) fn killed_processes_lose_no_transaction(engines: &str, parted: &str, grouped: &str) {
     let cases: [&[&str]; 3] = [
-        &["--branches", "2", "--workers", "3"],
+        &["--branches", "2", "--workers", "3", "--engine", engines],
         &[
             "--branches",
             "2",
@@ -255,11 +261,11 @@ fn a_killed_process_loses_no_transaction_and_its_balances_agree() {
             "--workers",
             "2",
             "--engine",
-            FAMILIES,
+            parted,
             "--as",
             "shore-kits",
         ],
-        &["--commit", "grouped", "--group", "16", "--workers", "2", "--engine", FAMILIES],
+        &["--commit", "grouped", "--group", "16", "--workers", "2", "--engine", grouped],
     ];
     for more in cases {
         let arguments = ["bench", "recovery", "--workload", "tpcb", "--txns", "300", "--json", "-"];
@@ -273,9 +279,6 @@ fn a_killed_process_loses_no_transaction_and_its_balances_agree() {
         }
     }
 }
-
-/// An engine of each paper.
-const FAMILIES: &str = "nvm-inp,nv-disk,fast,sofort";
 
 /// TATP across a kill, of these engines.
 fn outage(engines: &str, more: &[&str]) -> Ran {

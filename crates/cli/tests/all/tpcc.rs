@@ -73,7 +73,8 @@ const RECOVERY_KEYS: [&str; 28] = [
     "consistency",
 ];
 /// An engine of each paper.
-const FAMILIES: &str = "nvm-inp,nv-disk,fast,sofort";
+/// An engine of each paper.
+pub(crate) const FAMILIES: &str = "nvm-inp,nv-disk,fast,sofort";
 const SCALE: [&str; 4] = ["--items", "200", "--customers", "30"];
 
 fn tpcc(arguments: &[&str]) -> Ran {
@@ -89,9 +90,13 @@ fn all_hold(run: &Value) {
 
 #[test]
 fn the_report_has_the_documented_keys_and_engines_agree() {
+    report_has_the_documented_keys(FAMILIES);
+}
+
+pub(crate) fn report_has_the_documented_keys(engines: &str) {
     let arguments = ["--warehouses", "2", "--partitions", "2", "--txns", "600", "--check"];
-    let ran =
-        tpcc(&[&arguments[..], &["--domain", "adr", "--repeat", "3", "--json", "-"]].concat());
+    let more = ["--domain", "adr", "--repeat", "3", "--engine", engines, "--json", "-"];
+    let ran = tpcc(&[&arguments[..], &more].concat());
     let runs = runs(&ran);
     assert!(runs.len() >= 2);
     for run in &runs {
@@ -112,7 +117,14 @@ fn the_report_has_the_documented_keys_and_engines_agree() {
 
 #[test]
 fn checks_are_named_in_the_text() {
-    let ran = tpcc(&["--txns", "300", "--check", "--warehouses", "2", "--remote"]);
+    checks_are_named(FAMILIES);
+}
+
+pub(crate) fn checks_are_named(engines: &str) {
+    let engines = ["--engine", engines];
+    let ran = tpcc(
+        &[&["--txns", "300", "--check", "--warehouses", "2", "--remote"][..], &engines].concat(),
+    );
     assert_eq!(ran.code, Some(0), "{ran:?}");
     for text in ["new orders/min", "stock_level", "1 to 12, nvm-inp: hold", "Contents are alike"] {
         assert!(ran.out.contains(text), "{text}: {}", ran.out);
@@ -124,8 +136,12 @@ fn checks_are_named_in_the_text() {
 
 #[test]
 fn workers_that_share_a_partition_keep_the_conditions() {
+    workers_keep_the_conditions(FAMILIES);
+}
+
+pub(crate) fn workers_keep_the_conditions(engines: &str) {
     let arguments = ["--warehouses", "2", "--remote", "--txns", "300", "--workers", "3", "--check"];
-    for run in runs(&tpcc(&[&arguments[..], &["--json", "-"]].concat())) {
+    for run in runs(&tpcc(&[&arguments[..], &["--engine", engines, "--json", "-"]].concat())) {
         assert_eq!((&run["workers"], &run["partitions"]), (&3.into(), &1.into()));
         assert_eq!(run["conflicts"], 0, "{run}");
         // Where transactions run at once, one may have to begin again.
@@ -172,10 +188,15 @@ fn what_the_medium_cannot_hold_is_refused_before_it_is_filled() {
 
 #[test]
 fn a_killed_process_loses_no_transaction() {
+    killed_processes_lose_no_transaction(FAMILIES, "nvm-inp,nv-disk", "fast,sofort");
+}
+
+/// With these engines, with those in two partitions, and with those in groups of commits.
+pub(crate) fn killed_processes_lose_no_transaction(engines: &str, parted: &str, grouped: &str) {
     let cases: [&[&str]; 3] = [
-        &["--warehouses", "2", "--remote"],
-        &["--warehouses", "2", "--partitions", "2", "--workers", "2", "--engine", FAMILIES],
-        &["--warehouses", "1", "--commit", "grouped", "--group", "16", "--engine", FAMILIES],
+        &["--warehouses", "2", "--remote", "--engine", engines],
+        &["--warehouses", "2", "--partitions", "2", "--workers", "2", "--engine", parted],
+        &["--warehouses", "1", "--commit", "grouped", "--group", "16", "--engine", grouped],
     ];
     for more in cases {
         let arguments = ["bench", "recovery", "--workload", "tpcc", "--txns", "300", "--json", "-"];

@@ -379,10 +379,13 @@ pub(crate) fn survives_power_cuts(options: Options, seed: u64, threads: usize, b
 
 #[test]
 fn interleaved_sessions_survive_power_cuts_at_fences() {
+    interleavings_survive_power_cuts(20);
+}
+
+pub(crate) fn interleavings_survive_power_cuts(seed: u64) {
     for options in [small(), mixed(), durable()] {
         let bound = if options.durable_percent == 0 { 10 } else { 5 };
-        let cut = |seed| survives_power_cuts(options, seed, 3, bound);
-        let states: u64 = (20..22).map(cut).sum();
-        assert!(states > 1000, "{states}");
+        let states = survives_power_cuts(options, seed, 3, bound);
+        assert!(states > 500, "{states}");
     }
 }

@@ -28,31 +28,6 @@ pub(crate) fn caught(engine: EngineKind) {
 }
 
 #[test]
-fn faults_of_inp_are_caught() {
-    caught(EngineKind::Inp);
-}
-
-#[test]
-fn faults_of_cow_are_caught() {
-    caught(EngineKind::Cow);
-}
-
-#[test]
-fn faults_of_log_are_caught() {
-    caught(EngineKind::Log);
-}
-
-#[test]
-fn faults_of_nv_disk_are_caught() {
-    caught(EngineKind::NvDisk);
-}
-
-#[test]
-fn faults_of_nvm_cow_are_caught() {
-    caught(EngineKind::NvmCow);
-}
-
-#[test]
 fn faults_of_fast_are_caught() {
     caught(EngineKind::Fast);
 }
@@ -65,16 +40,6 @@ fn faults_of_fash_are_caught() {
 #[test]
 fn faults_of_nvwal_are_caught() {
     caught(EngineKind::Nvwal);
-}
-
-#[test]
-fn faults_of_journal_are_caught() {
-    caught(EngineKind::Journal);
-}
-
-#[test]
-fn faults_of_wal_are_caught() {
-    caught(EngineKind::Wal);
 }
 
 #[test]

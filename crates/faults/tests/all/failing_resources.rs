@@ -225,7 +225,7 @@ pub(crate) fn each_call_that_changes_a_file_fails(each: usize, each_of_paged: us
 
 #[test]
 fn calls_that_change_a_file_fail_in_turn() {
-    each_call_that_changes_a_file_fails(at_calls(11), at_calls(83));
+    each_call_that_changes_a_file_fails(at_calls(47), at_calls(331));
 }
 
 /// From one in so many calls on. The paged engines make many, and a full disk is full for all of
@@ -240,7 +240,7 @@ pub(crate) fn the_disk_is_full(each: usize, each_of_paged: usize) {
 
 #[test]
 fn the_disk_is_full_from_a_call_on() {
-    the_disk_is_full(at_calls(11), at_calls(83));
+    the_disk_is_full(at_calls(47), at_calls(331));
 }
 
 /// Zeroes are read of a medium that has failed: that is no database whose creation was cut off,

@@ -2,7 +2,7 @@
 //! with a serial order passes, and on small histories the verdict is that of trying all orders.
 
 mod anomalies;
-mod crashes;
+pub(crate) mod crashes;
 mod orders;
 mod random;
 

@@ -52,13 +52,18 @@ pub(crate) fn plot(engine: EngineKind, seed: u64, transactions: usize, keys: u64
 fn nvm_inp_survives_power_cuts_at_fences() {
     let engine = EngineKind::NvmInp;
     survives("inserts with updates", &inserts_with_updates(engine), Effort::once(10));
-    for seed in [16, 17] {
-        let again = Again::every(500, 2);
-        survives("statements", &statements(engine, seed, 120), Effort::once(40).then(again));
-    }
-    let plots = [plot(engine, 14, 60, 3), plot(engine, 11, 60, 60), plot(engine, 12, 40, 300)];
-    // Whatever the bound, every two lines are seen in all four combinations.
-    power_cuts(engine, &plots, 10, Again::every(2_000, 2));
+    statements_of_nvm_inp(16);
+    power_cuts_of_nvm_inp(&[plot(engine, 14, 60, 3)]);
+}
+
+pub(crate) fn statements_of_nvm_inp(seed: u64) {
+    let effort = Effort::once(40).then(Again::every(500, 2));
+    survives("statements", &statements(EngineKind::NvmInp, seed, 120), effort);
+}
+
+/// Whatever the bound, every two lines are seen in all four combinations.
+pub(crate) fn power_cuts_of_nvm_inp(plots: &[Plot]) {
+    power_cuts(EngineKind::NvmInp, plots, 10, Again::every(2_000, 2));
 }
 
 #[test]
@@ -96,9 +101,7 @@ fn nvm_log_makes_room_on_a_full_pool_and_survives_crashes() {
 #[test]
 fn every_engine_in_the_pool_survives_power_cuts() {
     for engine in engines() {
-        let grouped = plot(engine, 31, 30, 30).groups_of(4);
-        let plots = [plot(engine, 30, 20, 40), grouped];
-        power_cuts(engine, &plots, 4, Again::every(400, 2));
+        power_cuts(engine, &[plot(engine, 30, 20, 40)], 4, Again::every(400, 2));
     }
 }
 
@@ -107,12 +110,18 @@ fn every_engine_in_the_pool_survives_power_cuts() {
 /// logged and of stored fields, and half of an update would give keys that never were.
 #[test]
 fn operations_on_one_tuple_are_ordered() {
+    operations_are_ordered(5);
+}
+
+/// Looks at some states of each crash point, or at one in so many of these.
+pub(crate) fn operations_are_ordered(one_in: u64) {
     for engine in engines() {
         for commit in [true, false] {
             let scenario = two_operations_on_one_tuple(engine, commit);
             // The others change nothing in place.
             let states = if engine == EngineKind::NvmInp { 5_000 } else { 500 };
-            let explored = scenario.explore(None, Effort::once(states).then(Again::every(97, 1)));
+            let explored =
+                scenario.explore(None, Effort::once(states / one_in).then(Again::every(97, 1)));
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
         }
     }
@@ -122,12 +131,17 @@ fn operations_on_one_tuple_are_ordered() {
 /// group that takes it has to flush it anew.
 #[test]
 fn pages_released_by_a_snapshot_are_flushed_on_reuse() {
+    released_pages_are_flushed(7);
+}
+
+/// Kills at each store, or at one in so many.
+pub(crate) fn released_pages_are_flushed(stride: u64) {
     for engine in engines() {
         let scenario = a_snapshot_goes_before_its_group_is_durable(engine);
         let again = Again::every(200, 1);
         let explored = scenario.explore(None, Effort::once(40).then(again));
         assert_eq!(explored.violation, None, "{engine}");
-        let kills = scenario.explore_kills(None, 1);
+        let kills = scenario.explore_kills(None, stride);
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
 }
@@ -136,17 +150,22 @@ fn pages_released_by_a_snapshot_are_flushed_on_reuse() {
 /// update: recovery must not do it again where the second one's image is missing.
 #[test]
 fn updates_after_a_statement_on_its_column_survive() {
+    updates_after_a_statement_survive(7);
+}
+
+/// Looks at some states of each power cut, and at a kill at each store, or at one in so many of these.
+pub(crate) fn updates_after_a_statement_survive(one_in: u64) {
     for engine in engines() {
         for commit in [true, false] {
             let scenario = two_updates_after_a_statement(engine, commit);
             // The others have no statements.
             let effort = match engine {
-                EngineKind::NvmInp => Effort::once(5_000).then(Again::every(97, 2)),
+                EngineKind::NvmInp => Effort::once(5_000 / one_in).then(Again::every(97, 2)),
                 _ => Effort::once(20),
             };
             let explored = scenario.explore(None, effort);
             assert_eq!(explored.violation, None, "{engine}, committed: {commit}");
-            let kills = scenario.explore_kills(None, 1);
+            let kills = scenario.explore_kills(None, one_in);
             assert_eq!(kills.violation, None, "{engine}, committed: {commit}, killed");
         }
     }
@@ -367,8 +386,7 @@ fn chunks_freed_by_nvm_cow_survive_power_cuts_and_kills() {
 }
 
 /// The longer scenario with fewer states of each point.
-#[test]
-fn what_nvm_log_gives_back_to_the_pool_survives_power_cuts() {
+pub(crate) fn what_nvm_log_gives_back_survives_power_cuts() {
     what_goes_back_survives_power_cuts(
         EngineKind::NvmLog,
         &chunks_go_back_when_runs_are_merged(),

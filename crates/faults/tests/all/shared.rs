@@ -81,12 +81,7 @@ fn the_same_seed_gives_the_same_record() {
     assert!(first.0.iter().any(|event| event.starts_with('1')), "both threads are in it");
 }
 
-/// Power cuts at every fence, kills at one of so many stores.
-fn survives(name: &str, scenario: &Shared, rule: Rule, stride: u64) {
-    survives_in_part(name, scenario, (rule, stride), 1);
-}
-
-/// The same at one in so many of them.
+/// Power cuts at one in so many fences, kills at one in so many stores.
 fn survives_in_part(name: &str, scenario: &Shared, (rule, stride): (Rule, u64), one_in: u64) {
     let (seed, scenario) = (scenario.seed, scenario.run());
     scenario.history.check(rule).unwrap_or_else(|found| panic!("{name}, seed {seed}: {found}"));
@@ -104,22 +99,36 @@ fn survives_in_part(name: &str, scenario: &Shared, (rule, stride): (Rule, u64), 
 
 #[test]
 fn two_writers_of_the_optimistic_engine_survive_crashes() {
-    for seed in 1..3 {
-        survives("optimistic", &shared(&Optimistic::new(), seed, 50), Serializable, 37);
-    }
+    writers_of_the_optimistic_engine(1, 5);
+    writers_on_snapshots(5);
+}
+
+/// At each crash point, or at one in so many.
+pub(crate) fn writers_of_the_optimistic_engine(seed: u64, one_in: u64) {
+    let scenario = shared(&Optimistic::new(), seed, 50);
+    survives_in_part("optimistic", &scenario, (Serializable, 37 * one_in), one_in);
+}
+
+pub(crate) fn writers_on_snapshots(one_in: u64) {
     let engine = Optimistic::new().on_snapshots();
-    survives("on snapshots", &shared(&engine, 4, 50), Snapshot, 37);
+    let scenario = shared(&engine, 4, 50);
+    survives_in_part("on snapshots", &scenario, (Snapshot, 37 * one_in), one_in);
 }
 
 /// Their transactions are in different threads, whose fences are their own.
 #[test]
 fn two_writers_that_take_turns_survive_crashes() {
+    writers_that_take_turns(4);
+}
+
+/// At some crash points, or at one in so many of these.
+pub(crate) fn writers_that_take_turns(part: u64) {
     // One that runs them at once is interleaved at its latches, too: `column/tests/all/crowd.rs`.
     let one_by_one = |engine: &EngineKind| engine.traits().concurrency == Concurrency::Serial;
     let in_pool = |engine: &EngineKind| !engine.traits().needs_files();
     for engine in EngineKind::ALL.into_iter().filter(one_by_one).filter(in_pool) {
         let scenario = Shared::new(options(engine), 5, 50);
-        survives_in_part(engine.name(), &scenario, (Serializable, 97), one_in(engine));
+        survives_in_part(engine.name(), &scenario, (Serializable, 97), part * one_in(engine));
     }
 }
 

@@ -8,3 +8,4 @@ mod hints;
 mod lane;
 mod spans;
 mod two_threads;
+mod whole;

@@ -5,3 +5,4 @@ mod cow_space;
 mod cow_tree;
 mod crash;
 mod tree;
+mod whole;

@@ -5,7 +5,7 @@
 //! at every place in turn: in a tuple, in a split at every level, in an index of its own, in the
 //! log, at a chunk of every size class.
 
-use crate::support::{Driver, Model, Tables, compare, schema, small_logs};
+use crate::support::{Driver, Model, Tables, compare, few, schema, small_logs};
 use faults::points::at_all;
 use perdura::{
     ColumnType, Database, Domain, EngineKind, Environment, Error, Options, Schema, Table,
@@ -70,6 +70,11 @@ fn delete_everything<E: Environment>(db: &Database<E>, model: &mut Model) {
 
 #[test]
 fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
+    full_databases_go_on(few(), 5);
+}
+
+/// Fills them up until so many transactions have failed, over and over.
+pub(crate) fn full_databases_go_on(of: impl Iterator<Item = EngineKind> + Clone, failures: usize) {
     // A full column store is not: its dictionaries keep the values of what is deleted.
     // InP's 12 MiB of volatile memory are filled with more and larger tuples.
     let engines = [
@@ -83,13 +88,14 @@ fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
         (EngineKind::Wal, 3_000),
         (EngineKind::Inp, 200_000),
     ];
-    for (engine, keys) in engines {
+    let wanted = |engine: &EngineKind| of.clone().any(|one| one == *engine);
+    for (engine, keys) in engines.into_iter().filter(|(engine, _)| wanted(engine)) {
         let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let mut db = Database::create(&path, &schema(), &options(engine)).unwrap();
         let (mut driver, mut model) = (Driver::new(1, keys), Model::default());
         for round in 0..3 {
-            run_until_full(&db, engine, &mut driver, &mut model);
+            run_until_full(&db, engine, &mut driver, &mut model, failures);
             compare(&db, &model);
             // Deleting works when full, also in a transaction that has just been refused.
             let (tables, key) = (Tables::of(&db), *model.items.keys().next().unwrap());
@@ -116,7 +122,13 @@ fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
     }
 }
 
-fn run_until_full(db: &Database, engine: EngineKind, driver: &mut Driver, model: &mut Model) {
+fn run_until_full(
+    db: &Database,
+    engine: EngineKind,
+    driver: &mut Driver,
+    model: &mut Model,
+    failures: usize,
+) {
     if engine == EngineKind::Inp {
         // Chunks of InP's tables are large: this fills them quickly.
         let tables = Tables::of(db);
@@ -130,7 +142,7 @@ fn run_until_full(db: &Database, engine: EngineKind, driver: &mut Driver, model:
             }
         }
     }
-    run_into_the_limit(db, driver, model, if engine == EngineKind::Inp { 2 } else { 40 });
+    run_into_the_limit(db, driver, model, if engine == EngineKind::Inp { 2 } else { failures });
 }
 
 fn large_item() -> crate::support::Item {
@@ -186,12 +198,17 @@ fn reopen(memory: &Recording) -> Result<Database<Recorded>, Error> {
 
 #[test]
 fn growths_fail_in_turn_and_nothing_is_lost_or_leaked() {
-    IN_POOL.into_iter().for_each(growths_fail_in_turn);
+    growths_fail_in_turn(9);
 }
 
-fn growths_fail_in_turn(engine: EngineKind) {
+/// Growths that fail in turn: one in so many, or all of them in the long run.
+pub(crate) fn growths_fail_in_turn(one_in: usize) {
+    let step = if at_all() { 1 } else { one_in };
+    IN_POOL.into_iter().for_each(|engine| one_growth_fails(engine, step));
+}
+
+fn one_growth_fails(engine: EngineKind, step: usize) {
     let mut growths = 0;
-    let step = if at_all() { 1 } else { 3 };
     for allowed in (0..).step_by(step) {
         let (db, memory) = recorded(engine, 64 << 10);
         memory.fail_growth_after(Some(allowed));
@@ -290,18 +307,23 @@ fn recovery_of_a_full_pool_needs_no_room() {
 
 /// As small as a pool can be, the limit strikes in the first nodes and chunks.
 #[test]
-fn pools_of_every_small_limit_work_or_say_that_they_are_full() {
+fn pools_of_some_small_limits_work_or_say_that_they_are_full() {
+    pools_of_small_limits(5);
+}
+
+/// Pools of every small limit, or of one in so many.
+pub(crate) fn pools_of_small_limits(one_in: usize) {
     let schema = Schema::new()
         .table(TableSchema::new("t").column("k", ColumnType::U64).key(&["k"]).index("i", &["k"]));
     for engine in IN_POOL {
-        small_limits(engine, &schema);
+        small_limits(engine, &schema, one_in);
     }
 }
 
-fn small_limits(engine: EngineKind, schema: &Schema) {
+fn small_limits(engine: EngineKind, schema: &Schema, one_in: usize) {
     let directory = crate::support::in_memory();
     let (mut refused, mut created) = (0, 0);
-    for pages in 1..60 {
+    for pages in (1..60).step_by(one_in) {
         let path = directory.path().join(format!("db-{pages}"));
         let options = options(engine).pool_limit(pages * 4096);
         let db = match Database::create(&path, schema, &options) {
@@ -330,7 +352,7 @@ fn small_limits(engine: EngineKind, schema: &Schema) {
         let report = db.check().unwrap();
         assert_eq!((report.tuples, report.leaked, report.dangling), (0, 0, 0));
     }
-    assert!(refused > 3 && created > 30, "{engine}: {refused} {created}");
+    assert!(refused * one_in > 3 && created * one_in > 30, "{engine}: {refused} {created}");
 }
 
 /// Filled with inserts, half of it deleted in small transactions, filled again. In NVM-Log that

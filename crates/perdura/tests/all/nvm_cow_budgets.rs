@@ -149,7 +149,10 @@ fn summary(what: &str, costs: &[Cost], every: u64) -> (f64, f64) {
 /// most 30 lines on average, with 200,000 tuples. Of these 18 or so are the copied path.
 #[test]
 fn an_update_of_one_column_is_two_fences_a_batch() {
-    let tuples = 200_000;
+    updates_are_two_fences_a_batch(20_000);
+}
+
+pub(crate) fn updates_are_two_fences_a_batch(tuples: u64) {
     let mut driver = Driver::new(tuples, 256, 64);
     let costs = driver.measure(64 * 100, 64, |driver| driver.update(100));
     let (mean, _) = summary("update, groups of 64", &costs, 64);

@@ -217,23 +217,31 @@ impl Moments {
     }
 }
 
+/// The moment of a database, and the one that a file is of.
+type Mixed = (&'static str, &'static str);
+
+const SOME: [Mixed; 2] = [("friday", "monday"), ("friday", "other")];
+
+pub(crate) const ALL: [Mixed; 6] = [
+    ("friday", "monday"),
+    ("friday", "tuesday"),
+    ("tuesday", "monday"),
+    ("tuesday", "friday"),
+    ("monday", "friday"),
+    ("friday", "other"),
+];
+
 /// With checkpoints or without, closed or killed.
 pub(crate) fn a_single_file_is_refused(
     engines: impl Iterator<Item = EngineKind>,
     moments: &[(bool, bool)],
+    mixed: &[Mixed],
 ) {
     for engine in engines {
         for &(checkpoints, closes) in moments {
             let moments = Moments::of(engine, checkpoints, closes);
             let (mut tried, mut refused) = (0, 0);
-            for (moment, other) in [
-                ("friday", "monday"),
-                ("friday", "tuesday"),
-                ("tuesday", "monday"),
-                ("tuesday", "friday"),
-                ("monday", "friday"),
-                ("friday", "other"),
-            ] {
+            for &(moment, other) in mixed {
                 if !closes && (moment, other) == ("friday", "tuesday") {
                     // Nothing records how far a killed process had come since the database was
                     // opened.
@@ -260,12 +268,12 @@ pub(crate) fn a_single_file_is_refused(
 #[test]
 fn a_single_file_of_another_moment_or_database_is_refused() {
     let engines = few().filter(|engine| engine.traits().needs_files());
-    a_single_file_is_refused(engines, &[(false, true), (true, false)]);
+    a_single_file_is_refused(engines, &[(false, true), (true, false)], &SOME);
 }
 
 #[test]
 fn after_a_kill_files_beside_a_log_in_the_pool_are_refused_or_become_those_of_the_log() {
-    a_single_file_is_refused(few().filter(|engine| is_logged(*engine)), &[(false, false)]);
+    a_single_file_is_refused(few().filter(|engine| is_logged(*engine)), &[(false, false)], &SOME);
 }
 
 pub(crate) fn with_files() -> impl Iterator<Item = EngineKind> {

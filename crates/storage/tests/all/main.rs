@@ -9,3 +9,4 @@ mod sstable;
 mod undo_log_kill;
 mod wal_crash;
 mod wal_log;
+mod whole;

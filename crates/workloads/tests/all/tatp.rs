@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::ways_of;
 use perdura::Value::U64;
 use perdura::{Concurrency, Database, Domain, EngineKind, Options};
 use workloads::tatp::{self, Kind, Rate, Spec, Workload};
@@ -44,10 +45,15 @@ fn violated(database: &Database, spec: &Spec, runs: &[&Measured]) -> Vec<&'stati
 
 #[test]
 fn rates_and_rows_are_right_after_runs_and_kills() {
-    for engine in EngineKind::ALL {
-        for (partitions, workers, form) in
-            [(1, 1, Form::Specification), (2, 2, Form::ShoreKits), (1, 3, Form::Specification)]
-        {
+    rates_and_rows_are_right(3);
+}
+
+/// Each engine runs in one in so many of the ways.
+pub(crate) fn rates_and_rows_are_right(one_in: usize) {
+    for (number, engine) in EngineKind::ALL.into_iter().enumerate() {
+        let ways =
+            [(1, 1, Form::Specification), (2, 2, Form::ShoreKits), (1, 3, Form::Specification)];
+        for &(partitions, workers, form) in ways_of(&ways, one_in, number) {
             println!("{engine}, {partitions} partitions, {workers} workers");
             let directory = crate::in_memory();
             let path = directory.path().join("db");
@@ -103,14 +109,20 @@ fn rates_come_close_to_what_the_benchmark_foresees() {
 
 #[test]
 fn the_same_seed_leaves_the_same_database_in_every_engine() {
+    same_database_in_every_engine(2);
+}
+
+/// Each engine has one in so many of the ways to commit.
+pub(crate) fn same_database_in_every_engine(one_in: usize) {
     let mut digests = Vec::new();
     for (partitions, form) in
         [(1, Form::Specification), (2, Form::Specification), (1, Form::ShoreKits)]
     {
         let mut expected = None;
         let spec = Spec { partitions, form, subscribers: 100, transactions: 1500, ..spec() };
-        for engine in EngineKind::ALL {
-            for commit in [Commit::Durable, Commit::Grouped(7)] {
+        for (number, engine) in EngineKind::ALL.into_iter().enumerate() {
+            let commits = [Commit::Durable, Commit::Grouped(7)];
+            for &commit in ways_of(&commits, one_in, number + partitions) {
                 let directory = crate::in_memory();
                 let options = match commit {
                     Commit::Durable => options(engine),

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::ways_of;
 use perdura::Value::{I64, U64};
 use perdura::{Database, Domain, EngineKind, Options, Value};
 use workloads::tpcb::{self, Spec, Verification, Workload};
@@ -43,10 +44,14 @@ fn violated(database: &Database, spec: &Spec) -> Vec<&'static str> {
 
 #[test]
 fn balances_agree_after_loading_a_run_and_a_kill() {
-    for engine in EngineKind::ALL {
-        for (partitions, form, workers) in
-            [(1, Form::Specification, 3), (2, Form::ShoreKits, 2), (2, Form::ShoreKits, 5)]
-        {
+    balances_agree(3);
+}
+
+/// Each engine runs in one in so many of the ways.
+pub(crate) fn balances_agree(one_in: usize) {
+    for (number, engine) in EngineKind::ALL.into_iter().enumerate() {
+        let ways = [(1, Form::Specification, 3), (2, Form::ShoreKits, 2), (2, Form::ShoreKits, 5)];
+        for &(partitions, form, workers) in ways_of(&ways, one_in, number) {
             println!("{engine}, {partitions} partitions, {workers} workers");
             let directory = crate::in_memory();
             let path = directory.path().join("db");
@@ -71,6 +76,11 @@ fn balances_agree_after_loading_a_run_and_a_kill() {
 
 #[test]
 fn same_seed_leaves_same_database_for_any_engine_and_workers() {
+    same_database_in_every_engine(4);
+}
+
+/// Each engine runs in one in so many of the ways.
+pub(crate) fn same_database_in_every_engine(one_in: usize) {
     let digest = |engine, spec: &Spec, workers, commit| {
         let directory = crate::in_memory();
         let options = match commit {
@@ -85,13 +95,14 @@ fn same_seed_leaves_same_database_for_any_engine_and_workers() {
     for form in [Form::Specification, Form::ShoreKits] {
         let spec = Spec { form, transactions: 400, ..spec() };
         let expected = digest(EngineKind::NvmInp, &spec, 1, Commit::Durable);
-        for engine in EngineKind::ALL {
-            for (workers, commit) in [
+        for (number, engine) in EngineKind::ALL.into_iter().enumerate() {
+            let ways = [
                 (1, Commit::Durable),
                 (4, Commit::Durable),
                 (1, Commit::Grouped(7)),
                 (3, Commit::Grouped(7)),
-            ] {
+            ];
+            for &(workers, commit) in ways_of(&ways, one_in, number) {
                 let found = digest(engine, &spec, workers, commit);
                 assert_eq!(found, expected, "{engine}, {form}, {workers}, {commit:?}");
             }

@@ -4,7 +4,7 @@ use faults::examine::Settings;
 use faults::plot::STANDARD;
 use perdura::EngineKind;
 
-use crate::examined::{examined, random_scenarios, sound};
+use crate::examined::{examined, first_transactions_of_engines_in_both, random_scenarios, sound};
 
 /// Scenarios of both, in groups too: their standard scenario alone takes minutes.
 #[test]
@@ -127,4 +127,10 @@ fn the_first_transactions_of_sofort_in_each_placement() {
         let report = sound(&settings);
         assert!(report.states >= 100 && report.in_recovery >= 30, "{report:?}");
     }
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn the_first_transactions_of_engines_in_both() {
+    first_transactions_of_engines_in_both(12);
 }

@@ -6,6 +6,8 @@ use faults::plot::Plot;
 use faults::scenario::two_operations_on_one_tuple;
 use perdura::EngineKind;
 
+use crate::examiner::kills_notice_what_is_not_stored;
+
 /// A fault of recovery shows only when it is recovery that crashes, or what comes after it.
 #[test]
 #[ignore = "a build of .ci/run runs it"]
@@ -33,4 +35,10 @@ fn faults_of_recovery_need_a_second_crash_to_show() {
         let again = scenario.explore(Some(&fault), twice);
         assert!(again.violation.is_some(), "{fault:?}: {again:?}");
     }
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn kills_alone_notice_what_is_not_stored() {
+    kills_notice_what_is_not_stored(&["nvm-inp/delete-not-logged", "nvm-log/entry-not-logged"]);
 }

@@ -5,7 +5,7 @@ use faults::large::large_values_in_files;
 use faults::plot::Plot;
 use perdura::EngineKind;
 
-use crate::files::{TWICE, engines, power_cuts, without_one_sync};
+use crate::files::{TWICE, crashes_after_crashes, engines, power_cuts, without_one_sync};
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
@@ -50,4 +50,19 @@ fn long_keys_survive_power_cuts_and_kills() {
         power_cuts(engine, &Plot::new(engine, 1, 80, 40).with_long_keys(), TWICE);
         power_cuts(engine, &Plot::new(engine, 2, 80, 40).with_long_keys().with_kills(), TWICE);
     }
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn commits_with_many_keys_survive_power_cuts_at_syncs() {
+    for engine in engines() {
+        power_cuts(engine, &Plot::new(engine, 6, 100, 400), TWICE);
+        power_cuts(engine, &Plot::new(engine, 4, 120, 200).groups_of(30), TWICE);
+    }
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn crashes_after_crashes_after_crashes_are_survived() {
+    crashes_after_crashes(1, 50);
 }

@@ -7,7 +7,11 @@ use faults::short_scenarios::{statements_with_long_keys, statements_with_nulls};
 use perdura::EngineKind;
 
 use crate::points::{at_kills, one_in};
-use crate::pool::{engines, plot, power_cuts, survives, sweep_in_place};
+use crate::pool::{
+    engines, operations_are_ordered, plot, power_cuts, power_cuts_of_nvm_inp,
+    released_pages_are_flushed, statements_of_nvm_inp, survives, sweep_in_place,
+    updates_after_a_statement_survive, what_nvm_log_gives_back_survives_power_cuts,
+};
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
@@ -62,4 +66,45 @@ fn values_of_several_chunks_survive_crashes() {
         let kills = scenario.explore_kills(None, at_kills(11));
         assert_eq!(kills.violation, None, "{engine}, killed");
     }
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn nvm_inp_survives_power_cuts_at_fences() {
+    let engine = EngineKind::NvmInp;
+    statements_of_nvm_inp(17);
+    power_cuts_of_nvm_inp(&[plot(engine, 11, 60, 60), plot(engine, 12, 40, 300)]);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn every_engine_in_the_pool_survives_power_cuts_in_groups() {
+    for engine in engines() {
+        let grouped = plot(engine, 31, 30, 30).groups_of(4);
+        power_cuts(engine, &[grouped], 4, Again::every(400, 2));
+    }
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn operations_on_one_tuple_are_ordered() {
+    operations_are_ordered(1);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn pages_released_by_a_snapshot_are_flushed_on_reuse() {
+    released_pages_are_flushed(1);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn updates_after_a_statement_on_its_column_survive() {
+    updates_after_a_statement_survive(1);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn what_nvm_log_gives_back_to_the_pool_survives_power_cuts() {
+    what_nvm_log_gives_back_survives_power_cuts();
 }

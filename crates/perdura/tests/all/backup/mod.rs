@@ -19,6 +19,11 @@ use perdura::{
     Scan, Schema, TableSchema, Value,
 };
 
+/// Each engine with the one that it is copied into, so that each is read from and written to.
+fn each_with_the_next() -> impl Iterator<Item = (EngineKind, EngineKind)> {
+    EngineKind::ALL.into_iter().zip(EngineKind::ALL.into_iter().cycle().skip(1))
+}
+
 fn each(test: impl Fn(EngineKind)) {
     for engine in EngineKind::ALL {
         println!("engine {engine}");

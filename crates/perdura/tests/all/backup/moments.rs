@@ -163,10 +163,11 @@ fn at_one_moment(counts: &[u64]) -> Vec<u64> {
 /// many as the next one, or one more, and only one of these steps is there.
 #[test]
 fn several_partitions_are_copied_at_one_moment() {
-    few().for_each(several_partitions_are_copied);
+    few().for_each(|engine| several_partitions_are_copied(engine, 2, 100));
 }
 
-pub(crate) fn several_partitions_are_copied(engine: EngineKind) {
+/// Takes so many backups, and then so many dumps of the least that can be copied.
+pub(crate) fn several_partitions_are_copied(engine: EngineKind, backups: u64, dumps: u64) {
     const PARTITIONS: u64 = 3;
     let place = Place::new();
     let options = small(engine).partitions(PARTITIONS as u32);
@@ -185,17 +186,16 @@ pub(crate) fn several_partitions_are_copied(engine: EngineKind) {
             }
         });
         let _ends = Ends(&stop);
-        for backup in 0..8 {
+        for backup in 0..backups {
             wait_for(&written, backup * 11, &stop);
             db.backup(place.at(&format!("backup-{backup}"))).unwrap();
         }
-        // The least that can be copied, as often as possible.
-        for _ in 0..500 {
+        for _ in 0..dumps {
             let counts = dumped_clocks(&db);
             assert_eq!(counts, at_one_moment(&counts), "{engine}");
         }
     });
-    for backup in 0..8 {
+    for backup in 0..backups {
         let copy = restored(
             &place.at(&format!("backup-{backup}")),
             &place.at(&format!("copy-{backup}")),

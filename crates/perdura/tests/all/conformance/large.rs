@@ -11,15 +11,19 @@ use perdura::{
 use super::{Own, Store, Tuple, holds, small, values};
 
 /// The largest value that a column can hold.
-const MOST: usize = 16 << 20;
+pub(crate) const MOST: usize = 16 << 20;
 
-/// The engines that a build puts the largest values into; `long/conformance.rs` has all others. The log
+/// The engines that a build puts the largest values into (`whole/conformance.rs`); `long/conformance.rs` has
+/// all others. The log
 /// of those with files and a pool takes half a gigabyte for such values.
 pub(crate) const IN_A_BUILD: [EngineKind; 4] =
     [EngineKind::Inp, EngineKind::NvmInp, EngineKind::Fast, EngineKind::Sofort];
 
+/// One of each kind of [`SIZES`].
+const SOME_SIZES: [usize; 5] = [100, 9_000, 65_537, 256 << 10, 300_000];
+
 /// Around the ends of slots, of chunks, and of the two forms of a word.
-const SIZES: [usize; 14] = [
+pub(crate) const SIZES: [usize; 14] = [
     0,
     100,
     7_600,
@@ -72,15 +76,15 @@ fn check(db: &Database, expected: &[Tuple]) {
 
 #[test]
 fn values_of_several_chunks_come_back_change_and_go() {
-    few().for_each(values_of_several_chunks);
+    few().for_each(|engine| values_of_several_chunks(engine, &SOME_SIZES));
 }
 
-pub(crate) fn values_of_several_chunks(engine: EngineKind) {
+pub(crate) fn values_of_several_chunks(engine: EngineKind, sizes: &[usize]) {
     let mut store = Store::new(&blobs(), small(engine));
     let table = store.db().table("blob").unwrap();
     let mut expected: Vec<Tuple> = Vec::new();
-    for (id, size) in SIZES.into_iter().enumerate() {
-        let tuple = blob(id as u64, size, SIZES[SIZES.len() - 1 - id] / 2);
+    for (id, size) in sizes.iter().copied().enumerate() {
+        let tuple = blob(id as u64, size, sizes[sizes.len() - 1 - id] / 2);
         store.db().write(|tx| tx.insert(&table, &values(&tuple))).unwrap();
         expected.push(tuple);
     }
@@ -88,7 +92,7 @@ pub(crate) fn values_of_several_chunks(engine: EngineKind) {
     store.thrice(|db| check(db, &expected));
     let table = store.db().table("blob").unwrap();
     for (id, tuple) in expected.iter_mut().enumerate() {
-        let size = SIZES[id * 5 % SIZES.len()];
+        let size = sizes[(id * 3 + 1) % sizes.len()];
         let new = blob(id as u64 + 50, size, 0);
         let change = [(1, new[1].value())];
         if id % 4 == 3 {
@@ -142,11 +146,12 @@ fn copies(engine: EngineKind, store: &Store, expected: &[Tuple]) {
 
 /// More than a MemTable, a log buffer or a cache of pages holds; in chunks of the default size.
 #[test]
-fn the_largest_values_in_one_transaction() {
-    IN_A_BUILD.into_iter().for_each(the_largest_values);
+fn values_beyond_all_buffers_in_one_transaction() {
+    IN_A_BUILD.into_iter().for_each(|engine| values_beyond_all_buffers(engine, MOST / 8));
 }
 
-pub(crate) fn the_largest_values(engine: EngineKind) {
+/// With values of so many bytes, twice in a transaction.
+pub(crate) fn values_beyond_all_buffers(engine: EngineKind, most: usize) {
     let options = small_pages().engine(engine).domain(perdura::Domain::Process);
     let options = options
         .tune("memtable_bytes", 1 << 20)
@@ -160,7 +165,7 @@ pub(crate) fn the_largest_values(engine: EngineKind) {
     };
     let mut store = Store::new(&blobs(), options);
     let table = store.db().table("blob").unwrap();
-    let expected = vec![blob(1, MOST, 1_000_000), blob(2, MOST - 1, 0), blob(3, 5, 3_000_000)];
+    let expected = vec![blob(1, most, most / 16), blob(2, most - 1, 0), blob(3, 5, most / 5)];
     let put = || {
         let mut tx = store.db().begin().unwrap();
         expected.iter().try_for_each(|tuple| tx.insert(&table, &values(tuple))).unwrap();

@@ -144,7 +144,7 @@ fn change(db: &Database, model: &mut Model, random: &mut SmallRng, deletes: u32)
     }
 }
 
-fn run(seed: u64) {
+pub(crate) fn run(seed: u64) {
     println!("seed {seed}");
     let digests = std::cell::RefCell::new(Vec::new());
     each(|engine| {
@@ -171,7 +171,6 @@ fn run(seed: u64) {
 #[test]
 fn long_keys_agree_with_a_model_in_every_engine() {
     run(1);
-    run(2);
 }
 
 #[test]
@@ -276,6 +275,11 @@ fn keys_of_very_many_columns_are_keys() {
 
 #[test]
 fn long_keys_go_into_backups_and_dumps_and_come_back() {
+    long_keys_come_back(5);
+}
+
+/// Each engine's copies go into each other one, or into one in so many.
+pub(crate) fn long_keys_come_back(one_in: usize) {
     each_known(|engine| {
         let mut random = SmallRng::seed_from_u64(7);
         let store = Store::new(&schema(), room(engine));
@@ -305,7 +309,8 @@ fn long_keys_go_into_backups_and_dumps_and_come_back() {
             assert_eq!(all(&db, &model), digest, "{copy}");
         }
         // Whatever the engine was, another one takes it, with the options that are the default.
-        for other in perdura::EngineKind::ALL {
+        let first = engine as usize % one_in;
+        for other in perdura::EngineKind::ALL.into_iter().skip(first).step_by(one_in) {
             let to = at(&format!("as {other}"));
             let options = small_pages()
                 .engine(other)

@@ -130,19 +130,22 @@ fn a_call_that_names_no_partition_or_a_wrong_one_says_so() {
     });
 }
 
-/// With the limits that a database has by default.
+/// The most partitions that a database can have.
+pub(crate) const MOST_PARTITIONS: u32 = 256;
+
+/// With the limits that a database has by default; of one engine as many as there can be.
 #[test]
-fn there_can_be_256_partitions() {
-    few().for_each(there_can_be_as_many_partitions);
+fn there_can_be_many_partitions() {
+    few().for_each(|engine| there_can_be_as_many_partitions(engine, 40));
+    there_can_be_as_many_partitions(EngineKind::NvmInp, MOST_PARTITIONS);
 }
 
-pub(crate) fn there_can_be_as_many_partitions(engine: EngineKind) {
-    const MOST: u32 = 256;
+pub(crate) fn there_can_be_as_many_partitions(engine: EngineKind, most: u32) {
     let options = small_logs().engine(engine).domain(Domain::Process).chunk_bytes(8 << 10);
     let options = options.tune("slots", 4);
-    let mut store = Store::new(&schema(), options.partitions(MOST));
+    let mut store = Store::new(&schema(), options.partitions(most));
     let table = store.db().table("t").unwrap();
-    for partition in 0..u64::from(MOST) {
+    for partition in 0..u64::from(most) {
         let write = |id| {
             let new = tuple(id, id * 10 + partition);
             let partition = store.db().partition(partition as usize);
@@ -152,11 +155,11 @@ pub(crate) fn there_can_be_as_many_partitions(engine: EngineKind) {
     }
     store.thrice(|db| {
         let table = db.table("t").unwrap();
-        assert_eq!(db.partition_count(), MOST as usize);
-        for partition in 0..MOST as usize {
+        assert_eq!(db.partition_count(), most as usize);
+        for partition in 0..most as usize {
             assert_eq!(tuples_of(db, partition, &table), expected(partition as u64, 2));
         }
-        assert_eq!(db.check().unwrap().tuples, u64::from(MOST) * 2);
+        assert_eq!(db.check().unwrap().tuples, u64::from(most) * 2);
     });
 }
 

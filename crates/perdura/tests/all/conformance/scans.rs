@@ -261,6 +261,11 @@ fn random_scans(db: &Database, tables: &[(Table, Vec<Tuple>)], seed: u64, scans:
 
 #[test]
 fn scans_show_exactly_what_lies_within_their_bounds() {
+    scans_within_bounds(60);
+}
+
+/// So many random scans of each engine, and half as many after an opening.
+pub(crate) fn scans_within_bounds(many: usize) {
     each(|engine| {
         let mut random = SmallRng::seed_from_u64(3);
         let mut store = Store::new(&schema(), small(engine));
@@ -268,13 +273,13 @@ fn scans_show_exactly_what_lies_within_their_bounds() {
         let expected: Vec<_> =
             tables.iter().map(|(table, tuples)| (table, tuples.clone())).collect();
         holds(store.db(), &expected);
-        random_scans(store.db(), &tables, 1, 300);
+        random_scans(store.db(), &tables, 1, many);
         store.reopen();
         let again: Vec<_> = tables
             .iter()
             .map(|(table, tuples)| (store.db().table(table.name()).unwrap(), tuples.clone()))
             .collect();
-        random_scans(store.db(), &again, 2, 150);
+        random_scans(store.db(), &again, 2, many / 2);
     });
 }
 

@@ -233,7 +233,12 @@ fn much(tx: &mut perdura::Tx<'_>, table: &Table, seed: u64) -> Result<(), Error>
 }
 
 #[test]
-fn a_thousand_aborts_take_no_more_room_than_two_hundred() {
+fn four_hundred_aborts_take_no_more_room_than_two_hundred() {
+    aborts_take_no_more_room_than_two_hundred(400);
+}
+
+/// So many aborts take no more room than the first of them.
+pub(crate) fn aborts_take_no_more_room_than_two_hundred(aborts: u64) {
     const FIRST: u64 = 200;
     each(|engine| {
         for group in [1, 1000] {
@@ -246,7 +251,7 @@ fn a_thousand_aborts_take_no_more_room_than_two_hundred() {
             };
             store.db().write(fill).unwrap();
             let (mut most, mut later) = ([0; 3], [0; 3]);
-            for round in 0..FIRST * 5 {
+            for round in 0..aborts {
                 let mut tx = store.db().begin().unwrap();
                 much(&mut tx, &table, round).unwrap();
                 tx.abort().unwrap();

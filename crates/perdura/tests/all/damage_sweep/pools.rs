@@ -101,11 +101,11 @@ fn value(kind: usize, old: u64, (other, next): (u64, u64), size: u64) -> u64 {
 }
 
 /// `shift`: which of its values a place gets.
-fn sweep(name: &str, engine: EngineKind, images: &[Vec<u8>], shift: usize) {
+fn sweep(name: &str, engine: EngineKind, images: &[Vec<u8>], shift: usize, one_in: usize) {
     let mut sweep = Sweep::new(format!("{engine}, {name}"));
     let words = words(images);
     let mut random = SmallRng::seed_from_u64(shift as u64);
-    let (per_place, step) = if thorough() { (VALUES, 1) } else { (1, 5) };
+    let (per_place, step) = if thorough() { (VALUES, 1) } else { (1, 5 * one_in) };
     for (number, at) in words.iter().copied().enumerate().skip(shift % step).step_by(step) {
         for kind in (0..per_place).map(|kind| (number + number / VALUES + shift + kind) % VALUES) {
             let image = &images[random.random_range(0..images.len())];
@@ -161,7 +161,8 @@ fn tangle(name: &str, engine: EngineKind, images: &[Vec<u8>], rounds: u64) {
 
 /// Every pointer leads to where it stands itself, to what the pointer before it leads to, and to
 /// nodes of other trees and levels: cycles, and nodes with two parents.
-fn cross(name: &str, engine: EngineKind, images: &[Vec<u8>]) {
+fn cross(name: &str, engine: EngineKind, images: &[Vec<u8>], one_in: usize) {
+    let step = 11 * one_in;
     let mut sweep = Sweep::new(format!("{engine}, {name}"));
     for (number, image) in images.iter().enumerate() {
         let pointers: Vec<(usize, u64)> = words(std::slice::from_ref(image))
@@ -172,7 +173,7 @@ fn cross(name: &str, engine: EngineKind, images: &[Vec<u8>]) {
             })
             .collect();
         for (place, (at, to)) in pointers.iter().enumerate().skip(number % 11) {
-            if !thorough() && place % 11 != number % 11 {
+            if !thorough() && place % step != number % step {
                 continue;
             }
             let before = pointers[place.saturating_sub(1)].1;
@@ -251,15 +252,20 @@ fn impossible_sizes_of_runs_are_refused() {
 }
 
 pub(crate) fn every_word(engine: EngineKind) {
+    words_of(engine, 1);
+}
+
+/// One in so many of the cases of [`every_word`].
+fn words_of(engine: EngineKind, one_in: usize) {
     let (closed, killed) = images(engine);
     sound(&closed);
     killed.iter().for_each(|image| sound(image));
     roots(engine, &closed);
-    cross("crossed", engine, &killed);
-    sweep("closed", engine, std::slice::from_ref(&closed), 0);
-    sweep("killed", engine, &killed, 3);
-    tangle("closed, tangled", engine, &[closed], 300);
-    tangle("killed, tangled", engine, &killed, 300);
+    cross("crossed", engine, &killed, one_in);
+    sweep("closed", engine, std::slice::from_ref(&closed), 0, one_in);
+    sweep("killed", engine, &killed, 3, one_in);
+    tangle("closed, tangled", engine, &[closed], 300 / one_in as u64);
+    tangle("killed, tangled", engine, &killed, 300 / one_in as u64);
 }
 
 fn sound(image: &[u8]) {
@@ -267,11 +273,11 @@ fn sound(image: &[u8]) {
 }
 
 #[test]
-fn nvm_inp_survives_damage_of_every_word() {
-    every_word(EngineKind::NvmInp);
+fn nvm_inp_survives_damage_of_some_words() {
+    words_of(EngineKind::NvmInp, 4);
 }
 
 #[test]
-fn fast_survives_damage_of_every_word() {
-    every_word(EngineKind::Fast);
+fn fast_survives_damage_of_some_words() {
+    words_of(EngineKind::Fast, 4);
 }

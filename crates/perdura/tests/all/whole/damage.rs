@@ -40,3 +40,15 @@ fn nvm_log_survives_damage_of_every_word() {
 fn sofort_survives_damage_of_every_word() {
     every_word(EngineKind::Sofort);
 }
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn nvm_inp_survives_damage_of_every_word() {
+    every_word(EngineKind::NvmInp);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn fast_survives_damage_of_every_word() {
+    every_word(EngineKind::Fast);
+}
