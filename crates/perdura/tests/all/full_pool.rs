@@ -74,7 +74,7 @@ fn a_full_database_can_be_read_emptied_filled_again_and_opened() {
 }
 
 /// Fills them up until so many transactions have failed, over and over.
-pub(crate) fn full_databases_go_on(of: impl Iterator<Item = EngineKind> + Clone, failures: usize) {
+pub(crate) fn full_databases_go_on(of: impl Iterator<Item = EngineKind>, failures: usize) {
     // A full column store is not: its dictionaries keep the values of what is deleted.
     // InP's 12 MiB of volatile memory are filled with more and larger tuples.
     let engines = [
@@ -88,8 +88,8 @@ pub(crate) fn full_databases_go_on(of: impl Iterator<Item = EngineKind> + Clone,
         (EngineKind::Wal, 3_000),
         (EngineKind::Inp, 200_000),
     ];
-    let wanted = |engine: &EngineKind| of.clone().any(|one| one == *engine);
-    for (engine, keys) in engines.into_iter().filter(|(engine, _)| wanted(engine)) {
+    let wanted: Vec<EngineKind> = of.collect();
+    for (engine, keys) in engines.into_iter().filter(|(engine, _)| wanted.contains(engine)) {
         let directory = crate::support::in_memory();
         let path = directory.path().join("db");
         let mut db = Database::create(&path, &schema(), &options(engine)).unwrap();
