@@ -27,7 +27,7 @@ pub(super) const END: u64 = LOG_AT + LOG_MAX;
 /// SQLite's lock for writing.
 const WRITE: usize = 0;
 const LOCKS: usize = 8;
-const WORDS: usize = 5;
+const WORDS: usize = 11;
 /// Words of a region of the index.
 const REGION_WORDS: usize = 4096;
 
@@ -109,7 +109,17 @@ impl State {
             WalWord::LogSynced => 2,
             WalWord::Resized => 3,
             WalWord::Synced => 4,
+            WalWord::RecordsTurn => 5,
+            WalWord::RecordsEnd(end) => 6 + end,
+            WalWord::RecordsAt(end) => 8 + end,
+            WalWord::RecordsSynced => 10,
         }]
+    }
+
+    /// The last frame that the index shows as committed.
+    fn published(&self) -> u32 {
+        let regions = self.regions.lock().unwrap();
+        regions.first().map_or(0, |words| words[2].load(Ordering::SeqCst) as u32)
     }
 
     fn lock(&self, by: usize, asked: IndexLock) -> Result<(), Failure> {
@@ -280,6 +290,9 @@ impl WalShared for Words {
     fn is_writer(&self) -> bool {
         self.state.fault == Fault::DurableOfAnothers
             || self.state.locks.lock().unwrap()[WRITE].owner == Some(self.number)
+    }
+    fn published(&self) -> u32 {
+        self.state.published()
     }
     fn counters(&self) -> &Counters {
         &self.counters

@@ -1,0 +1,369 @@
+//! A connection's part in the differential log: it begins generations, and logs commits.
+//!
+//! Connections share where the last commit ends, and the one before: one that dies after its commit is durable, and before
+//! SQLite shows it, leaves a commit that SQLite overwrites. The next writer's first frame says which of the two it goes on
+//! from. Only the connection with SQLite's lock for writing changes these words, and one that dies in between leaves
+//! those of the commit that it went on from.
+
+use pm::Range;
+
+use crate::database::contract::Failure;
+use crate::database::wal::diff::images::{Image, Images};
+use crate::database::wal::diff::layout::{
+    FRAME_HEADER_BYTES, FrameHeader, Generation, GENERATION_BYTES, HEADER_BYTES, RECORDS_AT,
+    pages_of, to_media,
+};
+use crate::database::wal::diff::record::{FRAMES_MAX, Records};
+use crate::database::wal::media::{WalFile, WalShared, WalWord, count};
+
+/// Records of so many bytes are stored before others are made.
+const STORED_TOGETHER: usize = 256 << 10;
+/// Bytes by which the file grows, at least and at most.
+const GROWTH: (u64, u64) = (64 << 10, 16 << 20);
+
+/// The end of a commit in the records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tail {
+    /// Frames of SQLite's log.
+    frames: u32,
+    /// The checksum.
+    check: u32,
+    /// The offset after it.
+    at: u64,
+}
+
+/// The generation, and how often the shared words have changed: the lowest bit says which of the two ends is the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Turn {
+    generation: u32,
+    turns: u32,
+}
+
+impl Turn {
+    fn of_word(word: u64) -> Self {
+        Self { generation: (word >> 32) as u32, turns: word as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.turns)
+    }
+
+    fn last(self) -> usize {
+        (self.turns % 2) as usize
+    }
+
+    /// The turn after which the end with a number is the last one.
+    fn to(self, end: usize) -> Self {
+        let more = if end == self.last() { 2 } else { 1 };
+        Self { turns: self.turns.wrapping_add(more), ..self }
+    }
+}
+
+/// The frames that this connection has written since it last logged, or got the lock for writing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Written {
+    first: Option<u32>,
+    /// The last frame of a transaction.
+    end: Option<u32>,
+}
+
+/// The part of one connection.
+#[derive(Debug)]
+pub(super) struct Emitter<F, S> {
+    /// The differential log, SQLite's log, and the database.
+    records: F,
+    log: F,
+    database: F,
+    shared: S,
+    generation: Generation,
+    images: Images,
+    written: Written,
+    made: Records,
+    /// The page in work, before and now.
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl<F: WalFile, S: WalShared> Emitter<F, S> {
+    pub(super) fn new(records: F, log: F, database: F, shared: S) -> Self {
+        let (generation, images, made) = Default::default();
+        let (written, old, new) = (Written::default(), Vec::new(), Vec::new());
+        Self { records, log, database, shared, generation, images, written, made, old, new }
+    }
+
+    fn turn(&self) -> Turn {
+        Turn::of_word(self.shared.load(WalWord::RecordsTurn))
+    }
+
+    fn tail(&self, end: usize) -> Tail {
+        let word = self.shared.load(WalWord::RecordsEnd(end));
+        let at = self.shared.load(WalWord::RecordsAt(end));
+        Tail { frames: (word >> 32) as u32, check: word as u32, at }
+    }
+
+    /// Shares an end, which becomes the last one.
+    fn share(&self, turn: Turn, end: usize, tail: Tail) {
+        let word = u64::from(tail.frames) << 32 | u64::from(tail.check);
+        self.shared.store(WalWord::RecordsEnd(end), word);
+        self.shared.store(WalWord::RecordsAt(end), tail.at);
+        self.shared.store(WalWord::RecordsTurn, turn.to(end).word());
+    }
+
+    /// Returns whether SQLite's log is an image. Otherwise commits are made durable in it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.turn().generation > 0
+    }
+
+    fn fence(&self) {
+        self.records.fence();
+        count(&self.shared.counters().fences, 1);
+    }
+
+    fn count_lines(&self, range: Range) {
+        let (first, end) = range.lines();
+        count(&self.shared.counters().lines, end - first);
+    }
+
+    /// Begins a generation, before SQLite's log begins anew with this header: all of that log is in the database, durably.
+    /// Returns the header for the medium.
+    ///
+    /// # Errors
+    /// The header is none that SQLite writes, or the kernel refuses.
+    pub(super) fn begin(
+        &mut self,
+        header: &[u8; HEADER_BYTES],
+    ) -> Result<[u8; HEADER_BYTES], Failure> {
+        self.records.healthy()?;
+        self.database.see()?;
+        let turn = self.turn();
+        let begun = turn
+            .generation
+            .checked_add(1)
+            .and_then(|number| Generation::of(number, header, self.database.bytes()))
+            .zip(to_media(header));
+        let Some((generation, media)) = begun else {
+            return Err(Failure::Io("a log of SQLite's of an unknown version".into()));
+        };
+        let line = Range::new(Generation::line_of(generation.number()), GENERATION_BYTES as u64);
+        self.records.copy(line.start, &generation.encode());
+        self.records.flush(line);
+        self.count_lines(line);
+        self.fence();
+        let end = 1 - turn.last();
+        let tail = Tail { frames: 0, check: generation.seed(), at: RECORDS_AT };
+        self.share(Turn { generation: generation.number(), ..turn }, end, tail);
+        self.generation = generation;
+        self.images.begin(generation.pages());
+        self.written = Written::default();
+        Ok(media)
+    }
+
+    /// Makes the log's header durable, with the log's name.
+    ///
+    /// # Errors
+    /// The medium fails, or the kernel refuses.
+    pub(super) fn sync_header(&self) -> Result<(), Failure> {
+        let header = Range::new(0, HEADER_BYTES as u64);
+        self.log.see()?;
+        if self.shared.load(WalWord::LogSynced) < header.end() {
+            self.log.sync_length()?;
+            self.log.sync_name()?;
+            self.shared.store(WalWord::LogSynced, header.end());
+        }
+        self.log.flush(header);
+        self.count_lines(header);
+        self.fence();
+        self.log.healthy()
+    }
+
+    /// Notes a write to SQLite's log.
+    ///
+    /// # Errors
+    /// The generation cannot be read.
+    pub(super) fn note(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if bytes.len() != FRAME_HEADER_BYTES {
+            return Ok(());
+        }
+        self.learn_generation()?;
+        let Some(frame) = self.generation.frame_at(at) else { return Ok(()) };
+        let Written { first, end } = self.written;
+        self.written.first = Some(first.map_or(frame, |first| first.min(frame)));
+        // SQLite writes headers again, with other checksums, the one that ends the transaction last.
+        self.written.end =
+            if pages_of(bytes) > 0 { Some(frame) } else { end.filter(|end| *end < frame) };
+        Ok(())
+    }
+
+    /// Forgets what this connection has written: it failed, or another one may write now.
+    pub(super) fn forget(&mut self) {
+        self.written = Written::default();
+    }
+
+    /// Logs all that SQLite has committed, or is about to show as committed.
+    ///
+    /// # Errors
+    /// No room, or the medium fails. Another connection writes, and has not logged what the index shows already: busy.
+    pub(super) fn log(&mut self) -> Result<(), Failure> {
+        let shown = self.shared.published();
+        if self.shared.is_writer() {
+            return self.log_up_to(shown.max(self.written.end.unwrap_or(0)));
+        }
+        if shown <= self.tail(self.turn().last()).frames { Ok(()) } else { Err(Failure::Busy) }
+    }
+
+    /// Logs what the index shows as committed.
+    ///
+    /// # Errors
+    /// As [`Self::log`].
+    pub(super) fn log_shown(&mut self) -> Result<(), Failure> {
+        self.log_up_to(self.shared.published())
+    }
+
+    /// Logs this connection's last transaction, if SQLite has ended it without a sync.
+    ///
+    /// # Errors
+    /// As [`Self::log`].
+    pub(super) fn log_own(&mut self) -> Result<(), Failure> {
+        match self.written.end {
+            Some(end) if self.shared.is_writer() => self.log_up_to(end),
+            _ => Ok(()),
+        }
+    }
+
+    /// Logs the frames up to one that ends a transaction, as one commit. This connection has the lock for writing.
+    fn log_up_to(&mut self, frames: u32) -> Result<(), Failure> {
+        let turn = self.turn();
+        // A first frame that is logged already replaces those of a commit that SQLite never showed.
+        let is_replaced = |tail: Tail| self.written.first.is_some_and(|first| first <= tail.frames);
+        let mut from = turn.last();
+        if is_replaced(self.tail(from)) {
+            from = 1 - from;
+        }
+        let base = self.tail(from);
+        if is_replaced(base) || frames > FRAMES_MAX {
+            return Err(Failure::Io("SQLite's log goes on from an unknown frame".into()));
+        }
+        if frames > base.frames {
+            let logged = self.emit(base, frames);
+            self.made.clear();
+            if logged.is_err() {
+                self.images.begin(self.generation.pages());
+            }
+            self.share(turn, 1 - from, logged?);
+        }
+        self.written = Written::default();
+        Ok(())
+    }
+
+    fn emit(&mut self, base: Tail, frames: u32) -> Result<Tail, Failure> {
+        self.records.healthy()?;
+        self.learn_generation()?;
+        if self.images.frames() > base.frames {
+            self.images.begin(self.generation.pages());
+        }
+        for frame in self.images.frames() + 1..=base.frames {
+            let header = self.header(frame)?;
+            self.images.note(header.page(), header.pages())?;
+        }
+        let mut tail = Tail { frames, ..base };
+        let mut pages = 0;
+        for frame in base.frames + 1..=frames {
+            pages = self.add(frame)?;
+            if self.made.bytes().len() >= STORED_TOGETHER {
+                tail.check = crc32c::crc32c_append(tail.check, self.made.bytes());
+                self.store(&mut tail.at)?;
+            }
+        }
+        if pages == 0 {
+            return Err(Failure::Io("a frame that ends no transaction".into()));
+        }
+        let check = crc32c::crc32c_append(tail.check, self.made.bytes());
+        tail.check = self.made.add_end(frames, pages, check);
+        self.store(&mut tail.at)?;
+        let stored = Range::new(base.at, tail.at - base.at);
+        self.records.flush(stored);
+        self.count_lines(stored);
+        count(&self.shared.counters().bytes, stored.len);
+        self.fence();
+        self.records.healthy()?;
+        Ok(tail)
+    }
+
+    /// Adds the record of the next frame, and notes its image. Returns the database's pages if it ends a transaction.
+    fn add(&mut self, frame: u32) -> Result<u32, Failure> {
+        let header = self.header(frame)?;
+        let image = self.generation.image_at(frame);
+        read(&self.log, image, &mut self.new)?;
+        let before = match self.images.of(header.page()) {
+            Image::Frame(before) => Some((&self.log, self.generation.image_at(before))),
+            Image::Database => Some((&self.database, self.generation.page_at(header.page()))),
+            Image::None => None,
+        };
+        if let Some((file, range)) = before {
+            read(file, range, &mut self.old)?;
+        }
+        let old = before.map(|_| &self.old[..]);
+        self.made.add_frame(header.page(), frame, old, &self.new);
+        self.images.note(header.page(), header.pages())?;
+        Ok(header.pages())
+    }
+
+    fn header(&self, frame: u32) -> Result<FrameHeader, Failure> {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        read_into(&self.log, self.generation.header_at(frame), &mut header)?;
+        let found = self.generation.frame(&header);
+        found.ok_or_else(|| Failure::Io("a frame of another log".into()))
+    }
+
+    /// Stores the records that were made.
+    fn store(&mut self, at: &mut u64) -> Result<(), Failure> {
+        let end = *at + self.made.bytes().len() as u64;
+        if end > self.records.bytes() {
+            self.records.see()?;
+        }
+        let before = self.records.bytes();
+        if end > before {
+            let least = before + (before / 4).clamp(GROWTH.0, GROWTH.1);
+            let to = end.max(least).next_multiple_of(RECORDS_AT);
+            self.records.write_at(to - 8, &[0; 8])?;
+        }
+        // A length that a dead connection has not synced is not durable, either.
+        if end > self.shared.load(WalWord::RecordsSynced) {
+            self.records.sync_length()?;
+            self.shared.store(WalWord::RecordsSynced, self.records.bytes());
+        }
+        self.records.copy(*at, self.made.bytes());
+        self.made.clear();
+        *at = end;
+        Ok(())
+    }
+
+    /// Reads the generation that another connection has begun.
+    fn learn_generation(&mut self) -> Result<(), Failure> {
+        let number = self.turn().generation;
+        if number == self.generation.number() {
+            return Ok(());
+        }
+        let mut line = [0; GENERATION_BYTES];
+        self.records.read_into(Generation::line_of(number), &mut line)?;
+        let found = Generation::decode(&line).filter(|found| found.number() == number);
+        let Some(found) = found else {
+            return Err(Failure::Io("the differential log has lost its generation".into()));
+        };
+        self.generation = found;
+        self.images.begin(found.pages());
+        Ok(())
+    }
+}
+
+fn read<F: WalFile>(file: &F, range: Range, out: &mut Vec<u8>) -> Result<(), Failure> {
+    out.resize(range.len as usize, 0);
+    read_into(file, range, out)
+}
+
+fn read_into<F: WalFile>(file: &F, range: Range, out: &mut [u8]) -> Result<(), Failure> {
+    if range.end() > file.bytes() {
+        file.see()?;
+    }
+    file.read_into(range.start, out)
+}

@@ -1,0 +1,235 @@
+//! Recovery from the differential log, by a connection that opens SQLite's log while no other one has it open.
+//!
+//! 1. *Which records count*: those of the last whole generation, if it is that of SQLite's log, up to the last end whose
+//!    checksum matches.
+//! 2. *Replay* them into the database, in order: absolute words, so that a replay may be repeated. Pages after the
+//!    database's end are left out. Flush; sync the length; fence.
+//! 3. *Empty* SQLite's log, durably. What it has is older than the database now, or was never acknowledged.
+//! 4. *The next generation*, which has no log: flush, fence.
+//!
+//! SQLite's log without a differential one beside it is SQLite's to recover, and is left alone.
+
+use pm::Range;
+
+use crate::database::contract::Failure;
+use crate::database::wal::diff::layout::{
+    Generation, GENERATION_BYTES, HEADER_BYTES, MAGIC, MAGIC_AT, NAMED_BYTES, RECORDS_AT, VERSION,
+    from_media,
+};
+use crate::database::wal::diff::record::{Record, Source};
+use crate::database::wal::media::WalFile;
+
+/// Bytes of the records that are read together.
+const READ_TOGETHER: u64 = 1 << 20;
+
+/// The bytes of a file, some at a time.
+struct Window<'a, F> {
+    file: &'a F,
+    start: u64,
+    bytes: Vec<u8>,
+    failed: Option<Failure>,
+}
+
+impl<F: WalFile> Window<'_, F> {
+    fn of(file: &F) -> Window<'_, F> {
+        Window { file, start: 0, bytes: Vec::new(), failed: None }
+    }
+
+    /// Returns the failure of the medium, which ends the records as damage does.
+    fn check(&mut self) -> Result<(), Failure> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+}
+
+impl<F: WalFile> Source for Window<'_, F> {
+    fn get(&mut self, at: u64, len: usize) -> Option<&[u8]> {
+        let end = at + len as u64;
+        if end > self.file.bytes() || self.failed.is_some() {
+            return None;
+        }
+        if at < self.start || end > self.start + self.bytes.len() as u64 {
+            let len = READ_TOGETHER.max(len as u64).min(self.file.bytes() - at);
+            self.bytes.resize(len as usize, 0);
+            self.start = at;
+            if let Err(failure) = self.file.read_into(at, &mut self.bytes) {
+                self.failed = Some(failure);
+                return None;
+            }
+        }
+        self.bytes.get((at - self.start) as usize..)?.get(..len)
+    }
+}
+
+/// The end of the commits that count.
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    commits: u64,
+    pages: u32,
+    at: u64,
+}
+
+/// The result of looking at a file that may be a differential log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::database::wal) enum HasRecords {
+    /// It is one.
+    Yes,
+    /// It is empty, or a creation was interrupted.
+    NotYet,
+    /// It is another program's, or in another build's format, of this version.
+    Foreign(Option<u64>),
+}
+
+/// Looks at a file that may be a differential log.
+///
+/// # Errors
+/// The medium fails.
+pub(in crate::database::wal) fn is_one<F: WalFile>(file: &F) -> Result<HasRecords, Failure> {
+    let mut bytes = [0; NAMED_BYTES];
+    let len = file.bytes().min(NAMED_BYTES as u64) as usize;
+    file.read_into(0, &mut bytes[..len])?;
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    Ok(match (word(0), word(8)) {
+        (MAGIC, VERSION) if len == NAMED_BYTES => HasRecords::Yes,
+        (MAGIC, version) => HasRecords::Foreign(Some(version)),
+        (0, 0) => HasRecords::NotYet,
+        _ => HasRecords::Foreign(None),
+    })
+}
+
+/// Makes an empty differential log, durably, in a file that is empty.
+///
+/// # Errors
+/// No room, or the kernel refuses.
+pub fn create<F: WalFile>(file: &F) -> Result<(), Failure> {
+    file.write_at(RECORDS_AT - 8, &[0; 8])?;
+    file.copy(MAGIC_AT, &MAGIC.to_le_bytes());
+    file.copy(MAGIC_AT + 8, &VERSION.to_le_bytes());
+    file.flush(Range::new(0, RECORDS_AT));
+    file.sync_length()?;
+    file.sync_name()?;
+    file.fence();
+    file.healthy()
+}
+
+/// Recovers a database from the differential log of its log, if it has one. `records` is `None` if there is no such file.
+/// Returns the commits that were replayed.
+///
+/// # Errors
+/// SQLite's log has a differential one, which is missing or another log's; no room; or the medium fails. Nothing is lost:
+/// the next recovery begins anew.
+pub fn recover<F: WalFile>(records: Option<&F>, log: &F, database: &F) -> Result<u64, Failure> {
+    let mut header = [0; HEADER_BYTES];
+    if log.bytes() < HEADER_BYTES as u64 {
+        return Ok(0);
+    }
+    log.read_into(0, &mut header)?;
+    if from_media(&header).is_none() {
+        return Ok(0);
+    }
+    let damaged = |why: &str| Failure::CannotOpen(format!("its differential log {why}"));
+    let Some(records) = records else { return Err(damaged("is missing")) };
+    if is_one(records)? != HasRecords::Yes {
+        return Err(damaged("is missing, or has a form that this build does not know"));
+    }
+    let Some(generation) = last_generation(records)? else {
+        return Err(damaged("has no generation"));
+    };
+    let whole = if generation.has_log() { last_whole(records, &generation)? } else { None };
+    if let Some(whole) = whole {
+        // The log's header is durable before the first record.
+        if !generation.is_of(&header) {
+            return Err(damaged("is that of another log"));
+        }
+        replay(records, &generation, whole, database)?;
+    }
+    log.cut(0)?;
+    log.sync_length()?;
+    let next = generation.next_without_log();
+    let line = Range::new(Generation::line_of(next.number()), GENERATION_BYTES as u64);
+    records.copy(line.start, &next.encode());
+    records.flush(line);
+    records.fence();
+    records.healthy()?;
+    Ok(whole.map_or(0, |whole| whole.commits))
+}
+
+/// The last generation of which the line is whole.
+fn last_generation<F: WalFile>(records: &F) -> Result<Option<Generation>, Failure> {
+    let mut last: Option<Generation> = None;
+    for number in [0, 1] {
+        let mut line = [0; GENERATION_BYTES];
+        records.read_into(Generation::line_of(number), &mut line)?;
+        let found = Generation::decode(&line).filter(|found| found.number() % 2 == number);
+        if found.map(|found| found.number()) > last.map(|last| last.number()) {
+            last = found;
+        }
+    }
+    Ok(last)
+}
+
+/// The end of the last commit that is whole.
+fn last_whole<F: WalFile>(records: &F, generation: &Generation) -> Result<Option<Whole>, Failure> {
+    let mut window = Window::of(records);
+    let (mut at, mut check) = (RECORDS_AT, generation.seed());
+    let (mut frames, mut commits, mut whole) = (0, 0, None);
+    while let Some(record) = Record::read(&mut window, at, generation.page_bytes()) {
+        at += record.len();
+        match record {
+            Record::Frame(frame) if frame.number() == frames + 1 => {
+                frames += 1;
+                check = frame.check(check);
+            }
+            Record::End(end) if end.frames() == frames && end.pages() > 0 => {
+                let Some(found) = end.check(check) else { break };
+                check = found;
+                commits += 1;
+                whole = Some(Whole { commits, pages: end.pages(), at });
+            }
+            _ => break,
+        }
+    }
+    window.check()?;
+    Ok(whole)
+}
+
+/// Replays the commits up to an end, durably.
+fn replay<F: WalFile>(
+    records: &F,
+    generation: &Generation,
+    whole: Whole,
+    database: &F,
+) -> Result<(), Failure> {
+    database.healthy()?;
+    let bytes = generation.page_at(whole.pages).end();
+    if database.bytes() < bytes {
+        // With space for all of it, so that a store does not fail.
+        database.write_at(bytes - 8, &[0; 8])?;
+    }
+    let zeros = vec![0; generation.page_bytes()];
+    let mut window = Window::of(records);
+    let mut at = RECORDS_AT;
+    while at < whole.at {
+        let Some(record) = Record::read(&mut window, at, generation.page_bytes()) else { break };
+        at += record.len();
+        let Record::Frame(frame) = record else { continue };
+        if frame.page() > whole.pages {
+            continue;
+        }
+        let page = generation.page_at(frame.page());
+        if frame.is_fresh() {
+            database.copy(page.start, &zeros);
+            database.flush(page);
+        }
+        frame.each(
+            |word, value| database.copy(page.start + word, value),
+            |line| database.flush(Range::new(page.start + line, pm::LINE_BYTES)),
+        );
+    }
+    window.check()?;
+    if database.bytes() > bytes {
+        database.cut(bytes)?;
+    }
+    database.sync_length()?;
+    database.fence();
+    database.healthy()
+}
