@@ -7,22 +7,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use perdura_sqlite::database::{
-    Counters, Failure, IndexLock, Level, LogFile, LogOpener, MainFile, MappedLog, WalDatabase,
-    WalFile, WalShared, WalWord,
+    Commits, Counters, DiffFiles, DiffLog, Failure, IndexLock, Level, LogFile, LogOpener, MainFile,
+    MappedLog, WalDatabase, WalFile, WalShared, WalWord, create_records,
 };
 use pm::{Memory as _, Off, Range};
 use sim::{Recording, record_as};
 
-/// The lengths of the database and of the log, and whether the log's name is there. Each is a word in a line of its own.
+/// The lengths of the database and of the logs, and whether the log's name is there. Each is a word in a line of its own.
 pub(super) const DATABASE_BYTES_AT: u64 = 0;
 pub(super) const LOG_BYTES_AT: u64 = 64;
 pub(super) const LOG_NAME_AT: u64 = 128;
-/// The two files.
+pub(super) const RECORDS_BYTES_AT: u64 = 192;
+/// The files.
 pub(super) const DATABASE_AT: u64 = 4096;
 const DATABASE_MAX: u64 = 160 << 10;
 pub(super) const LOG_AT: u64 = DATABASE_AT + DATABASE_MAX;
 const LOG_MAX: u64 = 320 << 10;
-pub(super) const END: u64 = LOG_AT + LOG_MAX;
+/// The differential log.
+pub(super) const RECORDS_AT: u64 = LOG_AT + LOG_MAX;
+const RECORDS_MAX: u64 = 320 << 10;
+const END: u64 = RECORDS_AT + RECORDS_MAX;
+/// Bytes of a page of the recorded databases, and of a frame's header.
+pub(super) const PAGE: u64 = 512;
+const FRAME_HEADER: usize = 24;
 
 /// SQLite's lock for writing.
 const WRITE: usize = 0;
@@ -53,6 +60,17 @@ pub(super) enum Fault {
     CutsNotRaised,
     /// Other connections do not learn that the database has another length.
     ResizesNotRaised,
+    // In the differential log:
+    /// A page's image before is the database's, though the log has a later one.
+    WrongImage,
+    /// Frames of a transaction that is rolled back are logged.
+    UncommittedLogged,
+    /// The last line of a commit is not flushed.
+    TailUnflushed,
+    /// The differential log's length is not synced.
+    RecordsLengthUnsynced,
+    /// Recovery takes a fresh page for one that the database has.
+    FreshMissing,
 }
 
 /// A lock of the index.
@@ -76,6 +94,10 @@ pub(super) struct State {
     pub(super) between: Mutex<Option<Between>>,
     /// Runs when the log's length has next been synced.
     after_length: Mutex<Option<Between>>,
+    /// There is a differential log.
+    has_records: bool,
+    /// What logs the commits of a connection there.
+    commits: Mutex<Vec<(usize, Arc<dyn Commits>)>>,
 }
 
 impl std::fmt::Debug for State {
@@ -85,13 +107,13 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// A database without a log.
-    pub(super) fn new(database: &[u8], fault: Fault) -> Arc<Self> {
+    /// A database without a log, or with an empty differential log.
+    pub(super) fn new(database: &[u8], fault: Fault, has_records: bool) -> Arc<Self> {
         let memory = Recording::new(END).unwrap();
         memory.grow(END).unwrap();
         memory.copy(Off::new(DATABASE_AT), database);
         memory.store(Off::new(DATABASE_BYTES_AT), database.len() as u64);
-        Arc::new(Self {
+        let state = Arc::new(Self {
             memory,
             fault,
             words: [const { AtomicU64::new(0) }; WORDS],
@@ -99,7 +121,31 @@ impl State {
             locks: Mutex::default(),
             between: Mutex::default(),
             after_length: Mutex::default(),
-        })
+            has_records,
+            commits: Mutex::default(),
+        });
+        if has_records {
+            create_records(&RecordedFile::new(&state, Role::Records)).unwrap();
+        }
+        state
+    }
+
+    /// The same files in a state of a recording.
+    pub(super) fn again(image: &[u8]) -> Arc<Self> {
+        let state = Self::new(&[], Fault::None, false);
+        state.memory.copy(Off::new(0), image);
+        state
+    }
+
+    /// The files, as recovery has them.
+    pub(super) fn files(self: &Arc<Self>) -> [RecordedFile; 3] {
+        [Role::Records, Role::Log, Role::Database].map(|role| RecordedFile::new(self, role))
+    }
+
+    /// What logs a connection's commits.
+    fn commits(&self, number: usize) -> Option<Arc<dyn Commits>> {
+        let commits = self.commits.lock().unwrap();
+        commits.iter().rev().find(|known| known.0 == number).map(|known| Arc::clone(&known.1))
     }
 
     fn word(&self, word: WalWord) -> &AtomicU64 {
@@ -114,6 +160,12 @@ impl State {
             WalWord::RecordsAt(end) => 8 + end,
             WalWord::RecordsSynced => 10,
         }]
+    }
+
+    /// The frames of which the changes are logged.
+    fn logged_frames(&self) -> u64 {
+        let word = |word| self.word(word).load(Ordering::SeqCst);
+        word(WalWord::RecordsEnd(word(WalWord::RecordsTurn) as usize % 2)) >> 32
     }
 
     /// The last frame that the index shows as committed.
@@ -144,10 +196,22 @@ impl State {
     }
 }
 
+/// A use of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    Database,
+    Log,
+    /// SQLite's log, and the database, of which changes are logged.
+    LoggedLog,
+    LoggedDatabase,
+    Records,
+}
+
 /// A file in the recording, as one connection sees it.
 #[derive(Debug)]
-struct RecordedFile {
+pub(super) struct RecordedFile {
     state: Arc<State>,
+    role: Role,
     base: u64,
     bytes_at: u64,
     /// The length as last seen.
@@ -155,14 +219,47 @@ struct RecordedFile {
 }
 
 impl RecordedFile {
-    fn new(state: &Arc<State>, base: u64, bytes_at: u64) -> Self {
-        let file = Self { state: Arc::clone(state), base, bytes_at, bytes: Cell::new(0) };
+    fn new(state: &Arc<State>, role: Role) -> Self {
+        let (base, bytes_at) = match role {
+            Role::Database | Role::LoggedDatabase => (DATABASE_AT, DATABASE_BYTES_AT),
+            Role::Log | Role::LoggedLog => (LOG_AT, LOG_BYTES_AT),
+            Role::Records => (RECORDS_AT, RECORDS_BYTES_AT),
+        };
+        let file = Self { state: Arc::clone(state), role, base, bytes_at, bytes: Cell::new(0) };
         file.bytes.set(file.length());
         file
     }
 
+    /// The bytes that a fault puts in place of those that are read.
+    fn mistake(&self, at: u64, out: &mut [u8]) {
+        let memory = &self.state.memory;
+        let frame = at.saturating_sub(32) / (PAGE + FRAME_HEADER as u64);
+        match self.state.fault {
+            Fault::WrongImage
+                if out.len() as u64 == PAGE && frame < self.state.logged_frames() =>
+            {
+                let mut page = [0; 4];
+                memory.read_into(Off::new(self.base + at - FRAME_HEADER as u64), &mut page).unwrap();
+                let page_at = (u64::from(u32::from_be_bytes(page)) - 1) * PAGE;
+                memory.read_into(Off::new(DATABASE_AT + page_at), out).unwrap();
+            }
+            Fault::UncommittedLogged if out.len() == FRAME_HEADER && out[4..8] == [0; 4] => {
+                out[7] = 40;
+            }
+            _ => {}
+        }
+    }
+
     fn is_log(&self) -> bool {
         self.base == LOG_AT
+    }
+
+    fn most(&self) -> u64 {
+        match self.role {
+            Role::Records => RECORDS_MAX,
+            _ if self.is_log() => LOG_MAX,
+            _ => DATABASE_MAX,
+        }
     }
 
     fn length(&self) -> u64 {
@@ -185,7 +282,11 @@ impl WalFile for RecordedFile {
     }
     fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Failure> {
         assert!(at + out.len() as u64 <= self.bytes());
-        Ok(self.state.memory.read_into(Off::new(self.base + at), out)?)
+        self.state.memory.read_into(Off::new(self.base + at), out)?;
+        if self.role == Role::LoggedLog {
+            self.mistake(at, out);
+        }
+        Ok(())
     }
     fn address(&self, _: Range) -> Result<*const u8, Failure> {
         unreachable!("pages are copied")
@@ -201,7 +302,7 @@ impl WalFile for RecordedFile {
     }
     fn write_at(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         let end = at + bytes.len() as u64;
-        assert!(end <= if self.is_log() { LOG_MAX } else { DATABASE_MAX });
+        assert!(end <= self.most());
         self.state.memory.copy(Off::new(self.base + at), bytes);
         if end > self.length() {
             self.state.memory.store(Off::new(self.bytes_at), end);
@@ -214,8 +315,11 @@ impl WalFile for RecordedFile {
         self.see()
     }
     fn sync_length(&self) -> Result<(), Failure> {
-        let left_out =
-            if self.is_log() { Fault::LogLengthUnsynced } else { Fault::DatabaseLengthUnsynced };
+        let left_out = match self.role {
+            Role::Records => Fault::RecordsLengthUnsynced,
+            _ if self.is_log() => Fault::LogLengthUnsynced,
+            _ => Fault::DatabaseLengthUnsynced,
+        };
         if self.state.fault != left_out {
             self.persist(self.bytes_at);
         }
@@ -227,7 +331,7 @@ impl WalFile for RecordedFile {
         Ok(())
     }
     fn sync_name(&self) -> Result<(), Failure> {
-        if self.state.fault != Fault::NameUnsynced {
+        if self.is_log() && self.state.fault != Fault::NameUnsynced {
             self.persist(LOG_NAME_AT);
         }
         Ok(())
@@ -240,6 +344,12 @@ impl WalFile for RecordedFile {
     }
     #[track_caller]
     fn flush(&self, range: Range) {
+        let is_cut = self.role == Role::Records && self.state.fault == Fault::TailUnflushed;
+        let (first, end) = range.lines();
+        let range = match is_cut && end - first > 1 {
+            true => Range::new(range.start, (end - 1) * pm::LINE_BYTES - range.start),
+            false => range,
+        };
         if range.len > 0 {
             self.state.memory.flush(Range::new(self.base + range.start, range.len));
         }
@@ -292,7 +402,8 @@ impl WalShared for Words {
             || self.state.locks.lock().unwrap()[WRITE].owner == Some(self.number)
     }
     fn published(&self) -> u32 {
-        self.state.published()
+        let more = if self.state.fault == Fault::UncommittedLogged { 2 } else { 0 };
+        self.state.published() + more
     }
     fn counters(&self) -> &Counters {
         &self.counters
@@ -308,8 +419,19 @@ struct Opens {
 impl LogOpener for Opens {
     fn open_log(&self, _: &Path) -> Result<Box<dyn LogFile>, Failure> {
         self.state.memory.store(Off::new(LOG_NAME_AT), 1);
-        let file = RecordedFile::new(&self.state, LOG_AT, LOG_BYTES_AT);
-        Ok(Box::new(MappedLog::new(file, Words::new(&self.state, self.number))))
+        let file = |role| RecordedFile::new(&self.state, role);
+        let words = || Words::new(&self.state, self.number);
+        if !self.state.has_records {
+            return Ok(Box::new(MappedLog::new(file(Role::Log), words())));
+        }
+        let files = DiffFiles {
+            records: file(Role::Records),
+            log: [Role::Log, Role::Log, Role::LoggedLog].map(file),
+            database: file(Role::LoggedDatabase),
+        };
+        let log = DiffLog::new(files, words);
+        self.state.commits.lock().unwrap().push((self.number, log.commits()));
+        Ok(Box::new(log))
     }
 }
 
@@ -324,7 +446,7 @@ pub(crate) struct Part {
 
 impl Part {
     pub(super) fn new(state: &Arc<State>, number: usize) -> Self {
-        let file = RecordedFile::new(state, DATABASE_AT, DATABASE_BYTES_AT);
+        let file = RecordedFile::new(state, Role::Database);
         let database = WalDatabase::new(file, Words::new(state, number)).unwrap();
         Self { database, state: Arc::clone(state), number, level: Level::None }
     }
@@ -335,6 +457,9 @@ impl MainFile for Part {
         self.database.read(at, out)
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if let Some(commits) = self.state.commits(self.number) {
+            commits.before_checkpoint()?;
+        }
         self.database.write(at, bytes)
     }
     fn truncate(&mut self, to: u64) -> Result<(), Failure> {
@@ -350,7 +475,7 @@ impl MainFile for Part {
         self.database.sync()
     }
     fn end_transaction(&mut self) -> Result<(), Failure> {
-        Ok(())
+        self.state.commits(self.number).map_or(Ok(()), |commits| commits.end_transaction())
     }
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
         // It stays in WAL mode, and the last close does not end it.
@@ -392,6 +517,12 @@ impl MainFile for Part {
         Ok(regions.get(region as usize).map(|words| words.as_ptr().cast()))
     }
     fn lock_index(&mut self, locks: IndexLock) -> Result<(), Failure> {
+        if (locks.shared, locks.take, locks.first) == (false, false, WRITE)
+            && let Some(commits) = self.state.commits(self.number)
+        {
+            let logged = commits.end_writing();
+            assert!(logged.is_ok() || self.state.fault != Fault::None, "{logged:?}");
+        }
         self.state.lock(self.number, locks)
     }
     fn end_checkpoint(&mut self) -> Result<(), Failure> {
@@ -422,7 +553,7 @@ pub(super) fn as_processor<T>(number: usize, before: usize, work: impl FnOnce() 
 /// The writer truncates the log after another connection has synced its length, and before that notes it.
 #[test]
 fn length_from_before_a_truncation_is_not_noted() {
-    let state = State::new(&[0; 4096], Fault::None);
+    let state = State::new(&[0; 4096], Fault::None, false);
     let open = |number| {
         let opens = Opens { state: Arc::clone(&state), number };
         opens.open_log(Path::new("log")).unwrap()

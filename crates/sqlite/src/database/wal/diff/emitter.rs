@@ -114,6 +114,7 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
         self.turn().generation > 0
     }
 
+    #[track_caller]
     fn fence(&self) {
         self.records.fence();
         count(&self.shared.counters().fences, 1);
@@ -134,7 +135,7 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
         header: &[u8; HEADER_BYTES],
     ) -> Result<[u8; HEADER_BYTES], Failure> {
         self.records.healthy()?;
-        self.database.see()?;
+        self.sync_database()?;
         let turn = self.turn();
         let begun = turn
             .generation
@@ -158,6 +159,21 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
         Ok(media)
     }
 
+    /// Makes the length of the database durable, into which all of SQLite's log has been copied. With `synchronous=OFF`
+    /// SQLite does not.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(super) fn sync_database(&self) -> Result<(), Failure> {
+        self.database.see()?;
+        let bytes = self.database.bytes();
+        if self.shared.load(WalWord::Synced) != bytes {
+            self.database.sync_length()?;
+            self.shared.store(WalWord::Synced, bytes);
+        }
+        Ok(())
+    }
+
     /// Makes the log's header durable, with the log's name.
     ///
     /// # Errors
@@ -165,10 +181,15 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
     pub(super) fn sync_header(&self) -> Result<(), Failure> {
         let header = Range::new(0, HEADER_BYTES as u64);
         self.log.see()?;
-        if self.shared.load(WalWord::LogSynced) < header.end() {
+        // Stock SQLite reads no header of a log that has nothing after it.
+        let least = self.generation.image_at(1).end();
+        if self.shared.load(WalWord::LogSynced) < least {
+            if self.log.bytes() < least {
+                self.log.write_at(least - 8, &[0; 8])?;
+            }
             self.log.sync_length()?;
             self.log.sync_name()?;
-            self.shared.store(WalWord::LogSynced, header.end());
+            self.shared.store(WalWord::LogSynced, least);
         }
         self.log.flush(header);
         self.count_lines(header);

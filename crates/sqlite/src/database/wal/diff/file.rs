@@ -162,6 +162,9 @@ impl<F: WalFile + 'static, S: WalShared + 'static> LogFile for DiffLog<F, S> {
     }
 
     fn truncate(&mut self, to: u64) -> Result<(), Failure> {
+        if to == 0 {
+            lock(&self.emitter).sync_database()?;
+        }
         self.file().truncate(to)
     }
 

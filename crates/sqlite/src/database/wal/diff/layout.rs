@@ -84,11 +84,6 @@ impl Generation {
         is_page_size(page_bytes).then_some(Self { number, page_bytes, salts, pages })
     }
 
-    /// The generation after this one, which has no log.
-    pub(super) fn next_without_log(self) -> Self {
-        Self { number: self.number.wrapping_add(1), ..Self::default() }
-    }
-
     pub(super) fn encode(&self) -> [u8; GENERATION_BYTES] {
         let mut line = [0; GENERATION_BYTES];
         line[NUMBER].copy_from_slice(&self.number.to_le_bytes());
@@ -108,7 +103,8 @@ impl Generation {
             salts: line[SALTS].try_into().expect("eight bytes"),
             pages: little(line, PAGES),
         };
-        (found.number > 0 && found.encode() == *line).then_some(found)
+        let is_whole = found.number > 0 && is_page_size(found.page_bytes);
+        (is_whole && found.encode() == *line).then_some(found)
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -134,15 +130,9 @@ impl Generation {
         self.pages
     }
 
-    /// Returns whether SQLite's log began it.
-    pub(super) fn has_log(&self) -> bool {
-        is_page_size(self.page_bytes)
-    }
-
     /// Returns whether it is the generation of a log with this header.
     pub(super) fn is_of(&self, header: &[u8]) -> bool {
-        self.has_log()
-            && big(header, HEADER_PAGE_BYTES) == self.page_bytes
+        big(header, HEADER_PAGE_BYTES) == self.page_bytes
             && header[HEADER_SALTS] == self.salts
     }
 
@@ -290,7 +280,6 @@ mod tests {
             assert!(torn_decoded.is_none(), "{cut}: {torn_decoded:?}");
         }
         assert_eq!(Generation::decode(&[0; GENERATION_BYTES]), None);
-        assert!(!generation.next_without_log().is_of(&header(0x82)));
     }
 
     #[test]

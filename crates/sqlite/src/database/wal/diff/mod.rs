@@ -16,8 +16,7 @@
 //!    the log's header, flush, fence.
 //! 2. *A commit* ([`emitter`]): store the changed words of its frames and an end, flush, fence. Then SQLite shows it.
 //! 3. *A checkpoint* is SQLite's, and flushes the database as without this log.
-//! 4. *Recovery* ([`recovery`]): replay the generation into the database, flush, sync, fence; empty SQLite's log; store the
-//!    next generation, flush, fence.
+//! 4. *Recovery* ([`recovery`]): replay the generation into the database, flush, sync, fence; empty SQLite's log.
 //!
 //! Until SQLite's log first begins anew under a connection with this log, it is one without: commits flush frames.
 //!

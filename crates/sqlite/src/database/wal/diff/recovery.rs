@@ -4,8 +4,8 @@
 //!    checksum matches.
 //! 2. *Replay* them into the database, in order: absolute words, so that a replay may be repeated. Pages after the
 //!    database's end are left out. Flush; sync the length; fence.
-//! 3. *Empty* SQLite's log, durably. What it has is older than the database now, or was never acknowledged.
-//! 4. *The next generation*, which has no log: flush, fence.
+//! 3. *Empty* SQLite's log, durably. What it has is older than the database now, or was never acknowledged. Without its
+//!    header no record counts.
 //!
 //! SQLite's log without a differential one beside it is SQLite's to recover, and is left alone.
 
@@ -134,7 +134,7 @@ pub fn recover<F: WalFile>(records: Option<&F>, log: &F, database: &F) -> Result
     let Some(generation) = last_generation(records)? else {
         return Err(damaged("has no generation"));
     };
-    let whole = if generation.has_log() { last_whole(records, &generation)? } else { None };
+    let whole = last_whole(records, &generation)?;
     if let Some(whole) = whole {
         // The log's header is durable before the first record.
         if !generation.is_of(&header) {
@@ -144,12 +144,7 @@ pub fn recover<F: WalFile>(records: Option<&F>, log: &F, database: &F) -> Result
     }
     log.cut(0)?;
     log.sync_length()?;
-    let next = generation.next_without_log();
-    let line = Range::new(Generation::line_of(next.number()), GENERATION_BYTES as u64);
-    records.copy(line.start, &next.encode());
-    records.flush(line);
-    records.fence();
-    records.healthy()?;
+    log.healthy()?;
     Ok(whole.map_or(0, |whole| whole.commits))
 }
 

@@ -1,6 +1,8 @@
 //! SQLite's WAL mode with a differential log (`perdura_wal=diff`).
 
+mod bytes;
 mod kills;
+pub(crate) mod power_cuts;
 
 use super::kills::hold;
 use super::*;
