@@ -168,6 +168,17 @@ impl State {
         word(WalWord::RecordsEnd(word(WalWord::RecordsTurn) as usize % 2)) >> 32
     }
 
+    /// Returns whether two uncommitted frames of this log are after the one that the index shows.
+    fn has_spilled(&self, shown: u32) -> bool {
+        let bytes = |at: u64| {
+            let mut bytes = [0; 8];
+            self.memory.read_into(Off::new(LOG_AT + at), &mut bytes).unwrap();
+            bytes
+        };
+        let at = |frame: u32| 32 + u64::from(frame) * (PAGE + FRAME_HEADER as u64);
+        [shown, shown + 1].map(at).iter().all(|at| bytes(at + 8) == bytes(16))
+    }
+
     /// The last frame that the index shows as committed.
     fn published(&self) -> u32 {
         let regions = self.regions.lock().unwrap();
@@ -402,8 +413,9 @@ impl WalShared for Words {
             || self.state.locks.lock().unwrap()[WRITE].owner == Some(self.number)
     }
     fn published(&self) -> u32 {
-        let more = if self.state.fault == Fault::UncommittedLogged { 2 } else { 0 };
-        self.state.published() + more
+        let shown = self.state.published();
+        let lies = self.state.fault == Fault::UncommittedLogged && self.state.has_spilled(shown);
+        if lies { shown + 2 } else { shown }
     }
     fn counters(&self) -> &Counters {
         &self.counters

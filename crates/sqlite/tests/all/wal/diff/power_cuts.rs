@@ -9,7 +9,7 @@ use perdura_sqlite::database::recover_records;
 use sim::{Explored, Replay, Trace};
 
 use super::super::power_cuts::{
-    By, OPEN, Reader, Recorded, Rows, explore_states, files, new_database, random_statements,
+    By, Reader, Recorded, Rows, explore_states, files, new_database, random_statements,
     record, statements, texts,
 };
 use super::super::recorded::{Fault, RECORDS_AT, RECORDS_BYTES_AT, State};
@@ -47,6 +47,12 @@ fn all_statements() -> Vec<By> {
         one("INSERT INTO t SELECT a + 200, hex(zeroblob(180)) FROM t"),
         two("INSERT INTO t SELECT a + 300, hex(zeroblob(170)) FROM t"),
         vec![(2, "COMMIT".to_owned())],
+        // Pages of other contents that come back with zeros, and that no checkpoint has cut off.
+        one("UPDATE t SET b = hex(zeroblob(180))"),
+        one("PRAGMA wal_checkpoint(TRUNCATE)"),
+        two("DELETE FROM t WHERE a > 2"),
+        one("INSERT INTO t SELECT a + 500, CAST(zeroblob(1800) AS TEXT) FROM t"),
+        two("INSERT INTO t SELECT a + 600, CAST(zeroblob(300) AS TEXT) FROM t"),
         one("VACUUM"),
         texts(&[1], 400..404, 30),
     ]
@@ -250,5 +256,7 @@ fn interrupted_recovery_is_repeated() {
     assert!(replayed > 0);
     left_out.retain(|name, _| name.contains("src/database/wal/diff/"));
     println!("{left_out:?}");
-    assert!(left_out.len() >= 2 && left_out.values().all(|is_noticed| *is_noticed), "{left_out:?}");
+    // The sync of a length fences in this model.
+    let unnoticed = left_out.iter().filter(|one| !one.1).map(|one| &one.0[..5]);
+    assert_eq!((left_out.len(), unnoticed.collect::<Vec<_>>()), (3, vec!["fence"]));
 }
