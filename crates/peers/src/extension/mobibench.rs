@@ -34,6 +34,8 @@ const LOADED_TOGETHER: u64 = 1000;
 pub enum SqliteMode {
     /// Through the VFS: SQLite's write-ahead log, synchronous FULL.
     Wal,
+    /// The same with a differential log, in the domain `adr`.
+    WalDiff,
     /// Through the VFS: the bytes that differ are logged, one fence.
     Fash1,
     /// Through the VFS: the same bytes, in the order of P3 3.3, three fences.
@@ -59,8 +61,9 @@ pub struct ParseModeError(String);
 
 impl SqliteMode {
     /// All.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Wal,
+        Self::WalDiff,
         Self::Fash1,
         Self::Fash,
         Self::Fast,
@@ -76,6 +79,7 @@ impl SqliteMode {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wal => "wal",
+            Self::WalDiff => "wal-diff",
             Self::Fash1 => "fash1",
             Self::Fash => "fash",
             Self::Fast => "fast",
@@ -89,7 +93,7 @@ impl SqliteMode {
 
     /// Returns whether it has a write-ahead log of SQLite's.
     const fn has_wal(self) -> bool {
-        matches!(self, Self::Wal | Self::StockWal | Self::StockWalLines)
+        matches!(self, Self::Wal | Self::WalDiff | Self::StockWal | Self::StockWalLines)
     }
 
     /// The value of `perdura_mode`. A log of SQLite's has none.
@@ -100,7 +104,21 @@ impl SqliteMode {
     /// Returns whether it is one of the VFS.
     #[must_use]
     pub const fn is_ours(self) -> bool {
-        matches!(self, Self::Wal | Self::Fash1 | Self::Fash | Self::Fast | Self::Nvwal | Self::Full)
+        !matches!(self, Self::StockWal | Self::StockWalLines | Self::StockJournal)
+    }
+
+    /// The value of `perdura_wal`.
+    const fn wal(self) -> Option<&'static str> {
+        match self {
+            Self::Wal => Some("on"),
+            Self::WalDiff => Some("diff"),
+            _ => None,
+        }
+    }
+
+    /// The domain of its commits, if none is named: a differential log has one alone.
+    const fn domain(self) -> Option<&'static str> {
+        if matches!(self, Self::WalDiff) { Some("adr") } else { None }
     }
 
     /// SQLite's journal mode, in its words.
@@ -232,8 +250,8 @@ pub(super) fn connect(
             open_through(vfs, path, flags)
         }),
         mode if mode.is_ours() => {
-            let wal = mode == SqliteMode::Wal;
-            open(path, Parameters { mode: mode.parameter(), domain, wal }, flags)
+            let (mode, domain, wal) = (mode.parameter(), domain.or(mode.domain()), mode.wal());
+            open(path, Parameters { mode, domain, wal }, flags)
         }
         _ => open_stock(path, flags),
     };

@@ -115,6 +115,10 @@ impl Mapped {
         let (domain, mode, share) =
             (chosen_domain(options)?, chosen_mode(options)?, chosen_share(options)?);
         let wal_choice = chosen_wal(options)?;
+        if (wal_choice, share) == (Wal::Diff, Share::Stock) {
+            let why = "perdura_wal=diff: stock SQLite cannot share a differential log";
+            return Err(Failure::CannotOpen(why.into()));
+        }
         let mut side_path = path.as_os_str().to_owned();
         side_path.push(SIDE_SUFFIX);
         let side_path = PathBuf::from(side_path);

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use perdura_sqlite::database::{
@@ -35,6 +35,8 @@ const FRAME_HEADER: usize = 24;
 const WRITE: usize = 0;
 const LOCKS: usize = 8;
 const WORDS: usize = 11;
+/// No word is lost.
+const NO_LIMIT: i64 = i64::MAX;
 /// Words of a region of the index.
 const REGION_WORDS: usize = 4096;
 
@@ -98,6 +100,8 @@ pub(super) struct State {
     has_records: bool,
     /// What logs the commits of a connection there.
     commits: Mutex<Vec<(usize, Arc<dyn Commits>)>>,
+    /// Shared words that are stored before later ones are lost.
+    words_left: AtomicI64,
 }
 
 impl std::fmt::Debug for State {
@@ -123,6 +127,7 @@ impl State {
             after_length: Mutex::default(),
             has_records,
             commits: Mutex::default(),
+            words_left: AtomicI64::new(NO_LIMIT),
         });
         if has_records {
             create_records(&RecordedFile::new(&state, Role::Records)).unwrap();
@@ -137,9 +142,35 @@ impl State {
         state
     }
 
+    /// All bytes, as they are now.
+    pub(super) fn image(&self) -> Vec<u8> {
+        let mut image = vec![0; END as usize];
+        self.memory.read_into(Off::new(0), &mut image).unwrap();
+        image
+    }
+
     /// The files, as recovery has them.
     pub(super) fn files(self: &Arc<Self>) -> [RecordedFile; 3] {
         [Role::Records, Role::Log, Role::Database].map(|role| RecordedFile::new(self, role))
+    }
+
+    /// Shows frames in the index as committed.
+    pub(super) fn show(&self, frames: u32) {
+        let mut regions = self.regions.lock().unwrap();
+        if regions.is_empty() {
+            regions.push((0..REGION_WORDS).map(|_| AtomicU64::new(0)).collect());
+        }
+        regions[0][2].store(frames.into(), Ordering::SeqCst);
+    }
+
+    /// Sets how many shared words are stored before later ones are lost, as when the process dies.
+    pub(super) fn lose_words_after(&self, words: i64) {
+        self.words_left.store(words, Ordering::SeqCst);
+    }
+
+    /// Ends that.
+    pub(super) fn keep_words(&self) {
+        self.words_left.store(NO_LIMIT, Ordering::SeqCst);
     }
 
     /// What logs a connection's commits.
@@ -185,7 +216,7 @@ impl State {
         regions.first().map_or(0, |words| words[2].load(Ordering::SeqCst) as u32)
     }
 
-    fn lock(&self, by: usize, asked: IndexLock) -> Result<(), Failure> {
+    pub(super) fn lock(&self, by: usize, asked: IndexLock) -> Result<(), Failure> {
         let mut locks = self.locks.lock().unwrap();
         let locks = &mut locks[asked.first..asked.first + asked.count];
         let (bit, others) = (1 << by, !(1 << by));
@@ -404,7 +435,11 @@ impl WalShared for Words {
             Fault::ResizesNotRaised => word == WalWord::Resized,
             _ => false,
         };
-        if !is_lost {
+        let left = self.state.words_left.load(Ordering::SeqCst);
+        if (1..NO_LIMIT).contains(&left) {
+            self.state.words_left.store(left - 1, Ordering::SeqCst);
+        }
+        if !is_lost && left > 0 {
             self.state.word(word).store(value, Ordering::SeqCst);
         }
     }
@@ -423,9 +458,9 @@ impl WalShared for Words {
 }
 
 #[derive(Debug)]
-struct Opens {
-    state: Arc<State>,
-    number: usize,
+pub(super) struct Opens {
+    pub(super) state: Arc<State>,
+    pub(super) number: usize,
 }
 
 impl LogOpener for Opens {

@@ -75,6 +75,8 @@ pub(super) struct Emitter<F, S> {
     log: F,
     database: F,
     shared: S,
+    /// The count of changed lengths when the database's length was last seen.
+    resized: Option<u64>,
     generation: Generation,
     images: Images,
     written: Written,
@@ -87,8 +89,20 @@ pub(super) struct Emitter<F, S> {
 impl<F: WalFile, S: WalShared> Emitter<F, S> {
     pub(super) fn new(records: F, log: F, database: F, shared: S) -> Self {
         let (generation, images, made) = Default::default();
-        let (written, old, new) = (Written::default(), Vec::new(), Vec::new());
-        Self { records, log, database, shared, generation, images, written, made, old, new }
+        let (resized, written, old, new) = (None, Written::default(), Vec::new(), Vec::new());
+        Self {
+            records,
+            log,
+            database,
+            shared,
+            resized,
+            generation,
+            images,
+            written,
+            made,
+            old,
+            new,
+        }
     }
 
     fn turn(&self) -> Turn {
@@ -164,8 +178,12 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(super) fn sync_database(&self) -> Result<(), Failure> {
-        self.database.see()?;
+    pub(super) fn sync_database(&mut self) -> Result<(), Failure> {
+        let resized = Some(self.shared.load(WalWord::Resized));
+        if self.resized != resized {
+            self.database.see()?;
+            self.resized = resized;
+        }
         let bytes = self.database.bytes();
         if self.shared.load(WalWord::Synced) != bytes {
             self.database.sync_length()?;
@@ -180,10 +198,10 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
     /// The medium fails, or the kernel refuses.
     pub(super) fn sync_header(&self) -> Result<(), Failure> {
         let header = Range::new(0, HEADER_BYTES as u64);
-        self.log.see()?;
         // Stock SQLite reads no header of a log that has nothing after it.
         let least = self.generation.image_at(1).end();
         if self.shared.load(WalWord::LogSynced) < least {
+            self.log.see()?;
             if self.log.bytes() < least {
                 self.log.write_at(least - 8, &[0; 8])?;
             }

@@ -1,7 +1,11 @@
 //! SQLite's WAL mode with a differential log (`perdura_wal=diff`).
 
+mod agreement;
 mod bytes;
+mod costs;
+mod dead_writers;
 mod kills;
+mod lives;
 pub(crate) mod power_cuts;
 
 use super::kills::hold;

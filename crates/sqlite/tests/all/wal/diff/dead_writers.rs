@@ -1,0 +1,154 @@
+//! A writer that dies after its commit is durable, and before the index shows it: SQLite's next writer begins at the same
+//! frame. The calls are those of SQLite.
+
+use std::sync::Arc;
+
+use perdura_sqlite::database::{IndexLock, LogFile, LogOpener as _, recover_records};
+
+use super::super::recorded::{Fault, Opens, PAGE, State};
+use super::*;
+
+const SALTS: &[u8; 8] = b"saltsalt";
+
+/// SQLite's header of a log, with its checksum.
+fn header() -> [u8; 32] {
+    let mut header = [0; 32];
+    header[..4].copy_from_slice(&0x377f_0682_u32.to_be_bytes());
+    header[4..8].copy_from_slice(&3_007_000_u32.to_be_bytes());
+    header[8..12].copy_from_slice(&(PAGE as u32).to_be_bytes());
+    header[16..24].copy_from_slice(SALTS);
+    let (mut first, mut second) = (0_u32, 0_u32);
+    for pair in header[..24].chunks_exact(8) {
+        let word = |at: usize| u32::from_le_bytes(pair[at..at + 4].try_into().unwrap());
+        first = first.wrapping_add(word(0)).wrapping_add(second);
+        second = second.wrapping_add(word(4)).wrapping_add(first);
+    }
+    header[24..28].copy_from_slice(&first.to_be_bytes());
+    header[28..].copy_from_slice(&second.to_be_bytes());
+    header
+}
+
+/// A connection that has the lock for writing.
+struct Writer {
+    state: Arc<State>,
+    number: usize,
+    log: Box<dyn LogFile>,
+}
+
+impl Writer {
+    fn new(state: &Arc<State>, number: usize) -> Self {
+        let opens = Opens { state: Arc::clone(state), number };
+        let log = opens.open_log(Path::new("log")).unwrap();
+        let writer = Self { state: Arc::clone(state), number, log };
+        writer.lock(true);
+        writer
+    }
+
+    fn lock(&self, take: bool) {
+        let lock = IndexLock { first: 0, count: 1, shared: false, take };
+        self.state.lock(self.number, lock).unwrap();
+    }
+
+    /// Writes the pages of a transaction from a frame on, and syncs: all words of page n are `words[n - 1]`. The database has
+    /// `pages` afterwards, or the transaction does not end if there are none.
+    fn write(&mut self, first: u64, words: &[(u32, u64)], pages: u32) {
+        let last = words.len() as u64 - 1;
+        for (number, (page, word)) in (0..).zip(words) {
+            let at = 32 + (first - 1 + number) * (PAGE + 24);
+            let mut header = [0; 24];
+            header[..4].copy_from_slice(&page.to_be_bytes());
+            header[4..8].copy_from_slice(&(if number == last { pages } else { 0 }).to_be_bytes());
+            header[8..16].copy_from_slice(SALTS);
+            self.log.write(at, &header).unwrap();
+            let image: Vec<u8> = (0..PAGE / 8).flat_map(|_| word.to_le_bytes()).collect();
+            self.log.write(at + 24, &image).unwrap();
+        }
+        if pages > 0 {
+            self.log.sync().unwrap();
+        }
+    }
+
+    /// The process is gone; the kernel knows it.
+    fn dies(self) {
+        self.lock(false);
+    }
+}
+
+/// The first word of each page after a recovery.
+fn recovered(state: &Arc<State>) -> Vec<u64> {
+    let copy = State::again(&state.image());
+    let [records, log, database] = copy.files();
+    recover_records(Some(&records), &log, &database).unwrap();
+    let (database, _) = super::super::power_cuts::files(&copy.image());
+    database
+        .chunks_exact(PAGE as usize)
+        .map(|page| {
+            let words: Vec<_> = page.chunks_exact(8).collect();
+            assert!(words.iter().all(|word| word == &words[0]), "a page of two commits");
+            u64::from_le_bytes(words[0].try_into().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn commit_that_was_not_shown_is_replaced() {
+    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
+    let mut one = Writer::new(&state, 0);
+    one.log.write(0, &header()).unwrap();
+    one.write(1, &[(1, 10), (2, 20)], 3);
+    assert_eq!(recovered(&state), [10, 20, 0]);
+    state.show(2);
+    one.lock(false);
+    let mut two = Writer::new(&state, 1);
+    two.write(3, &[(1, 11), (3, 31)], 3);
+    // It counts if all die now.
+    assert_eq!(recovered(&state), [11, 20, 31]);
+    two.dies();
+    // It does not if another connection goes on.
+    let mut three = Writer::new(&state, 2);
+    three.write(3, &[(2, 22)], 3);
+    assert_eq!(recovered(&state), [10, 22, 0]);
+    three.dies();
+    // So does the next one. It has noted frames of its own that it gave up before.
+    let mut four = Writer::new(&state, 3);
+    four.write(3, &[(3, 30), (1, 17)], 0);
+    four.lock(false);
+    four.lock(true);
+    four.write(3, &[(3, 33)], 3);
+    assert_eq!(recovered(&state), [10, 20, 33]);
+    state.show(3);
+    four.write(4, &[(1, 14), (2, 24)], 2);
+    assert_eq!(recovered(&state), [14, 24]);
+    four.dies();
+    // The first one has last seen two frames.
+    one.lock(true);
+    one.write(4, &[(1, 15)], 3);
+    assert_eq!(recovered(&state), [15, 20, 33]);
+    state.show(4);
+    one.lock(false);
+    assert_eq!(recovered(&state), [15, 20, 33]);
+}
+
+/// It dies while it shares where its commit ends, before the last of these words.
+#[test]
+fn commit_that_was_not_shared_is_replaced() {
+    let state = State::new(&[0; 2 * PAGE as usize], Fault::None, true);
+    let mut one = Writer::new(&state, 0);
+    one.log.write(0, &header()).unwrap();
+    for (frame, word) in [(1, 10), (2, 11), (3, 12)] {
+        one.write(frame, &[(1, word)], 2);
+        state.show(frame as u32);
+    }
+    for (loses, shown) in (0..4).zip(4..) {
+        state.lose_words_after(loses);
+        one.write(shown, &[(2, 20), (1, 99)], 2);
+        state.keep_words();
+        one.lock(false);
+        let mut two = Writer::new(&state, 1);
+        two.write(shown, &[(1, shown)], 2);
+        assert_eq!(recovered(&state), [shown, 0], "after {loses} words");
+        state.show(shown as u32);
+        two.dies();
+        one.lock(true);
+    }
+}
