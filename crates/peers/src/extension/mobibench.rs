@@ -116,8 +116,9 @@ impl SqliteMode {
         }
     }
 
-    /// The domain of its commits, if none is named: a differential log has one alone.
-    const fn domain(self) -> Option<&'static str> {
+    /// The only domain of a differential log; `None` for modes that have no domain of their own.
+    #[must_use]
+    pub const fn own_domain(self) -> Option<&'static str> {
         if matches!(self, Self::WalDiff) { Some("adr") } else { None }
     }
 
@@ -250,7 +251,7 @@ pub(super) fn connect(
             open_through(vfs, path, flags)
         }),
         mode if mode.is_ours() => {
-            let (mode, domain, wal) = (mode.parameter(), domain.or(mode.domain()), mode.wal());
+            let (mode, domain, wal) = (mode.parameter(), domain.or(mode.own_domain()), mode.wal());
             open(path, Parameters { mode, domain, wal }, flags)
         }
         _ => open_stock(path, flags),

@@ -33,6 +33,7 @@ pub use log::MappedLog;
 pub use media::{Counters, WalFile, WalShared, WalWord};
 pub(super) use native::Database;
 pub(super) use opener::WalOpener;
+pub use records::RECORDS_SUFFIX;
 pub(super) use records::recover_closed;
 pub(super) use waiting::note_busy;
 pub(crate) use waiting::sleep;

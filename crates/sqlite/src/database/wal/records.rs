@@ -15,7 +15,7 @@ use crate::database::wal::diff::{HasRecords, create, is_one, recover};
 use crate::database::wal::mapped_file::MappedFile;
 
 /// The suffix of the file's name.
-const SUFFIX: &str = "-perdura-log";
+pub const RECORDS_SUFFIX: &str = "-perdura-log";
 /// Reserved addresses.
 const ADDRESSES: u64 = 64 << 30;
 
@@ -33,7 +33,7 @@ pub(super) struct RecordsFile {
 impl RecordsFile {
     pub(super) fn new(data: &Plain, path: &Path, domain: Option<Domain>, is_wanted: bool) -> Self {
         let mut name = path.as_os_str().to_owned();
-        name.push(SUFFIX);
+        name.push(RECORDS_SUFFIX);
         Self { data: data.clone(), data_path: path.into(), path: name.into(), domain, is_wanted }
     }
 
@@ -92,7 +92,7 @@ impl RecordsFile {
         let Some(file) = self.open(true)? else { return Err(refused("it cannot be made")) };
         let records = MappedFile::new(file.clone(), &self.path);
         if is_one(&records)? != HasRecords::NotYet {
-            return Err(refused("a file of another program has its name"));
+            return Err(refused("a file of another program, or of another build, has its name"));
         }
         file.cut(0)?;
         create(&records)?;
