@@ -2,7 +2,7 @@
 //! frames.
 //!
 //! SQLite's log is an *image* then: stored, read and checkpointed as ever, and never flushed. What counts after a crash is a
-//! log of changed words in a file of its own. [`docs/format/sqlite-differential-log.md`] defines both.
+//! log of changed words in a file of its own. `docs/format/sqlite-differential-log.md` defines both.
 //!
 //! Invariants:
 //! - If there are records, the header of SQLite's log is durable, and names their generation. So stock SQLite, which
@@ -28,8 +28,6 @@
 //! | [`emitter`] | what a connection logs, and when |
 //! | [`file`] | SQLite's calls of its log |
 //! | [`recovery`] | the replay |
-//!
-//! [`docs/format/sqlite-differential-log.md`]: https://github.com/perdura/perdura/blob/main/docs/format/sqlite-differential-log.md
 
 mod emitter;
 mod file;
