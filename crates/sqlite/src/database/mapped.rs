@@ -140,7 +140,9 @@ impl Mapped {
             let header = header_of(&data)?;
             let marked = is_marked(&header);
             let stocks_wal = page1::is_in_wal_mode(&header)
-                && (wal_choice == Wal::Off || share == Share::Stock || stock_lives(&index_path(path)));
+                && (wal_choice == Wal::Off
+                    || share == Share::Stock
+                    || stock_lives(&index_path(path)));
             let on_disk = domain.is_none() && data.domain() == Domain::Disk;
             // Stock SQLite goes on without syncing a folder that it cannot open. Here the side file's name has to be
             // durable before the marker is set.

@@ -259,7 +259,8 @@ impl WalConnection {
 
     /// Notes what logs commits in the differential log.
     pub(super) fn set_commits(&self, commits: &Arc<dyn Commits>) {
-        *self.commits.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(commits));
+        *self.commits.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Arc::downgrade(commits));
         self.has_records.store(true, Ordering::Relaxed);
     }
 

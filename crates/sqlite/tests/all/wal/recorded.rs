@@ -277,11 +277,11 @@ impl RecordedFile {
         let memory = &self.state.memory;
         let frame = at.saturating_sub(32) / (PAGE + FRAME_HEADER as u64);
         match self.state.fault {
-            Fault::WrongImage
-                if out.len() as u64 == PAGE && frame < self.state.logged_frames() =>
-            {
+            Fault::WrongImage if out.len() as u64 == PAGE && frame < self.state.logged_frames() => {
                 let mut page = [0; 4];
-                memory.read_into(Off::new(self.base + at - FRAME_HEADER as u64), &mut page).unwrap();
+                memory
+                    .read_into(Off::new(self.base + at - FRAME_HEADER as u64), &mut page)
+                    .unwrap();
                 let page_at = (u64::from(u32::from_be_bytes(page)) - 1) * PAGE;
                 memory.read_into(Off::new(DATABASE_AT + page_at), out).unwrap();
             }

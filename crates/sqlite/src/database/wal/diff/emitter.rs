@@ -10,7 +10,7 @@ use pm::Range;
 use crate::database::contract::Failure;
 use crate::database::wal::diff::images::{Image, Images};
 use crate::database::wal::diff::layout::{
-    FRAME_HEADER_BYTES, FrameHeader, Generation, GENERATION_BYTES, HEADER_BYTES, RECORDS_AT,
+    FRAME_HEADER_BYTES, FrameHeader, GENERATION_BYTES, Generation, HEADER_BYTES, RECORDS_AT,
     pages_of, to_media,
 };
 use crate::database::wal::diff::record::{FRAMES_MAX, Records};

@@ -132,8 +132,7 @@ impl Generation {
 
     /// Returns whether it is the generation of a log with this header.
     pub(super) fn is_of(&self, header: &[u8]) -> bool {
-        big(header, HEADER_PAGE_BYTES) == self.page_bytes
-            && header[HEADER_SALTS] == self.salts
+        big(header, HEADER_PAGE_BYTES) == self.page_bytes && header[HEADER_SALTS] == self.salts
     }
 
     /// The place of a page in the database.
@@ -267,7 +266,10 @@ mod tests {
     #[test]
     fn line_of_a_generation_is_whole_or_none() {
         let generation = Generation::of(7, &header(0x82), 4096 * 12).unwrap();
-        assert_eq!((generation.number(), generation.pages(), generation.page_bytes()), (7, 12, 4096));
+        assert_eq!(
+            (generation.number(), generation.pages(), generation.page_bytes()),
+            (7, 12, 4096)
+        );
         assert!(generation.is_of(&header(0x83)));
         assert_eq!((Generation::line_of(7), Generation::line_of(8)), (128, 64));
         let line = generation.encode();

@@ -37,5 +37,5 @@ mod record;
 mod recovery;
 
 pub use file::{Commits, DiffFiles, DiffLog};
-pub use recovery::{create, recover};
 pub(super) use recovery::{HasRecords, is_one};
+pub use recovery::{create, recover};

@@ -259,7 +259,10 @@ mod tests {
                         panic!("{page_bytes}: no frame")
                     };
                     assert_eq!((frame.page(), frame.number()), (5, 9));
-                    assert_eq!((frame.is_fresh(), frame.bytes.len()), (before.is_none(), bytes.len()));
+                    assert_eq!(
+                        (frame.is_fresh(), frame.bytes.len()),
+                        (before.is_none(), bytes.len())
+                    );
                     assert!(replayed(&frame, &old) == new, "{page_bytes}, {before:?}");
                 }
             }

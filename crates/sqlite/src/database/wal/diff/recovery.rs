@@ -13,7 +13,7 @@ use pm::Range;
 
 use crate::database::contract::Failure;
 use crate::database::wal::diff::layout::{
-    Generation, GENERATION_BYTES, HEADER_BYTES, MAGIC, MAGIC_AT, NAMED_BYTES, RECORDS_AT, VERSION,
+    GENERATION_BYTES, Generation, HEADER_BYTES, MAGIC, MAGIC_AT, NAMED_BYTES, RECORDS_AT, VERSION,
     from_media,
 };
 use crate::database::wal::diff::record::{Record, Source};

@@ -93,7 +93,10 @@ fn log_of_a_kill_is_taken_over() {
     for number in 2..6 {
         let insert = format!("INSERT INTO t VALUES({number}, 'x')");
         if number == 4 {
-            killed_after(&with_records(&path), &format!("PRAGMA wal_checkpoint(TRUNCATE); {insert}"));
+            killed_after(
+                &with_records(&path),
+                &format!("PRAGMA wal_checkpoint(TRUNCATE); {insert}"),
+            );
         } else {
             killed_after(&with_records(&path), &insert);
         }

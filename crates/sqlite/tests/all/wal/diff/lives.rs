@@ -140,7 +140,7 @@ fn full_medium_refuses_a_commit_and_loses_nothing() {
         one.execute_batch(&format!("PRAGMA wal_autocheckpoint = 0; {CREATE}")).unwrap();
         let mut random = SmallRng::seed_from_u64(3);
         let mut insert = |key: i64| {
-            let row: String = (0..3_000).map(|_| random.random_range('a'..'z')).collect();
+            let row: String = (0..3_000).map(|_| random.random_range('a'..='z')).collect();
             one.execute("INSERT INTO t VALUES(?1, ?2)", (key, row))
         };
         insert(0).unwrap();

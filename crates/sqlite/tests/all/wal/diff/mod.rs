@@ -64,9 +64,11 @@ fn commits_are_recovered_after_a_kill() {
     killed_after(&with_records(&path), inserts);
     assert!(log_of(&path).exists() && records_of(&path).exists());
     // Stock SQLite refuses the log, and changes nothing.
-    let before = [&path, &log_of(&path), &records_of(&path)].map(|path| std::fs::read(path).unwrap());
+    let before =
+        [&path, &log_of(&path), &records_of(&path)].map(|path| std::fs::read(path).unwrap());
     assert_eq!(stocks_error(&path), Some(ErrorCode::CannotOpen));
-    let after = [&path, &log_of(&path), &records_of(&path)].map(|path| std::fs::read(path).unwrap());
+    let after =
+        [&path, &log_of(&path), &records_of(&path)].map(|path| std::fs::read(path).unwrap());
     assert!(before == after);
     let one = open_diff(&path);
     check(&one);
@@ -85,7 +87,10 @@ fn image_is_not_needed() {
         let one = open_diff(&path);
         one.execute_batch(CREATE).unwrap();
         one.close().unwrap();
-        killed_after(&with_records(&path), "INSERT INTO t VALUES(1, 'one'), (2, hex(zeroblob(9000)))");
+        killed_after(
+            &with_records(&path),
+            "INSERT INTO t VALUES(1, 'one'), (2, hex(zeroblob(9000)))",
+        );
         let mut image = std::fs::read(log_of(&path)).unwrap();
         assert!(image.len() > 20_000);
         image[32..].fill(0xee);

@@ -9,8 +9,8 @@ use perdura_sqlite::database::recover_records;
 use sim::{Explored, Replay, Trace};
 
 use super::super::power_cuts::{
-    By, Reader, Recorded, Rows, explore_states, files, new_database, random_statements,
-    record, statements, texts,
+    By, Reader, Recorded, Rows, explore_states, files, new_database, random_statements, record,
+    statements, texts,
 };
 use super::super::recorded::{Fault, RECORDS_AT, RECORDS_BYTES_AT, State};
 use super::bytes::Bytes;
@@ -105,7 +105,9 @@ impl Recovered {
                 std::fs::write(log_of(&path), &state[1]).unwrap();
             }
             if stocks_error(&path) != Some(ErrorCode::CannotOpen) {
-                return Err(format!("stock SQLite reads it before {replayed} commits are replayed"));
+                return Err(format!(
+                    "stock SQLite reads it before {replayed} commits are replayed"
+                ));
             }
         }
         let log = log.into_inner();
