@@ -5,6 +5,8 @@
 //! from. Only the connection with SQLite's lock for writing changes these words, and one that dies in between leaves
 //! those of the commit that it went on from.
 
+use std::ops::RangeInclusive;
+
 use pm::Range;
 
 use crate::database::contract::Failure;
@@ -13,11 +15,13 @@ use crate::database::wal::diff::layout::{
     FRAME_HEADER_BYTES, FrameHeader, GENERATION_BYTES, Generation, HEADER_BYTES, RECORDS_AT,
     pages_of, to_media,
 };
-use crate::database::wal::diff::record::{FRAMES_MAX, Records};
+use crate::database::wal::diff::record::{Base, FRAMES_MAX, Records, differing_words};
 use crate::database::wal::media::{WalFile, WalShared, WalWord, count};
 
 /// Records of so many bytes are stored before others are made.
 const STORED_TOGETHER: usize = 256 << 10;
+/// Frames of a commit, at most, in which pages are compared with each other: SQLite spreads rows over a few pages.
+const COMPARED: u32 = 16;
 /// Bytes by which the file grows, at least and at most.
 const GROWTH: (u64, u64) = (64 << 10, 16 << 20);
 
@@ -67,6 +71,38 @@ struct Written {
     end: Option<u32>,
 }
 
+/// The pages in work.
+#[derive(Debug, Default)]
+struct Pages {
+    /// The one that is logged, before and now.
+    old: Vec<u8>,
+    new: Vec<u8>,
+    /// Complete pages of its commit, as they were before.
+    others: Vec<(u32, Vec<u8>)>,
+}
+
+impl Pages {
+    /// Chooses the page that the one in work is logged as a difference from. When SQLite spreads rows over some pages anew,
+    /// it gives these other numbers, too: most of a page may have been in another one.
+    fn choose(&self, page: u32, has_old: bool, is_complete: bool) -> (Base, Option<&[u8]>) {
+        let mut base = if has_old { Base::Own } else { Base::Zeros };
+        let mut old = has_old.then_some(&self.old[..]);
+        let mut words = differing_words(old, &self.new);
+        if words * 4 * size_of::<u64>() < self.new.len() {
+            return (base, old);
+        }
+        for (other, bytes) in self.others.iter().filter(|(other, _)| *other != page) {
+            let differing = differing_words(Some(bytes), &self.new);
+            if differing < words {
+                (base, old, words) = (Base::Other(*other), Some(&bytes[..]), differing);
+            }
+        }
+        // One that is nearly new is complete from now on.
+        let is_new = words * 5 > differing_words(None, &self.new) * 3;
+        if base == Base::Own && !is_complete && is_new { (Base::Zeros, None) } else { (base, old) }
+    }
+}
+
 /// The part of one connection.
 #[derive(Debug)]
 pub(super) struct Emitter<F, S> {
@@ -81,28 +117,14 @@ pub(super) struct Emitter<F, S> {
     images: Images,
     written: Written,
     made: Records,
-    /// The page in work, before and now.
-    old: Vec<u8>,
-    new: Vec<u8>,
+    pages: Pages,
 }
 
 impl<F: WalFile, S: WalShared> Emitter<F, S> {
     pub(super) fn new(records: F, log: F, database: F, shared: S) -> Self {
-        let (generation, images, made) = Default::default();
-        let (resized, written, old, new) = (None, Written::default(), Vec::new(), Vec::new());
-        Self {
-            records,
-            log,
-            database,
-            shared,
-            resized,
-            generation,
-            images,
-            written,
-            made,
-            old,
-            new,
-        }
+        let (generation, images, made, pages) = Default::default();
+        let (resized, written) = (None, Written::default());
+        Self { records, log, database, shared, resized, generation, images, written, made, pages }
     }
 
     fn turn(&self) -> Turn {
@@ -302,8 +324,9 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
         }
         for frame in self.images.frames() + 1..=base.frames {
             let header = self.header(frame)?;
-            self.images.note(header.page(), header.pages())?;
+            self.images.note(header.page(), header.pages(), false)?;
         }
+        self.see_others(base.frames + 1..=frames)?;
         let mut tail = Tail { frames, ..base };
         let mut pages = 0;
         for frame in base.frames + 1..=frames {
@@ -332,19 +355,37 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
     fn add(&mut self, frame: u32) -> Result<u32, Failure> {
         let header = self.header(frame)?;
         let image = self.generation.image_at(frame);
-        read(&self.log, image, &mut self.new)?;
+        read(&self.log, image, &mut self.pages.new)?;
         let before = match self.images.of(header.page()) {
             Image::Frame(before) => Some((&self.log, self.generation.image_at(before))),
             Image::Database => Some((&self.database, self.generation.page_at(header.page()))),
             Image::None => None,
         };
         if let Some((file, range)) = before {
-            read(file, range, &mut self.old)?;
+            read(file, range, &mut self.pages.old)?;
         }
-        let old = before.map(|_| &self.old[..]);
-        self.made.add_frame(header.page(), frame, old, &self.new);
-        self.images.note(header.page(), header.pages())?;
+        let is_complete = self.images.complete(header.page()).is_some();
+        let (base, old) = self.pages.choose(header.page(), before.is_some(), is_complete);
+        self.made.add_frame((header.page(), frame), base, old, &self.pages.new);
+        self.images.note(header.page(), header.pages(), base != Base::Own)?;
         Ok(header.pages())
+    }
+
+    /// Reads the complete pages of a commit, as they were before it.
+    fn see_others(&mut self, frames: RangeInclusive<u32>) -> Result<(), Failure> {
+        self.pages.others.clear();
+        if frames.end() - frames.start() >= COMPARED {
+            return Ok(());
+        }
+        for frame in frames {
+            let page = self.header(frame)?.page();
+            if let Some(before) = self.images.complete(page) {
+                let mut bytes = Vec::new();
+                read(&self.log, self.generation.image_at(before), &mut bytes)?;
+                self.pages.others.push((page, bytes));
+            }
+        }
+        Ok(())
     }
 
     fn header(&self, frame: u32) -> Result<FrameHeader, Failure> {

@@ -8,6 +8,10 @@
 //!   nothing writes there.
 //! - Any other one: none. If the database was shorter meanwhile, a checkpoint may have cut the page off, so that a replay
 //!   finds zeros there, or not.
+//!
+//! A page is *complete* once it was logged from zeros, or from another complete page, in this generation. From there on a
+//! replay has the page as it was at each commit, whatever it finds in the database. So other pages may be logged as
+//! differences from it.
 
 use rustc_hash::FxHashMap;
 
@@ -27,8 +31,8 @@ pub(super) enum Image {
 /// The images of all pages after a frame.
 #[derive(Debug, Default)]
 pub(super) struct Images {
-    /// The last frame of each page, but for those that were cut off since.
-    last: FxHashMap<u32, u32>,
+    /// The last frame of each page, and whether it is complete, but for those that were cut off since.
+    last: FxHashMap<u32, (u32, bool)>,
     /// The frame up to which this is so.
     frames: u32,
     /// The fewest that it has had since the generation began.
@@ -52,20 +56,27 @@ impl Images {
     /// Where a page's image is.
     pub(super) fn of(&self, page: u32) -> Image {
         match self.last.get(&page) {
-            Some(frame) => Image::Frame(*frame),
+            Some((frame, _)) => Image::Frame(*frame),
             None if page <= self.least => Image::Database,
             None => Image::None,
         }
     }
 
-    /// Notes the next frame. `pages` is what the database has after the transaction that it ends, 0 if it ends none.
+    /// The last frame of a complete page.
+    pub(super) fn complete(&self, page: u32) -> Option<u32> {
+        self.last.get(&page).filter(|last| last.1).map(|last| last.0)
+    }
+
+    /// Notes the next frame. `pages` is what the database has after the transaction that it ends, 0 if it ends none. A page
+    /// that is complete stays so.
     ///
     /// # Errors
     /// Out of memory.
-    pub(super) fn note(&mut self, page: u32, pages: u32) -> Result<(), Failure> {
+    pub(super) fn note(&mut self, page: u32, pages: u32, complete: bool) -> Result<(), Failure> {
         self.last.try_reserve(1).map_err(|_| Failure::Memory)?;
         self.frames += 1;
-        self.last.insert(page, self.frames);
+        let last = self.last.entry(page).or_default();
+        *last = (self.frames, last.1 || complete);
         self.highest = self.highest.max(page);
         if pages > 0 {
             self.least = self.least.min(pages);
@@ -88,18 +99,23 @@ mod tests {
         images.begin(10);
         let of = |images: &Images| [1, 6, 9, 12].map(|page| images.of(page));
         assert_eq!(of(&images), [Image::Database, Image::Database, Image::Database, Image::None]);
-        images.note(6, 0).unwrap();
-        images.note(12, 12).unwrap();
+        images.note(6, 0, 6 == 12).unwrap();
+        images.note(12, 12, 12 == 12).unwrap();
         let [first, second] = [1, 2].map(Image::Frame);
         assert_eq!(of(&images), [Image::Database, first, Image::Database, second]);
         // The database is shorter for a while.
-        images.note(1, 7).unwrap();
+        images.note(1, 7, 1 == 12).unwrap();
         assert_eq!(of(&images), [Image::Frame(3), first, Image::None, Image::None]);
-        images.note(2, 14).unwrap();
+        images.note(2, 14, 2 == 12).unwrap();
         assert_eq!(of(&images), [Image::Frame(3), first, Image::None, Image::None]);
-        images.note(12, 14).unwrap();
+        images.note(12, 14, 12 == 12).unwrap();
         assert_eq!(of(&images), [Image::Frame(3), first, Image::None, Image::Frame(5)]);
         assert_eq!(images.frames(), 5);
+        assert_eq!([1, 6, 12].map(|page| images.complete(page)), [None, None, Some(5)]);
+        images.note(12, 14, false).unwrap();
+        assert_eq!(images.complete(12), Some(6));
+        images.note(1, 11, true).unwrap();
+        assert_eq!([1, 12].map(|page| images.complete(page)), [Some(7), None]);
         images.begin(14);
         assert_eq!(of(&images), [Image::Database; 4]);
     }

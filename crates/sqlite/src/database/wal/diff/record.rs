@@ -1,13 +1,15 @@
 //! Records of the differential log: the words of a frame that changed, and the end of a commit.
 //!
 //! ```text
-//! frame  page u32 | number u32, top bit: fresh | lines that changed, a bit each, in words | for each such line a byte,
-//!        a bit for each of its words; zeros up to a word | the words
+//! frame  page u32 | number u32, top bits: fresh, from another page | that page u32, 0 u32, if so | lines that changed, a
+//!        bit each, in words | for each such line a byte, a bit for each of its words; zeros up to a word | the words
 //! end    0 u32 | frames u32 | pages of the database u32 | CRC-32C u32
 //! ```
 //!
-//! A *fresh* frame's page has no image before: all of its words are zero but those that are logged. The checksum of an end
-//! covers all bytes since the previous end, its own first twelve included, and begins with the previous one's checksum,
+//! The words are those in which the page differs from its image before. A *fresh* frame's page has none: it differs from
+//! zeros. One *from another page* differs from that page's image before the commit.
+//!
+//! The checksum of an end covers all bytes since the previous end, its own first twelve included, and begins with the previous one's checksum,
 //! the first one with that of the generation. So the log ends where its bytes end to match.
 
 use std::ops::Range as Bytes;
@@ -15,17 +17,39 @@ use std::ops::Range as Bytes;
 /// Bytes of a line, and of a word.
 const LINE: usize = pm::LINE_BYTES as usize;
 const WORD: usize = 8;
-/// The bit of a frame's number that says that it is fresh.
+/// The bits of a frame's number that say that it is fresh, or from another page.
 const FRESH: u32 = 1 << 31;
-/// Bytes before the bits of the lines.
+const FROM_OTHER: u32 = 1 << 30;
+/// Bytes before the bits of the lines, and of the other page between them.
 const FRAME_START: usize = 8;
+const OTHER: usize = 8;
 /// Bytes of an end.
 pub(super) const END_BYTES: usize = 16;
 /// Bytes of an end before its checksum.
 const END_CHECKED: usize = 12;
 
 /// The most frames of a log.
-pub(super) const FRAMES_MAX: u32 = FRESH - 1;
+pub(super) const FRAMES_MAX: u32 = FROM_OTHER - 1;
+
+/// The page that the words of a frame differ from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Base {
+    /// The same page, before.
+    Own,
+    /// Zeros: the page is fresh.
+    Zeros,
+    /// Another page, before the commit.
+    Other(u32),
+}
+
+/// The words in which a page differs from another one, or from zeros.
+pub(super) fn differing_words(old: Option<&[u8]>, new: &[u8]) -> usize {
+    let words = new.chunks_exact(WORD);
+    match old {
+        Some(old) => words.zip(old.chunks_exact(WORD)).filter(|(new, old)| new != old).count(),
+        None => words.filter(|word| *word != [0; WORD]).count(),
+    }
+}
 
 /// Bytes of the bits of a page's lines.
 fn map_bytes(page_bytes: usize) -> usize {
@@ -42,10 +66,23 @@ pub(super) struct Records {
 
 impl Records {
     /// Adds a frame: the words in which `new` differs from `old`, or, if there is none, from zeros.
-    pub(super) fn add_frame(&mut self, page: u32, frame: u32, old: Option<&[u8]>, new: &[u8]) {
-        let number = frame | if old.is_none() { FRESH } else { 0 };
+    pub(super) fn add_frame(
+        &mut self,
+        (page, frame): (u32, u32),
+        base: Base,
+        old: Option<&[u8]>,
+        new: &[u8],
+    ) {
+        let (flag, other) = match base {
+            Base::Own => (0, None),
+            Base::Zeros => (FRESH, None),
+            Base::Other(page) => (FROM_OTHER, Some(page)),
+        };
         self.bytes.extend(page.to_le_bytes());
-        self.bytes.extend(number.to_le_bytes());
+        self.bytes.extend((frame | flag).to_le_bytes());
+        if let Some(page) = other {
+            self.bytes.extend(u64::from(page).to_le_bytes());
+        }
         let map = self.bytes.len();
         self.bytes.resize(map + map_bytes(new.len()), 0);
         self.words.clear();
@@ -113,7 +150,9 @@ impl<'a> Record<'a> {
         if is_end {
             return Some(Self::End(End { bytes: source.get(at, END_BYTES)? }));
         }
-        let map = FRAME_START..FRAME_START + map_bytes(page_bytes);
+        let from_other = word(source.get(at, FRAME_START)?, 4) & FROM_OTHER != 0;
+        let start = FRAME_START + if from_other { OTHER } else { 0 };
+        let map = start..start + map_bytes(page_bytes);
         let lines = bits(&source.get(at, map.end)?[map.clone()]);
         let masks = map.end..(map.end + lines).next_multiple_of(WORD);
         let words = bits(&source.get(at, masks.end)?[masks.clone()]);
@@ -124,7 +163,7 @@ impl<'a> Record<'a> {
     /// The record's bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
-            Self::Frame(frame) => frame.bytes.len() as u64,
+            Self::Frame(frame) => frame.len(),
             Self::End(end) => end.bytes.len() as u64,
         }
     }
@@ -139,16 +178,25 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
+    /// The record's bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     pub(super) fn page(&self) -> u32 {
         word(self.bytes, 0)
     }
 
     pub(super) fn number(&self) -> u32 {
-        word(self.bytes, 4) & !FRESH
+        word(self.bytes, 4) & !(FRESH | FROM_OTHER)
     }
 
-    pub(super) fn is_fresh(&self) -> bool {
-        word(self.bytes, 4) & FRESH != 0
+    pub(super) fn base(&self) -> Base {
+        match word(self.bytes, 4) & (FRESH | FROM_OTHER) {
+            0 => Base::Own,
+            FRESH => Base::Zeros,
+            _ => Base::Other(word(self.bytes, FRAME_START)),
+        }
     }
 
     /// The checksum up to the frame's end, from that up to its beginning.
@@ -235,7 +283,8 @@ mod tests {
     }
 
     fn replayed(frame: &Frame<'_>, old: &[u8]) -> Vec<u8> {
-        let mut page = if frame.is_fresh() { vec![0; old.len()] } else { old.to_vec() };
+        let is_fresh = frame.base() == Base::Zeros;
+        let mut page = if is_fresh { vec![0; old.len()] } else { old.to_vec() };
         let mut lines = Vec::new();
         frame.each(
             |at, word| page[at as usize..][..WORD].copy_from_slice(word),
@@ -249,21 +298,21 @@ mod tests {
     fn replayed_words_make_the_page() {
         for page_bytes in [512, 4096, 65536] {
             for (old, new) in pages(page_bytes) {
-                for before in [Some(&old[..]), None] {
+                for base in [Base::Own, Base::Zeros, Base::Other(7)] {
+                    let before = Some(&old[..]).filter(|_| base != Base::Zeros);
                     let mut records = Records::default();
-                    records.add_frame(5, 9, before, &new);
+                    records.add_frame((5, 9), base, before, &new);
                     let bytes = records.bytes().to_vec();
                     let mut source = &bytes[..];
                     let Some(Record::Frame(frame)) = Record::read(&mut source, 0, page_bytes)
                     else {
                         panic!("{page_bytes}: no frame")
                     };
-                    assert_eq!((frame.page(), frame.number()), (5, 9));
-                    assert_eq!(
-                        (frame.is_fresh(), frame.bytes.len()),
-                        (before.is_none(), bytes.len())
-                    );
-                    assert!(replayed(&frame, &old) == new, "{page_bytes}, {before:?}");
+                    assert_eq!((frame.page(), frame.number(), frame.base()), (5, 9, base));
+                    assert_eq!(frame.bytes.len(), bytes.len());
+                    assert!(replayed(&frame, &old) == new, "{page_bytes}, {base:?}");
+                    let words = bytes.len() - frame.masks.end;
+                    assert_eq!(words / WORD, differing_words(before, &new));
                 }
             }
         }
@@ -274,7 +323,7 @@ mod tests {
     fn torn_commit_has_no_end() {
         let (old, new) = pages(512).swap_remove(2);
         let mut records = Records::default();
-        records.add_frame(5, 9, Some(&old), &new);
+        records.add_frame((5, 9), Base::Own, Some(&old), &new);
         let check = crc32c::crc32c_append(77, records.bytes());
         records.add_end(9, 5, check);
         let bytes = records.bytes().to_vec();

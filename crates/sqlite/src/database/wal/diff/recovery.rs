@@ -2,21 +2,23 @@
 //!
 //! 1. *Which records count*: those of the last whole generation, if it is that of SQLite's log, up to the last end whose
 //!    checksum matches.
-//! 2. *Replay* them into the database, in order: absolute words, so that a replay may be repeated. Pages after the
-//!    database's end are left out. Flush; sync the length; fence.
+//! 2. *Replay* them into the database, in order: absolute words, so that a replay may be repeated. Another page that a
+//!    page differs from is complete: the replay has made it as it was, whatever the database had. Cut the database to its
+//!    pages. Flush; sync the length; fence.
 //! 3. *Empty* SQLite's log, durably. What it has is older than the database now, or was never acknowledged. Without its
 //!    header no record counts.
 //!
 //! SQLite's log without a differential one beside it is SQLite's to recover, and is left alone.
 
 use pm::Range;
+use rustc_hash::FxHashMap;
 
 use crate::database::contract::Failure;
 use crate::database::wal::diff::layout::{
     GENERATION_BYTES, Generation, HEADER_BYTES, MAGIC, MAGIC_AT, NAMED_BYTES, RECORDS_AT, VERSION,
     from_media,
 };
-use crate::database::wal::diff::record::{Record, Source};
+use crate::database::wal::diff::record::{Base, Record, Source};
 use crate::database::wal::media::WalFile;
 
 /// Bytes of the records that are read together.
@@ -65,6 +67,8 @@ impl<F: WalFile> Source for Window<'_, F> {
 struct Whole {
     commits: u64,
     pages: u32,
+    /// The highest page that is logged.
+    highest: u32,
     at: u64,
 }
 
@@ -166,19 +170,20 @@ fn last_generation<F: WalFile>(records: &F) -> Result<Option<Generation>, Failur
 fn last_whole<F: WalFile>(records: &F, generation: &Generation) -> Result<Option<Whole>, Failure> {
     let mut window = Window::of(records);
     let (mut at, mut check) = (RECORDS_AT, generation.seed());
-    let (mut frames, mut commits, mut whole) = (0, 0, None);
+    let (mut frames, mut commits, mut highest, mut whole) = (0, 0, 0, None);
     while let Some(record) = Record::read(&mut window, at, generation.page_bytes()) {
         at += record.len();
         match record {
             Record::Frame(frame) if frame.number() == frames + 1 => {
                 frames += 1;
+                highest = highest.max(frame.page());
                 check = frame.check(check);
             }
             Record::End(end) if end.frames() == frames && end.pages() > 0 => {
                 let Some(found) = end.check(check) else { break };
                 check = found;
                 commits += 1;
-                whole = Some(Whole { commits, pages: end.pages(), at });
+                whole = Some(Whole { commits, pages: end.pages(), highest, at });
             }
             _ => break,
         }
@@ -196,29 +201,16 @@ fn replay<F: WalFile>(
 ) -> Result<(), Failure> {
     database.healthy()?;
     let bytes = generation.page_at(whole.pages).end();
-    if database.bytes() < bytes {
-        // With space for all of it, so that a store does not fail.
-        database.write_at(bytes - 8, &[0; 8])?;
+    // With space for all of it, so that a store does not fail.
+    let most = generation.page_at(whole.pages.max(whole.highest)).end();
+    if database.bytes() < most {
+        database.write_at(most - 8, &[0; 8])?;
     }
-    let zeros = vec![0; generation.page_bytes()];
     let mut window = Window::of(records);
     let mut at = RECORDS_AT;
     while at < whole.at {
-        let Some(record) = Record::read(&mut window, at, generation.page_bytes()) else { break };
-        at += record.len();
-        let Record::Frame(frame) = record else { continue };
-        if frame.page() > whole.pages {
-            continue;
-        }
-        let page = generation.page_at(frame.page());
-        if frame.is_fresh() {
-            database.copy(page.start, &zeros);
-            database.flush(page);
-        }
-        frame.each(
-            |word, value| database.copy(page.start + word, value),
-            |line| database.flush(Range::new(page.start + line, pm::LINE_BYTES)),
-        );
+        let bases = bases(&mut window, generation, at, database)?;
+        at = replay_commit(&mut window, generation, at, database, &bases);
     }
     window.check()?;
     if database.bytes() > bytes {
@@ -227,4 +219,54 @@ fn replay<F: WalFile>(
     database.sync_length()?;
     database.fence();
     database.healthy()
+}
+
+/// The other pages that a commit's pages differ from, as they are before it. The commit begins at `at`.
+fn bases<F: WalFile>(
+    window: &mut Window<'_, F>,
+    generation: &Generation,
+    mut at: u64,
+    database: &F,
+) -> Result<FxHashMap<u32, Vec<u8>>, Failure> {
+    let mut bases = FxHashMap::default();
+    while let Some(Record::Frame(frame)) = Record::read(window, at, generation.page_bytes()) {
+        at += frame.len();
+        if let Base::Other(page) = frame.base() {
+            let mut bytes = vec![0; generation.page_bytes()];
+            database.read_into(generation.page_at(page).start, &mut bytes)?;
+            bases.insert(page, bytes);
+        }
+    }
+    Ok(bases)
+}
+
+/// Replays the commit at `at`. Returns where the next one begins.
+fn replay_commit<F: WalFile>(
+    window: &mut Window<'_, F>,
+    generation: &Generation,
+    mut at: u64,
+    database: &F,
+    bases: &FxHashMap<u32, Vec<u8>>,
+) -> u64 {
+    let zeros = vec![0; generation.page_bytes()];
+    while let Some(record) = Record::read(window, at, generation.page_bytes()) {
+        at += record.len();
+        let Record::Frame(frame) = record else { return at };
+        let page = generation.page_at(frame.page());
+        let base = match frame.base() {
+            Base::Own => None,
+            Base::Zeros => Some(&zeros),
+            Base::Other(page) => bases.get(&page),
+        };
+        if let Some(base) = base {
+            database.copy(page.start, base);
+            database.flush(page);
+        }
+        frame.each(
+            |word, value| database.copy(page.start + word, value),
+            |line| database.flush(Range::new(page.start + line, pm::LINE_BYTES)),
+        );
+    }
+    // The window has failed: its error is the replay's.
+    u64::MAX
 }
