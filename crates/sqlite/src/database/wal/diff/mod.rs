@@ -9,8 +9,9 @@
 //!   refuses that header, never takes the image for the log.
 //! - What the index shows as committed is in the records, durably, before a checkpoint stores it in the database. A commit
 //!   with `synchronous=FULL` is so before the index shows it.
-//! - A record is the difference from the image that the page has after the commit before: the replay of all of a
-//!   generation's records ends right from the database of its beginning, and from any mix of that with later lines.
+//! - A record is the difference from the image that the page has after the commit before, or from another page that the
+//!   records have whole: the replay of all of a generation's records ends right from the database of its beginning, and
+//!   from any mix of that with later lines.
 //!
 //! 1. *A log begins anew* ([`emitter`]): everything is in the database, durably. Store the generation, flush, fence; store
 //!    the log's header, flush, fence.

@@ -3,8 +3,8 @@
 use super::*;
 use crate::process_kills::Writers;
 
-/// Kills `writers` processes in each round, of which each second one may get the differential log from others.
-fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
+/// Kills `writers` processes in each round. After each second one the image is lost but for its header.
+pub(crate) fn kill_in_rounds(writers: i64, rounds: usize, seed: u64) {
     let directory = folder();
     let path = directory.path().join("db");
     let connection = open_diff(&path);

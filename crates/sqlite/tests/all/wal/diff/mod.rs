@@ -4,7 +4,7 @@ mod agreement;
 mod bytes;
 mod costs;
 mod dead_writers;
-mod kills;
+pub(crate) mod kills;
 mod lives;
 pub(crate) mod power_cuts;
 
