@@ -174,7 +174,7 @@ impl State {
     }
 
     /// What logs a connection's commits.
-    fn commits(&self, number: usize) -> Option<Arc<dyn Commits>> {
+    pub(super) fn commits(&self, number: usize) -> Option<Arc<dyn Commits>> {
         let commits = self.commits.lock().unwrap();
         commits.iter().rev().find(|known| known.0 == number).map(|known| Arc::clone(&known.1))
     }

@@ -115,6 +115,8 @@ pub(super) struct Emitter<F, S> {
     resized: Option<u64>,
     generation: Generation,
     images: Images,
+    /// SQLite shows this connection's last commit. If it has failed to, other frames may be in the place of this one's.
+    is_shown: bool,
     written: Written,
     made: Records,
     pages: Pages,
@@ -123,8 +125,20 @@ pub(super) struct Emitter<F, S> {
 impl<F: WalFile, S: WalShared> Emitter<F, S> {
     pub(super) fn new(records: F, log: F, database: F, shared: S) -> Self {
         let (generation, images, made, pages) = Default::default();
-        let (resized, written) = (None, Written::default());
-        Self { records, log, database, shared, resized, generation, images, written, made, pages }
+        let (resized, is_shown, written) = (None, true, Written::default());
+        Self {
+            records,
+            log,
+            database,
+            shared,
+            resized,
+            generation,
+            images,
+            is_shown,
+            written,
+            made,
+            pages,
+        }
     }
 
     fn turn(&self) -> Turn {
@@ -277,7 +291,10 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
     /// # Errors
     /// As [`Self::log`].
     pub(super) fn log_shown(&mut self) -> Result<(), Failure> {
-        self.log_up_to(self.shared.published())
+        let shown = self.shared.published();
+        let logged = self.log_up_to(shown);
+        self.is_shown |= shown >= self.images.frames();
+        logged
     }
 
     /// Logs this connection's last transaction, if SQLite has ended it without a sync.
@@ -285,10 +302,14 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
     /// # Errors
     /// As [`Self::log`].
     pub(super) fn log_own(&mut self) -> Result<(), Failure> {
-        match self.written.end {
-            Some(end) if self.shared.is_writer() => self.log_up_to(end),
-            _ => Ok(()),
+        if !self.shared.is_writer() {
+            return Ok(());
         }
+        let logged = self.written.end.map_or(Ok(()), |end| self.log_up_to(end));
+        // SQLite may have its index in its own memory.
+        let shown = self.shared.published();
+        self.is_shown |= shown == 0 || shown >= self.images.frames();
+        logged
     }
 
     /// Logs the frames up to one that ends a transaction, as one commit. This connection has the lock for writing.
@@ -319,9 +340,10 @@ impl<F: WalFile, S: WalShared> Emitter<F, S> {
     fn emit(&mut self, base: Tail, frames: u32) -> Result<Tail, Failure> {
         self.records.healthy()?;
         self.learn_generation()?;
-        if self.images.frames() > base.frames {
+        if self.images.frames() > base.frames || !self.is_shown {
             self.images.begin(self.generation.pages());
         }
+        self.is_shown = false;
         for frame in self.images.frames() + 1..=base.frames {
             let header = self.header(frame)?;
             self.images.note(header.page(), header.pages(), false)?;

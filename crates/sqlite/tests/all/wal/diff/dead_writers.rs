@@ -129,6 +129,27 @@ fn commit_that_was_not_shown_is_replaced() {
     assert_eq!(recovered(&state), [15, 20, 33]);
 }
 
+/// It lives on: SQLite's index had no room for the frames. Another connection replaces the commit, of as many frames.
+#[test]
+fn commit_of_the_living_that_was_not_shown_is_forgotten() {
+    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
+    let mut one = Writer::new(&state, 0);
+    one.log.write(0, &header()).unwrap();
+    one.write(1, &[(1, 10), (2, 20), (3, 30)], 3);
+    state.show(3);
+    one.write(4, &[(1, 11)], 3);
+    state.commits(0).unwrap().end_writing().unwrap();
+    one.lock(false);
+    let mut two = Writer::new(&state, 1);
+    two.write(4, &[(2, 22)], 3);
+    state.show(4);
+    two.lock(false);
+    // The page before is that of its first frame, and the other one's that of the replaced frame.
+    one.lock(true);
+    one.write(5, &[(1, 22), (2, 10)], 3);
+    assert_eq!(recovered(&state), [22, 10, 30]);
+}
+
 /// It dies while it shares where its commit ends, before the last of these words.
 #[test]
 fn commit_that_was_not_shared_is_replaced() {

@@ -63,7 +63,7 @@ fn all_statements() -> Vec<By> {
         // Pages of other contents that come back with zeros, and that no checkpoint has cut off.
         one("UPDATE t SET b = hex(zeroblob(180))"),
         one("PRAGMA wal_checkpoint(TRUNCATE)"),
-        two("DELETE FROM t WHERE a > 2"),
+        two("DELETE FROM t WHERE a > 702"),
         one("INSERT INTO t SELECT a + 500, CAST(zeroblob(1800) AS TEXT) FROM t"),
         two("INSERT INTO t SELECT a + 600, CAST(zeroblob(300) AS TEXT) FROM t"),
         one("VACUUM"),
