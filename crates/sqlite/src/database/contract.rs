@@ -280,9 +280,12 @@ pub trait SuperJournalNotice: Send + Sync + Debug {
     fn clear(&self);
     /// Notes that a file with a journal's name is about to be created, or was.
     fn announce_file(&self, is_created: bool);
-    /// Returns what changes before a file with a journal's name appears. `None` if one may appear without a notice, as
-    /// stock SQLite can write to the database, or is just being created.
+    /// Returns what changes before a file with a journal's name appears, if the marker keeps stock SQLite out. `None` while
+    /// such a file is being created.
     fn epoch(&self) -> Option<JournalEpoch>;
+    /// Returns whether this connection has seen the marker, and it was not cleared since, as [`JournalEpoch::cleared`] has
+    /// this value.
+    fn has_seen_marker(&self, cleared: u64) -> bool;
 }
 
 /// A time in which no file with a journal's name appears.
@@ -290,9 +293,9 @@ pub trait SuperJournalNotice: Send + Sync + Debug {
 pub struct JournalEpoch {
     /// The side file's tag.
     pub tag: u64,
-    /// How often the marker was cleared.
+    /// The word that is raised before the marker is cleared.
     pub cleared: u64,
-    /// Twice the number of such files that were announced.
+    /// The word that is raised before and after such a file is created.
     pub announced: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The names of an open database and its side file, without which no kill is survived.
 //!
-//! - A commit makes sure that both files still have their names: one call of the kernel each few milliseconds, while the
-//!   folder is unchanged.
+//! - A commit makes sure that both files still have their names: one call of the kernel each few milliseconds, while
+//!   the folder is unchanged.
 //! - *The side file has lost its name*: commits are refused, and the file is made plain, since what was committed would
 //!   be lost with the process. A connection that opens the database then makes a side file anew.
 //! - A name that is removed is noticed by a commit of the next [`Tick`].
@@ -41,7 +41,7 @@ impl Names {
         self.folder.as_ref().and_then(Folder::time)
     }
 
-    /// Returns whether the folder is as it was when both files had their names. Asks the kernel once a tick.
+    /// Returns whether the folder is as it was when both files had their names, or both were found right in this tick.
     pub(super) fn are_right(&self) -> bool {
         let now = Tick::now();
         if self.looked.get() == Some(now) {

@@ -124,7 +124,8 @@ pub(crate) struct PlaceholderJournal {
     file: MarkerFile,
     data: Plain,
     side: Plain,
-    /// One more than the number of times that the marker had been cleared when it was last seen; 0 if it was not set.
+    /// One more than the word that is raised before the marker is cleared, when the marker was last seen; 0 if it was not
+    /// set.
     marked: AtomicU64,
     /// The super-journal in the placeholder that this connection created and has not removed.
     made: Mutex<Option<Vec<u8>>>,
@@ -149,7 +150,7 @@ impl PlaceholderJournal {
         }
     }
 
-    /// Notes that the marker is set, and how often it had been cleared before; or that it is not set.
+    /// Notes that the marker is set, with the word that is raised before it is cleared; or that it is not set.
     pub(crate) fn note_marker(&self, cleared: Option<u64>) {
         self.marked.store(cleared.map_or(0, |cleared| cleared.wrapping_add(1)), Ordering::Relaxed);
     }
@@ -291,12 +292,13 @@ impl SuperJournalNotice for PlaceholderJournal {
     }
 
     fn epoch(&self) -> Option<JournalEpoch> {
-        let cleared = self.word(CLEARED_AT)?;
-        if self.marked.load(Ordering::Relaxed) != cleared.wrapping_add(1) {
-            return None;
-        }
-        let (tag, announced) = (self.word(TAG_AT)?, self.word(JOURNALS_AT)?);
+        let (tag, cleared) = (self.word(TAG_AT)?, self.word(CLEARED_AT)?);
+        let announced = self.word(JOURNALS_AT)?;
         announced.is_multiple_of(2).then_some(JournalEpoch { tag, cleared, announced })
+    }
+
+    fn has_seen_marker(&self, cleared: u64) -> bool {
+        self.marked.load(Ordering::Relaxed) == cleared.wrapping_add(1)
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) struct AbsentJournals {
 }
 
 impl AbsentJournals {
-    /// The journals of the database of a name, nothing known yet. If the folder cannot be read, nothing ever is.
+    /// The journals of the database of a name, nothing known yet. If the folder cannot be read, one is known within a tick only.
     pub(super) fn of(database: &[u8]) -> Self {
         let folder = Path::new(OsStr::from_bytes(database)).parent().and_then(Folder::open);
         Self { folder, since: [Since::default(); 2] }

@@ -1,5 +1,5 @@
-//! A rollback journal in memory, or in a file without a name. It serves only its own transaction; a crash loses it. If SQLite appends the name
-//! of a super-journal, the name is published first.
+//! A rollback journal in memory, or in a file without a name. It serves only its own transaction; a crash loses it. If
+//! SQLite appends the name of a super-journal, the name is published first.
 
 use std::ffi::c_int;
 use std::path::PathBuf;

@@ -39,11 +39,17 @@ struct Database {
 }
 
 impl Database {
-    /// The epoch of its journals, if all connections see the same one.
+    /// The epoch of its journals, if all connections have the same side file, and one of them knows that the marker keeps
+    /// stock SQLite out.
     fn epoch(&self) -> Option<JournalEpoch> {
-        let mut all = self.all.iter().map(|one| one.notice.as_ref().and_then(|one| one.epoch()));
-        let first = all.next()??;
-        all.all(|other| other == Some(first)).then_some(first)
+        let notices = || self.all.iter().map(|one| one.notice.as_deref());
+        let first = notices().next()??.epoch()?;
+        let mut is_marked = false;
+        for notice in notices() {
+            let notice = notice.filter(|notice| notice.epoch() == Some(first))?;
+            is_marked |= notice.has_seen_marker(first.cleared);
+        }
+        is_marked.then_some(first)
     }
 }
 

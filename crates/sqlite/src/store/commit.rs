@@ -55,6 +55,8 @@ impl<M: Memory> Store<M> {
         };
         match work {
             Work::Counters(counters) => {
+                // A page past the end of a truncated file may have looked like one that has not changed.
+                self.healthy()?;
                 self.put_counters(&counters)?;
                 self.side.set_begun(self.last.number());
                 self.stage.clear();
@@ -84,7 +86,7 @@ impl<M: Memory> Store<M> {
         self.healthy()
     }
 
-    /// Begins a commit: finds out its size of the database and its work.
+    /// Begins a commit: finds out the database's size after it, and its work.
     pub(super) fn begin(&mut self, way: Way) -> Result<(u64, Work)> {
         self.healthy()?;
         self.counter_exposed |= std::mem::take(&mut self.counter_announced);

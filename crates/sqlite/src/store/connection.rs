@@ -2,7 +2,8 @@
 //!
 //! A commit, by a connection with exclusive access:
 //!
-//! 1. Lay out each changed page for its frame (`store::pages`); make room.
+//! 1. Lay out each changed page for its frame (`store::pages`); make room. `lean` and `full` leave each page as SQLite
+//!    wrote it (`store::lean`).
 //! 2. Store *directly* what goes to unused space. Write the rest into the next slot, with a checksum over both. Flush
 //!    this, and the stores of the previous commit's step 3; **fence**. *Committed.*
 //! 3. Store the rest in place, including the table's entries of moved pages. The next commit flushes these lines, or
@@ -79,7 +80,7 @@ pub struct Store<M> {
     /// Committed bytes of the database.
     pub(super) size: u64,
     pub(super) marked: bool,
-    /// How often the marker had been cleared at this connection's last refresh; `None` if that refresh does not
+    /// The word that is raised before the marker is cleared, at this connection's last refresh; `None` if that does not
     /// count.
     pub(super) cleared: Option<u64>,
     /// Each page stays in its own frame.
@@ -217,7 +218,7 @@ impl<M: Memory> Store<M> {
         self.marked
     }
 
-    /// How often the marker had been cleared before it was set; `None` if it is not set.
+    /// That word while the marker is set; `None` if it is not.
     pub(crate) fn marked_after(&self) -> Option<u64> {
         self.cleared.filter(|_| self.marked)
     }
@@ -292,7 +293,7 @@ impl<M: Memory> Store<M> {
         self.data.memory().healthy()?;
         self.side.set_applied(number);
         (self.size, self.length_known_at) = (size, Some(number));
-        self.last.applied(number, by_pages, lines);
+        self.last.note_applied(number, by_pages, lines);
         Ok(())
     }
 
@@ -317,7 +318,7 @@ impl<M: Memory> Store<M> {
             return Err(APPLIED_COMMIT_DAMAGED);
         }
         let kind = logged.as_ref().map(|logged| matches!(logged.body, Body::Pages(_)));
-        self.last.found(applied, kind);
+        self.last.note_found(applied, kind);
         let Some(logged) = logged else { return Ok(()) };
         match &logged.body {
             Body::Pages(parts) => self.note_parts(parts),
@@ -368,7 +369,7 @@ impl<M: Memory> Store<M> {
         self.healthy()?;
         self.side.set_checkpointed(self.last.number(), &mut lines.side);
         self.fence(&mut lines);
-        self.last.checkpointed();
+        self.last.note_checkpoint();
         self.healthy()
     }
 

@@ -51,7 +51,7 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
             self.healthy()?;
         }
-        self.last.checkpoint_is_durable();
+        self.last.note_durable_checkpoint();
         self.marker_is_durable = true;
         let at = place_of(part.frame, self.page_bytes());
         if whole_line {

@@ -20,7 +20,7 @@ pub(super) struct LastCommit {
     number: u64,
     /// The last commit that this connection has durably checkpointed.
     checkpointed: u64,
-    /// Whether its slot counts and is page-wise, or byte-wise.
+    /// Whether its slot is page-wise, if it counts.
     by_pages: Option<bool>,
     stored: Lines,
     /// Unflushed lines of frames, page 1 excluded.
@@ -49,34 +49,34 @@ impl LastCommit {
     }
 
     /// Notes a commit of this connection, with its lines that may not be durable.
-    pub(super) fn applied(&mut self, number: u64, by_pages: bool, lines: Lines) {
+    pub(super) fn note_applied(&mut self, number: u64, by_pages: bool, lines: Lines) {
         (self.number, self.by_pages, self.stored) = (number, Some(by_pages), lines);
     }
 
-    /// Notes a commit of this connection that is durable in place.
-    pub(super) fn settled(&mut self, number: u64) {
+    /// Notes a commit of this connection that is durable in place. That no slot counts may not be durable yet.
+    pub(super) fn note_settled(&mut self, number: u64) {
         (self.number, self.by_pages) = (number, None);
     }
 
     /// Notes another connection's commit, whose lines are not known yet. `by_pages` is the kind of its slot, if that
     /// counts.
-    pub(super) fn found(&mut self, number: u64, by_pages: Option<bool>) {
+    pub(super) fn note_found(&mut self, number: u64, by_pages: Option<bool>) {
         *self = Self { number, checkpointed: self.checkpointed, by_pages, ..Self::default() };
     }
 
     /// Notes that no slot counts any more.
-    pub(super) fn checkpointed(&mut self) {
+    pub(super) fn note_checkpoint(&mut self) {
         self.by_pages = None;
-        self.checkpoint_is_durable();
+        self.note_durable_checkpoint();
     }
 
     /// Notes that the last checkpoint, perhaps another connection's, is durable.
-    pub(super) fn checkpoint_is_durable(&mut self) {
+    pub(super) fn note_durable_checkpoint(&mut self) {
         self.checkpointed = self.number;
     }
 
     /// Notes that all commits up to a number are durable in place, or count no more.
-    pub(super) fn emptied(&mut self, number: u64) {
+    pub(super) fn note_emptied(&mut self, number: u64) {
         *self = Self { number, checkpointed: number, ..Self::default() };
     }
 

@@ -40,11 +40,12 @@ pub(crate) const NAME_MAX: u64 = LOCKS_AT - NAME_AT - 8;
 pub(crate) const LOCKS_AT: u64 = 4096;
 /// The number of lock words.
 pub(crate) const LOCK_WORDS: u64 = 256;
-/// How often the marker was cleared since the database was opened.
+/// Raised before the marker is cleared, and before the file is truncated. Only a change has a meaning.
 pub(crate) const CLEARED_AT: u64 = LOCKS_AT + LOCK_WORDS * 8;
 /// The number of the `NAME-shm` that the connections in WAL mode have.
 pub(crate) const INDEX_FILE_AT: u64 = CLEARED_AT + 8;
-/// Twice the number of files with a journal's name that were created; odd while one is being created.
+/// Raised before and after a file with a journal's name is created: odd while one is, and after a process that died
+/// meanwhile. Only a change has a meaning.
 pub(crate) const JOURNALS_AT: u64 = INDEX_FILE_AT + 8;
 /// The first of the two slots. After them come the table, and room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 8192;

@@ -51,7 +51,7 @@ impl<M: Memory> Store<M> {
             if start >= end {
                 continue;
             }
-            // Page 1 is changed.
+            // The copy of page 1 gets the marker and the tag, and loses its counters.
             let mut copy = record.take_copy();
             let staged = self.stage.in_memory(number).filter(|_| number > 0);
             if staged.is_none() {
@@ -85,7 +85,7 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails.
     pub(super) fn commit_lean(&mut self, size: u64, counters: &Option<Counters>) -> Result<()> {
-        // A page may have been past the end of a file that was truncated.
+        // Reading a page past the end of a truncated file has failed the medium, and gave zeros.
         self.healthy()?;
         let number = self.last.next();
         self.side.set_begun(number);

@@ -36,8 +36,8 @@ const CHECKPOINT_BYTES: usize = 32 << 10;
 const READ_BYTES: usize = 8;
 
 impl<M: Memory> Store<M> {
-    /// Returns whether the staged bytes fit into the log: a large transaction would make it as long. A database that SQLite empties, after an interrupted
-    /// creation, does not: the log cannot hold that size.
+    /// Returns whether the staged bytes fit into the log: a large transaction would make it as long. A database that
+    /// SQLite empties, after an interrupted creation, does not: the log cannot hold that size.
     pub(super) fn fits_into_frames(&self, size: u64) -> bool {
         size >= HEADER_BYTES && !self.stage.is_streamed()
     }
@@ -66,7 +66,7 @@ impl<M: Memory> Store<M> {
         }
         self.fence(&mut lines);
         self.healthy()?;
-        self.last.checkpoint_is_durable();
+        self.last.note_durable_checkpoint();
         self.marker_is_durable = true;
         self.side.set_log_bytes(to, &mut lines.side);
         self.fence(&mut lines);

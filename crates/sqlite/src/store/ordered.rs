@@ -100,7 +100,7 @@ impl<M: Memory> Store<M> {
         self.side.set_applied(number);
         self.side.set_begun(number);
         (self.size, self.length_known_at) = (size, Some(number));
-        self.last.settled(number);
+        self.last.note_settled(number);
         Ok(())
     }
 }

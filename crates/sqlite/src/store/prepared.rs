@@ -131,7 +131,7 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
             self.healthy()?;
             self.side.set_applied(number);
-            self.last.emptied(number);
+            self.last.note_emptied(number);
         }
         self.side.set_begun(self.last.number());
         Ok(())

@@ -87,7 +87,7 @@ impl<M: Memory> Store<M> {
         }
         self.side.set_begun(last);
         self.side.set_applied(last);
-        self.last.emptied(last);
+        self.last.note_emptied(last);
         self.length_known_at = Some(last);
         (self.size, self.marked, self.marker_is_durable) = (size, true, true);
         self.stats.recoveries += 1;

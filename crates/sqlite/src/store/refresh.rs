@@ -84,6 +84,8 @@ impl<M: Memory> Store<M> {
         if self.cleared != cleared {
             self.cleared = None;
         }
+        // The next lock asks again: a file that a failed commit has made longer may be cut without a notice.
+        self.length_known_at = None;
         whole
     }
 

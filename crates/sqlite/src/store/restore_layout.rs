@@ -157,7 +157,7 @@ impl<M: Memory> Store<M> {
     pub fn announce_cut(&mut self) -> Result<()> {
         let cleared = self.side.cleared()?.wrapping_add(1);
         self.side.set_cleared(cleared);
-        self.cleared = Some(cleared);
+        (self.cleared, self.length_known_at) = (Some(cleared), None);
         Ok(())
     }
 

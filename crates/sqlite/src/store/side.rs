@@ -295,7 +295,7 @@ impl<M: Memory> Side<M> {
         self.region.note(lines, CHECKPOINTED_AT, 8);
     }
 
-    /// How often the marker was cleared since the database was opened. Only a change of this number has a meaning.
+    /// The word that is raised before the marker is cleared, and before the file is truncated. Only a change has a meaning.
     ///
     /// # Errors
     /// The medium fails.
@@ -303,7 +303,7 @@ impl<M: Memory> Side<M> {
         Ok(self.region.load(CLEARED_AT)?)
     }
 
-    /// Announces to live connections that the marker is about to be cleared.
+    /// Announces to live connections that the marker is about to be cleared, or the file to be truncated.
     #[track_caller]
     pub(crate) fn set_cleared(&self, cleared: u64) {
         self.region.store(CLEARED_AT, cleared);

@@ -140,6 +140,10 @@ impl SuperJournalNotice for Placeholder {
     fn epoch(&self) -> Option<JournalEpoch> {
         None
     }
+
+    fn has_seen_marker(&self, _: u64) -> bool {
+        false
+    }
 }
 
 impl Placeholder {

@@ -30,8 +30,12 @@ pub(crate) fn steady(path: &Path) {
 
 /// The same in rollback mode.
 pub(crate) fn steady_in_rollback_mode(path: &Path) {
+    // A connection that has not looked since the first commit.
+    let idle = open(path).unwrap();
+    idle.execute_batch("SELECT count(*) FROM sqlite_schema").unwrap();
     let (one, other) = (open(path).unwrap(), open(path).unwrap());
     steady_connections(&one, &other);
+    drop(idle);
 }
 
 fn steady_connections(one: &Connection, other: &Connection) {
