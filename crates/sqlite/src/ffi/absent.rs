@@ -40,13 +40,14 @@ pub(super) struct AbsentJournals {
 }
 
 impl AbsentJournals {
-    /// The journals of the database of a name, nothing known yet. If the folder cannot be read, one is known within a tick only.
+    /// The journals of the database of a name, nothing known yet. If the folder cannot be read, one is known within a tick
+    /// only.
     pub(super) fn of(database: &[u8]) -> Self {
         let folder = Path::new(OsStr::from_bytes(database)).parent().and_then(Folder::open);
         Self { folder, since: [Since::default(); 2] }
     }
 
-    /// What is known in an epoch about the journal with a suffix, by its index in [`ENDINGS`].
+    /// Returns whether the journal with a suffix, by its index in [`ENDINGS`], is known to be absent in an epoch.
     pub(super) fn known(&mut self, ending: usize, epoch: Option<JournalEpoch>) -> Known {
         let since = &mut self.since[ending];
         let epoch = epoch.map(|epoch| (epoch, Tick::now()));

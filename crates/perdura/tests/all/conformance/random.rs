@@ -174,7 +174,7 @@ fn what_was_done_behind_a_savepoint_is_undone() {
     savepoints_are_undone(0..1);
 }
 
-/// What was done after a savepoint is undone, in transactions of each of these seeds.
+/// Undoes all that was done after a savepoint, in transactions of each of these seeds.
 pub(crate) fn savepoints_are_undone(seeds: std::ops::Range<u64>) {
     each_known(|engine| {
         let mut store = Store::new(&schema(), small(engine));
