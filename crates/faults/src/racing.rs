@@ -113,16 +113,18 @@ impl Shared<'_> {
             }
             0 | 1 => {
                 let mut tries = Tries::new(self, me);
-                let done = db.read(|tx| sharer.read(tx, random, tries.next()));
+                let done = db.read(|tx| tries.run(|pending| sharer.read(tx, random, pending)));
                 tries.end(done, None)?;
             }
             2 | 3 => {
                 let mut tries = Tries::new(self, me);
                 let mut place = None;
                 let done = db.write(|tx| {
-                    sharer.change(tx, random, recorder, tries.next())?;
-                    place = self.place();
-                    Ok(())
+                    tries.run(|pending| {
+                        sharer.change(tx, random, recorder, pending)?;
+                        place = self.place();
+                        Ok(())
+                    })
                 });
                 tries.end(done, place)?;
             }
@@ -161,29 +163,33 @@ impl Shared<'_> {
 struct Tries<'a> {
     shared: &'a Shared<'a>,
     me: usize,
-    /// The one that runs, or runs next: begun before the engine hears of it.
+    /// The one that runs, or runs next.
     pending: Pending,
-    runs: u64,
+    /// The one after it, if the one that runs has come to its end. Each is begun before the engine
+    /// begins it: otherwise its snapshot could be older than its begin.
+    next: Option<Pending>,
+    reruns: u64,
 }
 
 impl<'a> Tries<'a> {
     fn new(shared: &'a Shared<'a>, me: usize) -> Self {
-        Self { shared, me, pending: shared.recorder.begin(me), runs: 0 }
+        Self { shared, me, pending: shared.recorder.begin(me), next: None, reruns: 0 }
     }
 
-    /// A try begins; the one before it is undone.
-    fn next(&mut self) -> &mut Pending {
-        self.runs += 1;
-        if self.runs > 1 {
-            let next = self.shared.recorder.begin(self.me);
+    /// Runs the work of a try. The one before it is undone.
+    fn run<R>(&mut self, work: impl FnOnce(&mut Pending) -> R) -> R {
+        if let Some(next) = self.next.take() {
+            self.reruns += 1;
             self.shared.recorder.aborted(std::mem::replace(&mut self.pending, next));
         }
-        &mut self.pending
+        let done = work(&mut self.pending);
+        self.next = Some(self.shared.recorder.begin(self.me));
+        done
     }
 
     /// The last try has ended, with its place among writers if that is known.
     fn end(self, done: Result<(), Error>, place: Option<u64>) -> Result<(), Error> {
-        self.shared.reruns.fetch_add(self.runs.saturating_sub(1), Ordering::Relaxed);
+        self.shared.reruns.fetch_add(self.reruns, Ordering::Relaxed);
         match done {
             Err(Error::Conflict { .. }) => {
                 self.shared.conflicts.fetch_add(1, Ordering::Relaxed);
