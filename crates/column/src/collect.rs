@@ -10,7 +10,8 @@
 //!    versions that were there when the store was opened those lines are flushed, too. A version through which
 //!    others are reached stays in the queue until the version in front of it is committed, or is garbage itself.
 //!    Versions of aborted transactions come first: an index that leads to one of them would otherwise lead,
-//!    through it, to a row that has been used again.
+//!    through it, to a row that has been used again. A transaction that is just aborting has not queued its
+//!    versions yet, so a reader does not go on from a rolled-back version that a secondary index leads to.
 //! 3. Wait until all transactions that had begun before step 2 have ended.
 //! 4. Let no slot name the version: free slots forget their last transaction; **fence**. A slot that is taken
 //!    forgets it with the first statement of its next transaction, for which this step waits. Then the row's begin

@@ -61,6 +61,8 @@ mod read;
 pub mod rebuild;
 mod recover;
 mod replay;
+#[cfg(test)]
+mod rolled_back;
 mod scanned;
 mod secondary;
 mod seed;

@@ -33,7 +33,7 @@ const FEW: u64 = 64;
 /// Keys of a table with an index of its second column. They count how often they are asked for while a number is
 /// taken and unpublished, and run `act` once, when a primary key is extracted from another one.
 #[derive(Default)]
-struct Counting {
+pub(crate) struct Counting {
     store: OnceLock<Weak<Shared<Recording>>>,
     asked: AtomicU64,
     act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -84,12 +84,12 @@ impl Keys for Counting {
     }
 }
 
-fn row(key: u64, value: u64) -> [Value<'static>; 2] {
+pub(crate) fn row(key: u64, value: u64) -> [Value<'static>; 2] {
     [Value::Word(key), Value::Word(value)]
 }
 
 /// A store of one table, with this share of its indexes in persistent memory.
-fn create(keys: &Arc<Counting>, durable_percent: u32) -> Store<Recording> {
+pub(crate) fn create(keys: &Arc<Counting>, durable_percent: u32) -> Store<Recording> {
     let memory = Recording::pool(16 << 10, 16 << 20).unwrap();
     let options = HeapOptions { chunk_bytes: 16 << 10, lanes: 1 };
     let heap = Heap::format(memory, options).unwrap();

@@ -251,12 +251,11 @@ impl<M: Memory> Shared<M> {
         (rest, versions): (&mut UnbuiltKeys, &mut u64),
     ) -> Result<Option<u64>> {
         let primary = table.keys.primary(table.number, index, key);
-        // Of a row's versions a transaction sees one at most.
-        let mut found = self.seen_from(table, hint, view, versions)?;
-        if let Some(row) = found.filter(|row| *row != hint) {
-            // A hint that was rolled back may lead to a row that another key uses by now.
-            found = (table.key(row, 0)?.bytes == *primary).then_some(row);
-        }
+        // The version before a hint that was rolled back may be free by now, or another row's.
+        let mut found = match self.meaning(table.place(hint)?.begin(), view.mark)? {
+            Meaning::Nothing => None,
+            _ => self.seen_from(table, hint, view, versions)?,
+        };
         if found.is_none() {
             let newest = self.newest_of(table, &primary, rest)?;
             found = self.seen_from(table, newest, view, versions)?;
