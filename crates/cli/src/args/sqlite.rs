@@ -3,6 +3,7 @@
 use clap::Args;
 use command::units::{parse_number, parse_positive, parse_u32};
 use peers::extension::{Keys, Operation, SqliteMode};
+use perdura::Domain;
 
 use super::{List, MeasureArgs, list, not_empty};
 
@@ -20,9 +21,11 @@ Example:
 /// `perdura bench sqlite`.
 #[derive(Debug, Args)]
 pub(crate) struct SqliteBenchArgs {
-    /// Ways in which SQLite commits, by comma: wal (its write-ahead log, through the VFS), lean, fash1, fash, fast,
-    /// nvwal, full (the VFS's own), stock-wal, stock-journal (without it, synchronous FULL), stock-wal-lines (as
-    /// stock-wal, and each sync writes back the lines that were written); `all` of these.
+    /// Ways in which SQLite commits, by comma: wal (its write-ahead log, through the VFS), wal-diff (the same with a
+    /// differential log, in the domain adr), lean, fash1, fash, fast, nvwal, full (the VFS's own), stock-wal,
+    /// stock-journal (without it, synchronous FULL), stock-wal-lines (as stock-wal, and each sync writes back the lines
+    /// that were written); `all` of these, of which wal-diff is left out if --domain names another domain. Without
+    /// --domain wal-diff runs in a modelled adr.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = modes)]
     pub(crate) mode: List<SqliteMode>,
     /// Operations, by comma: insert, update, delete, select; `all`.
@@ -69,6 +72,18 @@ pub(crate) struct SqliteBenchArgs {
     /// The rest.
     #[command(flatten)]
     pub(crate) measure: MeasureArgs,
+}
+
+impl SqliteBenchArgs {
+    /// The modes that run. A list of all has one that has a domain of its own only in that one.
+    pub(crate) fn modes(&self) -> Vec<SqliteMode> {
+        let named = self.measure.domain.0.map(Domain::name);
+        let is_all = self.mode.0.len() == SqliteMode::ALL.len();
+        let runs = |mode: &SqliteMode| {
+            !is_all || named.is_none() || mode.own_domain().is_none_or(|own| named == Some(own))
+        };
+        self.mode.0.iter().copied().filter(runs).collect()
+    }
 }
 
 fn modes(text: &str) -> Result<List<SqliteMode>, String> {

@@ -74,7 +74,15 @@ pub(super) fn measure<F: Serialize>(
     cell: impl Fn(&mut Bench<'_>, &Spec) -> Result<Vec<page_run::Run<F>>, Failure>,
     human_text: impl Fn(&SqliteBenchArgs, &[page_run::Run<F>]) -> String,
 ) -> Result<(), Failure> {
-    let modes = &args.mode.0;
+    let modes = &args.modes();
+    let named = args.measure.domain.0;
+    for mode in modes {
+        if let (Some(own), Some(named)) = (mode.own_domain(), named.map(Domain::name))
+            && own != named
+        {
+            return Err(Failure::Usage(format!("{mode} is for --domain {own}, not {named}")));
+        }
+    }
     let baseline = baseline(args.baseline, modes, SqliteMode::StockWal, "--mode")?;
     check_target(args.measure.json.as_ref(), &[])?;
     // All are looked at before the first one runs; the keys of all at once might be too many.
@@ -145,7 +153,7 @@ pub(super) struct Bench<'a> {
 /// Runs all modes on one workload.
 fn cell(bench: &mut Bench<'_>, spec: &Spec) -> Result<Vec<Run>, Failure> {
     let workload = Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
-    let (modes, repeat) = (&bench.args.mode.0, bench.args.measure.repeat);
+    let (modes, repeat) = (&bench.args.modes(), bench.args.measure.repeat);
     let rounds = in_turns(modes, repeat, |mode| bench.once(mode, &workload))?;
     let mut runs = Vec::new();
     for (mode, rounds) in modes.iter().zip(rounds) {

@@ -96,7 +96,7 @@ fn setup(
 
 /// Runs all modes on one workload.
 fn cell(bench: &mut Bench<'_>, spec: &Spec, readers: u32) -> Result<Vec<Run>, Failure> {
-    let (modes, repeat) = (&bench.args.mode.0, bench.args.measure.repeat);
+    let (modes, repeat) = (&bench.args.modes(), bench.args.measure.repeat);
     let workload = Workload::generate(spec).map_err(|why| Failure::Usage(why.to_string()))?;
     let rounds = in_turns(modes, repeat, |mode| once(bench, mode, &workload, readers))?;
     let mut runs = Vec::new();

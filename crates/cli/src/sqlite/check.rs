@@ -153,7 +153,12 @@ impl Checked {
             return Ok(());
         }
         if !files.is_marked() {
-            self.read(open_stock(&copy, OpenFlags::SQLITE_OPEN_READ_WRITE));
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+            self.read(match files.has_records {
+                true => open(&copy, Parameters::default(), flags),
+                false => open_stock(&copy, flags),
+            });
+            self.domain = None;
             return Ok(());
         }
         let before = read(&copy)?;
@@ -214,7 +219,9 @@ impl Checked {
                 let (bytes, blocks) = (grouped(bytes), grouped(blocks));
                 line("next open", &format!("replays {bytes} bytes, in {blocks} blocks of 512"));
             }
-            (None, State::Killed) if self.whole => line("next open", "has nothing to replay"),
+            (None, State::Killed) if self.whole && !self.stock_journal => {
+                line("next open", "has nothing to replay");
+            }
             _ if self.stock_journal => line("next open", "SQLite brings home what it has left"),
             _ => {}
         }
@@ -259,8 +266,9 @@ fn copy(files: &DatabaseFiles, directory: &Path) -> Result<PathBuf, Failure> {
     let to = directory.join("database");
     let side =
         files.side_bytes.map(|_| (files.side.clone(), perdura_sqlite::database::SIDE_SUFFIX));
-    let stock = STOCK_SUFFIXES.map(|suffix| (with_suffix(&files.path, suffix), suffix));
-    let beside = side.into_iter().chain(stock.into_iter().filter(|(path, _)| path.exists()));
+    let others = STOCK_SUFFIXES.into_iter().chain([perdura_sqlite::database::RECORDS_SUFFIX]);
+    let others = others.map(|suffix| (with_suffix(&files.path, suffix), suffix));
+    let beside = side.into_iter().chain(others.filter(|(path, _)| path.exists()));
     for (from, suffix) in [(files.path.clone(), "")].into_iter().chain(beside) {
         let copy = with_suffix(&to, suffix);
         // The original may be read-only.

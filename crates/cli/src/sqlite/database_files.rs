@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use command::failure::Failure;
-use perdura_sqlite::database::{Failure as Refusal, SIDE_SUFFIX, name_at_end};
+use perdura_sqlite::database::{Failure as Refusal, RECORDS_SUFFIX, SIDE_SUFFIX, name_at_end};
 use perdura_sqlite::store::page1::is_marked;
 use pm::{MarkerFile, Range};
 use serde::Serialize;
@@ -57,6 +57,8 @@ pub(super) struct DatabaseFiles {
     pub(super) bytes: u64,
     /// Bytes of the side file, if there is one.
     pub(super) side_bytes: Option<u64>,
+    /// It has a differential log.
+    pub(super) has_records: bool,
     /// A process has the side file locked.
     pub(super) is_open: bool,
 }
@@ -80,7 +82,8 @@ impl DatabaseFiles {
         let side = with_suffix(&path, SIDE_SUFFIX);
         let side_bytes = fs::metadata(&side).ok().map(|meta| meta.len());
         let is_open = side_bytes.is_some() && is_locked(&side)?;
-        Ok(Self { bytes: meta.len(), path, side, header, side_bytes, is_open })
+        let has_records = with_suffix(&path, RECORDS_SUFFIX).exists();
+        Ok(Self { bytes: meta.len(), path, side, header, side_bytes, has_records, is_open })
     }
 
     /// Returns whether only the extension reads it.
@@ -95,7 +98,7 @@ impl DatabaseFiles {
 
     /// Its state.
     pub(super) fn state(&self) -> State {
-        match (self.is_open, self.is_marked()) {
+        match (self.is_open, self.is_marked() || self.has_records) {
             (true, _) => State::Live,
             (false, true) => State::Killed,
             (false, false) => State::Plain,

@@ -17,13 +17,14 @@ fn bench(arguments: &[&str]) -> Ran {
 #[test]
 fn each_cell_is_a_run_with_the_documented_keys() {
     let found = runs(&bench(&["--domain", "adr", "--repeat", "2", "--json", "-"]));
-    assert_eq!(found.len(), 10 * 4 * 2);
-    for cell in found.chunks(10) {
+    assert_eq!(found.len(), 11 * 4 * 2);
+    for cell in found.chunks(11) {
         let names: Vec<&Value> = cell.iter().map(|run| &run["engine"]).collect();
         assert_eq!(
             names,
             [
                 "wal",
+                "wal-diff",
                 "lean",
                 "fash1",
                 "fash",
@@ -49,7 +50,7 @@ fn each_cell_is_a_run_with_the_documented_keys() {
             assert_eq!(run["user_bytes"], rows * 108);
             assert_eq!(run["throughput_spread"]["n"], 2);
             assert_eq!(run["baseline"], "stock-wal");
-            let ours = ["wal", "lean", "fash1", "fash", "fast", "nvwal", "full"]
+            let ours = ["wal", "wal-diff", "lean", "fash1", "fash", "fast", "nvwal", "full"]
                 .contains(&run["engine"].as_str().expect("a name"));
             let (lines, reads) = (run["engine"] == "stock-wal-lines", run["mix"] == "select");
             assert_eq!(run["modelled"], ours || lines);
@@ -99,6 +100,7 @@ fn what_is_impossible_is_refused() {
         (&["--mode", "full", "--baseline", "fash1"], "--baseline fash1: it does not run"),
         (&["--mix", "delete", "--per-txn", "3"], "load more with --records"),
         (&["--page", "1000"], "a power of two"),
+        (&["--mode", "wal-diff", "--domain", "eadr"], "wal-diff is for --domain adr, not eadr"),
     ] {
         let ran = bench(arguments);
         assert_eq!(ran.code, Some(2), "{ran:?}");

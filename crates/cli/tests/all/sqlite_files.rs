@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use peers::extension::{Parameters, open, open_stock};
-use perdura_sqlite::database::{Level, MainFile as _, Mapped, OpenOptions};
+use perdura_sqlite::database::{Level, MainFile as _, Mapped, OpenOptions, RECORDS_SUFFIX};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn side_of(path: &Path) -> PathBuf {
 
 fn connect(path: &Path) -> Connection {
     // Whole pages are logged, so that the log alone brings back what was not stored.
-    let parameters = Parameters { mode: Some("full"), domain: None, wal: false };
+    let parameters = Parameters { mode: Some("full"), domain: None, wal: None };
     open(path, parameters, OpenFlags::default()).expect("opens")
 }
 
@@ -201,6 +201,35 @@ fn killed_database_becomes_plain_with_all_that_committed() {
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(ran.out.contains("already"), "{}", ran.out);
     }
+}
+
+/// After a kill the rows are in the differential log alone, if the image of SQLite's log is lost.
+#[test]
+fn killed_database_with_a_differential_log_is_whole_and_becomes_plain() {
+    let directory = folder();
+    let from = directory.path().join("live");
+    let parameters = Parameters { domain: Some("adr"), wal: Some("diff"), ..Parameters::default() };
+    let connection = open(&from, parameters, OpenFlags::default()).expect("opens");
+    let rows_of_three = "PRAGMA journal_mode = wal; CREATE TABLE t(a INTEGER PRIMARY KEY, b);
+        INSERT INTO t VALUES(1, 'one'), (2, 'two'), (3, 'three')";
+    connection.execute_batch(rows_of_three).expect("made");
+    let path = directory.path().join("killed");
+    let file = |path: &Path, suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
+    for suffix in ["", "-wal", RECORDS_SUFFIX] {
+        let mut bytes = fs::read(file(&from, suffix)).expect("there");
+        if suffix == "-wal" {
+            bytes[32..].fill(0);
+        }
+        fs::write(file(&path, suffix), bytes).expect("written");
+    }
+    drop(connection);
+    let found = checked(&path, 0);
+    assert_eq!((&found["state"], &found["whole"]), (&"killed".into(), &true.into()), "{found}");
+    let ran = sqlite("plain", &path);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(rows(&path), [1, 2, 3]);
+    assert!(!file(&path, RECORDS_SUFFIX).exists());
+    assert_eq!(checked(&path, 0)["state"], "plain");
 }
 
 /// A database whose third row is a part of a transaction over several databases, which a kill has cut off.

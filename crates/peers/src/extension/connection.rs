@@ -20,8 +20,8 @@ pub struct Parameters<'a> {
     pub mode: Option<&'a str>,
     /// The domain of commits; the medium's own if there is none.
     pub domain: Option<&'a str>,
-    /// Whether the database may be in SQLite's WAL mode.
-    pub wal: bool,
+    /// The log of a database in SQLite's WAL mode: `on`, `off` or `diff`; the VFS's default if there is none.
+    pub wal: Option<&'a str>,
 }
 
 /// Counts of a connection, as the VFS has them.
@@ -72,7 +72,7 @@ pub fn uri(path: &Path, parameters: Parameters<'_>) -> String {
     let given = [
         ("perdura_mode", parameters.mode),
         ("perdura_domain", parameters.domain),
-        ("perdura_wal", parameters.wal.then_some("on")),
+        ("perdura_wal", parameters.wal),
     ];
     let given = given.into_iter().filter_map(|(name, value)| Some((name, value?)));
     for (number, (name, value)) in given.enumerate() {
@@ -159,7 +159,7 @@ mod tests {
         let directory = tempfile::Builder::new().tempdir_in("/dev/shm").expect("a directory");
         for name in ["plain", "a b?c#d%20&e=ü", ";"] {
             let path = directory.path().join(name);
-            let parameters = Parameters { mode: Some("full"), domain: Some("adr"), wal: false };
+            let parameters = Parameters { mode: Some("full"), domain: Some("adr"), wal: None };
             let connection = open(&path, parameters, OpenFlags::default()).expect("opens");
             connection.execute_batch("CREATE TABLE t(a)").expect("made");
             assert_eq!(answer(&connection, "perdura_mode"), Ok(Some("full".into())));

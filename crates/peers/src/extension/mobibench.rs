@@ -34,6 +34,8 @@ const LOADED_TOGETHER: u64 = 1000;
 pub enum SqliteMode {
     /// Through the VFS: SQLite's write-ahead log, synchronous FULL.
     Wal,
+    /// The same with a differential log, in the domain `adr`.
+    WalDiff,
     /// Through the VFS: the words that differ are logged, one fence, and no page is looked into.
     Lean,
     /// Through the VFS: the bytes that differ are logged, one fence.
@@ -61,8 +63,9 @@ pub struct ParseModeError(String);
 
 impl SqliteMode {
     /// All.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Wal,
+        Self::WalDiff,
         Self::Lean,
         Self::Fash1,
         Self::Fash,
@@ -79,6 +82,7 @@ impl SqliteMode {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wal => "wal",
+            Self::WalDiff => "wal-diff",
             Self::Lean => "lean",
             Self::Fash1 => "fash1",
             Self::Fash => "fash",
@@ -93,7 +97,7 @@ impl SqliteMode {
 
     /// Returns whether it has a write-ahead log of SQLite's.
     const fn has_wal(self) -> bool {
-        matches!(self, Self::Wal | Self::StockWal | Self::StockWalLines)
+        matches!(self, Self::Wal | Self::WalDiff | Self::StockWal | Self::StockWalLines)
     }
 
     /// The value of `perdura_mode`. A log of SQLite's has none.
@@ -105,6 +109,21 @@ impl SqliteMode {
     #[must_use]
     pub const fn is_ours(self) -> bool {
         !matches!(self, Self::StockWal | Self::StockWalLines | Self::StockJournal)
+    }
+
+    /// The value of `perdura_wal`.
+    const fn wal(self) -> Option<&'static str> {
+        match self {
+            Self::Wal => Some("on"),
+            Self::WalDiff => Some("diff"),
+            _ => None,
+        }
+    }
+
+    /// The only domain of a differential log; `None` for modes that have no domain of their own.
+    #[must_use]
+    pub const fn own_domain(self) -> Option<&'static str> {
+        if matches!(self, Self::WalDiff) { Some("adr") } else { None }
     }
 
     /// SQLite's journal mode, in its words.
@@ -236,8 +255,8 @@ pub(super) fn connect(
             open_through(vfs, path, flags)
         }),
         mode if mode.is_ours() => {
-            let wal = mode == SqliteMode::Wal;
-            open(path, Parameters { mode: mode.parameter(), domain, wal }, flags)
+            let (mode, domain, wal) = (mode.parameter(), domain.or(mode.own_domain()), mode.wal());
+            open(path, Parameters { mode, domain, wal }, flags)
         }
         _ => open_stock(path, flags),
     };

@@ -61,6 +61,9 @@ impl MainFile for Mapped {
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.writable()?;
+        if let Some(commits) = self.wal.commits() {
+            commits.before_checkpoint()?;
+        }
         if let Some(database) = self.in_wal()? {
             return database.write(at, bytes);
         }
@@ -112,6 +115,10 @@ impl MainFile for Mapped {
     }
 
     fn sync(&mut self) -> Result<(), Failure> {
+        if let Some(commits) = self.wal.commits() {
+            // A VFS above this one may have kept pages back until here.
+            commits.end_checkpoint();
+        }
         if let Some(database) = self.in_wal()? {
             return database.sync();
         }
@@ -125,7 +132,8 @@ impl MainFile for Mapped {
 
     fn end_transaction(&mut self) -> Result<(), Failure> {
         if self.in_wal()?.is_some() {
-            return Ok(());
+            // In exclusive mode the connection keeps the lock for writing.
+            return self.wal.commits().map_or(Ok(()), |commits| commits.end_transaction());
         }
         if let Some(name) = self.store.prepared_for()
             && decide(name)? == Verdict::Discard
@@ -175,6 +183,9 @@ impl MainFile for Mapped {
     }
 
     fn end_checkpoint(&mut self) -> Result<(), Failure> {
+        if let Some(commits) = self.wal.commits() {
+            commits.end_checkpoint();
+        }
         self.in_wal()?.map_or(Ok(()), Database::end_checkpoint)
     }
 
@@ -289,6 +300,10 @@ impl MainFile for Mapped {
                 self.set_share(share);
                 share.name().into()
             }),
+            ("perdura_wal", None) => Ok(self.wal_in_use().name().into()),
+            ("perdura_wal", Some(_)) => {
+                Err("the log is chosen when the database is opened: ?perdura_wal=".into())
+            }
             ("perdura_stats", _) => Ok(self.stats().json()),
             // SQLite obeys it, and so does the store.
             ("secure_delete", Some(word)) => {

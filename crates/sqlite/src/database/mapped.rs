@@ -21,11 +21,15 @@ use crate::database::contract::{
 use crate::database::names::{Lost, Names};
 use crate::database::not_taken::{self, NotTaken};
 use crate::database::open_close_lock::OpenCloseLock;
-use crate::database::parameters::{Share, chosen_domain, chosen_mode, chosen_share, chosen_wal};
+use crate::database::parameters::{
+    Share, Wal, chosen_domain, chosen_mode, chosen_share, chosen_wal,
+};
 use crate::database::placeholder_journal::{PlaceholderJournal, decide_durably};
 use crate::database::plain_retry::PlainRetry;
 use crate::database::stock_lock::{STOCK, StockLock};
-use crate::database::wal::{Database, Locks, Parts, WalConnection, index_path, stock_lives};
+use crate::database::wal::{
+    Database, Locks, Parts, WalConnection, index_path, recover_closed, stock_lives,
+};
 use crate::store::connection::{Media, Store};
 use crate::store::layout::HEADER_BYTES;
 use crate::store::mode::Mode;
@@ -60,13 +64,13 @@ pub struct Mapped {
     pub(super) plain_retry: PlainRetry,
     pub(super) names: Names,
     /// The tick of the last look at the file's length.
-    looked: Option<Tick>,
+    pub(super) looked: Option<Tick>,
     pub(super) read_only: bool,
     /// Shows other processes that a commit is prepared.
     pub(super) placeholder: Arc<PlaceholderJournal>,
     /// Shared with the connection's log.
     pub(super) wal: Arc<WalConnection>,
-    pub(super) wal_is_on: bool,
+    pub(super) wal_choice: Wal,
     /// This connection holds the open-close lock.
     pub(super) has_door: bool,
     /// The locks of the log, while SQLite has its index mapped.
@@ -88,6 +92,11 @@ impl Opener for MappedOpener {
     fn open(&self, path: &Path, options: &OpenOptions) -> Opened {
         match Mapped::open(path, options) {
             Ok(Some(mapped)) => Opened::File(Box::new(mapped)),
+            // A log that was asked for is never silently another one.
+            Ok(None) if chosen_wal(options) == Ok(Wal::Diff) => {
+                let why = not_taken::why_not_taken().unwrap_or_default().to_string_lossy();
+                Opened::Failed(Failure::CannotOpen(format!("perdura_wal=diff: {why}")))
+            }
             Ok(None) => Opened::Underlying,
             Err(failure) => Opened::Failed(failure),
         }
@@ -108,7 +117,11 @@ impl Mapped {
         }
         let (domain, mode, share) =
             (chosen_domain(options)?, chosen_mode(options)?, chosen_share(options)?);
-        let wal_is_on = chosen_wal(options)?;
+        let wal_choice = chosen_wal(options)?;
+        if (wal_choice, share) == (Wal::Diff, Share::Stock) {
+            let why = "perdura_wal=diff: stock SQLite cannot share a differential log";
+            return Err(Failure::CannotOpen(why.into()));
+        }
         let mut side_path = path.as_os_str().to_owned();
         side_path.push(SIDE_SUFFIX);
         let side_path = PathBuf::from(side_path);
@@ -124,10 +137,15 @@ impl Mapped {
             let Ok(data) = Plain::open(path, &plain_options) else {
                 return NotTaken::NotWritable.leave();
             };
+            if wal_choice == Wal::Diff && data.domain() != Domain::Adr {
+                return Err(no_records_in(data.domain()));
+            }
             let header = header_of(&data)?;
             let marked = is_marked(&header);
             let stocks_wal = page1::is_in_wal_mode(&header)
-                && (!wal_is_on || share == Share::Stock || stock_lives(&index_path(path)));
+                && (wal_choice == Wal::Off
+                    || share == Share::Stock
+                    || stock_lives(&index_path(path)));
             let on_disk = domain.is_none() && data.domain() == Domain::Disk;
             // Stock SQLite goes on without syncing a folder that it cannot open. Here the side file's name has to be
             // durable before the marker is set.
@@ -187,7 +205,9 @@ impl Mapped {
             }
             let (own_lock, taken) = ConnectionLock::claim(&side, alone)?;
             let slot = own_lock.slot();
-            let wal = WalConnection::new(&Parts { data: &data, side: &side, path, domain, slot });
+            let wants_records = wal_choice == Wal::Diff;
+            let parts = Parts { data: &data, side: &side, path, domain, slot, wants_records };
+            let wal = WalConnection::new(&parts);
             let placeholder = Arc::new(PlaceholderJournal::new(&data, &side, path));
             let names = Names::of(path);
             let (path, read_only, super_journal) = (path.to_owned(), options.read_only, None);
@@ -207,7 +227,7 @@ impl Mapped {
                 read_only,
                 placeholder,
                 wal: Arc::new(wal),
-                wal_is_on,
+                wal_choice,
                 has_door: true,
                 index_locks: None,
                 in_wal: None,
@@ -409,7 +429,9 @@ impl Mapped {
     pub(super) fn close_behind_door(&mut self) -> Result<(), Failure> {
         self.open_close.set_closed()?;
         if self.open_close.is_alone()? {
-            self.make_plain()?;
+            // A differential log that cannot be replayed stays, next to a plain file: the next open tries again.
+            let recovered = recover_closed(&self.data, &self.path, self.wal.domain());
+            return self.make_plain().and(recovered);
         }
         Ok(())
     }
@@ -470,6 +492,17 @@ impl Mapped {
         }
         Ok(())
     }
+}
+
+/// The failure of a connection that asks for a differential log in a domain where it has no use.
+fn no_records_in(domain: Domain) -> Failure {
+    let why = match domain {
+        Domain::Disk => "the medium has no cache lines to flush",
+        _ => "a store is durable without a flush",
+    };
+    Failure::CannotOpen(format!(
+        "perdura_wal=diff is for the domain adr; in {domain} {why}: use perdura_wal=on"
+    ))
 }
 
 /// Returns whether an unmarked database is encrypted, or may become so: it is not in SQLite's form, or new and of a

@@ -28,4 +28,7 @@ pub use not_taken::why_not_taken;
 pub use placeholder_journal::name_at_end;
 pub(crate) use placeholder_journal::{JOURNAL_MAGIC, NAMED_BYTES};
 pub(crate) use wal::sleep as sleep_until_free;
-pub use wal::{Counters, MappedLog, WalDatabase, WalFile, WalShared, WalWord};
+pub use wal::{
+    Commits, Counters, DiffFiles, DiffLog, MappedLog, RECORDS_SUFFIX, WalDatabase, WalFile,
+    WalShared, WalWord, create_records, recover_records,
+};

@@ -55,20 +55,39 @@ pub(super) fn chosen_mode(options: &OpenOptions) -> Result<Option<Mode>, Failure
     options.mode.as_ref().map(parse).transpose()
 }
 
-/// Whether databases may be in SQLite's WAL mode, if the URI does not say so.
-const WAL_BY_DEFAULT: bool = true;
+/// The value of `perdura_wal`: what a database in SQLite's WAL mode is logged in.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Wal {
+    /// It is left to SQLite's own VFS.
+    Off,
+    /// SQLite's log.
+    #[default]
+    On,
+    /// The same as an image, and a differential log.
+    Diff,
+}
 
-/// The value of `perdura_wal` in the options.
-pub(super) fn chosen_wal(options: &OpenOptions) -> Result<bool, Failure> {
-    match options.wal.as_deref() {
-        None => Ok(WAL_BY_DEFAULT),
-        Some("on") => Ok(true),
-        Some("off") => Ok(false),
-        Some(word) => {
-            let word = Escaped(word);
-            Err(Failure::CannotOpen(format!("perdura_wal: `{word}` is unknown; there are on, off")))
+impl Wal {
+    /// All values.
+    const ALL: [Self; 3] = [Self::Off, Self::On, Self::Diff];
+
+    /// The value's name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Diff => "diff",
         }
     }
+}
+
+/// The value of `perdura_wal` in the options.
+pub(super) fn chosen_wal(options: &OpenOptions) -> Result<Wal, Failure> {
+    let Some(word) = options.wal.as_deref() else { return Ok(Wal::default()) };
+    Wal::ALL.into_iter().find(|wal| wal.name() == word).ok_or_else(|| {
+        let word = Escaped(word);
+        Failure::CannotOpen(format!("perdura_wal: `{word}` is unknown; there are off, on, diff"))
+    })
 }
 
 /// Returns whether SQLite takes a word for false.

@@ -23,7 +23,7 @@ use pm::Memory as _;
 
 use crate::database::contract::{Failure, Level, SuperJournalNotice as _};
 use crate::database::mapped::Mapped;
-use crate::database::parameters::Share;
+use crate::database::parameters::{Share, Wal};
 use crate::database::placeholder_journal::PlaceholderJournal;
 
 impl Mapped {
@@ -31,7 +31,7 @@ impl Mapped {
     pub(super) fn set_share(&mut self, share: Share) {
         self.share = share;
         self.store.set_keeps_layout(share == Share::Stock);
-        let wal = self.wal_is_on && share == Share::Perdura;
+        let wal = self.wal_choice != Wal::Off && share == Share::Perdura;
         self.wal.allow(wal);
         self.store.set_allows_wal(wal);
         if !wal {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::database::contract::{Failure, IndexLock, Level};
 use crate::database::mapped::Mapped;
+use crate::database::parameters::Wal;
 use crate::database::wal::{Database, note_busy};
 use crate::store::page1;
 use crate::store::stats::Stats;
@@ -24,6 +25,7 @@ impl Mapped {
     pub(super) fn in_wal(&mut self) -> Result<Option<&mut Database>, Failure> {
         if !self.wal.is_log_open() {
             if self.in_wal.take().is_some() {
+                self.looked = None;
                 self.refresh_view()?;
             }
         } else if self.in_wal.is_none() {
@@ -35,6 +37,15 @@ impl Mapped {
     /// Returns whether a commit has entered WAL mode, and the file is not plain yet.
     pub(super) fn enters_wal_mode(&self) -> Result<bool, Failure> {
         Ok(self.store.is_marked() && self.store.is_in_wal_mode()?)
+    }
+
+    /// The value of `perdura_wal`, as far as other connections leave the choice.
+    pub(super) fn wal_in_use(&self) -> Wal {
+        match self.wal_choice {
+            _ if !self.wal.is_allowed() => Wal::Off,
+            _ if self.wal.commits().is_some() => Wal::Diff,
+            choice => choice,
+        }
     }
 
     /// Tries again to make the file plain after a commit that has entered WAL mode, in a connection that keeps the
@@ -109,6 +120,10 @@ impl Mapped {
         let IndexLock { first, count, shared, take } = asked;
         let is_write_lock = !shared && first == WRITE_LOCK;
         if is_write_lock && !take {
+            if let Some(commits) = self.wal.commits() {
+                // SQLite gives up the lock in any case. The next connection that writes logs what this one did not.
+                let _ = commits.end_writing();
+            }
             self.wal.set_writes(false);
         }
         if take || !self.own_lock.has_slot() {
@@ -135,13 +150,13 @@ impl Mapped {
             }
             return Err(Failure::Busy);
         }
+        if is_write_lock && take {
+            self.wal.set_writes(true);
+        }
         if take && let Err(failure) = self.index_is_healthy() {
             // The word was stored in vain.
             let _ = self.lock_log_index(IndexLock { take: false, ..asked });
             return Err(failure);
-        }
-        if is_write_lock && take {
-            self.wal.set_writes(true);
         }
         Ok(())
     }

@@ -14,12 +14,27 @@ pub(crate) const STOCK_LOCKS: (u64, u64) = (120, 9);
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"PerduraW");
 pub(crate) const MAGIC_AT: u64 = 136;
 /// The format's version.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
 pub(crate) const VERSION_AT: u64 = 144;
 /// The number of the side file of the connections that have this file.
 pub(crate) const SIDE_FILE_AT: u64 = 152;
+/// The number of the file of the differential log that the connections with the log open have; 0 if they have none.
+pub(crate) const RECORDS_FILE_AT: u64 = 160;
 /// The number of lines that are or were in use.
 pub(crate) const LINES_AT: u64 = 192;
+
+// Words about the differential log:
+/// Its generation, and how often the following words have changed, 32 bits each.
+pub(crate) const RECORDS_TURN_AT: u64 = 256;
+/// Its durable length.
+pub(crate) const RECORDS_SYNCED_AT: u64 = 264;
+/// Of the last two commits in it, in turns: frames of the log and a checksum, 32 bits each.
+pub(crate) const RECORDS_END_AT: u64 = 272;
+/// The same: the offset of its end.
+pub(crate) const RECORDS_AT: u64 = 280;
+/// The end of these words.
+pub(crate) const RECORDS_WORDS_END: u64 = RECORDS_AT + 24;
+
 /// The owners of the locks, each in a line.
 pub(crate) const OWNERS_AT: u64 = 4096;
 // In the line of the lock for writing:
@@ -51,6 +66,8 @@ pub(crate) const REGIONS_AT: u64 = 32768;
 pub(crate) const REGION_BYTES: u64 = 32768;
 /// Bytes of SQLite's two headers and of what follows them, at the beginning of the first region.
 pub(crate) const INDEX_HEADER_BYTES: usize = 136;
+/// In SQLite's header: the last frame that is committed, 32 bits, in a word.
+pub(crate) const SHOWN_AT: u64 = REGIONS_AT + 16;
 
 const _: () = assert!(
     LINE_AT.is_multiple_of(64)
@@ -58,6 +75,9 @@ const _: () = assert!(
         && OWNERS_AT + 8 * 64 <= CUTS_AT
         && SYNCED_AT + 8 <= LINE_AT
         && LINES_AT.is_multiple_of(64)
+        && RECORDS_FILE_AT + 8 <= LINES_AT
+        && LINES_AT + 8 <= RECORDS_TURN_AT
+        && RECORDS_WORDS_END <= OWNERS_AT
         && GATE_BYTES as u64 <= STOCK_LOCKS.0
 );
 

@@ -42,3 +42,4 @@ mod truncation;
 mod two_databases;
 mod unreadable_folder;
 mod wal;
+mod whole;

@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pm::{Domain, Memory as _, Off, Plain};
 
 use crate::database::connection_lock::SlotOwners;
 use crate::database::contract::Failure;
 use crate::database::open_close_lock::{OpenCloseLock, check_not_forked};
+use crate::database::wal::diff::Commits;
 use crate::database::wal::index_file::{Found, IndexFile};
 use crate::database::wal::index_words::IndexWords;
 use crate::database::wal::media::Counters;
+use crate::database::wal::records::RecordsFile;
 use crate::store::layout::INDEX_FILE_AT;
 use crate::store::shm_locks::IndexLocks;
-use crate::store::wal_index::LINES;
+use crate::store::wal_index::{LINES, RECORDS_FILE_AT};
 
 /// The suffix of the name of the index.
 const INDEX_SUFFIX: &str = "-shm";
@@ -37,6 +39,11 @@ pub(crate) struct WalConnection {
     /// The connection has the log's lock for writing, or the database exclusively.
     is_writer: [AtomicBool; 2],
     entered: Mutex<Entered>,
+    /// The differential log's file.
+    records: RecordsFile,
+    /// What logs commits there, while the log is open and has a differential one.
+    has_records: AtomicBool,
+    commits: Mutex<Option<Weak<dyn Commits>>>,
     pub(crate) counters: Counters,
 }
 
@@ -48,6 +55,14 @@ struct Entered {
     locks: Option<Locks>,
 }
 
+/// An open log.
+pub(super) struct OpenLog {
+    pub(super) index: Arc<IndexFile>,
+    pub(super) log: Plain,
+    /// The differential log.
+    pub(super) records: Option<Plain>,
+}
+
 /// The files and the slot of a connection.
 pub(crate) struct Parts<'a> {
     pub(crate) data: &'a Plain,
@@ -55,6 +70,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) path: &'a Path,
     pub(crate) domain: Option<Domain>,
     pub(crate) slot: usize,
+    /// The connection asks for a differential log.
+    pub(crate) wants_records: bool,
 }
 
 impl WalConnection {
@@ -70,6 +87,9 @@ impl WalConnection {
             log_is_open: AtomicBool::new(false),
             is_writer: [const { AtomicBool::new(false) }; 2],
             entered: Mutex::default(),
+            records: RecordsFile::new(parts.data, parts.path, parts.domain, parts.wants_records),
+            has_records: AtomicBool::new(false),
+            commits: Mutex::default(),
             counters: Counters::default(),
         }
     }
@@ -77,6 +97,16 @@ impl WalConnection {
     /// The side file, on which the kernel lock is by which others see that this connection is alive.
     pub(super) fn side(&self) -> &Plain {
         &self.side
+    }
+
+    /// The domain that was chosen.
+    pub(crate) fn domain(&self) -> Option<Domain> {
+        self.domain
+    }
+
+    /// The path of the differential log.
+    pub(super) fn records_path(&self) -> &Path {
+        self.records.path()
     }
 
     fn entered(&self) -> MutexGuard<'_, Entered> {
@@ -100,12 +130,22 @@ impl WalConnection {
 
     /// Sets whether the connection has the log's lock for writing.
     pub(crate) fn set_writes(&self, writes: bool) {
-        self.is_writer[0].store(writes, Ordering::Relaxed);
+        self.set_writer(0, writes);
     }
 
     /// Sets whether the connection has the database exclusively.
     pub(crate) fn set_exclusive(&self, exclusive: bool) {
-        self.is_writer[1].store(exclusive, Ordering::Relaxed);
+        self.set_writer(1, exclusive);
+    }
+
+    fn set_writer(&self, way: usize, is: bool) {
+        let was = self.is_writer[way].swap(is, Ordering::Relaxed);
+        if is
+            && !was
+            && let Some(commits) = self.commits()
+        {
+            commits.begin_writing();
+        }
     }
 
     /// Returns whether no other connection can write to the log.
@@ -174,15 +214,17 @@ impl WalConnection {
         Ok(true)
     }
 
-    /// Enters WAL mode and opens the log by `open`. Returns `None` if stock SQLite uses the log. The caller has the
-    /// database's shared lock.
+    /// Enters WAL mode and opens the log by `open`; recovers the database if it has to, and no other connection has its log
+    /// open. Returns the log, and the differential one if it has one; `None` if stock SQLite uses the log. The caller has
+    /// the database's shared lock.
     ///
     /// # Errors
-    /// As [`Self::join`], or those of `open`.
+    /// As [`Self::join`], or those of `open`; the connections do not agree on a differential log, or it cannot be
+    /// recovered from.
     pub(super) fn open_log(
         &self,
         open: impl FnOnce() -> Result<Plain, Failure>,
-    ) -> Result<Option<(Arc<IndexFile>, Plain)>, Failure> {
+    ) -> Result<Option<OpenLog>, Failure> {
         let mut entered = self.entered();
         self.open_close.lock()?;
         let opened = self.open_log_behind_door(&mut entered, open);
@@ -194,18 +236,50 @@ impl WalConnection {
         &self,
         entered: &mut Entered,
         open: impl FnOnce() -> Result<Plain, Failure>,
-    ) -> Result<Option<(Arc<IndexFile>, Plain)>, Failure> {
+    ) -> Result<Option<OpenLog>, Failure> {
         if !self.join_behind_door(entered)? {
             return Ok(None);
         }
         let index = entered.index.clone().expect("it has just joined");
         let log = open()?;
-        if self.open_close.has_no_log_open()? {
-            index.forget_log(log.len());
-        }
+        let agreed = if self.open_close.has_no_log_open()? {
+            let agreed = self.begin_log(&index, &log);
+            if agreed.is_err() {
+                self.open_close.set_log_open(false)?;
+            }
+            agreed
+        } else {
+            self.records.join(index.load(RECORDS_FILE_AT))
+        };
+        let records = agreed?;
         self.open_close.set_log_open(true)?;
         self.log_is_open.store(true, Ordering::Relaxed);
-        Ok(Some((index, log)))
+        Ok(Some(OpenLog { index, log, records }))
+    }
+
+    /// Begins the use of a log that no other connection has open.
+    fn begin_log(&self, index: &IndexFile, log: &Plain) -> Result<Option<Plain>, Failure> {
+        let records = self.records.recover(log)?;
+        index.forget_log(log.len());
+        if let Some(records) = &records {
+            index.store(RECORDS_FILE_AT, records.number());
+        }
+        Ok(records)
+    }
+
+    /// Notes what logs commits in the differential log.
+    pub(super) fn set_commits(&self, commits: &Arc<dyn Commits>) {
+        *self.commits.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Arc::downgrade(commits));
+        self.has_records.store(true, Ordering::Relaxed);
+    }
+
+    /// What logs commits, if there is a differential log.
+    pub(crate) fn commits(&self) -> Option<Arc<dyn Commits>> {
+        if !self.has_records.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.upgrade()
     }
 
     /// Returns whether other connections are in WAL mode. The caller holds the open-close lock, and this connection
@@ -250,6 +324,7 @@ impl WalConnection {
     /// Notes that SQLite has closed the log.
     pub(super) fn log_closed(&self) {
         self.log_is_open.store(false, Ordering::Relaxed);
+        self.has_records.store(false, Ordering::Relaxed);
         let _ = self.open_close.set_log_open(false);
         // In exclusive mode SQLite has used no shared index, and does not say that it is done with it.
         if self.entered().locks.is_some() {

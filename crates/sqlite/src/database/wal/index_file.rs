@@ -32,8 +32,8 @@ use crate::database::wal::media::Lines;
 use crate::store::shm_locks::forget_locks;
 use crate::store::wal_index::{
     CUTS_AT, DEAD_MAN_AT, GATE_BYTES, INDEX_HEADER_BYTES, LINE_AT, LINES, LINES_AT, MAGIC,
-    MAGIC_AT, OWNERS_AT, REGION_BYTES, REGIONS_AT, SIDE_FILE_AT, STOCK_LOCKS, UNFLUSHED_AT,
-    VERSION, VERSION_AT, gate,
+    MAGIC_AT, OWNERS_AT, RECORDS_FILE_AT, RECORDS_TURN_AT, RECORDS_WORDS_END, REGION_BYTES,
+    REGIONS_AT, SIDE_FILE_AT, STOCK_LOCKS, UNFLUSHED_AT, VERSION, VERSION_AT, gate,
 };
 
 /// Reserved addresses: the index of half a terabyte of frames.
@@ -182,6 +182,9 @@ impl IndexFile {
         forget_locks(&IndexWords::new(&self.0), LINES);
         self.0.copy(Off::new(REGIONS_AT), &[0; INDEX_HEADER_BYTES]);
         self.0.copy(Off::new(CUTS_AT), &[0; (LINE_AT - CUTS_AT) as usize]);
+        self.store(RECORDS_FILE_AT, 0);
+        let words = [0; (RECORDS_WORDS_END - RECORDS_TURN_AT) as usize];
+        self.0.copy(Off::new(RECORDS_TURN_AT), &words);
         self.store(UNFLUSHED_AT, Lines::of(Range::new(0, log_bytes)).word());
     }
 

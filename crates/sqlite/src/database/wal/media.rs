@@ -81,6 +81,14 @@ pub enum WalWord {
     Resized,
     /// The database's length that is durable.
     Synced,
+    /// The generation of the differential log, and how often the following words have changed.
+    RecordsTurn,
+    /// Of the last two commits in it, each: frames of the log, and a checksum.
+    RecordsEnd(usize),
+    /// The same: the offset of its end.
+    RecordsAt(usize),
+    /// The length of the differential log that is durable.
+    RecordsSynced,
 }
 
 /// The state that connections share, as one of them sees it.
@@ -91,6 +99,8 @@ pub trait WalShared: Send + Debug {
     fn store(&self, word: WalWord, value: u64);
     /// Returns whether no other connection can write to the log.
     fn is_writer(&self) -> bool;
+    /// Returns the last frame that SQLite's shared index shows as committed; 0 if SQLite has its index in its own memory.
+    fn published(&self) -> u32;
     /// The connection's counters.
     fn counters(&self) -> &Counters;
 }

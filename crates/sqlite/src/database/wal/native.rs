@@ -1,21 +1,27 @@
 //! The files of a connection in WAL mode: mapped, and with the words of its index file.
 
-use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use pm::{Domain, Memory as _, Off, Plain, Range};
+use pm::Memory as _;
 
 use crate::database::contract::Failure;
 use crate::database::wal::connection::WalConnection;
 use crate::database::wal::database::WalDatabase;
+use crate::database::wal::diff::DiffLog;
 use crate::database::wal::index_file::IndexFile;
 use crate::database::wal::log::MappedLog;
-use crate::database::wal::media::{Counters, WalFile, WalShared, WalWord};
-use crate::store::wal_index::{CUTS_AT, LOG_SYNCED_AT, RESIZED_AT, SYNCED_AT, UNFLUSHED_AT};
+use crate::database::wal::mapped_file::MappedFile;
+use crate::database::wal::media::{Counters, WalShared, WalWord};
+use crate::store::wal_index::{
+    CUTS_AT, LOG_SYNCED_AT, RECORDS_AT, RECORDS_END_AT, RECORDS_SYNCED_AT, RECORDS_TURN_AT,
+    RESIZED_AT, SHOWN_AT, SYNCED_AT, UNFLUSHED_AT,
+};
 
 /// One connection's log.
 pub(super) type Log = MappedLog<MappedFile, Joined>;
+/// One connection's log with a differential one.
+pub(super) type LogWithRecords = DiffLog<MappedFile, Joined>;
 /// One connection's database, while its log is open.
 pub(crate) type Database = WalDatabase<MappedFile, Joined>;
 
@@ -36,107 +42,6 @@ impl Database {
         let joined = self.shared();
         joined.wal.side.healthy()?;
         Ok(joined.index.file().healthy()?)
-    }
-}
-
-/// A mapped file. The time of its last change is what programs look at that copy what has changed, and a store in the
-/// mapping may leave it as it is. The database's is set at the first store and at the last close after one: once a
-/// checkpoint would be a call in the steady state.
-#[derive(Debug)]
-pub(crate) struct MappedFile {
-    file: Plain,
-    path: PathBuf,
-    is_database: bool,
-    /// A store was made in the database.
-    is_changed: Cell<bool>,
-}
-
-impl MappedFile {
-    /// The log.
-    pub(super) fn new(file: Plain, path: &Path) -> Self {
-        Self { file, path: path.to_owned(), is_database: false, is_changed: Cell::new(false) }
-    }
-
-    fn of_database(file: Plain, path: &Path) -> Self {
-        let mut database = Self::new(file, path);
-        database.is_database = true;
-        database
-    }
-}
-
-impl Drop for MappedFile {
-    fn drop(&mut self) {
-        if self.is_changed.get() {
-            self.file.touch();
-        }
-    }
-}
-
-impl WalFile for MappedFile {
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn see(&self) -> Result<(), Failure> {
-        Ok(self.file.see()?)
-    }
-
-    #[inline]
-    fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Failure> {
-        Ok(self.file.read_into(Off::new(at), out)?)
-    }
-
-    #[inline]
-    fn address(&self, range: Range) -> Result<*const u8, Failure> {
-        Ok(self.file.address(range)?)
-    }
-
-    #[inline]
-    fn copy(&self, at: u64, bytes: &[u8]) {
-        if self.is_database && !self.is_changed.replace(true) {
-            self.file.touch();
-        }
-        self.file.copy(Off::new(at), bytes);
-    }
-
-    fn write_at(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
-        Ok(self.file.write_at(at, bytes)?)
-    }
-
-    fn cut(&self, to: u64) -> Result<(), Failure> {
-        Ok(self.file.cut(to)?)
-    }
-
-    fn sync_length(&self) -> Result<(), Failure> {
-        Ok(self.file.sync()?)
-    }
-
-    fn sync_name(&self) -> Result<(), Failure> {
-        Ok(self.file.sync_name(&self.path)?)
-    }
-
-    #[inline]
-    fn outlasts_power(&self) -> bool {
-        self.file.domain() != Domain::Process
-    }
-
-    #[inline]
-    fn needs_flush(&self) -> bool {
-        matches!(self.file.domain(), Domain::Adr | Domain::Disk)
-    }
-
-    fn flush(&self, range: Range) {
-        self.file.flush(range);
-    }
-
-    fn fence(&self) {
-        self.file.fence();
-    }
-
-    #[inline]
-    fn healthy(&self) -> Result<(), Failure> {
-        Ok(self.file.healthy()?)
     }
 }
 
@@ -165,6 +70,11 @@ impl WalShared for Joined {
         self.wal.is_writer()
     }
 
+    fn published(&self) -> u32 {
+        let [first, second, third, fourth, ..] = self.index.load(SHOWN_AT).to_ne_bytes();
+        u32::from_ne_bytes([first, second, third, fourth])
+    }
+
     #[inline]
     fn counters(&self) -> &Counters {
         &self.wal.counters
@@ -187,5 +97,9 @@ fn place_of(word: WalWord) -> u64 {
         WalWord::LogSynced => LOG_SYNCED_AT,
         WalWord::Resized => RESIZED_AT,
         WalWord::Synced => SYNCED_AT,
+        WalWord::RecordsTurn => RECORDS_TURN_AT,
+        WalWord::RecordsEnd(end) => RECORDS_END_AT + end as u64 * 16,
+        WalWord::RecordsAt(end) => RECORDS_AT + end as u64 * 16,
+        WalWord::RecordsSynced => RECORDS_SYNCED_AT,
     }
 }

@@ -7,8 +7,10 @@ use pm::{Memory as _, Plain, PlainOptions};
 
 use crate::database::contract::{Failure, LogFile, LogOpener};
 use crate::database::open_close_lock::check_not_forked;
-use crate::database::wal::connection::WalConnection;
-use crate::database::wal::native::{Joined, Log, MappedFile};
+use crate::database::wal::connection::{OpenLog, WalConnection};
+use crate::database::wal::diff::DiffFiles;
+use crate::database::wal::mapped_file::MappedFile;
+use crate::database::wal::native::{Joined, Log, LogWithRecords};
 use crate::store::layout::WRITE_VERSION;
 use crate::store::page1;
 use crate::store::region::Region;
@@ -51,11 +53,23 @@ impl LogOpener for WalOpener {
             file.give(wal.data.access()?)?;
             Ok(file)
         };
-        let Some((index, file)) = wal.open_log(open)? else {
+        let Some(OpenLog { index, log, records }) = wal.open_log(open)? else {
             let why = "stock SQLite has it open in WAL mode";
             return Err(Failure::CannotOpen(why.into()));
         };
-        let joined = Joined { index, wal: Arc::clone(wal), is_log: true };
-        Ok(Box::new(Log::new(MappedFile::new(file, path), joined)))
+        let file = || MappedFile::new(log.clone(), path);
+        let joined = |is_log| Joined { index: Arc::clone(&index), wal: Arc::clone(wal), is_log };
+        let Some(records) = records else {
+            return Ok(Box::new(Log::new(file(), joined(true))));
+        };
+        let files = DiffFiles {
+            records: MappedFile::new(records, wal.records_path()),
+            log: [file(), file(), file()],
+            database: MappedFile::new(wal.data.clone(), path),
+        };
+        let mut is_log = true;
+        let log = LogWithRecords::new(files, || joined(std::mem::take(&mut is_log)));
+        wal.set_commits(&log.commits());
+        Ok(Box::new(log))
     }
 }

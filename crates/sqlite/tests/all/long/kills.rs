@@ -48,3 +48,10 @@ fn kills_in_wal_mode_lose_no_acknowledged_row() {
     let rounds = std::env::var("PERDURA_TEST_ROUNDS").map_or(1000, |text| text.parse().unwrap());
     crate::wal::kills::kill_in_rounds(4, rounds, 4);
 }
+
+#[test]
+#[ignore = "scripts/long runs it"]
+fn kills_with_a_differential_log_lose_no_acknowledged_row() {
+    let rounds = std::env::var("PERDURA_TEST_ROUNDS").map_or(1000, |text| text.parse().unwrap());
+    crate::wal::diff::kills::kill_in_rounds(4, rounds, 4);
+}

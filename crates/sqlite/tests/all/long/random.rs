@@ -22,3 +22,10 @@ fn power_cut_in_wal_mode_loses_nothing_durable() {
     let seeds = std::env::var("PERDURA_TEST_SEEDS").map_or(100, |text| text.parse().unwrap());
     crate::wal::power_cuts::explore_random(100..100 + seeds, 80, 24);
 }
+
+#[test]
+#[ignore = "scripts/long runs it"]
+fn power_cut_with_a_differential_log_loses_nothing_acknowledged() {
+    let seeds = std::env::var("PERDURA_TEST_SEEDS").map_or(100, |text| text.parse().unwrap());
+    crate::wal::diff::power_cuts::explore_random(100..100 + seeds, 80, 16);
+}

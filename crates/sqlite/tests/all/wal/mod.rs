@@ -3,6 +3,7 @@
 mod connections;
 mod costs;
 mod crowd;
+pub(crate) mod diff;
 mod exclusive;
 mod fairness;
 mod idle;

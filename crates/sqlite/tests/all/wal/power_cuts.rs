@@ -16,10 +16,10 @@ use super::recorded::{
 use super::*;
 use crate::register::open_recording;
 
-type Rows = Vec<(i64, Option<String>)>;
+pub(super) type Rows = Vec<(i64, Option<String>)>;
 
 /// Databases by name.
-static OPEN: std::sync::Mutex<Vec<(String, std::sync::Arc<State>)>> =
+pub(super) static OPEN: std::sync::Mutex<Vec<(String, std::sync::Arc<State>)>> =
     std::sync::Mutex::new(Vec::new());
 
 /// The database of a name, for one of its connections.
@@ -31,12 +31,12 @@ pub(crate) fn part(path: &Path) -> Option<Part> {
 }
 
 /// A statement of one of the connections.
-type By = (usize, String);
+pub(super) type By = (usize, String);
 
 /// Connections of a scenario.
 const CONNECTIONS: usize = 3;
 
-fn texts(by: &[usize], keys: std::ops::Range<i64>, len: usize) -> Vec<By> {
+pub(super) fn texts(by: &[usize], keys: std::ops::Range<i64>, len: usize) -> Vec<By> {
     keys.map(|key| {
         let by = by[key as usize % by.len()];
         (by, format!("INSERT INTO t VALUES({key}, hex(zeroblob({len})))"))
@@ -45,7 +45,7 @@ fn texts(by: &[usize], keys: std::ops::Range<i64>, len: usize) -> Vec<By> {
 }
 
 /// Transactions, checkpoints of all kinds, rolled back frames, and changes of both lengths.
-fn statements() -> Vec<By> {
+pub(super) fn statements() -> Vec<By> {
     let one = |sql: &str| vec![(0, sql.to_owned())];
     let two = |sql: &str| vec![(1, sql.to_owned())];
     let many = (700..740)
@@ -93,7 +93,7 @@ fn statements() -> Vec<By> {
 }
 
 /// A new database in WAL mode, as stock SQLite makes it.
-fn new_database(directory: &Path) -> Vec<u8> {
+pub(super) fn new_database(directory: &Path) -> Vec<u8> {
     let path = directory.join("new");
     let stock = Connection::open(&path).unwrap();
     stock
@@ -107,14 +107,14 @@ fn new_database(directory: &Path) -> Vec<u8> {
 }
 
 /// A scenario that was recorded.
-struct Recorded {
-    trace: Trace,
+pub(super) struct Recorded {
+    pub(super) trace: Trace,
     /// The rows after each statement.
-    models: Vec<Rows>,
+    pub(super) models: Vec<Rows>,
 }
 
 /// Bits of a note: the statements that are done, and above them those that are durable.
-const DURABLE: u32 = 32;
+pub(super) const DURABLE: u32 = 32;
 
 /// Records statements. The durable ones are all, or with `synchronous=NORMAL` those before a complete checkpoint.
 fn recorded(
@@ -124,7 +124,18 @@ fn recorded(
     statements: &[By],
 ) -> Result<Recorded, String> {
     let directory = folder();
-    let state = State::new(&new_database(directory.path()), fault);
+    let state = State::new(&new_database(directory.path()), fault, false);
+    let all_durable = synchronous == "FULL";
+    record(name, &state, (synchronous, all_durable), statements)
+}
+
+/// Records statements with a value of `synchronous`. All are durable, or those before a complete checkpoint.
+pub(super) fn record(
+    name: &str,
+    state: &std::sync::Arc<State>,
+    (synchronous, all_durable): (&str, bool),
+    statements: &[By],
+) -> Result<Recorded, String> {
     OPEN.lock().unwrap().push((name.into(), state.clone()));
     state.memory.start();
     let all: Vec<Connection> = (0..CONNECTIONS)
@@ -145,7 +156,7 @@ fn recorded(
         if *by < 2 {
             model.execute_batch(sql).unwrap();
         }
-        if synchronous == "FULL" || sql.contains("TRUNCATE") {
+        if all_durable || sql.contains("TRUNCATE") {
             durable = number;
         }
         state.memory.note(number | durable << DURABLE);
@@ -167,10 +178,10 @@ fn recorded(
 }
 
 /// A database and its log, if there is one.
-type Files = (Vec<u8>, Option<Vec<u8>>);
+pub(super) type Files = (Vec<u8>, Option<Vec<u8>>);
 
 /// The files in a state of the recording.
-fn files(image: &[u8]) -> Files {
+pub(super) fn files(image: &[u8]) -> Files {
     let word = |at: u64| {
         u64::from_le_bytes(image[at as usize..][..8].try_into().expect("eight bytes")) as usize
     };
@@ -180,13 +191,17 @@ fn files(image: &[u8]) -> Files {
 }
 
 /// Reads files with stock SQLite.
-struct Reader {
+pub(super) struct Reader {
     directory: tempfile::TempDir,
     known: HashMap<Files, Result<Rows, String>>,
 }
 
 impl Reader {
-    fn read(&mut self, files: Files) -> Result<Rows, String> {
+    pub(super) fn new() -> Self {
+        Self { directory: folder(), known: HashMap::new() }
+    }
+
+    pub(super) fn read(&mut self, files: Files) -> Result<Rows, String> {
         if let Some(known) = self.known.get(&files) {
             return known.clone();
         }
@@ -220,10 +235,20 @@ fn explore(recorded: &Recorded, trace: &Trace, bound: u64) -> sim::Explored {
 }
 
 fn explore_by(recorded: &Recorded, replay: Replay<'_>, bound: u64) -> sim::Explored {
-    let mut reader = Reader { directory: folder(), known: HashMap::new() };
+    let mut reader = Reader::new();
+    explore_states(recorded, replay, bound, |image| reader.read(files(image)))
+}
+
+/// Explores a trace, of which `read` reads each state.
+pub(super) fn explore_states(
+    recorded: &Recorded,
+    replay: Replay<'_>,
+    bound: u64,
+    mut read: impl FnMut(&[u8]) -> Result<Rows, String>,
+) -> sim::Explored {
     replay.explore(bound, 1, |image, noted| {
         let (done, durable) = (noted as u32 as usize, (noted >> DURABLE) as usize);
-        let rows = reader.read(files(image))?;
+        let rows = read(image)?;
         // The transaction under way may have committed.
         let last = (done + 1).min(recorded.models.len() - 1);
         if recorded.models[durable..=last].contains(&rows) {
@@ -250,7 +275,7 @@ fn power_cut_loses_no_durable_transaction() {
 }
 
 /// The same for statements in a random order.
-fn random_statements(seed: u64, count: usize) -> Vec<By> {
+pub(super) fn random_statements(seed: u64, count: usize) -> Vec<By> {
     let mut random = SmallRng::seed_from_u64(seed);
     (0..count)
         .map(|number| {
@@ -291,7 +316,7 @@ fn power_cut_in_random_sql_loses_nothing_durable() {
 /// Another connection stores and commits between a checkpoint's flush of the log and its fence.
 fn commit_between(name: &str, fault: Fault) -> Result<sim::Explored, String> {
     let directory = folder();
-    let state = State::new(&new_database(directory.path()), fault);
+    let state = State::new(&new_database(directory.path()), fault, false);
     OPEN.lock().unwrap().push((name.into(), state.clone()));
     let [one, two] =
         [0, 1].map(|number| open_recording(&format!("{name}-in-wal-{number}")).unwrap());
@@ -321,7 +346,7 @@ fn commit_between(name: &str, fault: Fault) -> Result<sim::Explored, String> {
     as_processor(0, 0, || insert(&one, 5));
     state.memory.note(1 | 1 << DURABLE);
     let recorded = Recorded { trace: state.memory.stop(), models: vec![before, rows(&model)] };
-    let mut reader = Reader { directory: folder(), known: HashMap::new() };
+    let mut reader = Reader::new();
     Ok(Replay::new(&recorded.trace).explore(60, 1, |image, noted| {
         let rows = reader.read(files(image))?;
         match noted {
@@ -364,7 +389,7 @@ fn missing_flush_or_fence_of_the_log_is_noticed() {
     let mut ours = 0;
     for one in recorded.trace.instructions() {
         let name = one.to_string();
-        if !name.contains("src/database/wal/") {
+        if !name.contains("src/database/wal/") || name.contains("src/database/wal/diff/") {
             continue;
         }
         ours += 1;

@@ -3,37 +3,46 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use perdura_sqlite::database::{
-    Counters, Failure, IndexLock, Level, LogFile, LogOpener, MainFile, MappedLog, WalDatabase,
-    WalFile, WalShared, WalWord,
+    Commits, Counters, DiffFiles, DiffLog, Failure, IndexLock, Level, LogFile, LogOpener, MainFile,
+    MappedLog, WalDatabase, WalFile, WalShared, WalWord, create_records,
 };
 use pm::{Memory as _, Off, Range};
 use sim::{Recording, record_as};
 
-/// The lengths of the database and of the log, and whether the log's name is there. Each is a word in a line of its own.
+/// The lengths of the database and of the logs, and whether the log's name is there. Each is a word in a line of its own.
 pub(super) const DATABASE_BYTES_AT: u64 = 0;
 pub(super) const LOG_BYTES_AT: u64 = 64;
 pub(super) const LOG_NAME_AT: u64 = 128;
-/// The two files.
+pub(super) const RECORDS_BYTES_AT: u64 = 192;
+/// The files.
 pub(super) const DATABASE_AT: u64 = 4096;
 const DATABASE_MAX: u64 = 160 << 10;
 pub(super) const LOG_AT: u64 = DATABASE_AT + DATABASE_MAX;
 const LOG_MAX: u64 = 320 << 10;
-pub(super) const END: u64 = LOG_AT + LOG_MAX;
+/// The differential log.
+pub(super) const RECORDS_AT: u64 = LOG_AT + LOG_MAX;
+const RECORDS_MAX: u64 = 320 << 10;
+const END: u64 = RECORDS_AT + RECORDS_MAX;
+/// Bytes of a page of the recorded databases, and of a frame's header.
+pub(super) const PAGE: u64 = 512;
+const FRAME_HEADER: usize = 24;
 
 /// SQLite's lock for writing.
 const WRITE: usize = 0;
 const LOCKS: usize = 8;
-const WORDS: usize = 5;
+const WORDS: usize = 11;
+/// No word is lost.
+const NO_LIMIT: i64 = i64::MAX;
 /// Words of a region of the index.
 const REGION_WORDS: usize = 4096;
 
 /// Faults that tests seed. Left out instructions come on top of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     None,
     /// SQLite syncs no log's header before its frames.
     HeaderUnsynced,
@@ -53,6 +62,17 @@ pub(super) enum Fault {
     CutsNotRaised,
     /// Other connections do not learn that the database has another length.
     ResizesNotRaised,
+    // In the differential log:
+    /// A page's image before is the database's, though the log has a later one.
+    WrongImage,
+    /// Frames of a transaction that is rolled back are logged.
+    UncommittedLogged,
+    /// The last line of a commit is not flushed.
+    TailUnflushed,
+    /// The differential log's length is not synced.
+    RecordsLengthUnsynced,
+    /// Recovery takes a fresh page for one that the database has.
+    FreshMissing,
 }
 
 /// A lock of the index.
@@ -76,6 +96,12 @@ pub(super) struct State {
     pub(super) between: Mutex<Option<Between>>,
     /// Runs when the log's length has next been synced.
     after_length: Mutex<Option<Between>>,
+    /// There is a differential log.
+    has_records: bool,
+    /// What logs the commits of a connection there.
+    commits: Mutex<Vec<(usize, Arc<dyn Commits>)>>,
+    /// Shared words that are stored before later ones are lost.
+    words_left: AtomicI64,
 }
 
 impl std::fmt::Debug for State {
@@ -85,13 +111,13 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// A database without a log.
-    pub(super) fn new(database: &[u8], fault: Fault) -> Arc<Self> {
+    /// A database without a log, or with an empty differential log.
+    pub(super) fn new(database: &[u8], fault: Fault, has_records: bool) -> Arc<Self> {
         let memory = Recording::new(END).unwrap();
         memory.grow(END).unwrap();
         memory.copy(Off::new(DATABASE_AT), database);
         memory.store(Off::new(DATABASE_BYTES_AT), database.len() as u64);
-        Arc::new(Self {
+        let state = Arc::new(Self {
             memory,
             fault,
             words: [const { AtomicU64::new(0) }; WORDS],
@@ -99,7 +125,58 @@ impl State {
             locks: Mutex::default(),
             between: Mutex::default(),
             after_length: Mutex::default(),
-        })
+            has_records,
+            commits: Mutex::default(),
+            words_left: AtomicI64::new(NO_LIMIT),
+        });
+        if has_records {
+            create_records(&RecordedFile::new(&state, Role::Records)).unwrap();
+        }
+        state
+    }
+
+    /// The same files in a state of a recording.
+    pub(super) fn again(image: &[u8]) -> Arc<Self> {
+        let state = Self::new(&[], Fault::None, false);
+        state.memory.copy(Off::new(0), image);
+        state
+    }
+
+    /// All bytes, as they are now.
+    pub(super) fn image(&self) -> Vec<u8> {
+        let mut image = vec![0; END as usize];
+        self.memory.read_into(Off::new(0), &mut image).unwrap();
+        image
+    }
+
+    /// The files, as recovery has them.
+    pub(super) fn files(self: &Arc<Self>) -> [RecordedFile; 3] {
+        [Role::Records, Role::Log, Role::Database].map(|role| RecordedFile::new(self, role))
+    }
+
+    /// Shows frames in the index as committed.
+    pub(super) fn show(&self, frames: u32) {
+        let mut regions = self.regions.lock().unwrap();
+        if regions.is_empty() {
+            regions.push((0..REGION_WORDS).map(|_| AtomicU64::new(0)).collect());
+        }
+        regions[0][2].store(frames.into(), Ordering::SeqCst);
+    }
+
+    /// Sets how many shared words are stored before later ones are lost, as when the process dies.
+    pub(super) fn lose_words_after(&self, words: i64) {
+        self.words_left.store(words, Ordering::SeqCst);
+    }
+
+    /// Ends that.
+    pub(super) fn keep_words(&self) {
+        self.words_left.store(NO_LIMIT, Ordering::SeqCst);
+    }
+
+    /// What logs a connection's commits.
+    pub(super) fn commits(&self, number: usize) -> Option<Arc<dyn Commits>> {
+        let commits = self.commits.lock().unwrap();
+        commits.iter().rev().find(|known| known.0 == number).map(|known| Arc::clone(&known.1))
     }
 
     fn word(&self, word: WalWord) -> &AtomicU64 {
@@ -109,10 +186,37 @@ impl State {
             WalWord::LogSynced => 2,
             WalWord::Resized => 3,
             WalWord::Synced => 4,
+            WalWord::RecordsTurn => 5,
+            WalWord::RecordsEnd(end) => 6 + end,
+            WalWord::RecordsAt(end) => 8 + end,
+            WalWord::RecordsSynced => 10,
         }]
     }
 
-    fn lock(&self, by: usize, asked: IndexLock) -> Result<(), Failure> {
+    /// The frames of which the changes are logged.
+    fn logged_frames(&self) -> u64 {
+        let word = |word| self.word(word).load(Ordering::SeqCst);
+        word(WalWord::RecordsEnd(word(WalWord::RecordsTurn) as usize % 2)) >> 32
+    }
+
+    /// Returns whether two uncommitted frames of this log are after the one that the index shows.
+    fn has_spilled(&self, shown: u32) -> bool {
+        let bytes = |at: u64| {
+            let mut bytes = [0; 8];
+            self.memory.read_into(Off::new(LOG_AT + at), &mut bytes).unwrap();
+            bytes
+        };
+        let at = |frame: u32| 32 + u64::from(frame) * (PAGE + FRAME_HEADER as u64);
+        [shown, shown + 1].map(at).iter().all(|at| bytes(at + 8) == bytes(16))
+    }
+
+    /// The last frame that the index shows as committed.
+    fn published(&self) -> u32 {
+        let regions = self.regions.lock().unwrap();
+        regions.first().map_or(0, |words| words[2].load(Ordering::SeqCst) as u32)
+    }
+
+    pub(super) fn lock(&self, by: usize, asked: IndexLock) -> Result<(), Failure> {
         let mut locks = self.locks.lock().unwrap();
         let locks = &mut locks[asked.first..asked.first + asked.count];
         let (bit, others) = (1 << by, !(1 << by));
@@ -134,10 +238,22 @@ impl State {
     }
 }
 
+/// A use of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Role {
+    Database,
+    Log,
+    /// SQLite's log, and the database, of which changes are logged.
+    LoggedLog,
+    LoggedDatabase,
+    Records,
+}
+
 /// A file in the recording, as one connection sees it.
 #[derive(Debug)]
-struct RecordedFile {
+pub(super) struct RecordedFile {
     state: Arc<State>,
+    role: Role,
     base: u64,
     bytes_at: u64,
     /// The length as last seen.
@@ -145,14 +261,47 @@ struct RecordedFile {
 }
 
 impl RecordedFile {
-    fn new(state: &Arc<State>, base: u64, bytes_at: u64) -> Self {
-        let file = Self { state: Arc::clone(state), base, bytes_at, bytes: Cell::new(0) };
+    fn new(state: &Arc<State>, role: Role) -> Self {
+        let (base, bytes_at) = match role {
+            Role::Database | Role::LoggedDatabase => (DATABASE_AT, DATABASE_BYTES_AT),
+            Role::Log | Role::LoggedLog => (LOG_AT, LOG_BYTES_AT),
+            Role::Records => (RECORDS_AT, RECORDS_BYTES_AT),
+        };
+        let file = Self { state: Arc::clone(state), role, base, bytes_at, bytes: Cell::new(0) };
         file.bytes.set(file.length());
         file
     }
 
+    /// The bytes that a fault puts in place of those that are read.
+    fn mistake(&self, at: u64, out: &mut [u8]) {
+        let memory = &self.state.memory;
+        let frame = at.saturating_sub(32) / (PAGE + FRAME_HEADER as u64);
+        match self.state.fault {
+            Fault::WrongImage if out.len() as u64 == PAGE && frame < self.state.logged_frames() => {
+                let mut page = [0; 4];
+                memory
+                    .read_into(Off::new(self.base + at - FRAME_HEADER as u64), &mut page)
+                    .unwrap();
+                let page_at = (u64::from(u32::from_be_bytes(page)) - 1) * PAGE;
+                memory.read_into(Off::new(DATABASE_AT + page_at), out).unwrap();
+            }
+            Fault::UncommittedLogged if out.len() == FRAME_HEADER && out[4..8] == [0; 4] => {
+                out[7] = 40;
+            }
+            _ => {}
+        }
+    }
+
     fn is_log(&self) -> bool {
         self.base == LOG_AT
+    }
+
+    fn most(&self) -> u64 {
+        match self.role {
+            Role::Records => RECORDS_MAX,
+            _ if self.is_log() => LOG_MAX,
+            _ => DATABASE_MAX,
+        }
     }
 
     fn length(&self) -> u64 {
@@ -175,7 +324,11 @@ impl WalFile for RecordedFile {
     }
     fn read_into(&self, at: u64, out: &mut [u8]) -> Result<(), Failure> {
         assert!(at + out.len() as u64 <= self.bytes());
-        Ok(self.state.memory.read_into(Off::new(self.base + at), out)?)
+        self.state.memory.read_into(Off::new(self.base + at), out)?;
+        if self.role == Role::LoggedLog {
+            self.mistake(at, out);
+        }
+        Ok(())
     }
     fn address(&self, _: Range) -> Result<*const u8, Failure> {
         unreachable!("pages are copied")
@@ -191,7 +344,7 @@ impl WalFile for RecordedFile {
     }
     fn write_at(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         let end = at + bytes.len() as u64;
-        assert!(end <= if self.is_log() { LOG_MAX } else { DATABASE_MAX });
+        assert!(end <= self.most());
         self.state.memory.copy(Off::new(self.base + at), bytes);
         if end > self.length() {
             self.state.memory.store(Off::new(self.bytes_at), end);
@@ -204,8 +357,11 @@ impl WalFile for RecordedFile {
         self.see()
     }
     fn sync_length(&self) -> Result<(), Failure> {
-        let left_out =
-            if self.is_log() { Fault::LogLengthUnsynced } else { Fault::DatabaseLengthUnsynced };
+        let left_out = match self.role {
+            Role::Records => Fault::RecordsLengthUnsynced,
+            _ if self.is_log() => Fault::LogLengthUnsynced,
+            _ => Fault::DatabaseLengthUnsynced,
+        };
         if self.state.fault != left_out {
             self.persist(self.bytes_at);
         }
@@ -217,7 +373,7 @@ impl WalFile for RecordedFile {
         Ok(())
     }
     fn sync_name(&self) -> Result<(), Failure> {
-        if self.state.fault != Fault::NameUnsynced {
+        if self.is_log() && self.state.fault != Fault::NameUnsynced {
             self.persist(LOG_NAME_AT);
         }
         Ok(())
@@ -230,6 +386,12 @@ impl WalFile for RecordedFile {
     }
     #[track_caller]
     fn flush(&self, range: Range) {
+        let is_cut = self.role == Role::Records && self.state.fault == Fault::TailUnflushed;
+        let (first, end) = range.lines();
+        let range = match is_cut && end - first > 1 {
+            true => Range::new(range.start, (end - 1) * pm::LINE_BYTES - range.start),
+            false => range,
+        };
         if range.len > 0 {
             self.state.memory.flush(Range::new(self.base + range.start, range.len));
         }
@@ -273,7 +435,11 @@ impl WalShared for Words {
             Fault::ResizesNotRaised => word == WalWord::Resized,
             _ => false,
         };
-        if !is_lost {
+        let left = self.state.words_left.load(Ordering::SeqCst);
+        if (1..NO_LIMIT).contains(&left) {
+            self.state.words_left.store(left - 1, Ordering::SeqCst);
+        }
+        if !is_lost && left > 0 {
             self.state.word(word).store(value, Ordering::SeqCst);
         }
     }
@@ -281,22 +447,38 @@ impl WalShared for Words {
         self.state.fault == Fault::DurableOfAnothers
             || self.state.locks.lock().unwrap()[WRITE].owner == Some(self.number)
     }
+    fn published(&self) -> u32 {
+        let shown = self.state.published();
+        let lies = self.state.fault == Fault::UncommittedLogged && self.state.has_spilled(shown);
+        if lies { shown + 2 } else { shown }
+    }
     fn counters(&self) -> &Counters {
         &self.counters
     }
 }
 
 #[derive(Debug)]
-struct Opens {
-    state: Arc<State>,
-    number: usize,
+pub(super) struct Opens {
+    pub(super) state: Arc<State>,
+    pub(super) number: usize,
 }
 
 impl LogOpener for Opens {
     fn open_log(&self, _: &Path) -> Result<Box<dyn LogFile>, Failure> {
         self.state.memory.store(Off::new(LOG_NAME_AT), 1);
-        let file = RecordedFile::new(&self.state, LOG_AT, LOG_BYTES_AT);
-        Ok(Box::new(MappedLog::new(file, Words::new(&self.state, self.number))))
+        let file = |role| RecordedFile::new(&self.state, role);
+        let words = || Words::new(&self.state, self.number);
+        if !self.state.has_records {
+            return Ok(Box::new(MappedLog::new(file(Role::Log), words())));
+        }
+        let files = DiffFiles {
+            records: file(Role::Records),
+            log: [Role::Log, Role::Log, Role::LoggedLog].map(file),
+            database: file(Role::LoggedDatabase),
+        };
+        let log = DiffLog::new(files, words);
+        self.state.commits.lock().unwrap().push((self.number, log.commits()));
+        Ok(Box::new(log))
     }
 }
 
@@ -311,7 +493,7 @@ pub(crate) struct Part {
 
 impl Part {
     pub(super) fn new(state: &Arc<State>, number: usize) -> Self {
-        let file = RecordedFile::new(state, DATABASE_AT, DATABASE_BYTES_AT);
+        let file = RecordedFile::new(state, Role::Database);
         let database = WalDatabase::new(file, Words::new(state, number)).unwrap();
         Self { database, state: Arc::clone(state), number, level: Level::None }
     }
@@ -322,6 +504,9 @@ impl MainFile for Part {
         self.database.read(at, out)
     }
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if let Some(commits) = self.state.commits(self.number) {
+            commits.before_checkpoint()?;
+        }
         self.database.write(at, bytes)
     }
     fn truncate(&mut self, to: u64) -> Result<(), Failure> {
@@ -337,7 +522,7 @@ impl MainFile for Part {
         self.database.sync()
     }
     fn end_transaction(&mut self) -> Result<(), Failure> {
-        Ok(())
+        self.state.commits(self.number).map_or(Ok(()), |commits| commits.end_transaction())
     }
     fn lock(&mut self, to: Level) -> Result<(), Failure> {
         // It stays in WAL mode, and the last close does not end it.
@@ -379,9 +564,24 @@ impl MainFile for Part {
         Ok(regions.get(region as usize).map(|words| words.as_ptr().cast()))
     }
     fn lock_index(&mut self, locks: IndexLock) -> Result<(), Failure> {
-        self.state.lock(self.number, locks)
+        if (locks.shared, locks.take, locks.first) == (false, false, WRITE)
+            && let Some(commits) = self.state.commits(self.number)
+        {
+            let logged = commits.end_writing();
+            assert!(logged.is_ok() || self.state.fault != Fault::None, "{logged:?}");
+        }
+        self.state.lock(self.number, locks)?;
+        if (locks.shared, locks.take, locks.first) == (false, true, WRITE)
+            && let Some(commits) = self.state.commits(self.number)
+        {
+            commits.begin_writing();
+        }
+        Ok(())
     }
     fn end_checkpoint(&mut self) -> Result<(), Failure> {
+        if let Some(commits) = self.state.commits(self.number) {
+            commits.end_checkpoint();
+        }
         if self.state.fault == Fault::CheckpointUnfenced {
             return Ok(());
         }
@@ -409,7 +609,7 @@ pub(super) fn as_processor<T>(number: usize, before: usize, work: impl FnOnce() 
 /// The writer truncates the log after another connection has synced its length, and before that notes it.
 #[test]
 fn length_from_before_a_truncation_is_not_noted() {
-    let state = State::new(&[0; 4096], Fault::None);
+    let state = State::new(&[0; 4096], Fault::None, false);
     let open = |number| {
         let opens = Opens { state: Arc::clone(&state), number };
         opens.open_log(Path::new("log")).unwrap()

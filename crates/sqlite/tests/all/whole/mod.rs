@@ -1,0 +1,34 @@
+//! Tests that a build of .ci/run runs, and `cargo test` a small part of.
+
+use crate::wal::diff::power_cuts;
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn power_cut_with_a_differential_log_loses_nothing() {
+    power_cuts::explore_statements(&[("FULL", 8), ("NORMAL", 4), ("OFF", 4)]);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn power_cut_in_random_sql_with_a_differential_log_loses_nothing() {
+    power_cuts::explore_random(0..9, 40, 6);
+}
+
+/// Where a processor orders the stores to a line no more than those to several.
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn weakly_ordered_stores_with_a_differential_log_lose_nothing() {
+    power_cuts::explore_weakly_ordered(6);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn seeded_fault_of_the_differential_log_is_noticed() {
+    power_cuts::faults_are_noticed(&power_cuts::FAULTS);
+}
+
+#[test]
+#[ignore = "a build of .ci/run runs it"]
+fn interrupted_recovery_from_a_differential_log_is_repeated() {
+    power_cuts::interrupted_recoveries_are_repeated(23);
+}
