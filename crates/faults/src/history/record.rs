@@ -71,7 +71,7 @@ impl Recorder {
         self.end(pending, |transaction| Transaction { end, outcome, order, ..transaction });
     }
 
-    /// Records that it was undone, by whomever.
+    /// Records that it was undone, by its thread or by the engine.
     pub fn aborted(&self, pending: Pending) {
         let (end, outcome) = (Some(self.tick()), Outcome::Aborted);
         self.end(pending, |transaction| Transaction { end, outcome, ..transaction });
