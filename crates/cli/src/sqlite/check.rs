@@ -268,8 +268,8 @@ fn copy(files: &DatabaseFiles, directory: &Path) -> Result<PathBuf, Failure> {
         files.side_bytes.map(|_| (files.side.clone(), perdura_sqlite::database::SIDE_SUFFIX));
     let others = STOCK_SUFFIXES.into_iter().chain([perdura_sqlite::database::RECORDS_SUFFIX]);
     let others = others.map(|suffix| (with_suffix(&files.path, suffix), suffix));
-    let beside = side.into_iter().chain(others.filter(|(path, _)| path.exists()));
-    for (from, suffix) in [(files.path.clone(), "")].into_iter().chain(beside) {
+    let side_files = side.into_iter().chain(others.filter(|(path, _)| path.exists()));
+    for (from, suffix) in [(files.path.clone(), "")].into_iter().chain(side_files) {
         let copy = with_suffix(&to, suffix);
         // The original may be read-only.
         fs::copy(&from, &copy)

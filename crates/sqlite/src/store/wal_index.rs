@@ -28,9 +28,9 @@ pub(crate) const LINES_AT: u64 = 192;
 pub(crate) const RECORDS_TURN_AT: u64 = 256;
 /// Its durable length.
 pub(crate) const RECORDS_SYNCED_AT: u64 = 264;
-/// Of the last two commits in it, in turns: frames of the log and a checksum, 32 bits each.
+/// The ends of the last two commits in it, in turns, each: frames of the log and a checksum, 32 bits each.
 pub(crate) const RECORDS_END_AT: u64 = 272;
-/// The same: the offset of its end.
+/// The offset of such an end.
 pub(crate) const RECORDS_AT: u64 = 280;
 /// The end of these words.
 pub(crate) const RECORDS_WORDS_END: u64 = RECORDS_AT + 24;

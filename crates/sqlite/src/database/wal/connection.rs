@@ -41,7 +41,7 @@ pub(crate) struct WalConnection {
     entered: Mutex<Entered>,
     /// The differential log's file.
     records: RecordsFile,
-    /// What logs commits there, while the log is open and has a differential one.
+    /// The connection's part in the differential log, while the log is open and has one.
     has_records: AtomicBool,
     commits: Mutex<Option<Weak<dyn Commits>>>,
     pub(crate) counters: Counters,
@@ -274,7 +274,7 @@ impl WalConnection {
         self.has_records.store(true, Ordering::Relaxed);
     }
 
-    /// What logs commits, if there is a differential log.
+    /// The connection's part in the differential log, if there is one.
     pub(crate) fn commits(&self) -> Option<Arc<dyn Commits>> {
         if !self.has_records.load(Ordering::Relaxed) {
             return None;

@@ -83,9 +83,9 @@ pub enum WalWord {
     Synced,
     /// The generation of the differential log, and how often the following words have changed.
     RecordsTurn,
-    /// Of the last two commits in it, each: frames of the log, and a checksum.
+    /// The frames of SQLite's log and the checksum at the end of one of the last two commits in it.
     RecordsEnd(usize),
-    /// The same: the offset of its end.
+    /// The offset of that end.
     RecordsAt(usize),
     /// The length of the differential log that is durable.
     RecordsSynced,

@@ -10,26 +10,27 @@ use crate::ptrace::calls_of;
 /// Two connections take turns. Checkpoints are among what is counted.
 #[test]
 fn steady_state_makes_no_system_call() {
-    let calls = calls_in_steady_state("steady");
+    let calls = calls_in_steady_state("steady", Path::to_owned);
     assert!(calls.is_empty(), "{} calls: {:?}", calls.len(), &calls[..calls.len().min(50)]);
 }
 
 /// In rollback mode the names are looked for once a tick of the clock, and nothing else is asked.
 #[test]
 fn steady_state_in_rollback_mode_looks_for_names_alone() {
-    let (looks, others): (Vec<_>, Vec<_>) = calls_in_steady_state("steady-rollback")
-        .into_iter()
-        .partition(|call| [libc::SYS_statx, libc::SYS_newfstatat].contains(call));
+    let (looks, others): (Vec<_>, Vec<_>) =
+        calls_in_steady_state("steady-rollback", Path::to_owned)
+            .into_iter()
+            .partition(|call| [libc::SYS_statx, libc::SYS_newfstatat].contains(call));
     assert!(others.is_empty(), "{} calls: {:?}", others.len(), &others[..others.len().min(50)]);
     // Of 10,000 transactions, half of which write.
     assert!(looks.len() < 2_500, "{}", looks.len());
 }
 
 /// The calls of 10,000 transactions, but for those that are SQLite's for memory.
-fn calls_in_steady_state(name: &str) -> Vec<i64> {
+pub(super) fn calls_in_steady_state(name: &str, uri: impl Fn(&Path) -> PathBuf) -> Vec<i64> {
     let directory = folder();
     let path = directory.path().join("db");
-    let mut process = Process::spawn(child(name).arg(&path));
+    let mut process = Process::spawn(child(name).arg(uri(&path)));
     let go = || process.stdin.write_all(b"\n").unwrap();
     let mut calls = calls_of(&mut process.child, process.thread, go);
     process.child.kill().unwrap();

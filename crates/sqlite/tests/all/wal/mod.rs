@@ -173,14 +173,19 @@ fn run(connection: &Connection, sql: &str) {
     }
 }
 
-#[test]
-fn random_sql_in_wal_mode_matches_stock() {
+/// Runs random SQL in a database of each size of pages, opened by `uri`, and in stock SQLite. `look` is called after each
+/// statement, with the database, the model, and a text that says where this is.
+fn random_sql_matches(
+    uri: impl Fn(&Path) -> PathBuf,
+    closed: impl Fn(&Path) -> Connection,
+    mut look: impl FnMut(&Path, &Connection, usize, &str),
+) {
     for (seed, page_bytes) in [512, 1024, 4096, 65536].into_iter().enumerate() {
         let directory = folder();
         let path = directory.path().join("db");
         let mut random = SmallRng::seed_from_u64(seed as u64);
         let model = Connection::open_in_memory().unwrap();
-        let first = open(&path).unwrap();
+        let first = open(&uri(&path)).unwrap();
         for one in [&model, &first] {
             let create = format!(
                 "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {};
@@ -189,7 +194,7 @@ fn random_sql_in_wal_mode_matches_stock() {
             );
             one.execute_batch(&create).unwrap();
         }
-        let mut all = [open_wal(&path), open_wal(&path), first];
+        let mut all = [open_wal(&uri(&path)), open_wal(&uri(&path)), first];
         for step in 0..200 {
             let by = &all[random.random_range(0..3)];
             by.execute_batch("PRAGMA cache_size = 5; PRAGMA wal_autocheckpoint = 20").unwrap();
@@ -197,17 +202,24 @@ fn random_sql_in_wal_mode_matches_stock() {
             run(&model, &statement);
             run(by, &statement);
             let sees = &all[random.random_range(0..3)];
-            assert_eq!(rows(sees), rows(&model), "{page_bytes}, step {step}, {statement}");
+            let place = format!("{page_bytes}, step {step}, {statement}");
+            assert_eq!(rows(sees), rows(&model), "{place}");
             if step % 20 == 0 {
                 check(sees);
             }
             if step % 50 == 49 {
-                all[0] = open_wal(&path);
+                all[0] = open_wal(&uri(&path));
             }
+            look(&path, &model, step, &place);
         }
         drop(all);
-        assert_eq!(rows(&closed(&path, 2)), rows(&model), "{page_bytes} bytes");
+        assert_eq!(rows(&closed(&path)), rows(&model), "{page_bytes} bytes");
     }
+}
+
+#[test]
+fn random_sql_in_wal_mode_matches_stock() {
+    random_sql_matches(Path::to_owned, |path| closed(path, 2), |_, _, _, _| {});
 }
 
 #[test]

@@ -116,26 +116,26 @@ pub(super) struct Recorded {
 /// Bits of a note: the statements that are done, and above them those that are durable.
 pub(super) const DURABLE: u32 = 32;
 
-/// Records statements. The durable ones are all, or with `synchronous=NORMAL` those before a complete checkpoint.
 fn recorded(
     name: &str,
     synchronous: &str,
     fault: Fault,
     statements: &[By],
 ) -> Result<Recorded, String> {
-    let directory = folder();
-    let state = State::new(&new_database(directory.path()), fault, false);
-    let all_durable = synchronous == "FULL";
-    record(name, &state, (synchronous, all_durable), statements)
+    record(name, (synchronous, false), fault, statements)
 }
 
-/// Records statements with a value of `synchronous`. All are durable, or those before a complete checkpoint.
+/// Records statements on a new database, with a value of `synchronous`, and with or without a differential log. The durable
+/// ones are all, or with `NORMAL` and without that log those before a complete checkpoint.
 pub(super) fn record(
     name: &str,
-    state: &std::sync::Arc<State>,
-    (synchronous, all_durable): (&str, bool),
+    (synchronous, has_records): (&str, bool),
+    fault: Fault,
     statements: &[By],
 ) -> Result<Recorded, String> {
+    let directory = folder();
+    let state = State::new(&new_database(directory.path()), fault, has_records);
+    let all_durable = has_records || synchronous == "FULL";
     OPEN.lock().unwrap().push((name.into(), state.clone()));
     state.memory.start();
     let all: Vec<Connection> = (0..CONNECTIONS)

@@ -98,7 +98,7 @@ pub(super) struct State {
     after_length: Mutex<Option<Between>>,
     /// There is a differential log.
     has_records: bool,
-    /// What logs the commits of a connection there.
+    /// Each connection's part in the differential log.
     commits: Mutex<Vec<(usize, Arc<dyn Commits>)>>,
     /// Shared words that are stored before later ones are lost.
     words_left: AtomicI64,
@@ -173,7 +173,7 @@ impl State {
         self.words_left.store(NO_LIMIT, Ordering::SeqCst);
     }
 
-    /// What logs a connection's commits.
+    /// A connection's part in the differential log.
     pub(super) fn commits(&self, number: usize) -> Option<Arc<dyn Commits>> {
         let commits = self.commits.lock().unwrap();
         commits.iter().rev().find(|known| known.0 == number).map(|known| Arc::clone(&known.1))

@@ -124,7 +124,7 @@ pub(super) struct Emitter<F, S> {
     written: Written,
     /// The last frame of a transaction that SQLite has committed in exclusive mode, and that could not be logged; or 0.
     unlogged: u32,
-    /// What the checkpoint under way copies is logged.
+    /// All that the checkpoint under way copies is logged.
     copies_logged: bool,
     made: Records,
     pages: Pages,

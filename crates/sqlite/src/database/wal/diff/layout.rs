@@ -170,7 +170,7 @@ impl Generation {
     }
 }
 
-/// What the header of a frame says.
+/// The fields of a frame's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FrameHeader {
     page: u32,

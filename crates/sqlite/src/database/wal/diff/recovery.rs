@@ -8,7 +8,7 @@
 //! 3. *Empty* SQLite's log, durably. What it has is older than the database now, or was never acknowledged. Without its
 //!    header no record counts.
 //!
-//! SQLite's log without a differential one beside it is SQLite's to recover, and is left alone.
+//! SQLite's log without a differential one next to it is SQLite's to recover, and is left alone.
 
 use pm::Range;
 use rustc_hash::FxHashMap;

@@ -1,4 +1,4 @@
-//! Who gets a differential log: all connections of a database, or none.
+//! Connections that do, and do not, ask for a differential log: all of a database have it, or none.
 
 use super::*;
 

@@ -1,18 +1,14 @@
 //! The cost of a commit with a differential log: system calls, fences, and flushed lines.
 
-use std::io::Write as _;
-
+use super::super::costs::calls_in_steady_state;
 use super::*;
-use crate::children::child;
-use crate::failing::child::Process;
-use crate::ptrace::calls_of;
 
 fn counts(connection: &Connection) -> [u64; 3] {
     ["commits", "fences", "lines"].map(|name| stats(connection, name))
 }
 
-/// What inserts of rows of 100 bytes take: hundredths of a line, and of a fence, each; and of a line those that change one
-/// page.
+/// The cost of inserts of rows of 100 bytes: hundredths of a line and of a fence for each, and of a line for each that
+/// changes one page.
 fn cost((exclusive, new_log): (bool, bool), mut key: impl FnMut(i64) -> i64) -> [u64; 3] {
     let directory = folder();
     let one = open_diff(&directory.path().join("db"));
@@ -110,21 +106,6 @@ fn image_is_never_flushed() {
 
 #[test]
 fn steady_state_makes_no_system_call() {
-    let directory = folder();
-    let path = directory.path().join("db");
-    let mut process = Process::spawn(child("steady").arg(with_records(&path)));
-    let go = || process.stdin.write_all(b"\n").unwrap();
-    let mut calls = calls_of(&mut process.child, process.thread, go);
-    process.child.kill().unwrap();
-    process.child.wait().unwrap();
-    // It is let go by a read, and allocates memory for its statements.
-    let others = [
-        libc::SYS_read,
-        libc::SYS_brk,
-        libc::SYS_mprotect,
-        libc::SYS_madvise,
-        libc::SYS_restart_syscall,
-    ];
-    calls.retain(|call| !others.contains(call));
+    let calls = calls_in_steady_state("steady", with_records);
     assert!(calls.is_empty(), "{} calls: {:?}", calls.len(), &calls[..calls.len().min(50)]);
 }

@@ -82,6 +82,16 @@ impl Writer {
     }
 }
 
+/// A database of three pages, and a writer whose first transaction has these and is shown.
+fn begun(words: &[(u32, u64)]) -> (Arc<State>, Writer) {
+    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
+    let mut one = Writer::new(&state, 0);
+    one.log.write(0, &header()).unwrap();
+    one.write(1, words, 3);
+    state.show(words.len() as u32);
+    (state, one)
+}
+
 /// The first word of each page after a recovery.
 fn recovered(state: &Arc<State>) -> Vec<u64> {
     let copy = State::again(&state.image());
@@ -100,12 +110,8 @@ fn recovered(state: &Arc<State>) -> Vec<u64> {
 
 #[test]
 fn commit_that_was_not_shown_is_replaced() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10), (2, 20)], 3);
+    let (state, mut one) = begun(&[(1, 10), (2, 20)]);
     assert_eq!(recovered(&state), [10, 20, 0]);
-    state.show(2);
     one.lock(false);
     let mut two = Writer::new(&state, 1);
     two.write(3, &[(1, 11), (3, 31)], 3);
@@ -140,11 +146,7 @@ fn commit_that_was_not_shown_is_replaced() {
 /// The one that replaces it has no sync, and its writer dies after the index shows it, and before it is logged.
 #[test]
 fn replacing_commit_that_was_not_logged_is_not_taken_for_it() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10), (2, 20)], 3);
-    state.show(2);
+    let (state, mut one) = begun(&[(1, 10), (2, 20)]);
     one.lock(false);
     let mut two = Writer::new(&state, 1);
     two.write(3, &[(1, 11)], 3);
@@ -166,11 +168,7 @@ fn replacing_commit_that_was_not_logged_is_not_taken_for_it() {
 /// Its writer dies before it is logged, and the next one before its own is shown. The first of the two stays.
 #[test]
 fn commit_of_others_is_logged_apart_from_one_that_is_not_shown() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10), (2, 20)], 3);
-    state.show(2);
+    let (state, one) = begun(&[(1, 10), (2, 20)]);
     one.lock(false);
     let mut two = Writer::new(&state, 1);
     two.write_unsynced(3, &[(1, 11)], 3);
@@ -191,11 +189,7 @@ fn commit_of_others_is_logged_apart_from_one_that_is_not_shown() {
 /// A connection leaves the exclusive mode with a transaction that it has given up: no call says so.
 #[test]
 fn frames_of_an_exclusive_transaction_are_forgotten_with_the_next_lock() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10), (2, 20)], 3);
-    state.show(2);
+    let (state, mut one) = begun(&[(1, 10), (2, 20)]);
     one.write_unsynced(3, &[(1, 12), (3, 30)], 0);
     one.lock(false);
     let mut two = Writer::new(&state, 1);
@@ -210,11 +204,7 @@ fn frames_of_an_exclusive_transaction_are_forgotten_with_the_next_lock() {
 /// Pages that a checkpoint copies were shown when it began: commits after that need not be logged for it.
 #[test]
 fn checkpoint_waits_for_no_later_commit() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10), (2, 20)], 3);
-    state.show(2);
+    let (state, one) = begun(&[(1, 10), (2, 20)]);
     one.lock(false);
     let commits = state.commits(0).unwrap();
     commits.before_checkpoint().unwrap();
@@ -231,11 +221,7 @@ fn checkpoint_waits_for_no_later_commit() {
 /// A connection gives up the lock after a commit that was not shown. Another one's commits replace it, and go farther.
 #[test]
 fn frames_that_were_not_shown_are_forgotten_with_the_lock() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10), (2, 20), (3, 30)], 3);
-    state.show(3);
+    let (state, mut one) = begun(&[(1, 10), (2, 20), (3, 30)]);
     one.write(4, &[(1, 11)], 3);
     state.commits(0).unwrap().end_writing().unwrap();
     one.lock(false);
@@ -253,10 +239,7 @@ fn frames_that_were_not_shown_are_forgotten_with_the_lock() {
 /// SQLite reads the checksum of the header alone when it writes frames again.
 #[test]
 fn parts_of_the_header_are_as_sqlite_wrote_them() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10)], 3);
+    let (_, mut one) = begun(&[(1, 10)]);
     for (at, len) in [(0, 32), (24, 8), (4, 4), (31, 1), (28, 20)] {
         let mut read = vec![0; len];
         assert_eq!(one.log.read(at as u64, &mut read).unwrap(), len);
@@ -268,11 +251,7 @@ fn parts_of_the_header_are_as_sqlite_wrote_them() {
 /// It lives on: SQLite's index had no room for the frames. Another connection replaces the commit, of as many frames.
 #[test]
 fn commit_of_the_living_that_was_not_shown_is_forgotten() {
-    let state = State::new(&[0; 3 * PAGE as usize], Fault::None, true);
-    let mut one = Writer::new(&state, 0);
-    one.log.write(0, &header()).unwrap();
-    one.write(1, &[(1, 10), (2, 20), (3, 30)], 3);
-    state.show(3);
+    let (state, mut one) = begun(&[(1, 10), (2, 20), (3, 30)]);
     one.write(4, &[(1, 11)], 3);
     state.commits(0).unwrap().end_writing().unwrap();
     one.lock(false);

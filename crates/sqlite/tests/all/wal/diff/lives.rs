@@ -12,48 +12,17 @@ use crate::ptrace::{Call, End, kill_at};
 /// Kills of all connections, after which the image may have lost anything, come in between.
 #[test]
 fn random_sql_matches_stock() {
-    for (seed, page_bytes) in [512, 1024, 4096, 65536].into_iter().enumerate() {
-        let directory = folder();
-        let path = directory.path().join("db");
-        let mut random = SmallRng::seed_from_u64(seed as u64);
-        let model = Connection::open_in_memory().unwrap();
-        let first = open(&with_records(&path)).unwrap();
-        for one in [&model, &first] {
-            let create = format!(
-                "PRAGMA page_size = {page_bytes}; PRAGMA auto_vacuum = {}; {CREATE};
-                 CREATE INDEX i ON t(b)",
-                seed % 3
-            );
-            one.execute_batch(&create).unwrap();
+    random_sql_matches(with_records, closed_diff, |path, model, step, place| {
+        if step % 10 == 9 {
+            let left = with_suffix(path, &format!("-left-{step}"));
+            copy_without_image(path, &left);
+            let one = open_diff(&left);
+            check(&one);
+            assert_eq!(rows(&one), rows(model), "{place}");
+            one.close().unwrap();
+            assert_eq!(rows(&closed_diff(&left)), rows(model));
         }
-        let mut all = [open_diff(&path), open_diff(&path), first];
-        for step in 0..200 {
-            let by = &all[random.random_range(0..3)];
-            by.execute_batch("PRAGMA cache_size = 5; PRAGMA wal_autocheckpoint = 20").unwrap();
-            let statement = statement(&mut random);
-            run(&model, &statement);
-            run(by, &statement);
-            let sees = &all[random.random_range(0..3)];
-            assert_eq!(rows(sees), rows(&model), "{page_bytes}, step {step}, {statement}");
-            if step % 20 == 0 {
-                check(sees);
-            }
-            if step % 50 == 49 {
-                all[0] = open_diff(&path);
-            }
-            if step % 10 == 9 {
-                let left = directory.path().join(format!("left-{step}"));
-                copy_without_image(&path, &left);
-                let one = open_diff(&left);
-                check(&one);
-                assert_eq!(rows(&one), rows(&model), "{page_bytes}, step {step}, {statement}");
-                one.close().unwrap();
-                assert_eq!(rows(&closed_diff(&left)), rows(&model));
-            }
-        }
-        drop(all);
-        assert_eq!(rows(&closed_diff(&path)), rows(&model), "{page_bytes} bytes");
-    }
+    });
 }
 
 /// Copies a database as a kill and a power cut leave it, with an image of which only the header is there.

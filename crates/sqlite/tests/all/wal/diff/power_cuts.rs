@@ -9,8 +9,7 @@ use perdura_sqlite::database::recover_records;
 use sim::{Explored, Replay, Trace};
 
 use super::super::power_cuts::{
-    By, Reader, Recorded, Rows, explore_states, files, new_database, random_statements, record,
-    statements, texts,
+    By, Reader, Recorded, Rows, explore_states, files, random_statements, record, statements, texts,
 };
 use super::super::recorded::{Fault, RECORDS_AT, RECORDS_BYTES_AT, State};
 use super::bytes::Bytes;
@@ -134,9 +133,7 @@ fn recorded(
     fault: Fault,
     statements: &[By],
 ) -> Result<Recorded, String> {
-    let directory = folder();
-    let state = State::new(&new_database(directory.path()), fault, true);
-    record(name, &state, (synchronous, true), statements)
+    record(name, (synchronous, true), fault, statements)
 }
 
 fn explore_by(recorded: &Recorded, replay: Replay<'_>, bound: u64, fault: Fault) -> Explored {
