@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use pm::{Bad, Bytes};
-use storage::{Catalog, Column, PackedLayout, PackedRow, StoredRow, TableKey, TableLayout};
+use storage::{Catalog, Column, PackedLayout, PackedRow, Row, StoredRow, TableKey, TableLayout};
 
 use crate::error::EngineError;
 use crate::shadow::TreeMap;
@@ -85,6 +85,16 @@ impl PackedTables {
     pub(crate) fn row<'a>(&'a self, table: u16, bytes: &'a [u8]) -> Result<PackedRow<'a>, Bad> {
         let table = self.map.layout(table);
         PackedRow::new(&table.layout, &table.packed, Bytes::from(bytes))
+    }
+
+    /// Makes a row of the stored one whose bytes it has: see [`PackedLayout::show`].
+    pub(crate) fn show(
+        &self,
+        table: u16,
+        columns: Option<&[u16]>,
+        row: &mut Row,
+    ) -> Result<(), Bad> {
+        self.map.layout(table).packed.show(columns, row)
     }
 
     pub(crate) fn missing(&self, table: u16) -> EngineError {

@@ -25,12 +25,17 @@ impl<F: Files, T: Latching> Pool<F, T> {
         if number == CATALOG {
             return Ok(Some(self.catalog()));
         }
+        if let Some(root) = self.roots.get(number) {
+            return Ok(Some(Tree::new(self, number, root)));
+        }
         let Some(row) = self.catalog().get(&number.0.to_be_bytes())? else { return Ok(None) };
         let root = row.try_into().map_err(|_| PagedError::DamagedPage {
             page: CATALOG_ROOT,
             what: "the catalog has a row that is no root",
         })?;
-        Ok(Some(Tree::new(self, number, PageNo(u64::from_le_bytes(root)))))
+        let root = PageNo(u64::from_le_bytes(root));
+        self.roots.set(number, root);
+        Ok(Some(Tree::new(self, number, root)))
     }
 
     /// Creates an empty tree.

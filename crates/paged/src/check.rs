@@ -7,10 +7,10 @@ use pm::Files;
 use crate::ids::{PageNo, TreeNo};
 use crate::latch::Latching;
 use crate::layout::HEADER_BYTES;
+use crate::maps::{FIRST_MAP, map_of};
 use crate::overflow::read_stub;
 use crate::page::{Page, PageKind};
 use crate::pool::Pool;
-use crate::space::{FIRST_MAP, map_of};
 use crate::tree::{BATCH_ROWS, Bound, Direction, Permitted, Scan, Tree};
 use crate::{PagedError, Result};
 

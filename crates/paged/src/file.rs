@@ -11,8 +11,8 @@ use pm::{File, Files};
 
 use crate::ids::{Lsn, PageNo, TreeNo};
 use crate::layout::{DEFAULT_PAGE_BYTES, HEADER_BYTES, LEAST_PAGE_BYTES, is_page_size};
+use crate::maps::FIRST_MAP;
 use crate::page::{Format, Page, PageKind};
-use crate::space::FIRST_MAP;
 use crate::{PagedError, Result};
 
 /// The root of the catalog's tree. A root stays where it is.

@@ -11,7 +11,7 @@
 //! | how a page lies in memory and in the file | [`layout`], [`page`], [`file`](mod@file) |
 //! | which changes pages have, in the log too | [`change`] |
 //! | which pages are in memory, and when they are written | [`pool`] |
-//! | which pages are in use | [`space`] |
+//! | which pages are in use | [`maps`], `space` |
 //! | how a row is found, comes, changes and goes | [`tree`], [`catalog`] |
 //! | where rows lie that are long | [`overflow`] |
 //! | whether all pages agree | [`check`] |
@@ -36,12 +36,13 @@ pub mod latch;
 pub mod layout;
 pub mod lock;
 pub mod log;
+pub mod maps;
 pub mod overflow;
 pub mod page;
 pub mod pool;
 pub mod recovery;
 pub mod restore;
-pub mod space;
+mod space;
 pub mod store;
 pub mod threads;
 pub mod tree;

@@ -198,14 +198,16 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         self.pool.perform(chain, how, &body, &mut page, None, None).map(drop)
     }
 
-    /// Copies the row of an entry whose leaf is latched.
-    pub(crate) fn copy_row(&self, entry: &Entry<'_>) -> Result<Vec<u8>> {
+    /// Copies the row of an entry whose leaf is latched into `row`, which has nothing else then.
+    pub(crate) fn copy_row(&self, entry: &Entry<'_>, row: &mut Vec<u8>) -> Result<()> {
+        row.clear();
         if !entry.is_long() {
-            return Ok(entry.row.to_vec());
+            row.extend_from_slice(entry.row);
+            return Ok(());
         }
         let (bytes, mut next) = read_stub(entry.row);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let mut row = Vec::with_capacity(bytes.min(MOST_ROW_BYTES));
+        row.reserve(bytes.min(MOST_ROW_BYTES));
         let mut at = PageNo::default();
         while row.len() < bytes {
             at = next.ok_or_else(|| damaged(at))?;
@@ -218,7 +220,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             row.extend_from_slice(&part[..part.len().min(bytes - row.len())]);
             next = page.right();
         }
-        Ok(row)
+        Ok(())
     }
 
     /// Frees the chain of a ghost, if it has one.

@@ -1,5 +1,5 @@
-//! The pages of the file that are in use: maps, a bit a page, each in the file before the pages
-//! that it covers. docs/format/paged-pages.md says where.
+//! The pages of the file that are in use: a page is taken from, and given back to, its
+//! [map](crate::maps), which has a bit for each page.
 //!
 //! 1. A bit is changed by the record that begins or ends the page's use, with the map latched; maps
 //!    are latched last.
@@ -11,38 +11,11 @@ use pm::{File, Files};
 use crate::change::{Body, Change};
 use crate::ids::{PageNo, TreeNo};
 use crate::latch::Latching;
-use crate::layout::HEADER_BYTES;
 use crate::log::Chain;
+use crate::maps::{FIRST_MAP, bit_of, clear_bit, map_of, span};
 use crate::page::PageKind;
 use crate::pool::{How, Pool, WritePage};
 use crate::{PagedError, Result};
-
-/// The first map of a file.
-pub const FIRST_MAP: PageNo = PageNo(1);
-
-fn span(page_bytes: usize) -> u64 {
-    ((page_bytes - HEADER_BYTES) * 8) as u64
-}
-
-/// Returns the map that covers a page.
-#[must_use]
-pub fn map_of(page: PageNo, page_bytes: usize) -> PageNo {
-    let span = span(page_bytes);
-    PageNo(FIRST_MAP.0 + (page.0 - FIRST_MAP.0) / span * span)
-}
-
-/// Returns the bit of a page in its map.
-#[must_use]
-pub fn bit_of(page: PageNo, page_bytes: usize) -> usize {
-    ((page.0 - FIRST_MAP.0) % span(page_bytes)) as usize
-}
-
-/// The place from which a free page is looked for, and the end of what is reserved.
-#[derive(Debug)]
-pub(crate) struct Hint {
-    pub(crate) from: PageNo,
-    pub(crate) reserved: u64,
-}
 
 impl<F: Files, T: Latching> Pool<F, T> {
     /// Finds a free page, and its map, latched. The page is free until a record takes it.
@@ -156,40 +129,5 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let map = self.read(map_of(page, self.page_bytes()))?;
         let bit = bit_of(page, self.page_bytes());
         Ok(map.kind() == PageKind::Map && map.bits()[bit / 8] & (1 << (bit % 8)) != 0)
-    }
-}
-
-fn clear_bit(bits: &[u8], from: usize) -> Option<usize> {
-    let mut byte = from / 8;
-    let mut skipped = from % 8;
-    while byte < bits.len() {
-        let free = !bits[byte] & (0xff << skipped);
-        if free != 0 {
-            return Some(byte * 8 + free.trailing_zeros() as usize);
-        }
-        (byte, skipped) = (byte + 1, 0);
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn maps_lie_before_the_pages_that_they_tell_of() {
-        let span = span(512);
-        assert_eq!(span, 3584);
-        for (page, map, bit) in [(1, 1, 0), (2, 1, 1), (span, 1, 3583), (span + 1, span + 1, 0)] {
-            assert_eq!(map_of(PageNo(page), 512), PageNo(map));
-            assert_eq!(bit_of(PageNo(page), 512), bit);
-        }
-    }
-
-    #[test]
-    fn a_free_page_is_found_from_a_place_on() {
-        assert_eq!(clear_bit(&[0xff, 0b1011, 0], 0), Some(10));
-        assert_eq!(clear_bit(&[0, 0b1011, 0], 9), Some(10));
-        assert_eq!(clear_bit(&[0, 0xff], 8), None);
     }
 }

@@ -53,12 +53,22 @@ struct State<E> {
     in_use: usize,
     /// The number of threads that keep the partition still, or wait for that.
     still: usize,
+    /// The number of threads that wait until something has changed. Where there is
+    /// none, none is notified: that would be a call of the kernel for each transaction.
+    waiting: usize,
+}
+
+impl<E> State<E> {
+    /// Returns whether no session can be had.
+    fn is_full(&self) -> bool {
+        self.still > 0 || self.in_use >= MOST
+    }
 }
 
 impl<E> SessionPool<E> {
     /// The sessions of an engine, whose unfinished transactions wait so long at most.
     pub(crate) fn new(source: Arc<dyn Sessions>, within: Option<Duration>) -> Self {
-        let state = State { free: Vec::new(), in_use: 0, still: 0 };
+        let state = State { free: Vec::new(), in_use: 0, still: 0, waiting: 0 };
         let state = Mutex::new(state);
         let waits = Waits::new(within);
         waits.note_all(|| source.numbers());
@@ -110,26 +120,45 @@ impl<E> SessionPool<E> {
         self.age.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Waits while the state `is` so, until the deadline at most; returns whether it no longer is.
+    /// Waits while the state `is` so, for this time at most if there is one; returns whether it no
+    /// longer is.
     fn wait_while<'g>(
         &self,
         mut state: MutexGuard<'g, State<E>>,
-        deadline: Option<Instant>,
+        most: Option<Duration>,
         is: impl Fn(&State<E>) -> bool,
     ) -> (MutexGuard<'g, State<E>>, bool) {
-        while is(&state) {
+        if !is(&state) {
+            return (state, true);
+        }
+        let deadline = most.and_then(|most| Instant::now().checked_add(most));
+        state.waiting += 1;
+        let ended = loop {
+            if !is(&state) {
+                break true;
+            }
             let Some(deadline) = deadline else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return (state, false);
+                break false;
             }
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        state.waiting -= 1;
+        (state, ended)
+    }
+
+    /// Notifies the threads that wait, if there are some, that something has changed.
+    fn notify(&self, state: MutexGuard<'_, State<E>>) {
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.changed.notify_all();
         }
-        (state, true)
     }
 
     /// Takes a session and begins a transaction in it, with a name if it goes on after a crash.
@@ -144,8 +173,7 @@ impl<E> SessionPool<E> {
         if !begin.reads_only {
             self.end_overdue_or(IfTaken::Leave);
         }
-        let mut session = self.place(wait)?;
-        session.engine = self.state().free.pop();
+        let mut session = self.place_with(wait, |state| state.free.pop())?;
         if session.engine.is_none() {
             session.engine = Some(Box::new(AnyEngine::session(self.source.session()?)));
         }
@@ -181,20 +209,28 @@ impl<E> SessionPool<E> {
 
     /// A place for a session, which is given back with it.
     fn place(&self, wait: Duration) -> Result<PooledSession<'_, E>, SessionError> {
+        self.place_with(wait, |_| None)
+    }
+
+    /// The same with a session, if there is one to be taken.
+    fn place_with(
+        &self,
+        wait: Duration,
+        take: impl FnOnce(&mut State<E>) -> Option<Box<AnyEngine<E>>>,
+    ) -> Result<PooledSession<'_, E>, SessionError> {
         if held::any(|hold| hold == Hold::alone(self)) {
             return Err(Taken::Nested.into());
         }
-        let deadline = Instant::now().checked_add(wait);
-        let full = |state: &State<E>| state.still > 0 || state.in_use >= MOST;
-        let (mut state, free) = self.wait_while(self.state(), deadline, full);
+        let (mut state, free) = self.wait_while(self.state(), Some(wait), State::is_full);
         if !free {
             let by = if state.still > 0 { Holder::Copy } else { Holder::Transactions };
             return Err(Taken::Busy(by).into());
         }
         state.in_use += 1;
+        let engine = take(&mut state);
         drop(state);
         held::take(Hold::shared(self));
-        Ok(PooledSession { pool: self, engine: None, resumed: false })
+        Ok(PooledSession { pool: self, engine, resumed: false })
     }
 
     /// Waits for this time at most until no session is in use; none can be taken meanwhile.
@@ -202,13 +238,12 @@ impl<E> SessionPool<E> {
         if held::any(|hold| hold == Hold::shared(self)) {
             return Err(Taken::Nested);
         }
-        let deadline = most.and_then(|most| Instant::now().checked_add(most));
         let mut state = self.state();
         state.still += 1;
         held::take(Hold::alone(self));
         // Given back on every way out.
         let still = Still { pool: self };
-        let (state, empty) = self.wait_while(state, deadline, |state| state.in_use > 0);
+        let (state, empty) = self.wait_while(state, most, |state| state.in_use > 0);
         drop(state);
         if empty { Ok(still) } else { Err(Taken::Busy(Holder::Transactions)) }
     }
@@ -295,9 +330,8 @@ impl<E> Drop for PooledSession<'_, E> {
         if !self.resumed || state.free.is_empty() {
             state.free.extend(session.take());
         }
-        drop(state);
         held::leave(Hold::shared(self.pool));
-        self.pool.changed.notify_all();
+        self.pool.notify(state);
     }
 }
 
@@ -323,8 +357,9 @@ impl<E> Still<'_, E> {
 impl<E> Drop for Still<'_, E> {
     fn drop(&mut self) {
         held::leave(Hold::alone(self.pool));
-        self.pool.state().still -= 1;
-        self.pool.changed.notify_all();
+        let mut state = self.pool.state();
+        state.still -= 1;
+        self.pool.notify(state);
     }
 }
 

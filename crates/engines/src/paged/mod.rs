@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use paged::ids::{Lsn, TreeNo};
-use paged::store::{RowRange, Session, Store};
+use paged::store::{Purpose, RowRange, Session, Store};
 use pm::{Environment, File, Files, Memory};
 use storage::{Row, StoredRow, Value, pack_row, user_bytes};
 
@@ -103,6 +103,9 @@ impl<E: Environment, L> Shared<E, L> {
 #[derive(Debug)]
 struct Open<F: Files> {
     session: Session<F>,
+    /// The stored row that is read or changed, and what it is changed to.
+    row: Vec<u8>,
+    new: Vec<u8>,
     savepoints: Savepoints<Lsn>,
     /// The number of the transaction among those of the session.
     number: u64,
@@ -117,7 +120,6 @@ pub struct Paged<E: Environment, L> {
     /// One thread has it at a time: a lock only because reads take the session by shared reference.
     open: Mutex<Open<E::Files>>,
     number: u64,
-    new: Vec<u8>,
     /// All leaves that can be read are known.
     knows_rest: bool,
 }
@@ -154,23 +156,24 @@ impl<E: Environment, L> Paged<E, L> {
 
     fn over(shared: Arc<Shared<E, L>>) -> Self {
         let session = shared.store.session();
-        let open = Open { session, savepoints: Savepoints::default(), number: 0, statements: 0 };
+        let (row, new, savepoints) = (Vec::new(), Vec::new(), Savepoints::default());
+        let open = Open { session, row, new, savepoints, number: 0, statements: 0 };
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
-        Self { shared, open: Mutex::new(open), number, new: Vec::new(), knows_rest: false }
+        Self { shared, open: Mutex::new(open), number, knows_rest: false }
     }
 
     fn open_mut(&mut self) -> &mut Open<E::Files> {
         self.open.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session with an open transaction: the root begins one with its first statement.
-    fn opened(&mut self) -> &mut Open<E::Files> {
-        let shared = Arc::clone(&self.shared);
-        let open = self.open_mut();
+    /// What the sessions share, and this one with an open transaction: the root begins one with its
+    /// first statement.
+    fn opened(&mut self) -> (&Shared<E, L>, &mut Open<E::Files>) {
+        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !open.session.is_open() {
-            open.begin(shared.ages.fetch_add(1, Ordering::Relaxed));
+            open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed));
         }
-        open
+        (&self.shared, open)
     }
 
     /// Reads in the open transaction. Without one the root reads in one of its own.
@@ -178,13 +181,21 @@ impl<E: Environment, L> Paged<E, L> {
         &self,
         act: impl FnOnce(&mut Session<E::Files>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
+        self.read_open(|open| act(&mut open.session))
+    }
+
+    /// As [`Self::read`], for what needs more of the open transaction than its session.
+    fn read_open<R>(
+        &self,
+        act: impl FnOnce(&mut Open<E::Files>) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
         self.shared.usable()?;
         let mut open = self.lock();
         let alone = !open.session.is_open();
         if alone {
             open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed));
         }
-        let read = act(&mut open.session);
+        let read = act(&mut open);
         if alone {
             match &read {
                 Ok(_) => self.shared.store.wait(open.session.commit()?)?,
@@ -194,14 +205,6 @@ impl<E: Environment, L> Paged<E, L> {
         read.map_err(|error| self.shared.named(error))
     }
 
-    /// Reads the row of a key.
-    fn find(&self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-        self.read(|session| {
-            session.begin_operation();
-            Ok(session.get(tree, key)?)
-        })
-    }
-
     fn lock(&self) -> MutexGuard<'_, Open<E::Files>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -209,21 +212,18 @@ impl<E: Environment, L> Paged<E, L> {
     /// Does a change. If it fails, nothing of it is left.
     fn change<R>(
         &mut self,
-        act: impl FnOnce(&PagedTables, &mut Session<E::Files>, &mut Vec<u8>) -> Result<R, EngineError>,
+        act: impl FnOnce(&PagedTables, &mut Open<E::Files>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        let shared = Arc::clone(&self.shared);
-        shared.usable()?;
-        let mut new = std::mem::take(&mut self.new);
-        let open = self.opened();
+        self.shared.usable()?;
+        let (shared, open) = self.opened();
         open.session.begin_operation();
         let before = open.session.savepoint();
-        let done = act(&shared.tables, &mut open.session, &mut new);
+        let done = act(&shared.tables, open);
         open.statements += u64::from(done.is_ok());
         let failed = match &done {
             Ok(_) | Err(EngineError::Conflict { .. } | EngineError::Stopped { .. }) => None,
             Err(_) => open.session.rollback_to(before).err(),
         };
-        self.new = new;
         match failed {
             Some(error) => Err(shared.stop(error)),
             None => done.map_err(|error| shared.named(error)),
@@ -248,11 +248,15 @@ impl<E: Environment, L> Read for Paged<E, L> {
     ) -> Result<bool, EngineError> {
         let tables = &self.shared.tables;
         let key = tables.layout(table).primary_key(key)?;
-        let tree = tables.tree(table, 0);
-        let found = self.find(tree, key.bytes(&mut [0; 8]))?;
-        let Some(found) = found else { return Ok(false) };
-        tables.row(table, &found)?.read(columns, row)?;
-        Ok(true)
+        let (tree, stored) = (tables.tree(table, 0), row.stored_mut());
+        let found = self.read(|session| {
+            session.begin_operation();
+            Ok(session.read(tree, key.bytes(&mut [0; 8]), Purpose::Read, stored)?)
+        })?;
+        if found {
+            tables.show(table, columns, row)?;
+        }
+        Ok(found)
     }
 
     fn get_bytes(
@@ -265,9 +269,13 @@ impl<E: Environment, L> Read for Paged<E, L> {
         let tables = &self.shared.tables;
         let key = tables.layout(table).primary_key(key)?;
         let tree = tables.tree(table, 0);
-        let found = self.find(tree, key.bytes(&mut [0; 8]))?;
-        let Some(found) = found else { return Ok(None) };
-        Ok(Some(tables.row(table, &found)?.read_bytes(columns, out)?))
+        self.read_open(|Open { session, row, .. }| {
+            session.begin_operation();
+            if !session.read(tree, key.bytes(&mut [0; 8]), Purpose::Read, row)? {
+                return Ok(None);
+            }
+            Ok(Some(tables.row(table, row)?.read_bytes(columns, out)?))
+        })
     }
 
     fn scan(
@@ -290,7 +298,8 @@ impl<E: Environment, L> Read for Paged<E, L> {
             left = left.map(|left| left.saturating_sub(copied.len()));
             // Without the lock: the visitor may read other rows.
             for stored in &copied {
-                tables.row(table, stored)?.read(scan.columns, row)?;
+                row.stored_mut().extend_from_slice(stored);
+                tables.show(table, scan.columns, row)?;
                 if visit(row).is_break() {
                     return Ok(());
                 }
@@ -302,7 +311,7 @@ impl<E: Environment, L> Read for Paged<E, L> {
 
 impl<E: Environment, L> Write for Paged<E, L> {
     fn insert(&mut self, table: u16, values: &[Value<'_>]) -> Result<(), EngineError> {
-        self.change(|tables, session, new| {
+        self.change(|tables, Open { session, new, .. }| {
             let (layout, packed) = tables.table(table);
             pack_row(layout, packed, values, new)?;
             let key = layout.primary_key_of(values)?;
@@ -324,20 +333,22 @@ impl<E: Environment, L> Write for Paged<E, L> {
         key: &[Value<'_>],
         changes: &[(u16, Value<'_>)],
     ) -> Result<(), EngineError> {
-        self.change(|tables, session, new| {
+        self.change(|tables, Open { session, row: old, new, .. }| {
             let (layout, _) = tables.table(table);
             let (key, tree) = (layout.primary_key(key)?, tables.tree(table, 0));
             let mut narrow = [0; 8];
             let key = key.bytes(&mut narrow);
-            let old = session.get_exclusive(tree, key)?.ok_or_else(|| tables.missing(table))?;
+            if !session.read(tree, key, Purpose::Change, old)? {
+                return Err(tables.missing(table));
+            }
             if changes.is_empty() {
                 return Ok(());
             }
             layout.check_changes(changes)?;
-            tables.row(table, &old)?.with_changes(changes, new)?;
+            tables.row(table, old)?.with_changes(changes, new)?;
             session.update(tree, key, new)?;
             for index in secondary(layout).filter(|index| layout.index_has(*index, changes)) {
-                let before = key_of(tables, table, &old, index)?;
+                let before = key_of(tables, table, old, index)?;
                 let after = key_of(tables, table, new, index)?;
                 if before != after {
                     let tree = tables.tree(table, index);
@@ -352,15 +363,17 @@ impl<E: Environment, L> Write for Paged<E, L> {
     }
 
     fn delete(&mut self, table: u16, key: &[Value<'_>]) -> Result<(), EngineError> {
-        self.change(|tables, session, _| {
+        self.change(|tables, Open { session, row: old, .. }| {
             let (layout, _) = tables.table(table);
             let (key, tree) = (layout.primary_key(key)?, tables.tree(table, 0));
             let mut narrow = [0; 8];
             let key = key.bytes(&mut narrow);
-            let old = session.get_exclusive(tree, key)?.ok_or_else(|| tables.missing(table))?;
+            if !session.read(tree, key, Purpose::Change, old)? {
+                return Err(tables.missing(table));
+            }
             session.delete(tree, key)?;
             for index in secondary(layout) {
-                let key = key_of(tables, table, &old, index)?;
+                let key = key_of(tables, table, old, index)?;
                 session.delete(tables.tree(table, index), key.bytes(&mut [0; 8]))?;
             }
             Ok(())
@@ -374,13 +387,16 @@ impl<E: Environment, L> Write for Paged<E, L> {
         columns: Option<&[u16]>,
         row: &mut Row,
     ) -> Result<bool, EngineError> {
-        let found = self.change(|tables, session, _| {
+        let stored = row.stored_mut();
+        let found = self.change(|tables, Open { session, .. }| {
             let key = tables.layout(table).primary_key(key)?;
-            Ok(session.get_for_update(tables.tree(table, 0), key.bytes(&mut [0; 8]))?)
+            let (tree, mut narrow) = (tables.tree(table, 0), [0; 8]);
+            Ok(session.read(tree, key.bytes(&mut narrow), Purpose::PerhapsChange, stored)?)
         })?;
-        let Some(found) = found else { return Ok(false) };
-        self.shared.tables.row(table, &found)?.read(columns, row)?;
-        Ok(true)
+        if found {
+            self.shared.tables.show(table, columns, row)?;
+        }
+        Ok(found)
     }
 }
 
@@ -460,7 +476,7 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     }
 
     fn savepoint(&mut self) -> Result<u64, EngineError> {
-        let open = self.opened();
+        let (_, open) = self.opened();
         let place = open.session.savepoint();
         Ok(open.savepoints.mark(open.number, place))
     }

@@ -329,18 +329,14 @@ fn log() {
 
 #[test]
 fn nv_disk() {
-    const ROOM: &str = "room for what comes: nothing leads there before it has been synced";
     files(
         EngineKind::NvDisk,
-        &[
-            (
-                "paged/src/log/central/space.rs",
-                "trim",
-                "self.segments[file].cut(",
-                "room of a file that has no partition: the head that says so is durable",
-            ),
-            ("paged/src/space.rs", "reserve", ".reserve(pages", ROOM),
-        ],
+        &[(
+            "paged/src/log/central/space.rs",
+            "trim",
+            "self.segments[file].cut(",
+            "room of a file that has no partition: the head that says so is durable",
+        )],
         &[
             CLOSED,
             (

@@ -4,8 +4,8 @@ use super::code::{Malformed, entries_of};
 use super::{Change, Role};
 use crate::ids::{PageNo, TreeNo};
 use crate::layout::{GHOST, HEADER_BYTES, LONG};
+use crate::maps;
 use crate::page::{Entry, Format, Full, Page, PageKind};
-use crate::space;
 use crate::{PagedError, Result};
 
 /// The page that a change is applied to, and the record's surroundings.
@@ -195,7 +195,7 @@ impl Change<'_> {
         };
         let is_used =
             !matches!(self, Self::Merge { .. } | Self::PopOverflow { .. } | Self::FreePage { .. });
-        page.set_bit(space::bit_of(mapped, page.bytes().len()), is_used);
+        page.set_bit(maps::bit_of(mapped, page.bytes().len()), is_used);
         Ok(())
     }
 

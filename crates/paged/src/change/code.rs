@@ -1,6 +1,8 @@
 //! Changes as bytes: a tag, the tree, and the fields in the order of their declaration. Numbers are
 //! little-endian; a string of bytes has its length before it, in two bytes, entries in four.
 
+use smallvec::SmallVec;
+
 use super::{Body, Change};
 use crate::ids::{PageNo, TreeNo};
 use crate::page::Entry;
@@ -8,7 +10,7 @@ use crate::page::Entry;
 /// Appends an entry: the lengths of key, row and room, the flags, key and row.
 pub(crate) fn push_entry(out: &mut Vec<u8>, entry: &Entry<'_>) {
     for number in [entry.key.len(), entry.row.len(), entry.room] {
-        put_len(out, number);
+        out.extend_from_slice(&len_bytes(number));
     }
     out.push(entry.flags);
     out.extend_from_slice(entry.key);
@@ -33,34 +35,36 @@ pub(crate) fn entries_of(bytes: &[u8]) -> impl Iterator<Item = Result<Entry<'_>,
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
-fn put_len(out: &mut Vec<u8>, len: usize) {
-    let len = u16::try_from(len).expect("a length in a page");
-    out.extend_from_slice(&len.to_le_bytes());
+/// The bytes of a change: most are so few that they need no memory of their own.
+pub type Payload = SmallVec<[u8; 512]>;
+
+fn len_bytes(len: usize) -> [u8; 2] {
+    u16::try_from(len).expect("a length in a page").to_le_bytes()
 }
 
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_len(out, bytes.len());
+fn put(out: &mut Payload, bytes: &[u8]) {
+    out.extend_from_slice(&len_bytes(bytes.len()));
     out.extend_from_slice(bytes);
 }
 
-fn put_page(out: &mut Vec<u8>, page: Option<PageNo>) {
+fn put_page(out: &mut Payload, page: Option<PageNo>) {
     out.extend_from_slice(&page.map_or(0, |page| page.0).to_le_bytes());
 }
 
-fn put_entries(out: &mut Vec<u8>, entries: &[u8]) {
+fn put_entries(out: &mut Payload, entries: &[u8]) {
     let len = u32::try_from(entries.len()).expect("entries of a page");
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(entries);
 }
 
-fn put_high(out: &mut Vec<u8>, high: Option<&[u8]>) {
+fn put_high(out: &mut Payload, high: Option<&[u8]>) {
     out.push(u8::from(high.is_some()));
     put(out, high.unwrap_or_default());
 }
 
 impl Body<'_> {
     /// Appends its bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Payload) {
         out.push(tag(&self.change));
         out.extend_from_slice(&self.tree.0.to_le_bytes());
         match &self.change {
@@ -344,7 +348,7 @@ mod tests {
         }
         let mut tags = std::collections::HashSet::new();
         for change in all(&entries) {
-            let (body, mut bytes) = (Body { tree: TreeNo(3), change }, Vec::new());
+            let (body, mut bytes) = (Body { tree: TreeNo(3), change }, Payload::new());
             body.encode(&mut bytes);
             assert_eq!(Body::decode(&bytes).as_ref(), Ok(&body));
             for cut in 0..bytes.len() {

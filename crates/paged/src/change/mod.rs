@@ -23,10 +23,11 @@ mod apply;
 mod code;
 
 pub use apply::Place;
+pub use code::Payload;
 pub(crate) use code::{entries_of, push_entry};
 
 use crate::ids::{PageNo, TreeNo};
-use crate::space;
+use crate::maps;
 
 /// A change of one page, or of few at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -268,7 +269,7 @@ impl Change<'_> {
             pages: [
                 Some((Role::Main, main)),
                 self.second().map(|page| (Role::Second, page)),
-                self.mapped(main).map(|page| (Role::Map, space::map_of(page, page_bytes))),
+                self.mapped(main).map(|page| (Role::Map, maps::map_of(page, page_bytes))),
             ],
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::inherit::{Asked, Share};
 use super::mode::LockMode;
@@ -61,7 +62,8 @@ pub(super) struct Request {
 /// A name that a transaction holds or waits for, or whose writers may not be durable.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    pub(super) grants: Vec<Grant>,
+    /// Most names have one holder.
+    pub(super) grants: SmallVec<[Grant; 1]>,
     pub(super) queue: VecDeque<Request>,
     /// The number of times that it was granted.
     pub(super) granted: u64,

@@ -1,7 +1,8 @@
 //! The names of what is locked.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 
+use foldhash::quality::FixedState;
 use rustc_hash::FxHasher;
 
 use crate::ids::TreeNo;
@@ -23,8 +24,8 @@ pub enum Name {
 impl Name {
     /// The row with this key.
     pub fn row(tree: TreeNo, key: &[u8]) -> Self {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
+        let mut hasher = FixedState::default().build_hasher();
+        hasher.write(key);
         Self::Row(tree, hasher.finish())
     }
 

@@ -1,9 +1,11 @@
 //! The locks of one session: those of its transaction, and those that it keeps for the next.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
 use super::head::{Evicted, Outcome, Party, Request};
 use super::inherit::{self, Share};
@@ -28,12 +30,16 @@ struct Kept {
     depends: Lsn,
 }
 
+/// Locks for which a session keeps memory from one transaction to the next.
+const KEEPS_ROOM_FOR: usize = 1024;
+
 /// The locks of a session. Dropping it lets all go.
 #[derive(Debug)]
 pub struct Locks<T: Threads> {
     table: Arc<LockTable<T>>,
     party: Arc<Party>,
-    held: BTreeMap<Name, LockMode>,
+    /// In the order in which they were got.
+    held: IndexMap<Name, LockMode, FxBuildHasher>,
     kept: Vec<Kept>,
     depends: Lsn,
     doomed: Option<Conflict>,
@@ -43,9 +49,17 @@ pub struct Locks<T: Threads> {
     left: Duration,
 }
 
+impl<T: Threads> LockTable<T> {
+    /// The locks of a session, which has none yet.
+    pub fn session(self: &Arc<Self>) -> Locks<T> {
+        let id = self.parties.fetch_add(1, Ordering::Relaxed);
+        Locks::new(Arc::clone(self), Arc::new(Party { id, ..Party::default() }))
+    }
+}
+
 impl<T: Threads> Locks<T> {
-    pub(super) fn new(table: Arc<LockTable<T>>, party: Arc<Party>) -> Self {
-        let (held, kept) = (BTreeMap::new(), Vec::new());
+    fn new(table: Arc<LockTable<T>>, party: Arc<Party>) -> Self {
+        let (held, kept) = (IndexMap::default(), Vec::new());
         let timeout = table.options.timeout;
         let (depends, doomed, left) = (Lsn::NONE, None, timeout);
         Self { table, party, held, kept, depends, doomed, timeout, left }
@@ -145,11 +159,26 @@ impl<T: Threads> Locks<T> {
     /// As [`Self::lock`].
     pub fn lock_insert(&mut self, key: Name, next: Name) -> Result<()> {
         self.lock(next, Gap::Insert)?;
+        self.lock(key, self.inserted_before(next))
+    }
+
+    /// As [`Self::lock_insert`], but returns false where it would have to wait: for callers that
+    /// hold a latch.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub fn try_lock_insert(&mut self, key: Name, next: Name) -> Result<bool> {
+        Ok(self.try_lock(next, Gap::Insert)? && self.try_lock(key, self.inserted_before(next))?)
+    }
+
+    /// The mode of a key that is inserted before `next`, whose gap is locked for it: a gap that the
+    /// transaction has read is two gaps from now on.
+    fn inserted_before(&self, next: Name) -> LockMode {
         let gap = match self.holds(next).gap {
             Gap::Both if !self.table.threads.has(Flaw::SplitGapNotLocked) => Gap::Shared,
             _ => Gap::None,
         };
-        self.lock(key, LockMode::row(Mode::Exclusive, gap))
+        LockMode::row(Mode::Exclusive, gap)
     }
 
     /// Returns whether the transaction was refused a lock, so that it can only let all go.
@@ -175,12 +204,12 @@ impl<T: Threads> Locks<T> {
     fn request(&mut self, name: Name, mode: LockMode, may_wait: bool) -> Result<bool> {
         self.check()?;
         self.take_up_kept(name);
-        let have = self.held.get(&name).copied();
+        let Self { table, party, held, depends, doomed, left, .. } = self;
+        let have = held.get(&name).copied();
         let mode = have.map_or(mode, |have| have.supremum(mode));
         if have == Some(mode) {
             return Ok(true);
         }
-        let table = Arc::clone(&self.table);
         let upgrade = have.is_some();
         if !upgrade && table.held.fetch_add(1, Ordering::Relaxed) >= table.options.most {
             table.held.fetch_sub(1, Ordering::Relaxed);
@@ -191,11 +220,11 @@ impl<T: Threads> Locks<T> {
         let mut shard = table.shard(bits);
         let head = shard.head(name, bits);
         let mut evicted = Evicted::default();
-        let held = head.is_held_against(&self.party, mode, &mut evicted);
-        table.held.fetch_sub(evicted.0, Ordering::Relaxed);
-        if !held && (upgrade || head.queue.is_empty()) {
-            let depends = head.give(&self.party, mode);
-            self.got(name, mode, depends);
+        let is_held = head.is_held_against(party, mode, &mut evicted);
+        table.count_evicted(&evicted);
+        if !is_held && (upgrade || head.queue.is_empty()) {
+            *depends = head.give(party, mode).max(*depends);
+            held.insert(name, mode);
             return Ok(true);
         }
         if !may_wait {
@@ -207,18 +236,19 @@ impl<T: Threads> Locks<T> {
         }
         let number = table.numbers.fetch_add(1, Ordering::Relaxed);
         {
-            let mut wait = self.party.wait.lock();
+            let mut wait = party.wait.lock();
             (wait.number, wait.name, wait.outcome) = (number, Some(name), None);
         }
-        head.enqueue(Request { party: Arc::clone(&self.party), number, mode, upgrade });
+        head.enqueue(Request { party: Arc::clone(party), number, mode, upgrade });
         drop(shard);
         table.counters.waits.fetch_add(1, Ordering::Relaxed);
         let start = table.threads.now();
-        let outcome = table.wait(&self.party, name, number, self.left);
-        self.left = self.left.saturating_sub(table.threads.now().saturating_sub(start));
+        let outcome = table.wait(party, name, number, *left);
+        *left = left.saturating_sub(table.threads.now().saturating_sub(start));
         let (conflict, counter) = match outcome {
-            Some(Outcome::Granted(depends)) => {
-                self.got(name, mode, depends);
+            Some(Outcome::Granted(written)) => {
+                *depends = written.max(*depends);
+                held.insert(name, mode);
                 return Ok(true);
             }
             Some(Outcome::Victim) => (Conflict::Deadlock, &table.counters.victims),
@@ -228,13 +258,8 @@ impl<T: Threads> Locks<T> {
         if !upgrade {
             table.held.fetch_sub(1, Ordering::Relaxed);
         }
-        self.doomed = Some(conflict);
+        *doomed = Some(conflict);
         Err(PagedError::Conflict(conflict))
-    }
-
-    fn got(&mut self, name: Name, mode: LockMode, depends: Lsn) {
-        self.held.insert(name, mode);
-        self.depends = self.depends.max(depends);
     }
 
     /// Gives the transaction a lock that the session has kept, if it has one and it was not taken
@@ -271,7 +296,7 @@ impl<T: Threads> Locks<T> {
     /// # Panics
     /// If it may have written it.
     pub fn unlock(&mut self, name: Name) {
-        let Some(mode) = self.held.remove(&name) else { return };
+        let Some(mode) = self.held.swap_remove(&name) else { return };
         assert!(!mode.writes() && !mode.writes_rows(), "what was written stays locked");
         self.kept.retain(|kept| kept.name != name);
         self.let_go(name, Lsn::NONE);
@@ -296,13 +321,15 @@ impl<T: Threads> Locks<T> {
                 self.let_go(kept.name, Lsn::NONE);
             }
         }
-        let held = std::mem::take(&mut self.held);
-        for (name, mode) in held {
+        let mut held = std::mem::take(&mut self.held);
+        for (name, mode) in held.drain(..) {
             if !self.keep(name, mode, at) {
                 self.kept.retain(|kept| kept.name != name);
                 self.let_go(name, at);
             }
         }
+        held.shrink_to(KEEPS_ROOM_FOR);
+        self.held = held;
     }
 
     /// Lets nothing go, now and when this is dropped: what the transaction has changed cannot be

@@ -10,7 +10,6 @@ use rustc_hash::FxHashMap;
 
 use super::head::{Evicted, Head, Outcome, Party};
 use super::name::Name;
-use super::session::Locks;
 use crate::ids::Lsn;
 use crate::threads::Threads;
 
@@ -147,7 +146,7 @@ pub struct LockTable<T: Threads> {
     shards: Vec<Mutex<Shard>>,
     pub(super) held: AtomicUsize,
     pub(super) numbers: AtomicU64,
-    parties: AtomicU64,
+    pub(super) parties: AtomicU64,
     /// The newest commit of one whose ghosts have gone from a table.
     gone: [AtomicU64; GONE],
     freed: Freed,
@@ -175,12 +174,6 @@ impl<T: Threads> LockTable<T> {
             freed: Freed::default(),
             counters: Counters::default(),
         })
-    }
-
-    /// The locks of a session, which has none yet.
-    pub fn session(self: &Arc<Self>) -> Locks<T> {
-        let id = self.parties.fetch_add(1, Ordering::Relaxed);
-        Locks::new(Arc::clone(self), Arc::new(Party { id, ..Party::default() }))
     }
 
     /// Returns whether a name is not held, kept or waited for: a ghost of that key can go, and the
@@ -254,9 +247,16 @@ impl<T: Threads> LockTable<T> {
         if let Some(head) = shard.existing(name) {
             head.serve(&mut evicted, |party, outcome| self.finish(party, outcome));
         }
-        self.held.fetch_sub(evicted.0, Ordering::Relaxed);
+        self.count_evicted(&evicted);
         if shard.tidy(name, bits) {
             self.freed.put([name]);
+        }
+    }
+
+    /// Counts kept grants that were taken as let go.
+    pub(super) fn count_evicted(&self, evicted: &Evicted) {
+        if evicted.0 > 0 {
+            self.held.fetch_sub(evicted.0, Ordering::Relaxed);
         }
     }
 

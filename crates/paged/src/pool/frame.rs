@@ -125,6 +125,13 @@ pub struct ReadPage<'a, T: Latching> {
     pub(super) _pin: Pin<'a, T>,
 }
 
+impl<T: Latching> ReadPage<'_, T> {
+    /// Its number, which a page that was never used does not say.
+    pub(crate) fn place(&self) -> PageNo {
+        self.held.number.expect("a page that is latched is in its frame")
+    }
+}
+
 impl<T: Latching> Deref for ReadPage<'_, T> {
     type Target = Page;
 

@@ -24,6 +24,7 @@ mod lacking;
 mod perform;
 mod read_ahead;
 mod replace;
+mod roots;
 pub mod staging;
 mod table;
 
@@ -40,13 +41,14 @@ use crate::flaw::Flaw;
 use crate::ids::{Lsn, PageNo, TreeNo};
 use crate::latch::{Exclusive, Latching, Native};
 use crate::log::LogManager;
+use crate::maps::FIRST_MAP;
 use crate::page::{Page, PageKind};
-use crate::space::{FIRST_MAP, Hint};
 use crate::{PagedError, Result};
 use frame::{Frame, Pin};
 use frames::Frames;
 use lacking::Lacking;
 use replace::{Queue, Replacement};
+use roots::Roots;
 use staging::Staging;
 use table::Table;
 
@@ -112,11 +114,19 @@ pub trait Cleaner: Send + Sync + std::fmt::Debug {
     fn wake(&self);
 }
 
+/// The place from which a free page is looked for, and the end of what is reserved.
+#[derive(Debug)]
+pub(crate) struct Hint {
+    pub(crate) from: PageNo,
+    pub(crate) reserved: u64,
+}
+
 /// A buffer pool over a file of pages.
 #[derive(Debug)]
 pub struct Pool<F: Files, T: Latching = Native> {
     pub(crate) file: F::File,
     pub(crate) hint: Exclusive<T, Hint>,
+    pub(crate) roots: Roots,
     page_bytes: usize,
     stamp: u64,
     log: Arc<dyn LogManager>,
@@ -225,6 +235,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         Ok(Self {
             file,
             hint: Exclusive::new(Hint { from: FIRST_MAP, reserved: 0 }),
+            roots: Roots::new(),
             page_bytes: new.page_bytes,
             stamp: new.stamp,
             log,

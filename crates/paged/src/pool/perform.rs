@@ -3,7 +3,7 @@
 use pm::Files;
 
 use super::{Pool, WritePage};
-use crate::change::{Body, Place, Role};
+use crate::change::{Body, Payload, Place, Role};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, PageNo};
 use crate::latch::Latching;
@@ -78,7 +78,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         for (_, page) in pages.iter().flatten() {
             page.prepare(end);
         }
-        let mut payload = Vec::with_capacity(256);
+        let mut payload = Payload::new();
         body.encode(&mut payload);
         let (kind, undo_next) = match how {
             How::Do => (Kind::Change, Lsn::NONE),

@@ -31,7 +31,7 @@ use crate::ids::{Lsn, PageNo, TxNo};
 use crate::log::{Kind, LogManager, Logged, Record};
 
 pub use self::analysis::Places;
-pub use self::transactions::{Transaction, Transactions};
+pub use self::transactions::{Slot, Transaction, Transactions};
 pub use self::undo::Loser;
 
 /// The pages that records change.

@@ -10,7 +10,6 @@
 //! | while it is announced | is met, since analysis begins there |
 //! | after that | is already the transaction's `last` |
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -22,16 +21,78 @@ use crate::log::{Chain, Kind, LogManager, Record};
 
 /// Nothing is being appended.
 const QUIET: u64 = u64::MAX;
+/// There is no transaction.
+const NONE: u64 = 0;
 
-/// An open transaction, for others to see.
+/// A place in the table, with a transaction or without, for others to see. Its transaction alone
+/// writes it, so it has lines of the cache of its own.
 #[derive(Debug)]
-struct Open {
+#[repr(align(128))]
+struct Place {
+    /// The number of the transaction. The other words are of this one if it is the same before and
+    /// after they are read.
+    tx: AtomicU64,
     pending: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
     used: AtomicU64,
     /// It is committed, or undone.
     over: AtomicBool,
+}
+
+impl Place {
+    fn empty() -> Self {
+        let word = AtomicU64::new;
+        Self {
+            tx: word(NONE),
+            pending: word(QUIET),
+            first: word(Lsn::NONE.0),
+            last: word(Lsn::NONE.0),
+            used: word(0),
+            over: AtomicBool::new(true),
+        }
+    }
+
+    /// Begins a transaction, which may have records.
+    fn begin(&self, chain: &Chain) {
+        debug_assert_eq!(self.tx.load(Ordering::Relaxed), NONE, "one transaction at a time");
+        // While it has no number it is over, and has no first record before it is not.
+        self.first.store(chain.first.0, Ordering::SeqCst);
+        self.last.store(chain.last.0, Ordering::SeqCst);
+        self.used.store(chain.used, Ordering::SeqCst);
+        self.over.store(false, Ordering::SeqCst);
+        self.tx.store(chain.tx.0, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.tx.store(NONE, Ordering::SeqCst);
+    }
+
+    fn is_used(&self) -> bool {
+        self.tx.load(Ordering::SeqCst) != NONE
+    }
+
+    /// Reads the transaction, if there is one with records that is not over, and lowers `pending`
+    /// to where it may just be appending.
+    fn seen(&self, pending: &mut u64) -> Option<Seen> {
+        loop {
+            let tx = self.tx.load(Ordering::SeqCst);
+            if tx == NONE {
+                return None;
+            }
+            // First: what is published after it has been read was announced after that, too.
+            *pending = self.pending.load(Ordering::SeqCst).min(*pending);
+            let over = self.over.load(Ordering::SeqCst);
+            let read = |word: &AtomicU64| word.load(Ordering::SeqCst);
+            let (first, last) = (Lsn(read(&self.first)), Lsn(read(&self.last)));
+            let used = read(&self.used);
+            if self.tx.load(Ordering::SeqCst) == tx {
+                let seen = Seen { tx: TxNo(tx), first, last, used };
+                return (!over && first != Lsn::NONE).then_some(seen);
+            }
+        }
+    }
 }
 
 /// An open transaction, as a checkpoint has found it.
@@ -43,10 +104,15 @@ pub(super) struct Seen {
     pub(super) used: u64,
 }
 
+/// A place for the transactions of a session, one at a time, so that beginning one takes no memory
+/// and no mutex.
+#[derive(Debug)]
+pub struct Slot(Arc<Place>);
+
 /// All open transactions.
 #[derive(Debug, Default)]
 pub struct Transactions {
-    open: Mutex<BTreeMap<TxNo, Arc<Open>>>,
+    places: Mutex<Vec<Arc<Place>>>,
 }
 
 impl Transactions {
@@ -55,23 +121,47 @@ impl Transactions {
         Self::default()
     }
 
-    /// Begins a transaction with this number, which none has had.
+    fn place(&self) -> Arc<Place> {
+        let place = Arc::new(Place::empty());
+        self.places.lock().push(Arc::clone(&place));
+        place
+    }
+
+    fn remove(&self, place: &Arc<Place>) {
+        self.places.lock().retain(|other| !Arc::ptr_eq(other, place));
+    }
+
+    /// A place for the transactions of a session.
+    pub fn slot(&self) -> Slot {
+        Slot(self.place())
+    }
+
+    /// Takes a session's place back. A transaction that is in it, since it could not be undone,
+    /// stays.
+    #[expect(clippy::needless_pass_by_value, reason = "no transaction begins in it any more")]
+    pub fn give_back(&self, slot: Slot) {
+        if !slot.0.is_used() {
+            self.remove(&slot.0);
+        }
+    }
+
+    /// Begins a transaction with this number, which none has had, in a session's place.
+    pub fn begin_in(&self, slot: &Slot, tx: TxNo) -> Transaction {
+        let chain = Chain::new(tx);
+        slot.0.begin(&chain);
+        Transaction { place: Arc::clone(&slot.0), is_session: true, chain }
+    }
+
+    /// The same, in a place of its own.
     pub fn begin(&self, tx: TxNo) -> Transaction {
         self.adopt(Chain::new(tx))
     }
 
     /// Takes over a transaction that has records already.
     pub(super) fn adopt(&self, chain: Chain) -> Transaction {
-        let open = Arc::new(Open {
-            pending: AtomicU64::new(QUIET),
-            first: AtomicU64::new(chain.first.0),
-            last: AtomicU64::new(chain.last.0),
-            used: AtomicU64::new(chain.used),
-            over: AtomicBool::new(false),
-        });
-        let before = self.open.lock().insert(chain.tx, Arc::clone(&open));
-        assert!(before.is_none(), "the number of a transaction is its own");
-        Transaction { open, chain }
+        let place = self.place();
+        place.begin(&chain);
+        Transaction { place, is_session: false, chain }
     }
 
     /// Lets go of a transaction that is over.
@@ -80,14 +170,17 @@ impl Transactions {
     /// If it is neither committed nor undone, and has records.
     #[expect(clippy::needless_pass_by_value, reason = "nothing is appended to it any more")]
     pub fn end(&self, transaction: Transaction) {
-        let over = transaction.open.over.load(Ordering::Acquire);
+        let over = transaction.place.over.load(Ordering::Acquire);
         assert!(over || transaction.chain.first == Lsn::NONE, "the transaction is not over");
-        self.open.lock().remove(&transaction.chain.tx);
+        transaction.place.end();
+        if !transaction.is_session {
+            self.remove(&transaction.place);
+        }
     }
 
     /// The number of open transactions.
     pub fn len(&self) -> usize {
-        self.open.lock().len()
+        self.places.lock().iter().filter(|place| place.is_used()).count()
     }
 
     /// Returns whether there is none.
@@ -97,29 +190,18 @@ impl Transactions {
 
     /// The first record of the oldest transaction that has records and is not over.
     pub fn oldest(&self) -> Option<Lsn> {
-        let open = self.open.lock();
-        let logs = open.values().filter(|open| !open.over.load(Ordering::SeqCst));
-        let firsts = logs.map(|open| Lsn(open.first.load(Ordering::SeqCst)));
-        firsts.filter(|first| *first != Lsn::NONE).min()
+        let places = self.places.lock();
+        places.iter().filter_map(|place| place.seen(&mut 0)).map(|seen| seen.first).min()
     }
 
-    /// The transactions with records that are not over, and the least place at which one of them
-    /// may just have appended.
+    /// The transactions with records that are not over, by their numbers, and the least place at
+    /// which one of them may just have appended.
     pub(super) fn seen(&self) -> (Vec<Seen>, Lsn) {
         let mut pending = QUIET;
-        let mut seen = Vec::new();
-        for (tx, open) in &*self.open.lock() {
-            // First: what is published after it has been read was announced after that, too.
-            pending = pending.min(open.pending.load(Ordering::SeqCst));
-            if open.over.load(Ordering::SeqCst) {
-                continue;
-            }
-            let read = |word: &AtomicU64| word.load(Ordering::SeqCst);
-            let (first, last) = (Lsn(read(&open.first)), Lsn(read(&open.last)));
-            if first != Lsn::NONE {
-                seen.push(Seen { tx: *tx, first, last, used: read(&open.used) });
-            }
-        }
+        let places = self.places.lock();
+        let mut seen: Vec<Seen> =
+            places.iter().filter_map(|place| place.seen(&mut pending)).collect();
+        seen.sort_unstable_by_key(|seen| seen.tx);
         (seen, Lsn(pending))
     }
 }
@@ -127,7 +209,9 @@ impl Transactions {
 /// A transaction that logs.
 #[derive(Debug)]
 pub struct Transaction {
-    open: Arc<Open>,
+    place: Arc<Place>,
+    /// The place is that of a session.
+    is_session: bool,
     chain: Chain,
 }
 
@@ -190,19 +274,19 @@ impl Transaction {
         over: bool,
         append: impl FnOnce(&mut Chain) -> Result<Lsn>,
     ) -> Result<Lsn> {
-        self.open.pending.store(log.end().0, Ordering::SeqCst);
+        self.place.pending.store(log.end().0, Ordering::SeqCst);
         let appended = append(&mut self.chain);
         if appended.is_ok() {
-            let open = &self.open;
+            let place = &self.place;
             // In this order: a concurrent reader finds no record whose bytes are not counted.
-            open.used.store(self.chain.used, Ordering::SeqCst);
-            open.last.store(self.chain.last.0, Ordering::SeqCst);
-            open.first.store(self.chain.first.0, Ordering::SeqCst);
+            place.used.store(self.chain.used, Ordering::SeqCst);
+            place.last.store(self.chain.last.0, Ordering::SeqCst);
+            place.first.store(self.chain.first.0, Ordering::SeqCst);
             if over {
-                open.over.store(true, Ordering::SeqCst);
+                place.over.store(true, Ordering::SeqCst);
             }
         }
-        self.open.pending.store(QUIET, Ordering::SeqCst);
+        self.place.pending.store(QUIET, Ordering::SeqCst);
         appended
     }
 }

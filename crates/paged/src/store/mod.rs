@@ -46,7 +46,7 @@ use crate::{PagedError, Result};
 
 pub use range::{RowBound, RowRange};
 pub use scan::{RowLock, RowScan, Rows, Visit};
-pub use session::{Session, Tried};
+pub use session::{Purpose, Session, Tried};
 
 use background::Worker;
 use room::Claims;
@@ -202,7 +202,7 @@ impl<F: Files, T: Latched> Store<F, T> {
         let new = NewFile { page_bytes: options.page_bytes, stamp };
         let pool = Pool::create(files, prefix, &new, options.frames, Arc::clone(&log))?;
         let store = Self::over(threads, (pool, log, Transactions::new()), options, TxNo(1));
-        let mut transaction = store.begin();
+        let mut transaction = store.upkeep.transactions.begin(store.next_tx());
         for tree in trees {
             store.upkeep.pool.create_tree(&mut transaction, *tree)?;
         }
@@ -281,8 +281,12 @@ impl<F: Files, T: Latched> Store<F, T> {
         Ok(store)
     }
 
-    fn begin(&self) -> recovery::Transaction {
-        self.upkeep.transactions.begin(TxNo(self.next_tx.fetch_add(1, Ordering::Relaxed)))
+    fn next_tx(&self) -> TxNo {
+        TxNo(self.next_tx.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn begin_in(&self, slot: &recovery::Slot) -> recovery::Transaction {
+        self.upkeep.transactions.begin_in(slot, self.next_tx())
     }
 
     /// A session, with no transaction.

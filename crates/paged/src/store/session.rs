@@ -12,10 +12,10 @@ use super::joints::Undone;
 use super::room::{Claim, Room, Wanting};
 use super::settling::SETTLED_FOR_OTHERS;
 use crate::flaw::Flaw;
-use crate::ids::{Lsn, TreeNo};
+use crate::ids::{Lsn, PageNo, TreeNo};
 use crate::latch::{Latched, Latching};
 use crate::lock::{Gap, LockMode, Locks, Mode, Name};
-use crate::recovery::{Transaction, undo};
+use crate::recovery::{Slot, Transaction, undo};
 use crate::threads::Host;
 use crate::tree::Inserted;
 use crate::{PagedError, Result};
@@ -37,6 +37,17 @@ pub struct Tried {
     lock: Option<Name>,
 }
 
+/// The purpose for which a row is read, which says how it is locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To read it: others read it, too.
+    Read,
+    /// To change it perhaps: others read it, too, until it is, but not to change it.
+    PerhapsChange,
+    /// To change it next: no other transaction reads it.
+    Change,
+}
+
 /// A session of a store. Dropping it undoes an open transaction.
 #[derive(Debug)]
 pub struct Session<F: Files, T: Latched = Host> {
@@ -44,8 +55,12 @@ pub struct Session<F: Files, T: Latched = Host> {
     pub(super) locks: Locks<T>,
     claim: Arc<Claim>,
     open: Option<Transaction>,
+    /// The place of its transactions among those of the store, until it is dropped.
+    slot: Option<Slot>,
     /// Keys that hold space back which goes when the transaction is over.
     held_back: BTreeSet<(TreeNo, Vec<u8>)>,
+    /// The leaf that was read last: a change of what was read finds it without a descent.
+    near: Option<(TreeNo, PageNo)>,
     pub(super) ends: Ends,
 }
 
@@ -53,8 +68,9 @@ impl<F: Files, T: Latched> Session<F, T> {
     pub(super) fn new(store: Arc<Store<F, T>>) -> Self {
         let locks = store.locks.session();
         let claim = store.claims.add(locks.party());
+        let slot = Some(store.upkeep.transactions.slot());
         let (held_back, ends) = (BTreeSet::new(), Ends::default());
-        Self { store, locks, claim, open: None, held_back, ends }
+        Self { store, locks, claim, open: None, slot, held_back, near: None, ends }
     }
 
     /// Begins a transaction; one of less age wins over others. Each of its operations waits for
@@ -67,7 +83,8 @@ impl<F: Files, T: Latched> Session<F, T> {
             self.locks.wait_at_most(wait);
         }
         self.ends.clear();
-        self.open = Some(self.store.begin());
+        let slot = self.slot.as_ref().expect("it is not dropped");
+        self.open = Some(self.store.begin_in(slot));
     }
 
     /// An operation of the application begins, which may be several of this session: see
@@ -120,38 +137,68 @@ impl<F: Files, T: Latched> Session<F, T> {
         }
     }
 
-    /// Reads the row of a key.
+    /// Copies the row of a key into `row`, which has nothing else then. Returns whether there is
+    /// one.
     ///
     /// # Errors
     /// A conflict, or a page cannot be read.
-    pub fn get(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.lock_key(tree, key, Mode::IntentShared, Mode::Shared)?;
-        let found = self.store.tree(tree)?.get(key);
-        self.has_read(Name::row(tree, key));
-        found
-    }
-
-    /// Reads the row of a key that may be changed: others read it, too, until it is, but not to
-    /// change it.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn get_for_update(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mode = match T::Latching::has(Flaw::UpdateAsShared) {
-            false => Mode::Update,
-            true => Mode::Shared,
+    pub fn read(
+        &mut self,
+        tree: TreeNo,
+        key: &[u8],
+        purpose: Purpose,
+        row: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let (table, mode) = match purpose {
+            Purpose::Read => (Mode::IntentShared, Mode::Shared),
+            Purpose::PerhapsChange if T::Latching::has(Flaw::UpdateAsShared) => {
+                (Mode::IntentExclusive, Mode::Shared)
+            }
+            Purpose::PerhapsChange => (Mode::IntentExclusive, Mode::Update),
+            Purpose::Change => (Mode::IntentExclusive, Mode::Exclusive),
         };
-        self.lock_key(tree, key, Mode::IntentExclusive, mode)?;
-        self.store.tree(tree)?.get(key)
+        self.lock_key(tree, key, table, mode)?;
+        let read = self.store.tree(tree)?.read(key, row);
+        if purpose == Purpose::Read {
+            self.has_read(Name::row(tree, key));
+        }
+        let (is_there, leaf) = read?;
+        self.near = Some((tree, leaf));
+        Ok(is_there)
     }
 
-    /// Reads the row of a key that is changed next: no other transaction reads it.
+    /// As [`Self::read`], to read it; `None` if there is none.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// As there.
+    pub fn get(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_for(tree, key, Purpose::Read)
+    }
+
+    /// As [`Self::read`], perhaps to change it; `None` if there is none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_for_update(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_for(tree, key, Purpose::PerhapsChange)
+    }
+
+    /// As [`Self::read`], to change it next; `None` if there is none.
+    ///
+    /// # Errors
+    /// As there.
     pub fn get_exclusive(&mut self, tree: TreeNo, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
-        self.store.tree(tree)?.get(key)
+        self.get_for(tree, key, Purpose::Change)
+    }
+
+    fn get_for(&mut self, tree: TreeNo, key: &[u8], purpose: Purpose) -> Result<Option<Vec<u8>>> {
+        let mut row = Vec::new();
+        Ok(self.read(tree, key, purpose, &mut row)?.then_some(row))
+    }
+
+    /// The leaf that was read last, if it is of this tree.
+    fn near(&self, tree: TreeNo) -> Option<PageNo> {
+        self.near.filter(|(of, _)| *of == tree).map(|(_, leaf)| leaf)
     }
 
     /// Reads the row of a key that may be changed, if no other transaction has locked it. `None`:
@@ -184,35 +231,36 @@ impl<F: Files, T: Latched> Session<F, T> {
         bytes: usize,
         mut act: impl FnMut(&Store<F, T>, &mut Transaction, &mut Locks<T>) -> Result<R>,
     ) -> Result<R> {
-        let store = Arc::clone(&self.store);
+        let Self { store, locks, claim, open, .. } = self;
+        let store = &**store;
         store.take_part()?;
         let (mut wanting, step) = (Wanting::default(), bytes as u64 + RECORD_ROOM);
         let mut short = 0;
-        self.claim.set_holds(true);
+        claim.set_holds(true);
         loop {
-            let transaction = self.open.as_mut().expect("a transaction is open");
+            let transaction = open.as_mut().expect("a transaction is open");
             let ahead = step * (1 + short.min(MOST_STEPS));
             let done = transaction.reserve(&*store.upkeep.log, ahead).and_then(|()| {
-                let done = act(&store, transaction, &mut self.locks);
+                let done = act(store, transaction, locks);
                 short += u64::from(matches!(done, Err(PagedError::LogFull { .. })));
                 done
             });
             let holds = transaction.holds_room();
             let waited = match done {
                 Err(PagedError::LogFull { .. }) if short <= MOST_SHORT => {
-                    store.await_room(&self.claim, &mut wanting, holds)
+                    store.await_room(claim, &mut wanting, holds)
                 }
                 _ => Ok(Room::None),
             };
             if matches!(waited, Ok(Room::Perhaps)) {
                 continue;
             }
-            store.end_wanting(&self.claim, &wanting, holds);
+            store.end_wanting(claim, &wanting, holds);
             return match (waited?, done) {
-                (Room::Victim, _) => Err(self.locks.give_up()),
+                (Room::Victim, _) => Err(locks.give_up()),
                 (_, Err(full @ PagedError::LogFull { .. })) => {
                     let full = store.upkeep.log.hindrance().unwrap_or(full);
-                    Err(if holds { self.locks.give_up() } else { full })
+                    Err(if holds { locks.give_up() } else { full })
                 }
                 (_, done) => done,
             };
@@ -227,41 +275,17 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
         let own = Name::row(tree, key);
         loop {
-            let mut wanted = None;
-            let mut failed = None;
             let inserted = self.change(key.len() + row.len(), |store, transaction, locks| {
                 let mut permit = |next: Option<&[u8]>| {
                     let next = name_of(tree, next);
-                    let tried = locks.try_lock(next, Gap::Insert).and_then(|granted| {
-                        // The gap that the transaction has read is two gaps now.
-                        let both = granted
-                            && locks.holds(next).gap == Gap::Both
-                            && !T::Latching::has(Flaw::SplitGapNotLocked);
-                        let mode = LockMode::row(Mode::Exclusive, Gap::Shared);
-                        Ok(granted && (!both || locks.try_lock(own, mode)?))
-                    });
-                    match tried {
-                        Ok(true) => true,
-                        Ok(false) => {
-                            wanted = Some(next);
-                            false
-                        }
-                        Err(error) => {
-                            failed = Some(error);
-                            false
-                        }
-                    }
+                    Ok((!locks.try_lock_insert(own, next)?).then_some(next))
                 };
                 store.tree(tree)?.insert_if(transaction, key, row, &mut permit)
             })?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            match (inserted, wanted) {
-                (Inserted::Done, _) => return Ok(()),
-                (Inserted::Refused, Some(next)) => self.locks.lock_insert(own, next)?,
-                // A page was given up on the way: again.
-                (Inserted::Refused, None) => T::Latching::pause(),
+            match inserted {
+                Inserted::Done => return Ok(()),
+                Inserted::Refused(next) => self.locks.lock_insert(own, next)?,
+                Inserted::Again => T::Latching::pause(),
             }
         }
     }
@@ -273,10 +297,13 @@ impl<F: Files, T: Latched> Session<F, T> {
     pub fn update(&mut self, tree: TreeNo, key: &[u8], row: &[u8]) -> Result<()> {
         self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
         let bytes = key.len() + 2 * row.len().max(self.store.upkeep.pool.page_bytes());
-        self.change(bytes, |store, transaction, _| {
-            store.tree(tree)?.update(transaction, key, row)
+        let near = self.near(tree);
+        let holds_back = self.change(bytes, |store, transaction, _| {
+            store.tree(tree)?.near(near).update(transaction, key, row)
         })?;
-        self.hold_back(tree, key);
+        if holds_back {
+            self.hold_back(tree, key);
+        }
         Ok(())
     }
 
@@ -287,7 +314,10 @@ impl<F: Files, T: Latched> Session<F, T> {
     pub fn delete(&mut self, tree: TreeNo, key: &[u8]) -> Result<()> {
         self.lock_key(tree, key, Mode::IntentExclusive, Mode::Exclusive)?;
         let bytes = key.len() + self.store.upkeep.pool.page_bytes();
-        self.change(bytes, |store, transaction, _| store.tree(tree)?.delete(transaction, key))?;
+        let near = self.near(tree);
+        self.change(bytes, |store, transaction, _| {
+            store.tree(tree)?.near(near).delete(transaction, key)
+        })?;
         self.hold_back(tree, key);
         Ok(())
     }
@@ -304,7 +334,7 @@ impl<F: Files, T: Latched> Session<F, T> {
             self.locks.check()?;
         }
         let Some(mut transaction) = self.open.take() else { return Ok(Lsn::NONE) };
-        let store = Arc::clone(&self.store);
+        let store = &self.store;
         if transaction.last() == Lsn::NONE {
             let independent = T::Latching::has(Flaw::ReaderIndependent);
             let depends = if independent { Lsn::NONE } else { self.locks.depends() };
@@ -336,7 +366,7 @@ impl<F: Files, T: Latched> Session<F, T> {
         self.settle();
         // It is committed: an error of the background work is returned by the next call that
         // changes something.
-        let _ = store.take_part();
+        let _ = self.store.take_part();
         Ok(if T::Latching::has(Flaw::AcknowledgedEarly) { Lsn::NONE } else { wait_for })
     }
 
@@ -420,5 +450,8 @@ impl<F: Files, T: Latched> Drop for Session<F, T> {
             self.locks.abandon();
         }
         self.store.claims.remove(&self.claim);
+        if let Some(slot) = self.slot.take() {
+            self.store.upkeep.transactions.give_back(slot);
+        }
     }
 }

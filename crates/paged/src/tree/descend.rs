@@ -139,6 +139,12 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     /// Latches the leaf of a key for changes. If its parent did not lead to it, the parent learns
     /// of it first.
     pub(super) fn write_leaf(&self, key: &[u8]) -> Result<WritePage<'a, T>> {
+        if let Some(near) = self.near
+            && let Ok(leaf) = self.pool.write(near)
+            && matches!(self.arrive(&leaf, Some(0), Target::At(key)), Arrival::Here)
+        {
+            return Ok(leaf);
+        }
         let mut unposted = None;
         let leaf = self.write_page(Target::At(key), 0, &mut unposted)?;
         let Some(unposted) = unposted else { return Ok(leaf) };

@@ -1,5 +1,7 @@
 //! Inserts a row.
 
+use std::convert::Infallible;
+
 use pm::Files;
 
 use super::descend::Target;
@@ -13,11 +15,13 @@ use crate::{PagedError, Result};
 
 /// The end of an insert that asks for a permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inserted {
+pub enum Inserted<W> {
     /// The row is there.
     Done,
-    /// The permit was refused; nothing is changed.
-    Refused,
+    /// The permit was refused because of this; nothing is changed.
+    Refused(W),
+    /// A page was given up on the way; nothing is changed, and a new call may succeed.
+    Again,
 }
 
 impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
@@ -27,10 +31,13 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     /// There is one with this key, key or row are too large, the log has no room for it, or the
     /// medium refuses.
     pub fn insert(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<()> {
-        while self.insert_if(chain, key, row, &mut |_| true)? == Inserted::Refused {
-            T::pause();
+        loop {
+            match self.insert_if(chain, key, row, &mut |_| Ok(None::<Infallible>))? {
+                Inserted::Done => return Ok(()),
+                Inserted::Again => T::pause(),
+                Inserted::Refused(never) => match never {},
+            }
         }
-        Ok(())
     }
 
     /// Inserts a row, if the gap that it goes into may be changed: `permit` is asked with the next
@@ -38,13 +45,13 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     ///
     /// # Errors
     /// As [`Self::insert`].
-    pub fn insert_if(
+    pub fn insert_if<W>(
         &self,
         chain: &mut dyn Appender,
         key: &[u8],
         row: &[u8],
-        permit: Permit<'_>,
-    ) -> Result<Inserted> {
+        permit: Permit<'_, W>,
+    ) -> Result<Inserted<W>> {
         self.check_key(key)?;
         if !self.is_long(key, row) {
             return self.insert_entry(chain, key, row, false, permit);
@@ -71,11 +78,11 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
 
     /// Makes a ghost a row again whose pages are needed if its delete is undone: they get the new
     /// row.
-    fn revive(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<Inserted> {
+    fn revive<W>(&self, chain: &mut dyn Appender, key: &[u8], row: &[u8]) -> Result<Inserted<W>> {
         let mut leaf = self.write_leaf(key)?;
-        let Ok(slot) = leaf.find(key) else { return Ok(Inserted::Refused) };
+        let Ok(slot) = leaf.find(key) else { return Ok(Inserted::Again) };
         if !(leaf.entry(slot).is_ghost() && leaf.entry(slot).is_long()) {
-            return Ok(Inserted::Refused);
+            return Ok(Inserted::Again);
         }
         let (stub, before) = (leaf.entry(slot).row.to_vec(), chain.last());
         let body = self.body(Change::Unghost { key, row: &stub, long: true });
@@ -89,14 +96,14 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     /// Puts an entry into its leaf; `row` may be the stub of a long one.
-    fn insert_entry(
+    fn insert_entry<W>(
         &self,
         chain: &mut dyn Appender,
         key: &[u8],
         row: &[u8],
         long: bool,
-        permit: Permit<'_>,
-    ) -> Result<Inserted> {
+        permit: Permit<'_, W>,
+    ) -> Result<Inserted<W>> {
         loop {
             let mut leaf = self.write_leaf(key)?;
             let found = leaf.find(key);
@@ -112,7 +119,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
                     }
                     drop(leaf);
                     return match long {
-                        true => Ok(Inserted::Refused),
+                        true => Ok(Inserted::Again),
                         false => self.revive(chain, key, row),
                     };
                 }
@@ -125,8 +132,10 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
                 self.make_room(leaf, slot, key)?;
                 continue;
             }
-            if found.is_err() && !self.ask(&leaf, slot, permit)? {
-                return Ok(Inserted::Refused);
+            if found.is_err()
+                && let Some(wanted) = self.ask(&leaf, slot, permit)?
+            {
+                return Ok(Inserted::Refused(wanted));
             }
             let body = self.body(Change::Insert { key, row, long });
             self.pool.perform(chain, How::Do, &body, &mut leaf, None, None)?;
@@ -135,17 +144,22 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     }
 
     /// Asks for the permit with the key of a slot, or the first one of the pages to the right.
-    fn ask(&self, leaf: &WritePage<'a, T>, slot: usize, permit: Permit<'_>) -> Result<bool> {
+    fn ask<W>(
+        &self,
+        leaf: &WritePage<'a, T>,
+        slot: usize,
+        permit: Permit<'_, W>,
+    ) -> Result<Option<W>> {
         if slot < leaf.slots() {
-            return Ok(permit(Some(leaf.key(slot))));
+            return permit(Some(leaf.key(slot)));
         }
-        let Some(right) = leaf.right() else { return Ok(permit(None)) };
+        let Some(right) = leaf.right() else { return permit(None) };
         let mut page = self.neighbour(right, leaf)?;
         while page.slots() == 0 {
-            let Some(right) = page.right() else { return Ok(permit(None)) };
+            let Some(right) = page.right() else { return permit(None) };
             page = self.neighbour(right, &page)?;
         }
-        Ok(permit(Some(page.key(0))))
+        permit(Some(page.key(0)))
     }
 
     /// Latches the leaf on the right of a latched one.

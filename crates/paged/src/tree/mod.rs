@@ -49,10 +49,10 @@ use crate::layout::{entry_bytes, limit_entry, limit_key};
 use crate::pool::Pool;
 use crate::{PagedError, Result};
 
-/// A question under a latch: whether a row may come before the one with this key; `None` is the end
-/// of the tree. It tries the lock and does not wait. If it says no the call ends without a change;
-/// the caller waits for the lock and calls again.
-pub type Permit<'a> = &'a mut dyn FnMut(Option<&[u8]>) -> bool;
+/// A question under a latch: what has to be waited for before a row may come before the one with
+/// this key; `None` is the end of the tree. It tries a lock and does not wait. The answer `None` is
+/// a yes. With any other one the call ends without a change; the caller waits and calls again.
+pub type Permit<'a, W> = &'a mut dyn FnMut(Option<&[u8]>) -> Result<Option<W>>;
 
 /// A tree.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ pub struct Tree<'a, F: Files, T: Latching = Native> {
     pub root: PageNo,
     /// The leaves of all trees, where the pages above them may be damaged.
     leaves: Option<&'a Leaves>,
+    /// The leaf in which a change looks for its key before it descends.
+    near: Option<PageNo>,
 }
 
 impl<F: Files, T: Latching> Clone for Tree<'_, F, T> {
@@ -78,7 +80,14 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     /// The tree of a number with its root at a page.
     #[must_use]
     pub fn new(pool: &'a Pool<F, T>, number: TreeNo, root: PageNo) -> Self {
-        Self { pool, number, root, leaves: None }
+        Self { pool, number, root, leaves: None, near: None }
+    }
+
+    /// The same tree, for a change of a key that is likely in this leaf: if it is, the change does
+    /// without a descent.
+    #[must_use]
+    pub fn near(self, leaf: Option<PageNo>) -> Self {
+        Self { near: leaf, ..self }
     }
 
     pub(crate) fn body<'c>(&self, change: Change<'c>) -> Body<'c> {
@@ -103,10 +112,24 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     /// # Errors
     /// A page is damaged, the medium refuses, or all frames are in use.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut row = Vec::new();
+        Ok(self.read(key, &mut row)?.0.then_some(row))
+    }
+
+    /// Copies a row into `row`, which has nothing else then. Returns whether there is one, and the
+    /// leaf that has the key in its range.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn read(&self, key: &[u8], row: &mut Vec<u8>) -> Result<(bool, PageNo)> {
         let leaf = self.read_page(descend::Target::At(key), 0)?;
-        match leaf.find(key) {
-            Ok(slot) if !leaf.entry(slot).is_ghost() => self.copy_row(&leaf.entry(slot)).map(Some),
-            _ => Ok(None),
-        }
+        let is_there = match leaf.find(key) {
+            Ok(slot) if !leaf.entry(slot).is_ghost() => {
+                self.copy_row(&leaf.entry(slot), row)?;
+                true
+            }
+            _ => false,
+        };
+        Ok((is_there, leaf.place()))
     }
 }

@@ -14,9 +14,9 @@ use super::descend::Target;
 use crate::file::CATALOG_ROOT;
 use crate::ids::{PageNo, TreeNo};
 use crate::latch::Latching;
+use crate::maps::FIRST_MAP;
 use crate::page::PageKind;
 use crate::pool::{Pool, ReadPage};
-use crate::space::FIRST_MAP;
 use crate::{PagedError, Result};
 
 /// The leaves of a file that can be read, by their trees and low fences.
@@ -97,7 +97,11 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             let leaf = self.pool.read(*number).ok()?;
             let is_after = |key: &[u8]| after.is_none_or(|after| after < key);
             let mut rows = leaf.entries().filter(|entry| !entry.is_ghost() && is_after(entry.key));
-            rows.find_map(|entry| Some((entry.key.to_vec(), self.copy_row(&entry).ok()?)))
+            rows.find_map(|entry| {
+                let mut row = Vec::new();
+                self.copy_row(&entry, &mut row).ok()?;
+                Some((entry.key.to_vec(), row))
+            })
         })
     }
 }

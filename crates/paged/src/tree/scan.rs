@@ -276,13 +276,12 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             }
             left.clear();
             if permitted == Permitted::Yes && !entry.is_ghost() {
-                match self.copy_row(&entry) {
-                    Ok(row) => batch.rows.push((entry.key.to_vec(), row)),
-                    Err(error) => {
-                        unread = Some(error);
-                        break;
-                    }
+                let mut row = Vec::new();
+                if let Err(error) = self.copy_row(&entry, &mut row) {
+                    unread = Some(error);
+                    break;
                 }
+                batch.rows.push((entry.key.to_vec(), row));
             }
             last = Some(slot);
         }

@@ -43,7 +43,10 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let Body { tree, change } = body_of(logged)?;
         let how = How::Undo { next: logged.prev };
         match &change {
-            Change::NewTree => self.free_page(chain, how, tree, logged, None),
+            Change::NewTree => {
+                self.roots.forget(tree);
+                self.free_page(chain, how, tree, logged, None)
+            }
             Change::NewOverflow { prev, .. } => self.free_page(chain, how, tree, logged, *prev),
             Change::OverflowBytes { .. } => {
                 let tree = self.tree_of(logged, tree)?;

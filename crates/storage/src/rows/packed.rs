@@ -15,6 +15,7 @@ use pm::{Bad, Bytes};
 
 use crate::error::StorageError;
 use crate::rows::catalog::TableLayout;
+use crate::rows::row::{Row, RowField};
 use crate::rows::stored::{Part, StoredRow, damaged};
 use crate::rows::value::{ColumnType, UUID_BYTES, Value};
 
@@ -28,6 +29,7 @@ pub struct PackedLayout {
 
 #[derive(Clone, Copy, Debug)]
 struct PackedColumn {
+    kind: ColumnType,
     at: usize,
     /// Bytes of the number, or of the length.
     bytes: usize,
@@ -57,7 +59,7 @@ impl PackedLayout {
                 }
                 (None, max) => (length_bytes(max.unwrap_or(u32::MAX)), Holds::Length),
             };
-            let place = PackedColumn { at, bytes, holds };
+            let place = PackedColumn { kind, at, bytes, holds };
             at += bytes;
             place
         });
@@ -68,6 +70,58 @@ impl PackedLayout {
     /// Bytes of a row whose text and bytes are empty.
     pub fn least_bytes(&self) -> usize {
         self.fixed
+    }
+
+    /// Makes `row` have columns of the stored row whose bytes [`Row::stored_mut`] was given, all of
+    /// them if none are named. Nothing is copied.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn show(&self, columns: Option<&[u16]>, row: &mut Row) -> Result<(), Bad> {
+        let Row { fields, bytes, .. } = row;
+        fields.clear();
+        if bytes.len() < self.fixed {
+            return Err(damaged());
+        }
+        let stored = Bytes::from(&*bytes);
+        let mut reached = (0, self.fixed);
+        let mut add = |column: usize| -> Result<(), Bad> {
+            let place = &self.columns[column];
+            let (word, len) = match place.holds {
+                Holds::Number { signed } => (word_of(stored, place.at, place.bytes, signed), 0),
+                Holds::Value => (place.at as u64, place.bytes as u32),
+                Holds::Length => {
+                    let start = self.start(stored, &mut reached, column);
+                    let len = word_of(stored, place.at, place.bytes, false) as usize;
+                    let part = bytes.get(start..start + len).ok_or_else(damaged)?;
+                    let is_text = matches!(place.kind, ColumnType::Text { .. });
+                    if is_text && std::str::from_utf8(part).is_err() {
+                        return Err(damaged());
+                    }
+                    (start as u64, len as u32)
+                }
+            };
+            fields.push(RowField { kind: Some(place.kind), word, len });
+            Ok(())
+        };
+        match columns {
+            None => (0..self.columns.len()).try_for_each(add),
+            Some(columns) => columns.iter().try_for_each(|column| add(usize::from(*column))),
+        }
+    }
+
+    /// Returns where the bytes of a column with a length begin. `reached` is a column, and where
+    /// bytes of columns with a length begin that are not before it: columns are mostly asked for
+    /// one after the other, and each start follows from the one before.
+    #[inline]
+    fn start(&self, stored: Bytes<'_>, reached: &mut (usize, usize), column: usize) -> usize {
+        let (from, before) = if reached.0 <= column { *reached } else { (0, self.fixed) };
+        let between = self.columns[from..column].iter();
+        let lengths = between.filter(|place| place.holds == Holds::Length);
+        let length = |place: &PackedColumn| word_of(stored, place.at, place.bytes, false) as usize;
+        let start = before + lengths.map(length).sum::<usize>();
+        *reached = (column, start);
+        start
     }
 }
 
@@ -83,15 +137,16 @@ fn length_bytes(max: u32) -> usize {
     }
 }
 
-/// The number in some little-endian bytes, with its sign in all bits of the word.
+/// The number in some little-endian bytes, which are there, with its sign in all bits of the word.
 #[inline]
 fn word_of(bytes: Bytes<'_>, at: usize, len: usize, signed: bool) -> u64 {
-    let mut word = [0; 8];
-    if let Some(part) = bytes.get(at, len) {
-        part.copy_to(&mut word[..len]);
-    }
+    let word = match len {
+        1 => u64::from(bytes.byte(at)),
+        2 => u64::from(u16::from_le_bytes(bytes.array(at))),
+        4 => u64::from(u32::from_le_bytes(bytes.array(at))),
+        _ => u64::from_le_bytes(bytes.array(at)),
+    };
     let free = 64 - 8 * len as u32;
-    let word = u64::from_le_bytes(word);
     if signed { ((word << free).cast_signed() >> free).cast_unsigned() } else { word }
 }
 
@@ -101,8 +156,7 @@ pub struct PackedRow<'a> {
     layout: &'a TableLayout,
     packed: &'a PackedLayout,
     bytes: Bytes<'a>,
-    /// A column, and where bytes of columns with a length begin that are not before it: columns are
-    /// mostly read one after the other, and each start follows from the one before.
+    /// See [`PackedLayout::start`].
     reached: Cell<(usize, usize)>,
 }
 
@@ -127,7 +181,37 @@ impl<'a> PackedRow<'a> {
     /// # Errors
     /// Damage.
     pub fn with_changes(&self, changes: &[(u16, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Bad> {
-        put(self.packed, out, |column| self.part_with(column, changes))
+        out.clear();
+        self.bytes.append_to(out);
+        for (column, value) in changes {
+            let column = usize::from(*column);
+            let place = &self.packed.columns[column];
+            match (Part::of(value), place.holds) {
+                (Part::Word(word), Holds::Number { .. }) => {
+                    let word = &word.to_le_bytes()[..place.bytes];
+                    out[place.at..place.at + place.bytes].copy_from_slice(word);
+                }
+                (Part::Bytes(bytes), Holds::Value) => {
+                    bytes.copy_to(&mut out[place.at..place.at + place.bytes]);
+                }
+                (Part::Bytes(bytes), _) if bytes.len() == self.part(column)?.len() => {
+                    let start = self.start(column);
+                    bytes.copy_to(&mut out[start..start + bytes.len()]);
+                }
+                // Bytes move.
+                _ => return put(self.packed, out, |column| self.part_with(column, changes)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns where the bytes of a column with a length begin.
+    #[inline]
+    fn start(&self, column: usize) -> usize {
+        let mut reached = self.reached.get();
+        let start = self.packed.start(self.bytes, &mut reached, column);
+        self.reached.set(reached);
+        start
     }
 
     /// The length of a column's bytes.
@@ -158,14 +242,7 @@ impl<'a> StoredRow<'a> for PackedRow<'a> {
         if place.holds == Holds::Value {
             return self.bytes.get(place.at, place.bytes).ok_or_else(damaged);
         }
-        let (from, reached) = match self.reached.get() {
-            (from, reached) if from <= column => (from, reached),
-            _ => (0, self.packed.fixed),
-        };
-        let between = self.packed.columns[from..column].iter();
-        let lengths = between.filter(|place| place.holds == Holds::Length);
-        let start = reached + lengths.map(|place| self.length(place)).sum::<usize>();
-        self.reached.set((column, start));
+        let start = self.start(column);
         self.bytes.get(start, self.length(place)).ok_or_else(damaged)
     }
 }
@@ -213,7 +290,6 @@ pub fn pack_row(
 mod tests {
     use super::*;
     use crate::rows::catalog::Catalog;
-    use crate::rows::row::Row;
     use crate::rows::schema::{Schema, TableSchema};
     use proptest::prelude::*;
 
@@ -274,6 +350,12 @@ mod tests {
             prop_assert!(row.values().eq(values));
             stored.read(Some(&[7, 3, 2]), &mut row).unwrap();
             prop_assert!(row.values().eq([values[7], values[3], values[2]]));
+            let mut shown = Row::new();
+            shown.stored_mut().extend_from_slice(&bytes);
+            packed.show(None, &mut shown).unwrap();
+            prop_assert!(shown.values().eq(values));
+            packed.show(Some(&[7, 3, 2, 5]), &mut shown).unwrap();
+            prop_assert!(shown.values().eq([values[7], values[3], values[2], values[5]]));
             let key = stored.key(0).unwrap();
             prop_assert_eq!(key, layout.primary_key(&[values[0], values[2]]).unwrap());
 
@@ -294,9 +376,25 @@ mod tests {
             let mut wanted = values;
             (wanted[2], wanted[8]) = (Value::Text("yes"), Value::I64(-1));
             prop_assert!(row.values().eq(wanted));
+            let (upper, turned) = (name.to_uppercase(), middle.iter().map(|byte| !byte));
+            let turned: Vec<u8> = turned.collect();
+            let same_lengths = [
+                (8, Value::I64(1)), (5, Value::Bytes(&[9; 16])), (2, Value::Text(&upper)),
+                (7, Value::Bytes(&turned)), (1, Value::I64(-2)), (8, Value::I64(-3)),
+            ];
+            stored.with_changes(&same_lengths, &mut changed).unwrap();
+            let mut wanted = values;
+            for (column, value) in same_lengths {
+                wanted[usize::from(column)] = value;
+            }
+            let other = PackedRow::new(layout, &packed, Bytes::from(&changed)).unwrap();
+            other.read(None, &mut row).unwrap();
+            prop_assert!(row.values().eq(wanted));
             for cut in 0..bytes.len() {
                 let short = PackedRow::new(layout, &packed, Bytes::from(&bytes[..cut]));
                 prop_assert!(short.and_then(|short| short.read(None, &mut row)).is_err());
+                shown.stored_mut().extend_from_slice(&bytes[..cut]);
+                prop_assert!(packed.show(None, &mut shown).is_err());
             }
         }
     }

@@ -39,6 +39,15 @@ impl Row {
         Self::default()
     }
 
+    /// The buffer, empty, that a stored row is copied into, whose columns
+    /// [`PackedLayout::show`](crate::PackedLayout::show) makes the row's. Until then it has none.
+    #[doc(hidden)]
+    pub fn stored_mut(&mut self) -> &mut Vec<u8> {
+        self.fields.clear();
+        self.bytes.clear();
+        &mut self.bytes
+    }
+
     /// Returns how many columns the row has.
     pub fn len(&self) -> usize {
         self.fields.len()

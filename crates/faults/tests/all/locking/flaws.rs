@@ -139,7 +139,7 @@ fn dirty_acknowledgements_are_noticed() {
     let scenario = with(Flaw::GoneGhostForgotten, Mix::NONE);
     let scenario = Scenario { plan: Plan::Vanishing, crashes: true, each: 8, lag: 200, ..scenario };
     // What a scan has not met is there again.
-    noticed(scenario, "phantom", 12);
+    noticed(scenario, "phantom", 60);
 }
 
 /// No anomaly comes of it: transactions are victims of deadlocks that there need not be.

@@ -182,8 +182,8 @@ fn a_map_of_zeros_gives_no_page_away_that_is_in_use() {
     // A row with more pages than the first map covers.
     tree(&pool).insert(&mut transaction(2), b"long", &vec![7; 3600 * 448]).unwrap();
     pool.clean_all().unwrap();
-    let second = paged::space::map_of(PageNo(3590), 512);
-    for map in [paged::space::FIRST_MAP, second] {
+    let second = paged::maps::map_of(PageNo(3590), 512);
+    for map in [paged::maps::FIRST_MAP, second] {
         let mut image = files.image();
         image.insert("staging".into(), Vec::new());
         let from = 512 * map.0 as usize;

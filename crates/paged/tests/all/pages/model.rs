@@ -1,11 +1,11 @@
 //! A tree against a map, in a pool much smaller than the data.
 
-use paged::change::{Body, Change};
+use paged::change::{Body, Change, Payload};
 use paged::ids::PageNo;
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::page::PageKind;
 use paged::pool::Pool;
-use paged::tree::{BATCH_ROWS, Batch, Bound, Direction, Met, Permitted, Scan};
+use paged::tree::{BATCH_ROWS, Batch, Bound, Direction, Inserted, Met, Permitted, Scan};
 use sim::RecordingFiles;
 use std::sync::Arc;
 
@@ -171,14 +171,14 @@ fn a_refused_permit_leaves_everything_as_it_was() {
     for key in [b"a", b"c", b"g"] {
         let refused = tree.insert_if(&mut chain, key, b"new", &mut |next| {
             asked.push(next.map(<[u8]>::to_vec));
-            false
+            Ok(Some(asked.len()))
         });
-        assert_eq!(refused.unwrap(), paged::tree::Inserted::Refused);
+        assert_eq!(refused.unwrap(), Inserted::Refused(asked.len()));
     }
     assert_eq!(asked, [Some(b"b".to_vec()), Some(b"d".to_vec()), None]);
     assert_eq!(log.records().len(), before);
-    let long = tree.insert_if(&mut chain, b"e", &[1; 3000], &mut |_| false).unwrap();
-    assert_eq!(long, paged::tree::Inserted::Refused);
+    let long = tree.insert_if(&mut chain, b"e", &[1; 3000], &mut |_| Ok(Some(())));
+    assert_eq!(long.unwrap(), Inserted::Refused(()));
     assert_eq!(pool.used_pages().unwrap(), used, "the pages of the long row are free again");
     let mut scan = Scan::new(Direction::Forward, Bound::Unbounded);
     let mut batch = Batch::default();
@@ -275,7 +275,7 @@ fn a_scan_passes_many_leaves_without_rows() {
 /// Reclaims a ghost, and leaves its leaf as it is even if that is empty.
 fn empty_leaf(pool: &TestPool, key: &[u8]) {
     let body = Body { tree: TREE, change: Change::Reclaim { key } };
-    let (mut payload, page) = (Vec::new(), leaf_of(pool, key));
+    let (mut payload, page) = (Payload::new(), leaf_of(pool, key));
     body.encode(&mut payload);
     let lsn = pool.log().end();
     let record = Record { page, payload: &payload, ..Record::bare(Kind::Change) };

@@ -254,7 +254,7 @@ impl Step {
     ) -> Result<()> {
         match self {
             Self::Insert(key, row) => tree.insert(chain, key, row),
-            Self::Update(key, row) => tree.update(chain, key, row),
+            Self::Update(key, row) => tree.update(chain, key, row).map(drop),
             Self::Delete(key) => tree.delete(chain, key),
             Self::Settle(key) => tree.settle(key).map(drop),
             Self::Load(rows) => {

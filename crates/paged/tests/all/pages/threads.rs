@@ -190,8 +190,9 @@ fn a_scan_misses_nothing_that_came_before_a_key_was_locked() {
                     return;
                 }
                 for key in (thread as u8..120).step_by(4).rev() {
-                    let mut permit =
-                        |next: Option<&[u8]>| !locked.lock().contains(&next.map(<[u8]>::to_vec));
+                    let mut permit = |next: Option<&[u8]>| {
+                        Ok(locked.lock().contains(&next.map(<[u8]>::to_vec)).then_some(()))
+                    };
                     let mut chain = transaction(2 + thread as u64);
                     if tree.insert_if(&mut chain, &[key], b"", &mut permit).unwrap()
                         == Inserted::Done
