@@ -506,27 +506,27 @@ fn run(schedules: usize, story: fn()) -> usize {
 
 #[test]
 fn snapshots_are_of_one_moment() {
-    assert_eq!(run(2_000, story::<0>), 4_000);
-    assert_eq!(run(200, story::<50>), 400);
-    assert_eq!(run(500, story::<100>), 1_000);
+    assert_eq!(run(1_000, story::<0>), 2_000);
+    assert_eq!(run(100, story::<50>), 200);
+    assert_eq!(run(200, story::<100>), 400);
 }
 
 #[test]
 fn indexes_are_built_while_a_transaction_goes_on() {
-    assert_eq!(run(1_000, reopened::<0>), 2_000);
-    assert_eq!(run(100, reopened::<50>), 200);
-    assert_eq!(run(300, reopened::<100>), 600);
+    assert_eq!(run(300, reopened::<0>), 600);
+    assert_eq!(run(50, reopened::<50>), 100);
+    assert_eq!(run(100, reopened::<100>), 200);
 }
 
 #[test]
 fn a_watcher_gets_every_commit_after_its_start() {
-    assert_eq!(run(3_000, watched), 6_000);
+    assert_eq!(run(1_500, watched), 3_000);
 }
 
 #[test]
 fn serializable_transactions_are_equal_to_some_order() {
-    assert_eq!(run(1_000, serial::<0>), 2_000);
-    assert_eq!(run(300, serial::<100>), 600);
+    assert_eq!(run(500, serial::<0>), 1_000);
+    assert_eq!(run(150, serial::<100>), 300);
 }
 
 /// The test notices each store that is left out.
@@ -564,5 +564,6 @@ mod long {
         assert_eq!(run(50_000, reopened::<0>), 100_000);
         assert_eq!(run(50_000, reopened::<50>), 100_000);
         assert_eq!(run(50_000, reopened::<100>), 100_000);
+        assert_eq!(run(50_000, watched), 100_000);
     }
 }

@@ -39,6 +39,7 @@ pub enum PageKind {
 }
 
 impl PageKind {
+    #[inline]
     fn of(byte: u8) -> Option<Self> {
         Some(match byte {
             0 => Self::Blank,
@@ -93,21 +94,39 @@ pub struct Entry<'a> {
 
 impl Entry<'_> {
     /// Returns whether the row was deleted.
+    #[inline]
     #[must_use]
     pub fn is_ghost(&self) -> bool {
         self.flags & GHOST != 0
     }
 
     /// Returns whether the row lies in a chain.
+    #[inline]
     #[must_use]
     pub fn is_long(&self) -> bool {
         self.flags & LONG != 0
     }
 
     /// Returns the child of an entry of an inner page.
+    #[inline]
     #[must_use]
     pub fn child(&self) -> PageNo {
         PageNo(u64::from_le_bytes(self.row.try_into().expect("checked: eight bytes")))
+    }
+}
+
+/// Compared as one number before the rest of two keys.
+const HEAD_BYTES: usize = 8;
+
+/// Compares keys as [`Ord`] does for slices, mostly by a comparison of two numbers.
+#[inline]
+pub(crate) fn compare(one: &[u8], other: &[u8]) -> Ordering {
+    match (one.split_first_chunk::<HEAD_BYTES>(), other.split_first_chunk::<HEAD_BYTES>()) {
+        (Some((head, rest)), Some((other_head, other_rest))) => {
+            let heads = u64::from_be_bytes(*head).cmp(&u64::from_be_bytes(*other_head));
+            heads.then_with(|| rest.cmp(other_rest))
+        }
+        _ => one.cmp(other),
     }
 }
 
@@ -136,6 +155,7 @@ impl Page {
     }
 
     /// All its bytes.
+    #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -146,10 +166,12 @@ impl Page {
         &mut self.bytes
     }
 
+    #[inline]
     fn u16_at(&self, at: usize) -> usize {
         usize::from(u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]]))
     }
 
+    #[inline]
     fn u64_at(&self, at: usize) -> u64 {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.bytes[at..at + 8]);
@@ -166,30 +188,35 @@ impl Page {
     }
 
     /// Its use.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> PageKind {
         PageKind::of(self.bytes[KIND]).expect("checked when it was read")
     }
 
     /// Its level: 0 for leaves.
+    #[inline]
     #[must_use]
     pub fn level(&self) -> u8 {
         self.bytes[LEVEL]
     }
 
     /// The number of its entries.
+    #[inline]
     #[must_use]
     pub fn slots(&self) -> usize {
         self.u16_at(SLOTS)
     }
 
     /// The LSN of its newest change.
+    #[inline]
     #[must_use]
     pub fn lsn(&self) -> Lsn {
         Self::lsn_of(&self.bytes)
     }
 
     /// The LSN of a page's bytes.
+    #[inline]
     pub(crate) fn lsn_of(bytes: &[u8]) -> Lsn {
         let mut lsn = [0; 8];
         lsn.copy_from_slice(&bytes[LSN..LSN + 8]);
@@ -201,12 +228,14 @@ impl Page {
     }
 
     /// Its own number.
+    #[inline]
     #[must_use]
     pub fn number(&self) -> PageNo {
         PageNo(self.u64_at(NUMBER))
     }
 
     /// The stamp of its file.
+    #[inline]
     #[must_use]
     pub fn stamp(&self) -> u64 {
         self.u64_at(STAMP)
@@ -217,6 +246,7 @@ impl Page {
     }
 
     /// Its tree.
+    #[inline]
     #[must_use]
     pub fn tree(&self) -> TreeNo {
         let mut bytes = [0; 4];
@@ -225,6 +255,7 @@ impl Page {
     }
 
     /// The page to its right, or the next one of its chain.
+    #[inline]
     #[must_use]
     pub fn right(&self) -> Option<PageNo> {
         Some(PageNo(self.u64_at(RIGHT))).filter(|right| right.0 != 0)
@@ -235,31 +266,37 @@ impl Page {
     }
 
     /// The least key that it may have.
+    #[inline]
     #[must_use]
     pub fn low(&self) -> &[u8] {
         self.fence(LOW)
     }
 
     /// The first key that it may not have.
+    #[inline]
     #[must_use]
     pub fn high(&self) -> Option<&[u8]> {
         (self.u16_at(HIGH) != 0).then(|| self.fence(HIGH))
     }
 
+    #[inline]
     fn fence(&self, which: usize) -> &[u8] {
         let (at, len) = (self.u16_at(which), self.u16_at(which + 2));
         &self.bytes[at..at + len]
     }
 
+    #[inline]
     fn heap(&self) -> usize {
         self.u16_at(HEAP)
     }
 
+    #[inline]
     fn record(&self, slot: usize) -> usize {
         self.u16_at(HEADER_BYTES + SLOT_BYTES * slot)
     }
 
     /// An entry's key.
+    #[inline]
     #[must_use]
     pub fn key(&self, slot: usize) -> &[u8] {
         let at = self.record(slot);
@@ -268,6 +305,7 @@ impl Page {
     }
 
     /// An entry.
+    #[inline]
     #[must_use]
     pub fn entry(&self, slot: usize) -> Entry<'_> {
         let at = self.record(slot);
@@ -290,11 +328,12 @@ impl Page {
     ///
     /// # Errors
     /// There is no entry with this key.
+    #[inline]
     pub fn find(&self, key: &[u8]) -> std::result::Result<usize, usize> {
         let (mut from, mut to) = (0, self.slots());
         while from < to {
             let middle = usize::midpoint(from, to);
-            match self.key(middle).cmp(key) {
+            match compare(self.key(middle), key) {
                 Ordering::Less => from = middle + 1,
                 Ordering::Greater => to = middle,
                 Ordering::Equal => return Ok(middle),
@@ -304,6 +343,7 @@ impl Page {
     }
 
     /// Bytes that are free, in one piece or not.
+    #[inline]
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         self.gap() + self.u16_at(GARBAGE)
@@ -315,6 +355,7 @@ impl Page {
         self.bytes.len() - HEADER_BYTES - self.free_bytes()
     }
 
+    #[inline]
     fn gap(&self) -> usize {
         self.heap() - HEADER_BYTES - SLOT_BYTES * self.slots()
     }
@@ -451,6 +492,7 @@ impl Page {
     }
 
     /// Returns whether `Self::set_row` would find the space for a row of so many bytes.
+    #[inline]
     #[must_use]
     pub fn has_room(&self, slot: usize, row: usize) -> bool {
         let entry = self.entry(slot);
@@ -651,5 +693,29 @@ impl Page {
             return Err("it has no children");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_compared_as_slices_are() {
+        let pieces: [&[u8]; 8] = [
+            b"",
+            b"\0",
+            b"\xff",
+            b"abcdefg",
+            b"abcdefgh",
+            b"abcdefgh\0",
+            b"abcdefgi",
+            b"abcdefghij",
+        ];
+        for one in pieces {
+            for other in pieces {
+                assert_eq!(compare(one, other), one.cmp(other), "{one:?} and {other:?}");
+            }
+        }
     }
 }

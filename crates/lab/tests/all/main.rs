@@ -8,3 +8,4 @@ mod emulation;
 mod resuming;
 mod targets;
 mod turns;
+mod whole;

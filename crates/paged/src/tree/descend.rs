@@ -5,7 +5,7 @@ use pm::Files;
 use super::Tree;
 use crate::ids::PageNo;
 use crate::latch::Latching;
-use crate::page::{Page, PageKind};
+use crate::page::{Page, PageKind, compare};
 use crate::pool::{ReadPage, WritePage};
 use crate::{PagedError, Result};
 
@@ -56,8 +56,14 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             && level.is_none_or(|level| level == page.level());
         let (is_left, is_right) = match target {
             _ if !is_ours => return Arrival::Lost,
-            Target::At(key) => (key < page.low(), page.high().is_some_and(|high| key >= high)),
-            Target::Before(key) => (page.low() >= key, page.high().is_some_and(|high| high < key)),
+            Target::At(key) => (
+                compare(key, page.low()).is_lt(),
+                page.high().is_some_and(|high| compare(key, high).is_ge()),
+            ),
+            Target::Before(key) => (
+                compare(page.low(), key).is_ge(),
+                page.high().is_some_and(|high| compare(high, key).is_lt()),
+            ),
             Target::Last => (false, page.high().is_some()),
         };
         match (is_left, is_right, page.right()) {

@@ -236,6 +236,38 @@ impl<'a> StoredRow<'a> for PackedRow<'a> {
         }
     }
 
+    fn read_bytes(&self, columns: &[u16], out: &mut [u8]) -> Result<usize, Bad> {
+        let bytes_of = |column: &u16| {
+            let place = &self.packed.columns[usize::from(*column)];
+            match place.holds {
+                Holds::Number { .. } => 8,
+                Holds::Value => place.bytes,
+                Holds::Length => self.length(place),
+            }
+        };
+        let total = columns.iter().map(bytes_of).sum();
+        if out.len() < total {
+            // Lengths that are too large are damage, and no reason for a longer buffer.
+            for column in columns.iter().map(|column| usize::from(*column)) {
+                if self.packed.columns[column].holds == Holds::Length {
+                    self.part(column)?;
+                }
+            }
+            return Ok(total);
+        }
+        let mut rest = &mut out[..total];
+        for column in columns {
+            let (at, len) = (usize::from(*column), bytes_of(column));
+            let (now, later) = rest.split_at_mut(len);
+            match self.packed.columns[at].holds {
+                Holds::Number { .. } => now.copy_from_slice(&self.word(at).to_le_bytes()),
+                Holds::Length | Holds::Value => self.part(at)?.copy_to(now),
+            }
+            rest = later;
+        }
+        Ok(total)
+    }
+
     #[inline]
     fn part(&self, column: usize) -> Result<Bytes<'a>, Bad> {
         let place = &self.packed.columns[column];
