@@ -28,6 +28,10 @@ pub use missing::Missing;
 /// The claims of P1.
 const P1: &str = include_str!("../../claims/p1.toml");
 
+/// The claims of P2, whose studies are being built: until then no run tests them.
+#[cfg(test)]
+const P2: &str = include_str!("../../claims/p2.toml");
+
 /// The claims of P3.
 const P3: &str = include_str!("../../claims/p3.toml");
 
@@ -102,6 +106,8 @@ pub struct Claim {
     pub text: String,
     /// The metric of the points.
     pub metric: String,
+    /// The origin of the points; claims of P2 say it.
+    pub by: Option<By>,
     /// Engines, interfaces.
     #[serde(default)]
     pub series: Vec<String>,
@@ -145,6 +151,16 @@ pub struct Claim {
     pub best: Vec<X>,
     /// A note for readers on how it was tested here.
     pub note: Option<String>,
+}
+
+/// The origin of the points that a claim is tested on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// They were measured on this machine.
+    Measured,
+    /// They were projected to more cores.
+    Projected,
 }
 
 /// A field in which two points may agree.

@@ -20,7 +20,9 @@ fn every_claim_can_be_read_and_asks_for_one_thing() {
     for claim in &papers {
         assert!(claim.id.starts_with(&claim.experiment), "{}", claim.id);
     }
-    let all: Vec<Claim> = papers.into_iter().chain(targets().expect("read")).collect();
+    let p2 = read(P2).expect("read");
+    assert!(p2.iter().all(|claim| claim.id.starts_with(&claim.experiment) && claim.by.is_some()));
+    let all: Vec<Claim> = papers.into_iter().chain(p2).chain(targets().expect("read")).collect();
     let mut ids: Vec<&str> = all.iter().map(|claim| claim.id.as_str()).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -446,4 +448,15 @@ fn a_loss_is_tested_as_a_loss() {
         let points = [point("E", "a", "", "a", left), point("E", "b", "", "a", 1.0)];
         assert_eq!(verdict(&claim, &points), expected, "{left}");
     }
+}
+
+/// The studies of P2 take the ranges of the paper from one place, which names the source of each.
+#[test]
+fn the_setting_of_p2_can_be_read() {
+    let text = include_str!("../../claims/p2-setting.toml");
+    let setting: toml::Table = text.parse().expect("it can be read");
+    for part in ["machine", "memory", "devices", "sizes", "prices", "projection"] {
+        assert!(setting[part].as_table().is_some_and(|part| !part.is_empty()), "{part}");
+    }
+    assert_eq!(setting["projection"]["most_error"].as_float(), Some(0.15));
 }

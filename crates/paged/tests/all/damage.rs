@@ -284,3 +284,32 @@ fn a_hole_of_an_earlier_restart_is_no_damage() {
     let error = open_nv(&memory, Persist::OnInsert).unwrap_err();
     assert!(matches!(error, PagedError::DamagedLog { at: Lsn(1), .. }), "{error}");
 }
+
+/// Two transactions have changed a page each, and neither has ended: of the first record only a page says that
+/// it was durable, by the newest LSN with which one was written.
+#[test]
+fn the_newest_record_of_written_pages_is_no_hole() {
+    let memory = Recording::new(LIMIT).unwrap();
+    memory.grow(AT + FORM.bytes()).unwrap();
+    let options = nv_options(Persist::OnInsert);
+    let log = NvLog::create(memory.clone(), AT, FORM, 7, options, Arc::new(Host::default()));
+    let append = |tx| {
+        let change = Record { page: PageNo(tx), payload: &[5; 9], ..Record::bare(Kind::Change) };
+        log.append(&mut Chain::new(TxNo(tx)), &change).unwrap();
+        memory.contents()
+    };
+    let (before, after, all) = (memory.contents(), append(1), append(2));
+    let places = (0..all.len()).filter(|at| before.get(*at) != after.get(*at));
+    for at in places {
+        let open = |written| {
+            let mut image = all.clone();
+            image[at] ^= 1 << (at % 8);
+            let memory = Recording::from_image(&image, LIMIT).unwrap();
+            let host = Arc::new(Host::default());
+            NvLog::open_under(memory, AT, 7, options, host, written)
+        };
+        let error = open(Lsn(1)).unwrap_err();
+        assert!(matches!(error, PagedError::DamagedLog { at: Lsn(1), .. }), "byte {at}: {error}");
+        assert!(open(Lsn::NONE).unwrap().read(Lsn(2)).is_ok(), "byte {at}");
+    }
+}

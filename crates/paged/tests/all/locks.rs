@@ -633,3 +633,64 @@ fn who_reads_a_whole_table_depends_on_what_its_session_wrote_under_a_kept_lock()
         reader.release(Lsn::NONE);
     }
 }
+
+/// One of two readers of a row wants to write it, after a third session asked for it exclusively.
+#[test]
+fn a_holder_that_wants_more_goes_before_those_that_wait() {
+    let baton = Arc::new(Baton::new(4));
+    let locks = table(Arc::clone(&baton), None);
+    let order = Mutex::new(Vec::new());
+    let pause = |micros| {
+        baton.park(
+            &paged::threads::Waiter::default(),
+            Some(baton.now() + Duration::from_micros(micros)),
+        )
+    };
+    baton.run(3, |thread| {
+        let mut session = locks.session();
+        session.begin(thread as u64);
+        if thread == 2 {
+            pause(1_000);
+        } else {
+            session.lock(row(1), Mode::Shared).unwrap();
+            pause([2_000, 4_000][thread]);
+        }
+        if thread != 1 {
+            session.lock(row(1), Mode::Exclusive).unwrap();
+            order.lock().push(thread);
+        }
+        session.release(Lsn::NONE);
+    });
+    assert_eq!((order.into_inner(), locks.counts().victims), (vec![0, 2], 0));
+}
+
+#[test]
+fn the_commit_of_a_ghost_that_is_gone_never_grows_older() {
+    let locks = table(Arc::new(Host::default()), None);
+    let (mut writer, mut reader) = (locks.session(), locks.session());
+    for (key, at) in [(1, 100), (2, 90)] {
+        writer.begin(key);
+        writer.lock(row(key), Mode::Exclusive).unwrap();
+        writer.release(Lsn(at));
+        locks.ghost_goes(row(key));
+        reader.begin(9);
+        reader.has_scanned(TABLE);
+        assert_eq!(reader.depends(), Lsn(100), "after key {key}");
+        reader.release(Lsn::NONE);
+    }
+}
+
+#[test]
+fn a_transaction_with_so_many_locks_has_many() {
+    let options = LockOptions { escalate_after: 3, ..LockOptions::default() };
+    let locks = LockTable::new(Arc::new(Host::default()), options);
+    let mut session = locks.session();
+    for turn in 1..3 {
+        session.begin(turn);
+        for key in 0..5 {
+            assert_eq!(session.has_many(), key >= 3, "{key} locks");
+            session.lock(row(key), Mode::Shared).unwrap();
+        }
+        session.release(Lsn::NONE);
+    }
+}

@@ -354,3 +354,22 @@ fn a_restart_counts_what_it_has_read_as_consumed() {
         }
     }
 }
+
+/// The head may stop at the newest record of a segment that is filled.
+#[test]
+fn a_segment_with_the_oldest_kept_record_is_not_used_again() {
+    let one_lane = NvOptions { lanes: 1, ..options(Persist::OnInsert) };
+    let log: Log = NvLog::create(memory(), AT, FORM, 7, one_lane, Arc::default());
+    let mut kept = 1;
+    for number in 1..1000_u64 {
+        let lsn = log.append(&mut Chain::default(), &change(&[number as u8; 180])).unwrap();
+        assert_eq!(lsn, Lsn(number));
+        for at in kept..=number {
+            assert_eq!(log.read(Lsn(at)).unwrap().payload, [at as u8; 180], "{at} at {number}");
+        }
+        if number % 20 == 0 {
+            kept = number - number / 20 % 16;
+            log.truncate(Lsn(kept), Lsn(kept)).unwrap();
+        }
+    }
+}

@@ -188,3 +188,30 @@ fn a_page_is_written_after_its_log() {
     // Once more for the tree.
     assert!(run.log.forces() <= run.pool.stats().batches + 1);
 }
+
+/// Rows that came with one record lie in several leaves when they are undone, and a crash comes after any
+/// of the records of that.
+#[test]
+fn a_load_that_was_split_is_undone_after_any_crash() {
+    let (log, pool) = create(&RecordingFiles::new(), 512, 8);
+    let (mut loading, mut model) = (transaction(2), Model::new());
+    tree(&pool).load(&mut loading, (0..8_u8).map(|key| ([key, 0], [7; 30]))).unwrap();
+    let mut chain = transaction(3);
+    for key in (0..8_u8).flat_map(|key| (1..4).map(move |other| [key, other])) {
+        tree(&pool).insert(&mut chain, &key, &[1; 30]).unwrap();
+        model.insert(key.to_vec(), vec![1; 30]);
+    }
+    log.commit(&mut chain).unwrap();
+    let before = log.records().len();
+    pool.undo_to(&mut loading, Lsn::NONE).unwrap();
+    assert_same(&pool, &model, "without a crash");
+    let records = log.records();
+    let undone = records.iter().filter(|record| record.kind == Kind::Compensation).count();
+    assert!(undone >= 3, "{undone} leaves");
+    for end in before..=records.len() {
+        let (_files, pool) = fresh(512, &TestLog::of(records[..end].to_vec()), 64);
+        redo(&pool, &records[..end]);
+        undo_losers(&pool, &records[..end]);
+        assert_same(&pool, &model, &format!("after {} records", end - before));
+    }
+}

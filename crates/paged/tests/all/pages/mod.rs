@@ -6,5 +6,5 @@ mod model;
 mod on_demand;
 mod power;
 mod refused;
-mod support;
+pub(crate) mod support;
 mod threads;

@@ -400,3 +400,35 @@ fn cold_records_that_are_in_the_caches_alone_are_not_relied_on() {
         assert!(cut > 0, "{persist:?}");
     }
 }
+
+/// The records of one open transaction are in the file when another one's are moved there.
+#[test]
+fn records_of_two_open_transactions_stay_in_the_file() {
+    const LATE: [u8; 2] = [3, 4];
+    for persist in [Persist::OnInsert, Persist::OnCommit] {
+        let files = RecordingFiles::new();
+        let (memory, store) = create(&files, persist);
+        let (mut old, mut models) = with_old(&store);
+        let mut session = store.session();
+        session.begin(3, None);
+        for key in LATE {
+            insert(&mut session, &mut models[0], key, &[0; 20]);
+        }
+        commit(&store, &mut session);
+        busy(&store, &mut models, 300).unwrap();
+        let mut late = LATE.map(|key| {
+            let mut late = store.session();
+            late.begin(u64::MAX - u64::from(key), None);
+            late.update(TREES[0], &[key], &[9; 30]).unwrap();
+            busy(&store, &mut models, 300).unwrap();
+            late
+        });
+        // Killed now, all three are undone; and so they are without.
+        let again = Recording::from_image(&memory.contents(), LIMIT).unwrap();
+        let again = open(&again, &RecordingFiles::from_image(files.image()), persist).unwrap();
+        check(&again, &models).unwrap();
+        old.abort().unwrap();
+        late.iter_mut().for_each(|late| late.abort().unwrap());
+        check(&store, &models).unwrap();
+    }
+}

@@ -1,9 +1,11 @@
 //! Room in a small log: what takes some gives it back.
 
 use paged::PagedError;
+use paged::store::Store;
 use sim::RecordingFiles;
 
-use super::support::{TREES, create};
+use super::super::pages::support::TestLog;
+use super::support::{TREES, create, options};
 
 /// Transactions that log nothing, since all that they try fails.
 #[test]
@@ -58,4 +60,34 @@ fn a_full_log_has_room_again_when_its_oldest_transaction_ends() {
         other.insert(TREES[0], &key, &[1; 100]).expect("there is room");
         other.commit().expect("committed");
     }
+}
+
+/// Another transaction has inserted before rows that are deleted, and ends when the log has no room.
+#[test]
+fn ghosts_that_find_no_room_in_the_log_go_later() {
+    let log = TestLog::of(Vec::new());
+    let files = RecordingFiles::new();
+    let store = Store::create(&files, "", 77, log.clone(), options(64), &TREES).expect("created");
+    let (mut deleting, mut inserting) = (store.session(), store.session());
+    deleting.begin(0, None);
+    for key in 0..5 {
+        deleting.insert(TREES[0], &[key, 1], b"row").expect("inserted");
+    }
+    deleting.commit().expect("committed");
+    deleting.begin(1, None);
+    inserting.begin(2, None);
+    for key in 0..5 {
+        inserting.insert(TREES[0], &[key, 0], b"row").expect("inserted");
+        deleting.delete(TREES[0], &[key, 1]).expect("deleted");
+    }
+    deleting.commit().expect("committed");
+    let ghosts = || store.check().expect("sound").ghosts;
+    assert_eq!(ghosts(), 5);
+    log.limit(Some(0));
+    inserting.commit().expect("committed");
+    assert_eq!(ghosts(), 5);
+    log.limit(None);
+    inserting.begin(3, None);
+    inserting.commit().expect("committed");
+    assert_eq!(ghosts(), 0);
 }
