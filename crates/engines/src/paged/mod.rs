@@ -21,6 +21,7 @@ mod check;
 mod errors;
 mod inspect;
 mod method;
+mod open;
 mod rest;
 mod scan;
 mod tables;
@@ -30,7 +31,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use paged::ids::{Lsn, TreeNo};
+use paged::ids::TreeNo;
 use paged::store::{Purpose, RowRange, Session, Store};
 use pm::{Environment, File, Files, Memory};
 use storage::{Row, StoredRow, Value, pack_row, user_bytes};
@@ -40,7 +41,6 @@ use crate::contract::{Engine, Footprint, Read, Resources, Scan, Sessions, Write}
 use crate::error::EngineError;
 use crate::options::Setup;
 use crate::packed_tables::{key_of, secondary};
-use crate::savepoints::Savepoints;
 use crate::stats::EngineStats;
 use crate::transaction::{Begin, TxId};
 
@@ -51,6 +51,7 @@ pub use method::{PagedCounts, PagedLog};
 pub(crate) use method::{base_options, prefix};
 
 use check::check_table;
+use open::Open;
 use scan::bound;
 use tables::PagedTables;
 
@@ -99,19 +100,6 @@ impl<E: Environment, L> Shared<E, L> {
     }
 }
 
-/// An open transaction of a session.
-#[derive(Debug)]
-struct Open<F: Files> {
-    session: Session<F>,
-    /// The stored row that is read or changed, and what it is changed to.
-    row: Vec<u8>,
-    new: Vec<u8>,
-    savepoints: Savepoints<Lsn>,
-    /// The number of the transaction among those of the session.
-    number: u64,
-    statements: u64,
-}
-
 /// A session of a partition, or its root, which is one, too; see the module's comment. `L` is the
 /// log.
 #[derive(Debug)]
@@ -156,8 +144,7 @@ impl<E: Environment, L> Paged<E, L> {
 
     fn over(shared: Arc<Shared<E, L>>) -> Self {
         let session = shared.store.session();
-        let (row, new, savepoints) = (Vec::new(), Vec::new(), Savepoints::default());
-        let open = Open { session, row, new, savepoints, number: 0, statements: 0 };
+        let open = Open::new(session);
         let number = shared.next_session.fetch_add(1, Ordering::Relaxed);
         Self { shared, open: Mutex::new(open), number, knows_rest: false }
     }
@@ -171,7 +158,7 @@ impl<E: Environment, L> Paged<E, L> {
     fn opened(&mut self) -> (&Shared<E, L>, &mut Open<E::Files>) {
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !open.session.is_open() {
-            open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed));
+            open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed), None);
         }
         (&self.shared, open)
     }
@@ -193,7 +180,7 @@ impl<E: Environment, L> Paged<E, L> {
         let mut open = self.lock();
         let alone = !open.session.is_open();
         if alone {
-            open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed));
+            open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed), None);
         }
         let read = act(&mut open);
         if alone {
@@ -228,13 +215,6 @@ impl<E: Environment, L> Paged<E, L> {
             Some(error) => Err(shared.stop(error)),
             None => done.map_err(|error| shared.named(error)),
         }
-    }
-}
-
-impl<F: Files> Open<F> {
-    fn begin(&mut self, age: u64) {
-        self.session.begin(age, None);
-        (self.number, self.statements) = (self.number + 1, 0);
     }
 }
 
@@ -426,10 +406,7 @@ impl<E: Environment, L> Paged<E, L> {
 impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
     fn begin(&mut self, how: &Begin) -> Result<(), EngineError> {
         self.shared.usable()?;
-        let (age, wait) = (how.age, how.wait);
-        let open = self.open_mut();
-        open.session.begin(age, wait);
-        (open.number, open.statements) = (open.number + 1, 0);
+        self.open_mut().begin(how.age, how.wait);
         Ok(())
     }
 

@@ -99,17 +99,17 @@ fn a_fault_that_is_not_noticed_is_an_error() {
 
 #[test]
 fn processes_are_killed_and_nothing_is_lost() {
-    let ran = run(&["crash", "--kills", "4", "--json", "-"]);
+    let ran = run(&["crash", "--kills", "8", "--json", "-"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let found = json(&ran);
     let runs = found["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2 * perdura::EngineKind::ALL.len(), "each engine, two domains");
     for run in runs {
-        assert_eq!((run["kills"].as_u64(), run["lost"].as_u64()), (Some(4), Some(0)), "{run}");
+        assert_eq!((run["kills"].as_u64(), run["lost"].as_u64()), (Some(8), Some(0)), "{run}");
         assert_eq!(run["surplus"], 0);
         // Some kills hit recovery, others work: half of the victims live on once they have opened.
-        assert!(run["in_recovery"].as_u64() < Some(4), "{run}");
-        assert!(run["acknowledged"].as_u64() > Some(4), "{run}");
+        assert!(run["in_recovery"].as_u64() < Some(8), "{run}");
+        assert!(run["acknowledged"].as_u64() > Some(8), "{run}");
     }
 }
 

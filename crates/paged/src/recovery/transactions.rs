@@ -2,7 +2,7 @@
 //!
 //! A checkpoint reads the table while transactions append. So that it misses no record below its
 //! own begin, a transaction announces an append before the record has its LSN: while that lasts,
-//! [`Open::pending`] is a place from which a scan meets the record.
+//! [`Place::pending`] is a place from which a scan meets the record.
 //!
 //! | a checkpoint that has its LSN reads `pending` | the record |
 //! |---|---|
@@ -325,5 +325,49 @@ mod tests {
                 }
             }
         });
+    }
+
+    /// The next transaction of a session has the place of the one before.
+    #[test]
+    fn a_place_shows_one_transaction_at_a_time() {
+        const TRANSACTIONS: u64 = 10_000;
+        const EACH: u64 = 4;
+        let form = NvForm::of_bytes(64 << 20, 1 << 16, 1 << 10);
+        let memory = Dram::new(64 << 20).expect("memory");
+        memory.grow(form.bytes()).expect("within its limit");
+        let options = NvOptions { persist: Persist::OnInsert, ..NvOptions::default() };
+        let log: NvLog<Dram, Host> = NvLog::create(memory, 0, form, 1, options, Arc::default());
+        let (transactions, over) = (Transactions::new(), AtomicBool::new(false));
+        let begin = log.end().0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let slot = transactions.slot();
+                for tx in 0..TRANSACTIONS {
+                    let mut transaction = transactions.begin_in(&slot, TxNo(1 + tx));
+                    for _ in 1..EACH {
+                        transaction.append(&log, &Record::bare(Kind::Abort)).expect("appended");
+                    }
+                    transaction.append(&log, &Record::bare(Kind::End)).expect("appended");
+                    transactions.end(transaction);
+                }
+                transactions.give_back(slot);
+                over.store(true, Ordering::SeqCst);
+            });
+            let (mut seen, mut oldest) = (0_u64, Lsn::NONE);
+            while !over.load(Ordering::SeqCst) {
+                for Seen { tx, first, last, .. } in transactions.seen().0 {
+                    let own = begin + (tx.0 - 1) * EACH;
+                    assert_eq!(first, Lsn(own), "{tx}");
+                    assert!((own..own + EACH).contains(&last.0), "{tx}: {last}");
+                    seen += 1;
+                }
+                if let Some(now) = transactions.oldest() {
+                    assert!(now >= oldest && (now.0 - begin).is_multiple_of(EACH), "{now}");
+                    oldest = now;
+                }
+            }
+            assert!(seen > 100, "{seen}");
+        });
+        assert!(transactions.is_empty() && transactions.seen().0.is_empty());
     }
 }

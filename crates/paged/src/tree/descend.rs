@@ -146,6 +146,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     /// of it first.
     pub(super) fn write_leaf(&self, key: &[u8]) -> Result<WritePage<'a, T>> {
         if let Some(near) = self.near
+            && self.leaves.is_none()
             && let Ok(leaf) = self.pool.write(near)
             && matches!(self.arrive(&leaf, Some(0), Target::At(key)), Arrival::Here)
         {

@@ -181,6 +181,9 @@ impl<'a> PackedRow<'a> {
     /// # Errors
     /// Damage.
     pub fn with_changes(&self, changes: &[(u16, Value<'_>)], out: &mut Vec<u8>) -> Result<(), Bad> {
+        if self.start(self.packed.columns.len()) != self.bytes.len() {
+            return Err(damaged());
+        }
         out.clear();
         self.bytes.append_to(out);
         for (column, value) in changes {
@@ -424,7 +427,12 @@ mod tests {
             prop_assert!(row.values().eq(wanted));
             for cut in 0..bytes.len() {
                 let short = PackedRow::new(layout, &packed, Bytes::from(&bytes[..cut]));
-                prop_assert!(short.and_then(|short| short.read(None, &mut row)).is_err());
+                let read = short.clone().and_then(|short| short.read(None, &mut row));
+                prop_assert!(read.is_err());
+                let change = |short: PackedRow<'_>| {
+                    short.with_changes(&[(8, Value::I64(1))], &mut changed)
+                };
+                prop_assert!(short.and_then(change).is_err());
                 shown.stored_mut().extend_from_slice(&bytes[..cut]);
                 prop_assert!(packed.show(None, &mut shown).is_err());
             }
