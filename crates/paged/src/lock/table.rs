@@ -209,7 +209,7 @@ impl<T: Threads> LockTable<T> {
 
     /// Notes that the ghost of a key, which is not locked, goes. Called before it goes, with its
     /// page latched: a later scan of the table meets no name of the ghost, and depends on its
-    /// commit all the same ([`Locks::has_scanned`]).
+    /// commit all the same ([`Locks::has_scanned`](super::Locks::has_scanned)).
     pub fn ghost_goes(&self, name: Name) {
         let bits = name.bits();
         let written = self.shard(bits).written(name, bits);

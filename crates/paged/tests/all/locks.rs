@@ -694,3 +694,22 @@ fn a_transaction_with_so_many_locks_has_many() {
         session.release(Lsn::NONE);
     }
 }
+
+#[test]
+fn a_lock_that_is_waited_for_is_not_kept() {
+    let locks = table(Arc::new(Host::default()), Some(1));
+    let (mut session, mut other) = (locks.session(), locks.session());
+    session.begin(1);
+    session.lock(TABLE, Mode::IntentExclusive).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            other.begin(2);
+            other.lock(TABLE, Mode::Shared)
+        });
+        while locks.counts().waits == 0 {
+            std::thread::yield_now();
+        }
+        session.release(Lsn(1));
+        waiting.join().unwrap().unwrap();
+    });
+}

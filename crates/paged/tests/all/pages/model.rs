@@ -1,7 +1,7 @@
 //! A tree against a map, in a pool much smaller than the data.
 
 use paged::change::{Body, Change, Payload};
-use paged::ids::PageNo;
+use paged::ids::{PageNo, TreeNo};
 use paged::log::{Chain, Kind, LogManager, Record};
 use paged::page::PageKind;
 use paged::pool::Pool;
@@ -324,4 +324,28 @@ fn undo_brings_everything_back_wherever_it_is() {
         pool.undo_to(&mut chain, Lsn::NONE).unwrap();
         assert_same(&pool, &model, &format!("seed {seed}, undone"));
     }
+}
+
+#[test]
+fn a_load_has_a_key_once() {
+    let (_, pool) = create(&RecordingFiles::new(), 512, 16);
+    for keys in [[b"a", b"b", b"b"], [b"c", b"e", b"d"]] {
+        let mut chain = transaction(2);
+        let refused = tree(&pool).load(&mut chain, keys.map(|key| (key, b"row")));
+        assert!(matches!(refused, Err(PagedError::Duplicate)), "{keys:?}: {refused:?}");
+        pool.undo_to(&mut chain, Lsn::NONE).unwrap();
+        assert_same(&pool, &Model::new(), "undone");
+    }
+}
+
+#[test]
+fn a_tree_whose_creation_is_undone_is_not_there() {
+    const OTHER: TreeNo = TreeNo(8);
+    let (_, pool) = create(&RecordingFiles::new(), 512, 16);
+    let mut chain = transaction(2);
+    pool.create_tree(&mut chain, OTHER).unwrap();
+    pool.tree(OTHER).unwrap().unwrap().insert(&mut chain, b"key", b"row").unwrap();
+    pool.undo_to(&mut chain, Lsn::NONE).unwrap();
+    assert!(pool.tree(OTHER).unwrap().is_none());
+    assert_same(&pool, &Model::new(), "undone");
 }
