@@ -153,7 +153,7 @@ impl<E: Environment, L> Paged<E, L> {
         self.open.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the sessions share, and this one with an open transaction: the root begins one with its
+    /// The shared state, and this session with an open transaction: the root begins one with its
     /// first statement.
     fn opened(&mut self) -> (&Shared<E, L>, &mut Open<E::Files>) {
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);

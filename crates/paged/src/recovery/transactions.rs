@@ -299,17 +299,21 @@ mod tests {
     use crate::log::nv::{NvForm, NvLog, NvOptions, Persist};
     use crate::threads::Host;
 
+    fn log() -> NvLog<Dram, Host> {
+        let form = NvForm::of_bytes(64 << 20, 1 << 16, 1 << 10);
+        let memory = Dram::new(64 << 20).expect("memory");
+        memory.grow(form.bytes()).expect("within its limit");
+        let options = NvOptions { persist: Persist::OnInsert, ..NvOptions::default() };
+        NvLog::create(memory, 0, form, 1, options, Arc::default())
+    }
+
     /// A restart sets less room aside for undoing a transaction than it takes, if a checkpoint says
     /// that its records have fewer bytes.
     #[test]
     fn a_transaction_that_is_seen_beside_an_append_has_the_bytes_of_its_newest_record() {
         const RECORDS: u64 = 40_000;
         const BYTES: u64 = 64;
-        let form = NvForm::of_bytes(64 << 20, 1 << 16, 1 << 10);
-        let memory = Dram::new(64 << 20).expect("memory");
-        memory.grow(form.bytes()).expect("within its limit");
-        let options = NvOptions { persist: Persist::OnInsert, ..NvOptions::default() };
-        let log: NvLog<Dram, Host> = NvLog::create(memory, 0, form, 1, options, Arc::default());
+        let log = log();
         let (transactions, over) = (Transactions::new(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -332,11 +336,7 @@ mod tests {
     fn a_place_shows_one_transaction_at_a_time() {
         const TRANSACTIONS: u64 = 10_000;
         const EACH: u64 = 4;
-        let form = NvForm::of_bytes(64 << 20, 1 << 16, 1 << 10);
-        let memory = Dram::new(64 << 20).expect("memory");
-        memory.grow(form.bytes()).expect("within its limit");
-        let options = NvOptions { persist: Persist::OnInsert, ..NvOptions::default() };
-        let log: NvLog<Dram, Host> = NvLog::create(memory, 0, form, 1, options, Arc::default());
+        let log = log();
         let (transactions, over) = (Transactions::new(), AtomicBool::new(false));
         let begin = log.end().0;
         std::thread::scope(|scope| {

@@ -206,6 +206,12 @@ fn run_model(seed: u64, wrong: Wrong, inherit_after: Option<u64>) -> Outcome {
     }
 }
 
+/// Lets the other threads go on for some time, as the baton counts it.
+fn pause(baton: &Baton, micros: u64) {
+    let until = baton.now() + Duration::from_micros(micros);
+    baton.park(&paged::threads::Waiter::default(), Some(until));
+}
+
 #[test]
 fn random_transactions_are_serializable_with_and_without_inheritance() {
     let (mut victims, mut waits, mut inherited) = (0, 0, 0);
@@ -562,12 +568,7 @@ fn who_waits_too_long_is_doomed_and_the_next_is_served() {
     let baton = Arc::new(Baton::new(3));
     let locks = table(Arc::clone(&baton), None);
     let order = Mutex::new(Vec::new());
-    let pause = |micros| {
-        baton.park(
-            &paged::threads::Waiter::default(),
-            Some(baton.now() + Duration::from_micros(micros)),
-        )
-    };
+    let pause = |micros| pause(&baton, micros);
     baton.run(3, |thread| {
         let mut session = locks.session();
         session.begin(thread as u64);
@@ -640,12 +641,7 @@ fn a_holder_that_wants_more_goes_before_those_that_wait() {
     let baton = Arc::new(Baton::new(4));
     let locks = table(Arc::clone(&baton), None);
     let order = Mutex::new(Vec::new());
-    let pause = |micros| {
-        baton.park(
-            &paged::threads::Waiter::default(),
-            Some(baton.now() + Duration::from_micros(micros)),
-        )
-    };
+    let pause = |micros| pause(&baton, micros);
     baton.run(3, |thread| {
         let mut session = locks.session();
         session.begin(thread as u64);
