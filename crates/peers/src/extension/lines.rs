@@ -9,12 +9,12 @@
 //! It is for a benchmark: a file is opened a second time for its mapping, and closing that lets go
 //! of the locks that other connections of this process hold on the file.
 
+use std::cell::Cell;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::{Connection, ffi};
 
@@ -27,15 +27,20 @@ pub(super) const VFS: &CStr = c"perdura-lines";
 /// A file is mapped in steps of so many bytes.
 const MAPPED_STEP: u64 = 64 << 20;
 
-static LINES: AtomicU64 = AtomicU64::new(0);
-static FENCES: AtomicU64 = AtomicU64::new(0);
-static LOGGED: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// Lines, fences, and bytes of write-ahead logs, of the files that this thread uses.
+    static DONE: Cell<[u64; 3]> = const { Cell::new([0; 3]) };
+}
 
-/// Returns what all files of this VFS have done: lines and fences of their syncs, and bytes written
-/// to write-ahead logs.
+fn count(lines: u64, fences: u64, logged: u64) {
+    let [all_lines, all_fences, all_logged] = DONE.get();
+    DONE.set([all_lines + lines, all_fences + fences, all_logged + logged]);
+}
+
+/// Returns what files of this VFS have done in this thread: lines and fences of their syncs, and
+/// bytes written to write-ahead logs.
 pub(super) fn counts() -> Stats {
-    let [lines, fences, bytes] =
-        [&LINES, &FENCES, &LOGGED].map(|count| count.load(Ordering::Relaxed));
+    let [lines, fences, bytes] = DONE.get();
     Stats { lines, fences, bytes, ..Stats::default() }
 }
 
@@ -76,7 +81,7 @@ impl Written {
             _ => self.runs.push((at, at + bytes)),
         }
         if self.is_log {
-            LOGGED.fetch_add(bytes, Ordering::Relaxed);
+            count(0, 0, bytes);
         }
     }
 
@@ -100,8 +105,7 @@ impl Written {
             }
         }
         self.flush.fence();
-        LINES.fetch_add(lines, Ordering::Relaxed);
-        FENCES.fetch_add(1, Ordering::Relaxed);
+        count(lines, 1, 0);
         Some(())
     }
 }
