@@ -70,7 +70,8 @@ impl Share {
     /// Asks for it. Called under the mutex of the name's shard, as long as it is a grant.
     pub(super) fn ask(&self) -> Asked {
         loop {
-            if self.turn(KEPT, TAKEN) {
+            // Its session may just be giving it up, and wait for the mutex to take the grant away.
+            if self.turn(KEPT, TAKEN) || self.state.load(Ordering::Acquire) == TAKEN {
                 return Asked::Yielded(self.released());
             }
             if self.turn(USED, AWAITED) || self.state.load(Ordering::Acquire) == AWAITED {
@@ -99,12 +100,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_kept_until_somebody_asks() {
+    fn a_lock_is_kept_until_another_session_asks() {
         let share = Share::kept(Lsn(5));
         assert!(share.take_up() && !share.take_up() && !share.give_up());
         assert!(share.keep(Lsn(9)) && share.is_kept());
         assert_eq!(share.ask(), Asked::Yielded(Lsn(9)));
         assert!(!share.take_up() && !share.give_up());
+
+        let share = Share::kept(Lsn(7));
+        assert!(share.give_up());
+        let (asked, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || asked.send(share.ask()));
+        let answer = answer.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(answer, Ok(Asked::Yielded(Lsn(7))), "its session has not let it go yet");
 
         let share = Share::kept(Lsn::NONE);
         assert!(share.take_up());

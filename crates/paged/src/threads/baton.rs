@@ -30,8 +30,10 @@ struct State {
     now: Duration,
     doing: Vec<Doing>,
     holder: usize,
-    /// No thread could run any more: every thread gives up.
+    /// No thread could run any more, or there is no end to it: every thread gives up.
     stuck: bool,
+    /// The points that may still come.
+    points: u64,
 }
 
 impl State {
@@ -89,8 +91,14 @@ const TURNS: usize = 16;
 impl Baton {
     /// A baton whose order of threads follows from `seed`.
     pub fn new(seed: u64) -> Self {
-        let state =
-            State { random: seed, now: Duration::ZERO, doing: Vec::new(), holder: 0, stuck: false };
+        let state = State {
+            random: seed,
+            now: Duration::ZERO,
+            doing: Vec::new(),
+            holder: 0,
+            stuck: false,
+            points: u64::MAX,
+        };
         let turns = [const { Condvar::new() }; TURNS];
         Self { state: Mutex::new(state), turns, flaw: None }
     }
@@ -101,10 +109,19 @@ impl Baton {
         Self { flaw, ..self }
     }
 
+    /// The same, for at most so many points: a policy that is wrong may have threads wait for each
+    /// other without end.
+    #[must_use]
+    pub fn at_most(self, points: u64) -> Self {
+        self.state.lock().points = points;
+        self
+    }
+
     /// Runs `threads` threads of `work`, which gets the number of its thread, to their ends.
     ///
     /// # Panics
-    /// If a thread panics, or all of them are parked and none can ever be woken.
+    /// If a thread panics, all of them are parked and none can ever be woken, or more points come than
+    /// may.
     pub fn run(&self, threads: usize, work: impl Fn(usize) + Sync) {
         {
             let mut state = self.state.lock();
@@ -130,6 +147,7 @@ impl Baton {
         while state.holder != number && !state.stuck {
             self.turns[number % TURNS].wait(&mut state);
         }
+        assert!(state.points > 0, "it comes to no end: {:?}", state.doing);
         assert!(!state.stuck, "every thread is parked, and none can be woken: {:?}", state.doing);
     }
 
@@ -137,6 +155,8 @@ impl Baton {
         {
             let mut state = self.state.lock();
             state.now += Duration::from_micros(1);
+            state.points -= 1;
+            state.stuck |= state.points == 0;
             state.doing[number] = doing;
             self.pass(&mut state);
         }
@@ -146,7 +166,9 @@ impl Baton {
 
     /// Gives the baton away, and wakes the thread that gets it.
     fn pass(&self, state: &mut State) {
-        state.pass();
+        if !state.stuck {
+            state.pass();
+        }
         if state.stuck {
             for turn in &self.turns {
                 turn.notify_all();
@@ -250,6 +272,17 @@ mod tests {
         let waiter = Waiter::default();
         baton.run(1, |_| assert!(!baton.park(&waiter, Some(Duration::from_secs(9)))));
         assert!(baton.now() >= Duration::from_secs(9));
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn threads_that_come_to_no_end_are_noticed() {
+        let baton = Baton::new(1).at_most(1000);
+        baton.run(2, |_| {
+            loop {
+                baton.point();
+            }
+        });
     }
 
     #[test]
