@@ -30,6 +30,7 @@ mod files;
 mod flush;
 mod folder;
 mod forks;
+mod frame;
 mod header;
 mod holder;
 mod last_transactions;
@@ -72,6 +73,7 @@ pub use files::{
 pub use flush::FlushInstruction;
 pub use folder::{Folder, FolderTime, is_gone};
 pub use forks::hold_over_forks;
+pub use frame::{FrameArena, FrameBytes, Peek};
 pub use header::{
     FORMAT_VERSION, HEADER_BYTES, Header, HeaderDamage, POOL_DATA_START, read_header,
 };

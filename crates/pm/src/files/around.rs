@@ -10,6 +10,7 @@ use super::host_file::HostFile;
 use super::{File, Files};
 use crate::bytes::Bytes;
 use crate::counters::Counters;
+use crate::frame::FrameBytes;
 use crate::names::{UNFINISHED, WHOLE};
 use crate::place::{Named, Place};
 use crate::registry::Registered;
@@ -177,6 +178,10 @@ impl File for AroundFile {
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
         self.file.read_at(at, out)
+    }
+
+    fn read_frame(&self, at: u64, frame: &mut FrameBytes) -> io::Result<usize> {
+        self.file.read_frame(at, frame)
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {

@@ -13,6 +13,7 @@ use super::window::Window;
 use crate::bytes::Bytes;
 use crate::counters::bump;
 use crate::flush::{FlushInstruction, store_fence};
+use crate::frame::FrameBytes;
 use crate::limits::{check_file_size, largest_file};
 use crate::offset::{LINE_BYTES, Range};
 use crate::space::reserve_space;
@@ -155,6 +156,34 @@ impl File for HostFile {
             }
         }
         Ok(done)
+    }
+
+    fn read_frame(&self, at: u64, frame: &mut FrameBytes) -> io::Result<usize> {
+        let at = i64::try_from(at).map_err(io::Error::other)?;
+        let read = |to: *mut u8, len: usize| {
+            let mut done = 0;
+            while done < len {
+                let from = at.saturating_add(done as i64);
+                // SAFETY: the kernel stores at most `len - done` bytes from `done` on, within the
+                // `len` bytes at `to`.
+                let read = unsafe {
+                    libc::pread(self.file.as_raw_fd(), to.add(done).cast(), len - done, from)
+                };
+                match usize::try_from(read) {
+                    Ok(0) => break,
+                    Ok(bytes) => done += bytes,
+                    Err(_) => {
+                        let error = io::Error::last_os_error();
+                        if error.kind() != io::ErrorKind::Interrupted {
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+            Ok(done)
+        };
+        // SAFETY: the kernel stores, within the page.
+        unsafe { frame.read_with(read) }
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {

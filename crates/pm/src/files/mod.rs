@@ -23,6 +23,7 @@ pub use source::Source;
 use crate::bytes::Bytes;
 use crate::counters::Counters;
 use crate::escaped::Escaped;
+use crate::frame::FrameBytes;
 use crate::unfinished::{self, MARK_BYTES, Unfinished};
 
 /// A directory of files. Clones share it. Names are plain file names without a `/`.
@@ -179,6 +180,17 @@ pub trait File: std::fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The kernel refuses, or the medium failed.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize>;
+    /// Fills the memory of a page, which is open, from a place of the file on; after the file's end
+    /// with zeros. Returns how many bytes there were.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    fn read_frame(&self, at: u64, frame: &mut FrameBytes) -> io::Result<usize> {
+        let mut bytes = vec![0; frame.bytes().len()];
+        let read = self.read_at(at, &mut bytes)?;
+        frame.set(0, &bytes);
+        Ok(read)
+    }
     /// Writes all of `bytes`.
     ///
     /// # Errors
