@@ -234,19 +234,13 @@ pub trait Reader: Read + Send + Sync + fmt::Debug {}
 
 impl<T: Read + Send + Sync + fmt::Debug> Reader for T {}
 
-/// Takes snapshots of a partition from any thread, without asking its engine.
-pub trait SnapshotSource: Send + Sync + fmt::Debug {
-    /// A snapshot of the last committed state.
-    ///
-    /// # Errors
-    /// The engine has stopped, or the medium has failed.
-    fn snapshot(&self) -> Result<Box<dyn Reader>, EngineError>;
-
-    /// The last committed state, for one read; it is to be given to [`SnapshotSource::take_back`]:
+/// Reads of a committed and durable state of a partition from any thread, without asking its engine.
+pub trait VersionSource: Send + Sync + fmt::Debug {
+    /// The newest such state, for one read; it is to be given to [`VersionSource::take_back`]:
     /// [`crate::VersionReader`] does. Allocates nothing once there has been a read.
     ///
     /// # Errors
-    /// As [`SnapshotSource::snapshot`].
+    /// The engine has stopped, or the medium has failed.
     fn lend(&self) -> Result<Version, EngineError>;
 
     /// The end of a read.
@@ -255,7 +249,7 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
     /// Acts as [`Read::get`], in a version that was not taken back.
     ///
     /// # Errors
-    /// Wrong values, damage.
+    /// Wrong values, damage; [`EngineError::Conflict`]: see [`Engine::unlocked_source`].
     fn get_in(
         &self,
         version: &Version,
@@ -268,7 +262,7 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
     /// Acts as [`Read::get_bytes`], in a version that was not taken back.
     ///
     /// # Errors
-    /// Wrong values, damage.
+    /// As [`Self::get_in`].
     fn get_bytes_in(
         &self,
         version: &Version,
@@ -281,7 +275,7 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
     /// Acts as [`Read::scan`], in a version that was not taken back.
     ///
     /// # Errors
-    /// Wrong values, damage.
+    /// As [`Self::get_in`].
     fn scan_in(
         &self,
         version: &Version,
@@ -290,6 +284,15 @@ pub trait SnapshotSource: Send + Sync + fmt::Debug {
         row: &mut Row,
         visit: &mut dyn FnMut(&Row) -> ControlFlow<()>,
     ) -> Result<(), EngineError>;
+}
+
+/// Takes snapshots of a partition from any thread, without asking its engine.
+pub trait SnapshotSource: VersionSource {
+    /// A snapshot of the last committed state.
+    ///
+    /// # Errors
+    /// The engine has stopped, or the medium has failed.
+    fn snapshot(&self) -> Result<Box<dyn Reader>, EngineError>;
 }
 
 /// A transaction that was committed before it is durable: see [`Engine::commit_early`].
@@ -644,6 +647,13 @@ pub trait Engine: Write + Send + Sync {
     /// another thread has the engine; in engines that have such a thing. A snapshot keeps what it
     /// sees for as long as it lives, and never waits for the writer.
     fn snapshot_source(&self) -> Option<Arc<dyn SnapshotSource>> {
+        None
+    }
+
+    /// Returns a source of reads without locks of what is committed and durable, in engines with
+    /// locks that have such a thing. A read there may end in [`EngineError::Conflict`] where others
+    /// have changed what it was to see; it is then to be run anew in a session.
+    fn unlocked_source(&self) -> Option<Arc<dyn VersionSource>> {
         None
     }
 

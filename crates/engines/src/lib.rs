@@ -65,7 +65,7 @@ pub use self::slotted::Slotted;
 pub use base::{BasePart, BaseSource, LogUntil, Restoring, VisitPage};
 pub use contract::{
     CheckReport, Early, Engine, Footprint, Method, Read, Reader, RecoveredLog, RecoveryReport,
-    Resources, Scan, ScanLocks, Sessions, SnapshotSource, Syncer, Write,
+    Resources, Scan, ScanLocks, Sessions, SnapshotSource, Syncer, VersionSource, Write,
 };
 pub use counts::{BufferStats, PageStats, RunStats, STATS_LEVELS};
 pub use cow::{Cow, CowOptions, CowStats};

@@ -29,6 +29,9 @@ pub enum PagedError {
     /// aborted.
     #[error("{0}")]
     Conflict(Conflict),
+    /// A page was changed since the state that is read, of which it has nothing left.
+    #[error("the state that is read is too old: others have changed what was to be read")]
+    TooOld,
     /// A transaction has more log than the log manager can hold for it.
     #[error(
         "the transaction has {bytes} bytes of log; at most {most} are possible: commit it in parts"

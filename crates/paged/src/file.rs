@@ -21,7 +21,7 @@ pub const CATALOG_ROOT: PageNo = PageNo(2);
 pub const CATALOG: TreeNo = TreeNo(0);
 
 pub(crate) const NAME: &str = "pages";
-const MAGIC: &[u8; 8] = b"PDPAGES\x01";
+const MAGIC: &[u8; 8] = b"PDPAGES\x02";
 /// The places in the header, from its contents' begin.
 const START: usize = 16;
 const PAGES: usize = 24;
@@ -78,13 +78,13 @@ fn blank_of(new: &NewFile, number: PageNo, kind: PageKind) -> Page {
 /// The header, with its checksum.
 fn header_of(new: &NewFile, noted: &Noted) -> Page {
     let mut header = blank_of(new, PageNo(0), PageKind::Header);
-    let contents = &mut header.bytes_mut()[HEADER_BYTES..];
-    contents[..8].copy_from_slice(MAGIC);
-    contents[8..12].copy_from_slice(&(new.page_bytes as u32).to_le_bytes());
-    contents[START..START + 8].copy_from_slice(&noted.start.0.to_le_bytes());
-    contents[PAGES..PAGES + 8].copy_from_slice(&noted.pages.to_le_bytes());
-    contents[NEWEST..NEWEST + 8].copy_from_slice(&noted.newest.0.to_le_bytes());
-    Page::seal(header.bytes_mut());
+    let mut put = |at: usize, bytes: &[u8]| header.set(HEADER_BYTES + at, bytes);
+    put(0, MAGIC);
+    put(MAGIC.len(), &(new.page_bytes as u32).to_le_bytes());
+    put(START, &noted.start.0.to_le_bytes());
+    put(PAGES, &noted.pages.to_le_bytes());
+    put(NEWEST, &noted.newest.0.to_le_bytes());
+    header.seal();
     header
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn create<F: Files>(files: &F, prefix: &str, new: &NewFile) -> io::Re
     for page in [header, map, root] {
         let from = bytes.len();
         bytes.extend_from_slice(page.bytes());
-        Page::seal(&mut bytes[from..]);
+        Page::seal_bytes(&mut bytes[from..]);
     }
     file.reserve(bytes.len() as u64)?;
     file.write_at(0, &bytes)?;
@@ -142,7 +142,7 @@ pub(crate) fn open<F: Files>(files: &F, prefix: &str) -> Result<(F::File, NewFil
     let wrong = |what: String| PagedError::WrongPages { name: format!("{prefix}{NAME}"), what };
     let io = |source| PagedError::Io { doing: "opening the file of pages", source };
     let mut first = Page::blank(LEAST_PAGE_BYTES);
-    let read = file.read_at(0, first.bytes_mut()).map_err(io)?;
+    let read = first.read_from(&file, PageNo(0)).map_err(io)?;
     let contents = &first.bytes()[HEADER_BYTES..];
     if read < LEAST_PAGE_BYTES || contents[..7] != MAGIC[..7] {
         return Err(wrong("it has no header of a file of pages".into()));
@@ -159,7 +159,7 @@ pub(crate) fn open<F: Files>(files: &F, prefix: &str) -> Result<(F::File, NewFil
         return Err(wrong("its header is damaged: its pages have an impossible size".into()));
     }
     let mut header = Page::blank(page_bytes);
-    let read = file.read_at(0, header.bytes_mut()).map_err(io)?;
+    let read = header.read_from(&file, PageNo(0)).map_err(io)?;
     if read < page_bytes {
         return Err(wrong("it is cut off".into()));
     }
@@ -181,6 +181,23 @@ pub(crate) fn open<F: Files>(files: &F, prefix: &str) -> Result<(F::File, NewFil
     Ok((file, NewFile { page_bytes, stamp: header.stamp() }, noted))
 }
 
+/// Returns whether the header is a sound one of another version.
+pub(crate) fn is_of_another_version<R: File>(file: &R) -> io::Result<bool> {
+    let sizes = (0..usize::BITS).map(|bits| 1 << bits).filter(|bytes| is_page_size(*bytes));
+    for page_bytes in sizes {
+        let mut header = Page::blank(page_bytes);
+        let read = header.read_from(file, PageNo(0))?;
+        let contents = &header.bytes()[HEADER_BYTES..];
+        let (is_ours, is_this) =
+            (contents[..7] == MAGIC[..7], contents[..MAGIC.len()] == MAGIC[..]);
+        let is_sound = read == page_bytes && header.check(PageNo(0), header.stamp()).is_ok();
+        if is_ours && !is_this && is_sound {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Finds the size of the pages of a file whose header is damaged: one with which its first page
 /// after the header, or the one after that, is sound.
 pub(crate) fn find_page_bytes<R: File>(file: &R, stamp: u64) -> io::Result<Option<usize>> {
@@ -188,7 +205,7 @@ pub(crate) fn find_page_bytes<R: File>(file: &R, stamp: u64) -> io::Result<Optio
     for page_bytes in sizes {
         let mut page = Page::blank(page_bytes);
         for number in [FIRST_MAP, CATALOG_ROOT] {
-            let read = file.read_at(number.0 * page_bytes as u64, page.bytes_mut())?;
+            let read = page.read_from(file, number)?;
             if read == page_bytes && page.check(number, stamp).is_ok() {
                 return Ok(Some(page_bytes));
             }

@@ -48,6 +48,14 @@ pub enum Flaw {
     PostedTwice,
     /// A page is evicted while it is in use.
     PinnedEvicted,
+    /// A look at a page counts though the page was changed meanwhile.
+    LookNotChecked,
+    /// A read without locks takes a page whatever its LSN is.
+    PageLsnIgnored,
+    /// A reader without locks sees what is not committed.
+    HorizonPastOpen,
+    /// A reader without locks sees what is committed and not durable.
+    HorizonPastDurable,
     /// The checksum of an object in the log is not looked at.
     ChecksumIgnored,
     /// The round of an entry in the ring is not looked at.

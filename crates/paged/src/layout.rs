@@ -8,8 +8,8 @@ pub const LEAST_PAGE_BYTES: usize = 512;
 pub const MOST_PAGE_BYTES: usize = 32 << 10;
 /// The page size that is used by default.
 pub const DEFAULT_PAGE_BYTES: usize = 8 << 10;
-/// Bytes of a slot: the place of its record.
-pub const SLOT_BYTES: usize = 2;
+/// Bytes of a slot: the head of its key, the place of its record, and the length of the key.
+pub const SLOT_BYTES: usize = 8;
 /// Bytes of a record before its key.
 pub const RECORD_BYTES: usize = 8;
 /// Bytes that a leaf has in place of a row that lies in a chain: its length, and its first page.
@@ -32,6 +32,7 @@ pub(crate) const GARBAGE: usize = 38;
 pub(crate) const RIGHT: usize = 40;
 pub(crate) const LOW: usize = 48;
 pub(crate) const HIGH: usize = 52;
+pub(crate) const PREFIX: usize = 56;
 
 /// The record's places, from its begin.
 pub(crate) const KEY_LEN: usize = 0;
@@ -45,7 +46,7 @@ pub(crate) const GHOST: u8 = 1;
 pub(crate) const LONG: u8 = 2;
 
 const _: () = assert!(MOST_PAGE_BYTES <= u16::MAX as usize);
-const _: () = assert!(HIGH + 4 <= HEADER_BYTES && HEADER_BYTES.is_multiple_of(8));
+const _: () = assert!(PREFIX + 2 <= HEADER_BYTES && HEADER_BYTES.is_multiple_of(SLOT_BYTES));
 const _: () =
     assert!(limit_key(DEFAULT_PAGE_BYTES) >= 1040 && limit_key(MOST_PAGE_BYTES) == MOST_KEY_BYTES);
 

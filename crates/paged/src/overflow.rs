@@ -9,7 +9,7 @@
 use pm::Files;
 
 use crate::change::{Body, Change};
-use crate::ids::{PageNo, TreeNo};
+use crate::ids::{Lsn, PageNo, TreeNo};
 use crate::latch::Latching;
 use crate::layout::{HEADER_BYTES, STUB_BYTES};
 use crate::log::{Chain, Logged};
@@ -200,6 +200,19 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
 
     /// Copies the row of an entry whose leaf is latched into `row`, which has nothing else then.
     pub(crate) fn copy_row(&self, entry: &Entry<'_>, row: &mut Vec<u8>) -> Result<()> {
+        self.copy_row_below(Lsn(u64::MAX), entry, row)
+    }
+
+    /// Copies the row as it is below a horizon.
+    ///
+    /// # Errors
+    /// [`PagedError::TooOld`]: a page of a long row was changed since. Or as [`Self::copy_row`].
+    pub(crate) fn copy_row_below(
+        &self,
+        horizon: Lsn,
+        entry: &Entry<'_>,
+        row: &mut Vec<u8>,
+    ) -> Result<()> {
         row.clear();
         if !entry.is_long() {
             row.extend_from_slice(entry.row);
@@ -216,6 +229,10 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             if !is_ours || page.part().is_empty() {
                 return Err(damaged(at));
             }
+            if page.lsn() >= horizon {
+                return Err(PagedError::TooOld);
+            }
+            self.pool.check_running()?;
             let part = page.part();
             row.extend_from_slice(&part[..part.len().min(bytes - row.len())]);
             next = page.right();

@@ -205,10 +205,10 @@ fn write_base<R: File>(
         if number.0 >= base.count {
             return Err(damaged("the base backup has it, and its file ended before"));
         }
-        page.bytes_mut().copy_from_slice(&bytes);
+        page.set(0, &bytes);
         page.check(number, stamp)?;
         page.set_stamp(new.stamp);
-        Page::seal(page.bytes_mut());
+        page.seal();
         let at = number.0 * new.page_bytes as u64;
         file.reserve(at + bytes.len() as u64).map_err(io)?;
         file.write_at(at, page.bytes()).map_err(io)?;
@@ -226,14 +226,12 @@ fn forget_lsns<R: File>(file: &R, new: &NewFile) -> Result<()> {
     let pages = file.len().map_err(io)? / new.page_bytes as u64;
     let mut page = Page::blank(new.page_bytes);
     for number in 1..pages {
-        let at = number * new.page_bytes as u64;
-        let read = file.read_at(at, page.bytes_mut()).map_err(io)?;
-        page.bytes_mut()[read..].fill(0);
+        page.read_from(file, PageNo(number)).map_err(io)?;
         page.check(PageNo(number), new.stamp)?;
         if page.lsn() != Lsn::NONE {
             page.set_lsn(Lsn::NONE);
-            Page::seal(page.bytes_mut());
-            file.write_at(at, page.bytes()).map_err(io)?;
+            page.seal();
+            file.write_at(number * new.page_bytes as u64, page.bytes()).map_err(io)?;
         }
     }
     file.sync().map_err(io)

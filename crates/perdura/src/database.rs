@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::below::{Catalog, Environment, Heap, Native, Row, Schema, Value};
-use engines::{Concurrency, EngineKind, EngineTraits, Isolation, RecoveryReport, SnapshotSource};
+use engines::{
+    Concurrency, EngineKind, EngineTraits, Isolation, RecoveryReport, SnapshotSource, VersionSource,
+};
 
 use crate::any_engine::{AnyEngine, EngineSource};
 use crate::background::Worker;
@@ -57,6 +59,8 @@ pub struct Database<E: Environment = Native> {
     closer: Option<Closer>,
     /// Takes snapshots of each partition without its lock, in engines that can do so.
     pub(crate) snapshots: Vec<Option<Arc<dyn SnapshotSource>>>,
+    /// For reads without locks, in engines with locks that have such reads.
+    pub(crate) unlocked: Vec<Option<Arc<dyn VersionSource>>>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) heap: Heap<E::Durable>,
     files: Option<E::Files>,
@@ -116,6 +120,7 @@ impl<E: Environment> Database<E> {
         let Options { retry_for, isolation, resume_within, .. } = *options;
         let isolation = isolation.unwrap_or(engine.traits.usual_isolation);
         let snapshots = engines.iter().map(|engine| engine.snapshot_source()).collect();
+        let unlocked = engines.iter().map(|engine| engine.unlocked_source()).collect();
         let sessions = match engine.traits.concurrency {
             Concurrency::Serial => Vec::new(),
             Concurrency::Shared => {
@@ -134,6 +139,7 @@ impl<E: Environment> Database<E> {
             worker: None,
             closer: None,
             snapshots,
+            unlocked,
             catalog,
             heap,
             files,
@@ -341,8 +347,9 @@ impl<E: Environment> Database<E> {
 
     /// Runs `work` as a transaction that only reads; several times perhaps, as [`Database::write`].
     /// It sees every transaction that was committed before it began. In `cow` and `nvm-cow` it
-    /// reads a snapshot, and neither waits for a writer nor keeps one waiting. In the other engines
-    /// it waits for the transaction that is open.
+    /// reads a snapshot, and neither waits for a writer nor keeps one waiting. In the paged engines
+    /// it takes no locks at first, and is run again under locks where others are changing the pages
+    /// that it reads. In the other engines it waits for the transaction that is open.
     ///
     /// # Errors
     /// The error that `work` returned, [`Error::Conflict`], or [`Error::PartitionNeeded`]; or the

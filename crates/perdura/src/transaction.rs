@@ -120,7 +120,8 @@ pub(crate) enum Reading<'a, E: Environment> {
     Locked(ReadGuard<'a, AnyEngine<E>>),
     Borrowed(&'a AnyEngine<E>),
     Session(PooledSession<'a, E>),
-    /// The last committed state, in engines that have snapshots: no wait.
+    /// A committed state, in engines that have snapshots: no wait. In the paged engines it is refused
+    /// where others have changed what is read.
     Version(VersionReader<'a>),
 }
 
@@ -530,7 +531,10 @@ impl<E: Environment> ReadTx<'_, E> {
     #[inline]
     pub(crate) fn conflict(&self) -> Option<ConflictReason> {
         match &self.engine {
-            Reading::Locked(_) | Reading::Borrowed(_) | Reading::Version(_) => None,
+            Reading::Locked(_) | Reading::Borrowed(_) => None,
+            Reading::Version(version) => {
+                version.is_in_conflict().then_some(ConflictReason::Validation)
+            }
             Reading::Session(session) => session.conflict(),
         }
     }
@@ -539,6 +543,9 @@ impl<E: Environment> ReadTx<'_, E> {
     #[inline]
     pub(crate) fn end(self) -> Result<(), Error> {
         match self.engine {
+            Reading::Version(version) if version.is_in_conflict() => {
+                Err(Error::Conflict { reason: ConflictReason::Validation, tries: 1 })
+            }
             Reading::Locked(_) | Reading::Borrowed(_) | Reading::Version(_) => Ok(()),
             Reading::Session(mut session) => {
                 let _ = session.commit()?;

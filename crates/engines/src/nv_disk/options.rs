@@ -27,6 +27,6 @@ engine_options! {
         group_wait_us: u64 = 5000, 0 to 1_000_000, "microseconds";
         /// Speculative lock inheritance (P2 2.2): a session keeps the lock of a table for its next
         /// transaction when it has been granted so often; with 0 none is kept.
-        inherit_after: u64 = 0, 0 to u64::MAX, "grants";
+        inherit_after: u64 = 8, 0 to u64::MAX, "grants";
     }
 }

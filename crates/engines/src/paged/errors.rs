@@ -13,6 +13,8 @@ impl From<PagedError> for EngineError {
             PagedError::Conflict(Conflict::Timeout | Conflict::Room) => {
                 conflict(ConflictReason::Timeout)
             }
+            // Another transaction has changed what was to be read without locks.
+            PagedError::TooOld => conflict(ConflictReason::Validation),
             PagedError::Stopped { why } => Self::Stopped { why },
             other => Self::Paged(other),
         }

@@ -25,19 +25,21 @@ mod open;
 mod rest;
 mod scan;
 mod tables;
+mod unlocked;
 
 use std::fmt::{self, Debug};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use paged::PagedError;
 use paged::ids::TreeNo;
 use paged::store::{Purpose, RowRange, Session, Store};
 use pm::{Environment, File, Files, Memory};
 use storage::{Row, StoredRow, Value, pack_row, user_bytes};
 
 use crate::base::{BasePart, VisitPage};
-use crate::contract::{Engine, Footprint, Read, Resources, Scan, Sessions, Write};
+use crate::contract::{Engine, Footprint, Read, Resources, Scan, Sessions, VersionSource, Write};
 use crate::error::EngineError;
 use crate::options::Setup;
 use crate::packed_tables::{key_of, secondary};
@@ -54,6 +56,7 @@ use check::check_table;
 use open::Open;
 use scan::bound;
 use tables::PagedTables;
+use unlocked::{Unlocked, with_memory};
 
 /// The trees of all tables are numbered from here: the catalog has those before.
 const FIRST_TREE: TreeNo = TreeNo(16);
@@ -168,21 +171,20 @@ impl<E: Environment, L> Paged<E, L> {
         &self,
         act: impl FnOnce(&mut Session<E::Files>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        self.read_open(|open| act(&mut open.session))
+        self.shared.usable()?;
+        self.read_locked(&mut self.lock(), act)
     }
 
-    /// As [`Self::read`], for what needs more of the open transaction than its session.
-    fn read_open<R>(
+    fn read_locked<R>(
         &self,
-        act: impl FnOnce(&mut Open<E::Files>) -> Result<R, EngineError>,
+        open: &mut Open<E::Files>,
+        act: impl FnOnce(&mut Session<E::Files>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        self.shared.usable()?;
-        let mut open = self.lock();
         let alone = !open.session.is_open();
         if alone {
             open.begin(self.shared.ages.fetch_add(1, Ordering::Relaxed), None);
         }
-        let read = act(&mut open);
+        let read = act(&mut open.session);
         if alone {
             match &read {
                 Ok(_) => self.shared.store.wait(open.session.commit()?)?,
@@ -190,6 +192,24 @@ impl<E: Environment, L> Paged<E, L> {
             }
         }
         read.map_err(|error| self.shared.named(error))
+    }
+
+    /// Copies the row of a key into `row`, in the open transaction; returns whether there is one.
+    /// The root reads without locks where it has no transaction.
+    fn read_row(&self, tree: TreeNo, key: &[u8], row: &mut Vec<u8>) -> Result<bool, EngineError> {
+        let Shared { store, .. } = &*self.shared;
+        self.shared.usable()?;
+        let mut open = self.lock();
+        if !open.session.is_open() {
+            match store.read_below(store.horizon(), tree, key, row) {
+                Err(PagedError::TooOld) => {}
+                read => return read.map_err(|error| self.shared.named(error.into())),
+            }
+        }
+        self.read_locked(&mut open, |session| {
+            session.begin_operation();
+            Ok(session.read(tree, key, Purpose::Read, row)?)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Open<E::Files>> {
@@ -229,10 +249,7 @@ impl<E: Environment, L> Read for Paged<E, L> {
         let tables = &self.shared.tables;
         let key = tables.layout(table).primary_key(key)?;
         let (tree, stored) = (tables.tree(table, 0), row.stored_mut());
-        let found = self.read(|session| {
-            session.begin_operation();
-            Ok(session.read(tree, key.bytes(&mut [0; 8]), Purpose::Read, stored)?)
-        })?;
+        let found = self.read_row(tree, key.bytes(&mut [0; 8]), stored)?;
         if found {
             tables.show(table, columns, row)?;
         }
@@ -248,10 +265,8 @@ impl<E: Environment, L> Read for Paged<E, L> {
     ) -> Result<Option<usize>, EngineError> {
         let tables = &self.shared.tables;
         let key = tables.layout(table).primary_key(key)?;
-        let tree = tables.tree(table, 0);
-        self.read_open(|Open { session, row, .. }| {
-            session.begin_operation();
-            if !session.read(tree, key.bytes(&mut [0; 8]), Purpose::Read, row)? {
+        with_memory(|row| {
+            if !self.read_row(tables.tree(table, 0), key.bytes(&mut [0; 8]), row)? {
                 return Ok(None);
             }
             Ok(Some(tables.row(table, row)?.read_bytes(columns, out)?))
@@ -473,6 +488,10 @@ impl<E: Environment, L: PagedLog<E>> Engine for Paged<E, L> {
 
     fn sessions(&self) -> Option<Arc<dyn Sessions>> {
         Some(Arc::new(Source { shared: Arc::clone(&self.shared) }))
+    }
+
+    fn unlocked_source(&self) -> Option<Arc<dyn VersionSource>> {
+        Some(Arc::new(Unlocked::of(&self.shared)))
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {

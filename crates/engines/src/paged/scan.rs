@@ -28,6 +28,14 @@ pub(super) fn bound<'k>(bound: &'k Bound<TableKey>, narrow: &'k mut [u8; 8]) -> 
     }
 }
 
+/// A direction, as sessions take it.
+pub(super) fn direction(direction: Direction) -> paged::tree::Direction {
+    match direction {
+        Direction::Forward => paged::tree::Direction::Forward,
+        Direction::Backward => paged::tree::Direction::Backward,
+    }
+}
+
 /// A scan of a table, between its batches.
 pub(super) struct TableScan {
     table: u16,
@@ -53,17 +61,18 @@ impl<E: Environment, L> Paged<E, L> {
         direction: Direction,
         locks: ScanLocks,
     ) -> TableScan {
-        let direction = match direction {
-            Direction::Forward => paged::tree::Direction::Forward,
-            Direction::Backward => paged::tree::Direction::Backward,
-        };
         let lock = match locks {
             ScanLocks::Read => RowLock::Shared,
             ScanLocks::Update => RowLock::Update,
             ScanLocks::UpdateOrSkip if index == 0 => RowLock::UpdateOrSkip,
             ScanLocks::UpdateOrSkip => RowLock::None,
         };
-        let keys = RowScan::new(self.shared.tables.tree(table, index), range, direction, lock);
+        let keys = RowScan::new(
+            self.shared.tables.tree(table, index),
+            range,
+            self::direction(direction),
+            lock,
+        );
         TableScan { table, index, locks, keys, ahead: VecDeque::new() }
     }
 

@@ -13,7 +13,7 @@ use storage::shadow::{Shadow, SnapshotTrees, Snapshots, Trees};
 use storage::{Row, TableKey, TableLayout, Value};
 
 use super::tables::{TreeMap, dangling};
-use crate::contract::{Read, Reader, Scan, SnapshotSource};
+use crate::contract::{Read, Reader, Scan, SnapshotSource, VersionSource};
 use crate::error::{EngineError, sound};
 use crate::table2::{FIND, RETRIEVE};
 use crate::version::Version;
@@ -202,7 +202,7 @@ impl<S: PageSource, T: TupleForm> ShadowSnapshots<S, T> {
     fn view<'a>(&'a self, version: &'a Version) -> Result<View<'a, S, T>, EngineError> {
         readable(self.tuples.memory(), self.snapshots.stopped())?;
         let Self { snapshots, map, tuples } = self;
-        Ok(View { map, trees: snapshots.trees(&version.0), tuples })
+        Ok(View { map, trees: snapshots.trees(version.directory()), tuples })
     }
 }
 
@@ -213,14 +213,16 @@ impl<S: PageSource, T: TupleForm> SnapshotSource for ShadowSnapshots<S, T> {
         let (trees, map, tuples) = (snapshots.take(), map.clone(), tuples.clone());
         Ok(Box::new(ShadowSnapshot { trees, map, tuples }))
     }
+}
 
+impl<S: PageSource, T: TupleForm> VersionSource for ShadowSnapshots<S, T> {
     fn lend(&self) -> Result<Version, EngineError> {
         readable(self.tuples.memory(), self.snapshots.stopped())?;
-        Ok(Version(self.snapshots.versions().lend()))
+        Ok(Version::of(self.snapshots.versions().lend()))
     }
 
     fn take_back(&self, version: Version) {
-        self.snapshots.versions().take_back(version.0);
+        self.snapshots.versions().take_back(version.into_directory());
     }
 
     fn get_in(

@@ -60,7 +60,7 @@ const LISTED: [(EngineKind, &[Listed]); 15] = [
             ("full_restart", 0, 0, 1, false),
             ("early_release", 1, 0, 1, false),
             ("group_wait_us", 5000, 0, 1_000_000, false),
-            ("inherit_after", 0, 0, MAX, false),
+            ("inherit_after", 8, 0, MAX, false),
         ],
     ),
     (EngineKind::NvLoggingFoi, NV_LOGGING),

@@ -331,12 +331,20 @@ fn log() {
 fn nv_disk() {
     files(
         EngineKind::NvDisk,
-        &[(
-            "paged/src/log/central/space.rs",
-            "trim",
-            "self.segments[file].cut(",
-            "room of a file that has no partition: the head that says so is durable",
-        )],
+        &[
+            (
+                "paged/src/log/central/space.rs",
+                "trim",
+                "self.segments[file].cut(",
+                "room of a file that has no partition: the head that says so is durable",
+            ),
+            (
+                "paged/src/space.rs",
+                "reserve",
+                ".reserve(pages * self.page_bytes()",
+                "room for pages: those that are written there are synced with it, and the log has the others",
+            ),
+        ],
         &[
             CLOSED,
             (

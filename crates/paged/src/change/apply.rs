@@ -102,6 +102,7 @@ impl Change<'_> {
                 while page.slots() > 0 && page.key(page.slots() - 1) >= *key {
                     page.remove_at(page.slots() - 1);
                 }
+                page.renew_heads();
                 page.set_right(Some(*right));
                 page.set_high(Some(key)).map_err(full)
             }

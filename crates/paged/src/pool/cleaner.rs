@@ -1,17 +1,28 @@
-//! Writes pages in batches, those first that have waited longest, so that the redo point follows
-//! the log.
+//! Writes pages in batches: those of a checkpoint in the order of the file, so that neighbours are
+//! written by one call.
 
 use std::sync::atomic::Ordering;
 
 use pm::{File, Files};
 
-use super::frame::Pin;
+use super::frame::{Frame, Pin};
 use super::staging::BATCH_PAGES;
 use super::{Pool, bump};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, PageNo};
 use crate::latch::Latching;
 use crate::{PagedError, Result};
+
+/// The frames whose pages are written next.
+#[derive(Debug, Default)]
+pub(super) struct Old {
+    /// Their recovery LSNs were less.
+    before: Lsn,
+    /// Those that are written first come last.
+    frames: Vec<usize>,
+    /// One was being changed when its turn came: when the others are written it is looked for again.
+    is_partial: bool,
+}
 
 impl<F: Files, T: Latching> Pool<F, T> {
     /// The dirty page table: the pages that the medium does not have, and their recovery LSNs.
@@ -34,22 +45,42 @@ impl<F: Files, T: Latching> Pool<F, T> {
         lacking.chain(frames).min()
     }
 
-    /// Writes one batch of the pages whose recovery LSN is less than `before`, oldest first.
-    /// Returns how many it wrote, and how many are left.
+    /// Writes one batch of the pages whose recovery LSN is less than `before`, in the order of the
+    /// file. Returns how many it wrote, and whether some may be left.
     ///
     /// # Errors
     /// The log or the medium failed; the pool has stopped.
-    pub fn clean_some(&self, before: Lsn) -> Result<(usize, usize)> {
-        let mut old: Vec<(Lsn, usize)> = self
-            .frames
-            .made()
-            .filter_map(|(number, frame)| Some((frame.dirt.lock().unwritten?, number)))
-            .filter(|(unwritten, _)| *unwritten < before)
-            .collect();
-        old.sort_unstable();
-        let batch: Vec<usize> = old.iter().take(BATCH_PAGES).map(|(_, number)| *number).collect();
+    pub fn clean_some(&self, before: Lsn) -> Result<(usize, bool)> {
+        let is_old = |frame: &Frame<T>| frame.dirt.lock().unwritten.is_some_and(|lsn| lsn < before);
+        let mut old = self.old.lock();
+        if old.before != before || old.frames.is_empty() {
+            *old = self.find_old(before);
+        }
+        let mut batch = Vec::with_capacity(BATCH_PAGES);
+        while batch.len() < BATCH_PAGES
+            && let Some(number) = old.frames.pop()
+        {
+            // Another thread may have written it, for its frame.
+            if is_old(&self.frames[number]) {
+                batch.push(number);
+            }
+        }
+        drop(old);
         let written = self.write_batch(&batch)?;
-        Ok((written, old.len() - written))
+        let mut old = self.old.lock();
+        old.is_partial |= written < batch.len();
+        Ok((written, old.is_partial || !old.frames.is_empty()))
+    }
+
+    /// Looks at all frames, once for many batches.
+    fn find_old(&self, before: Lsn) -> Old {
+        let is_old = |frame: &Frame<T>| frame.dirt.lock().unwritten.is_some_and(|lsn| lsn < before);
+        let frames = self.frames.made().filter(|(_, frame)| is_old(frame));
+        let mut old: Vec<_> =
+            frames.filter_map(|(number, frame)| Some((frame.resident()?, number))).collect();
+        old.sort_unstable_by(|one, other| other.cmp(one));
+        let frames = old.into_iter().map(|(_, number)| number).collect();
+        Old { before, frames, is_partial: false }
     }
 
     /// Writes all pages whose recovery LSN is less than `before`, those that may lack changes among
@@ -59,7 +90,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// As [`Self::clean_some`].
     pub fn clean(&self, before: Lsn) -> Result<()> {
         self.redo_rest()?;
-        while self.clean_some(before)?.1 != 0 {
+        while self.clean_some(before)?.1 {
             T::pause();
         }
         Ok(())
@@ -101,7 +132,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// As [`Self::clean_some`].
     pub fn clean_ahead(&self) -> Result<usize> {
         let most = (2 * BATCH_PAGES).min(self.frames.len() / 4);
-        let next = self.queues.lock().next_to_go(most, |frame| self.frames[frame].uses());
+        let next = self.queues.lock().next_to_go(most, |frame| self.frames.uses(frame));
         let is_dirty = |number: &usize| {
             let frame = &self.frames[*number];
             !frame.is_pinned() && frame.dirt.lock().unwritten.is_some()
@@ -133,7 +164,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let (mut pins, mut newest): (Vec<Pin<'_, T>>, _) = (Vec::new(), Lsn::NONE);
         for frame in numbers.iter().map(|number| &self.frames[*number]) {
             let Some(page) = frame.resident() else { continue };
-            let Some(pin) = self.pin_resident(page) else { continue };
+            let Some((_, pin)) = self.pin_resident(page) else { continue };
             if !std::ptr::eq(pin.frame, frame) {
                 continue;
             }
@@ -159,8 +190,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let io = |doing| move |source| PagedError::Io { doing, source };
         let written = staging.write().map_err(io("staging pages")).and_then(|()| {
             self.note_newest(newest).map_err(io("writing a page"))?;
-            for (page, bytes) in staging.pages() {
-                let at = page.0 * self.page_bytes as u64;
+            for (first, bytes) in staging.runs() {
+                let at = first.0 * self.page_bytes as u64;
                 self.file.write_at(at, bytes).map_err(io("writing a page"))?;
             }
             let pages = self.pages_of_file();

@@ -1,11 +1,11 @@
 //! A frame: the memory of one page, its latch, and what the pool knows about it.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
-use super::replace::MOST_USES;
+use crate::Result;
 use crate::ids::{Lsn, PageNo};
 use crate::latch::{Exclusive, Latch, Latching};
 use crate::page::Page;
@@ -18,7 +18,6 @@ pub(super) struct Frame<T> {
     pub(super) dirt: Exclusive<T, Dirt>,
     pins: AtomicU32,
     resident: AtomicU64,
-    uses: AtomicU8,
 }
 
 /// The contents of a frame. No number: the page could not be read.
@@ -38,12 +37,16 @@ pub(super) struct Dirt {
 }
 
 impl Held {
-    /// The memory for a page of this size. It is taken when the frame is used first.
-    pub(super) fn page_of(&mut self, page_bytes: usize) -> &mut Page {
-        if self.page.bytes().len() != page_bytes {
-            self.page = Page::blank(page_bytes);
-        }
-        &mut self.page
+    /// A page has come into the frame, whole.
+    pub(super) fn came(&mut self, number: PageNo) {
+        self.number = Some(number);
+        self.page.memory().close();
+    }
+
+    /// The page goes: no look at it holds from now on.
+    pub(super) fn goes(&mut self) {
+        self.page.memory().open();
+        self.number = None;
     }
 }
 
@@ -54,7 +57,6 @@ impl<T: Latching> Frame<T> {
             dirt: Exclusive::new(Dirt::default()),
             pins: AtomicU32::new(0),
             resident: AtomicU64::new(NO_PAGE),
-            uses: AtomicU8::new(0),
         }
     }
 
@@ -83,25 +85,6 @@ impl<T: Latching> Frame<T> {
 
     pub(super) fn set_resident(&self, page: Option<PageNo>) {
         self.resident.store(page.map_or(NO_PAGE, |page| page.0), Ordering::Release);
-        self.uses.store(0, Ordering::Relaxed);
-    }
-
-    pub(super) fn used(&self) {
-        let uses = self.uses.load(Ordering::Relaxed);
-        if uses < MOST_USES {
-            self.uses.store(uses + 1, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn uses(&self) -> u8 {
-        self.uses.load(Ordering::Relaxed)
-    }
-
-    /// Takes one use away; returns how many there were.
-    pub(super) fn use_up(&self) -> u8 {
-        let uses = self.uses.load(Ordering::Relaxed);
-        self.uses.store(uses.saturating_sub(1), Ordering::Relaxed);
-        uses
     }
 }
 
@@ -149,8 +132,14 @@ pub struct WritePage<'a, T: Latching> {
 }
 
 impl<T: Latching> WritePage<'_, T> {
-    pub(super) fn page_mut(&mut self) -> &mut Page {
-        &mut self.held.page
+    /// Changes the page, which is not whole meanwhile. If that fails it stays so: it is half
+    /// changed.
+    pub(super) fn change<R>(&mut self, act: impl FnOnce(&mut Page) -> Result<R>) -> Result<R> {
+        let page = &mut self.held.page;
+        page.memory().open();
+        let done = act(page)?;
+        page.memory().close();
+        Ok(done)
     }
 
     /// Says, before a change is logged, that the medium will not have it.

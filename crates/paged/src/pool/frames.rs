@@ -1,11 +1,19 @@
 //! The frames of a pool, which are made when they are needed: a pool of which little is used is
 //! opened, looked through and dropped as a small one.
 
+use std::io;
 use std::ops::Index;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::frame::Frame;
+use pm::{FrameArena, Peek};
+use zerocopy::FromZeros;
+
+use super::frame::{Frame, Held};
+use super::replace::MOST_USES;
+use crate::ids::PageNo;
 use crate::latch::Latching;
+use crate::page::Page;
 use crate::{PagedError, Result};
 
 /// Frames that are made together.
@@ -18,6 +26,10 @@ type Chunk<T> = OnceLock<Box<[Frame<T>]>>;
 pub(super) struct Frames<T> {
     chunks: Box<[Chunk<T>]>,
     len: usize,
+    /// The memory of their pages.
+    arena: FrameArena,
+    /// Uses of each since it was looked at last, up to a few.
+    uses: Box<[AtomicU8]>,
 }
 
 impl<T: Latching> Frames<T> {
@@ -25,9 +37,58 @@ impl<T: Latching> Frames<T> {
     ///
     /// # Errors
     /// There is no memory for their list.
-    pub(super) fn new(len: usize) -> Result<Self> {
+    pub(super) fn new(len: usize, page_bytes: usize) -> Result<Self> {
         let chunks = reserved(len.div_ceil(CHUNK), |_| OnceLock::new())?;
-        Ok(Self { chunks, len })
+        let arena = FrameArena::new(len, page_bytes).map_err(no_memory)?;
+        let uses = <[AtomicU8]>::new_box_zeroed_with_elems(len);
+        let uses = uses.map_err(|_| no_memory(io::ErrorKind::OutOfMemory.into()))?;
+        Ok(Self { chunks, len, arena, uses })
+    }
+
+    /// The memory for a page of a frame, which is not whole. It is taken when the frame is used
+    /// first.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn page_in<'h>(&self, number: usize, held: &'h mut Held) -> Result<&'h mut Page> {
+        if held.page.bytes().is_empty() {
+            held.page = Page::over(self.arena.claim(number).map_err(no_memory)?);
+        }
+        held.page.memory().open();
+        Ok(&mut held.page)
+    }
+
+    /// Begins a look at the page of a frame; `None` where there is none that is whole.
+    #[inline]
+    pub(super) fn peek(&self, number: usize) -> Option<Peek<'_>> {
+        self.arena.peek(number)
+    }
+
+    /// Notes a use of a frame.
+    #[inline]
+    pub(super) fn used(&self, number: usize) {
+        let uses = self.uses(number);
+        if uses < MOST_USES {
+            self.uses[number].store(uses + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a frame has another page, or none.
+    pub(super) fn set_resident(&self, number: usize, page: Option<PageNo>) {
+        self[number].set_resident(page);
+        self.uses[number].store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn uses(&self, number: usize) -> u8 {
+        self.uses[number].load(Ordering::Relaxed)
+    }
+
+    /// Takes one use of a frame away; returns how many there were.
+    pub(super) fn use_up(&self, number: usize) -> u8 {
+        let uses = self.uses(number);
+        self.uses[number].store(uses.saturating_sub(1), Ordering::Relaxed);
+        uses
     }
 
     /// The number of frames, made or not.
@@ -52,6 +113,12 @@ impl<T: Latching> Frames<T> {
         Ok(&self[number])
     }
 
+    /// Returns a frame, if it was made.
+    #[inline]
+    pub(super) fn get(&self, number: usize) -> Option<&Frame<T>> {
+        self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
+    }
+
     /// The frames that are made, with their numbers, in order.
     pub(super) fn made(&self) -> impl Iterator<Item = (usize, &Frame<T>)> {
         let chunks = self.chunks.iter().zip((0..).step_by(CHUNK));
@@ -65,21 +132,22 @@ impl<T: Latching> Frames<T> {
     }
 }
 
-impl<T> Index<usize> for Frames<T> {
+impl<T: Latching> Index<usize> for Frames<T> {
     type Output = Frame<T>;
 
     fn index(&self, number: usize) -> &Frame<T> {
-        &self.chunks[number / CHUNK].get().expect("a frame that is used was made")[number % CHUNK]
+        self.get(number).expect("a frame that is used was made")
     }
+}
+
+fn no_memory(source: io::Error) -> PagedError {
+    PagedError::Io { doing: "taking memory for the buffer pool", source }
 }
 
 /// Makes so many things, or says that there is no memory for them.
 fn reserved<V>(len: usize, make: impl FnMut(usize) -> V) -> Result<Box<[V]>> {
     let mut all = Vec::new();
-    all.try_reserve_exact(len).map_err(|_| PagedError::Io {
-        doing: "taking memory for the buffer pool",
-        source: std::io::ErrorKind::OutOfMemory.into(),
-    })?;
+    all.try_reserve_exact(len).map_err(|_| no_memory(io::ErrorKind::OutOfMemory.into()))?;
     all.extend((0..len).map(make));
     Ok(all.into_boxed_slice())
 }
@@ -91,7 +159,7 @@ mod tests {
 
     #[test]
     fn frames_are_made_when_they_are_needed_and_found_again() {
-        let frames: Frames<Native> = Frames::new(10 * CHUNK + 3).unwrap();
+        let frames: Frames<Native> = Frames::new(10 * CHUNK + 3, 512).unwrap();
         assert_eq!((frames.len(), frames.made().count()), (10 * CHUNK + 3, 0));
         for number in [10 * CHUNK + 2, CHUNK, CHUNK + 1] {
             let made = std::ptr::from_ref(frames.make(number).unwrap());

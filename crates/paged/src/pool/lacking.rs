@@ -120,7 +120,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
             Err(error) => return Err(error),
         };
         if damaged.is_some() {
-            page.bytes_mut().fill(0);
+            page.clear();
         }
         let there = if T::has(Flaw::RedoneTwice) { Lsn::NONE } else { page.lsn() };
         let lacks = match T::has(Flaw::ServedUnredone) {

@@ -13,8 +13,8 @@
 //!    last checkpoint, and less than a hundred for each such page.
 //!
 //! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log,
-//! then the file's header, shards, queues and the marks of a frame, one at a time, but for the
-//! marks of a frame whose shard is locked. A thread that holds the staging mutex only tries
+//! then the file's header, shards, queues, the cleaner's list and the marks of a frame, one at a
+//! time, but for the marks of a frame whose shard, or the list, is locked. A thread that holds the staging mutex only tries
 //! latches.
 
 mod cleaner;
@@ -31,7 +31,7 @@ mod table;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use pm::{File, Files};
+use pm::{File, Files, Peek};
 
 pub use frame::{ReadPage, WritePage};
 pub use perform::{Appender, How, body_of};
@@ -40,10 +40,12 @@ use crate::file::{self, NewFile, Noted};
 use crate::flaw::Flaw;
 use crate::ids::{Lsn, PageNo, TreeNo};
 use crate::latch::{Exclusive, Latching, Native};
+use crate::layout::NUMBER;
 use crate::log::LogManager;
 use crate::maps::FIRST_MAP;
 use crate::page::{Page, PageKind};
 use crate::{PagedError, Result};
+use cleaner::Old;
 use frame::{Frame, Pin};
 use frames::Frames;
 use lacking::Lacking;
@@ -138,6 +140,8 @@ pub struct Pool<F: Files, T: Latching = Native> {
     settled: OnceLock<Arc<dyn Settled>>,
     cleaner: OnceLock<Arc<dyn Cleaner>>,
     lacking: Lacking<T>,
+    /// The pages that a checkpoint writes next.
+    old: Exclusive<T, Old>,
     /// The pages for which the file is long enough durably.
     surely: AtomicU64,
     /// The contents of the file's header.
@@ -239,14 +243,15 @@ impl<F: Files, T: Latching> Pool<F, T> {
             page_bytes: new.page_bytes,
             stamp: new.stamp,
             log,
-            frames: Frames::new(frames)?,
-            table: Table::new(),
+            frames: Frames::new(frames, new.page_bytes)?,
+            table: Table::new(frames),
             queues: Exclusive::new(Replacement::new(frames)),
             staging: Exclusive::new(staging),
             stopped: OnceLock::new(),
             settled: OnceLock::new(),
             cleaner: OnceLock::new(),
             lacking: Lacking::new(),
+            old: Exclusive::new(Old::default()),
             surely: AtomicU64::new(noted.pages),
             noted: Exclusive::new(noted),
             counts,
@@ -335,6 +340,19 @@ impl<F: Files, T: Latching> Pool<F, T> {
         }
     }
 
+    /// Looks at a page without its latch; `None` where it is not in a frame or not whole, or not
+    /// known to be.
+    #[inline]
+    pub(crate) fn peek(&self, number: PageNo) -> Option<Peek<'_>> {
+        let frame = self.table.hint(number)?;
+        let peek = self.frames.peek(frame)?;
+        if peek.u64_at(NUMBER) != number.0 {
+            return None;
+        }
+        self.frames.used(frame);
+        Some(peek)
+    }
+
     /// Latches a page for changes.
     ///
     /// # Errors
@@ -362,8 +380,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
     }
 
     fn pin(&self, number: PageNo, fill: Fill) -> Result<Pin<'_, T>> {
-        if let Some(pin) = self.pin_resident(number) {
-            pin.frame.used();
+        if let Some((frame, pin)) = self.pin_resident(number) {
+            self.frames.used(frame);
             bump(&self.counts.hits, 1);
             return Ok(pin);
         }
@@ -375,21 +393,29 @@ impl<F: Files, T: Latching> Pool<F, T> {
         self.load(number, fill, claimed)
     }
 
-    fn pin_resident(&self, number: PageNo) -> Option<Pin<'_, T>> {
-        let shard = self.table.shard(number);
-        let frame = &self.frames[*shard.get(&number)?];
+    fn pin_resident(&self, page: PageNo) -> Option<(usize, Pin<'_, T>)> {
+        let shard = self.table.shard(page);
+        let number = shard.get(page)?;
+        shard.note(page, number);
+        let frame = &self.frames[number];
         frame.pin();
-        Some(Pin { frame })
+        Some((number, Pin { frame }))
     }
 
     /// Brings a page into a claimed frame, or gives the frame back if the page came meanwhile.
     fn load(&self, number: PageNo, fill: Fill, claimed: usize) -> Result<Pin<'_, T>> {
         let frame = &self.frames[claimed];
         let mut held = frame.latch.write();
+        // Before the table leads to it: what it had before is not to be seen.
+        if let Err(error) = self.frames.page_in(claimed, &mut held) {
+            drop(held);
+            self.release(claimed);
+            return Err(error);
+        }
         {
             let mut shard = self.table.shard(number);
-            if let Some(other) = shard.get(&number) {
-                let other = &self.frames[*other];
+            if let Some(other) = shard.get(number) {
+                let other = &self.frames[other];
                 other.pin();
                 drop(shard);
                 drop(held);
@@ -399,23 +425,23 @@ impl<F: Files, T: Latching> Pool<F, T> {
             shard.insert(number, claimed);
         }
         let lacking = self.lacking.of(number);
-        let page = held.page_of(self.page_bytes);
+        let page = &mut held.page;
         let filled = match (&lacking, fill) {
             (Some(places), _) => self.redo_in(number, places, frame, page),
             (None, Fill::Blank) => {
-                page.bytes_mut().fill(0);
+                page.clear();
                 Ok(())
             }
             (None, Fill::Read) => self.read_in(number, page),
         };
         if let Err(error) = filled {
-            self.table.shard(number).remove(&number);
+            self.table.shard(number).remove(number);
             drop(held);
             self.release(claimed);
             return Err(error);
         }
-        held.number = Some(number);
-        frame.set_resident(Some(number));
+        held.came(number);
+        self.frames.set_resident(claimed, Some(number));
         if lacking.is_some() {
             self.lacking.done(number);
         }
@@ -433,12 +459,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
 
     fn read_in(&self, number: PageNo, page: &mut Page) -> Result<()> {
         bump(&self.counts.reads, 1);
-        let at = number.0 * self.page_bytes as u64;
-        let read = self
-            .file
-            .read_at(at, page.bytes_mut())
+        page.read_from(&self.file, number)
             .map_err(|source| PagedError::Io { doing: "reading a page", source })?;
-        page.bytes_mut()[read..].fill(0);
         page.check(number, self.stamp)?;
         if page.kind() == PageKind::Header {
             return Err(PagedError::DamagedPage { page: number, what: "it is the file's header" });
@@ -460,9 +482,9 @@ impl<F: Files, T: Latching> Pool<F, T> {
         // It may be half written: then from its frame.
         if self.read_in(number, into).is_err() {
             let held = self.read(number)?;
-            into.bytes_mut().copy_from_slice(held.bytes());
+            into.set(0, held.bytes());
             if into.lsn() != Lsn::NONE {
-                Page::seal(into.bytes_mut());
+                into.seal();
             }
         }
         Ok(())
@@ -474,7 +496,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let mut with_free = true;
         for attempt in 0..quick + MOST_DOZES {
             let other_way = attempt / self.frames.len() % 2 == 1;
-            let use_up = |frame: usize| self.frames[frame].use_up();
+            let use_up = |frame: usize| self.frames.use_up(frame);
             let candidate = self.queues.lock().candidate(use_up, other_way, with_free);
             with_free = true;
             if let Some((number, queue)) = candidate {
@@ -524,12 +546,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
             if (frame.is_pinned() && !careless) || frame.dirt.lock().unwritten.is_some() {
                 return Ok(false);
             }
-            let removed = shard.remove(&page);
+            let removed = shard.remove(page);
             assert_eq!(removed, Some(number), "the table has the page of a frame");
             frame.pin();
-            frame.set_resident(None);
+            self.frames.set_resident(number, None);
             drop(shard);
-            frame.latch.write().number = None;
+            frame.latch.write().goes();
             self.queues.lock().went(page, queue);
             bump(&self.counts.evictions, 1);
             if self.counts.evictions.load(Ordering::Relaxed).is_multiple_of(CLEAN_EVERY) {

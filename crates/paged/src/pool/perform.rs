@@ -93,9 +93,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
         let lsn = appended?;
         for (role, page) in pages.iter_mut().flatten() {
             let place = self.place(page.place(), *role, number, body);
-            let applied = body.change.apply(page.page_mut(), &place);
+            let applied = page.change(|page| {
+                body.change.apply(page, &place)?;
+                page.set_lsn(lsn);
+                Ok(())
+            });
             applied.map_err(|error| self.stop(error))?;
-            page.page_mut().set_lsn(lsn);
         }
         Ok(lsn)
     }
@@ -150,9 +153,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
         }
         latched.prepare(logged.lsn);
         let place = self.place(page, role, logged.page, body);
-        let applied = body.change.apply(latched.page_mut(), &place);
+        let applied = latched.change(|page| {
+            body.change.apply(page, &place)?;
+            page.set_lsn(logged.lsn);
+            Ok(())
+        });
         applied.map_err(|error| self.stop(error))?;
-        latched.page_mut().set_lsn(logged.lsn);
         Ok(true)
     }
 }

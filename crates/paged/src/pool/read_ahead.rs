@@ -4,8 +4,6 @@
 //! The pages are in the page table, latched, before they are read. So no other thread reads,
 //! changes and writes one of them meanwhile, and what comes is not older than what the medium has.
 
-use std::collections::hash_map::Entry;
-
 use pm::{File, Files};
 
 use super::frame::Frame;
@@ -22,7 +20,7 @@ const RUN_PAGES: usize = 16;
 impl<F: Files, T: Latching> Pool<F, T> {
     /// Returns whether a page is in a frame, or on its way into one.
     pub(crate) fn is_resident(&self, page: PageNo) -> bool {
-        self.table.shard(page).contains_key(&page)
+        self.table.shard(page).get(page).is_some()
     }
 
     /// Brings a page and those after it into frames, if it is not in one. Only frames are used that
@@ -43,10 +41,15 @@ impl<F: Files, T: Latching> Pool<F, T> {
                 break;
             }
             let Some(claimed) = self.claim_clean() else { break };
-            let held = self.frames[claimed].latch.write();
+            let mut held = self.frames[claimed].latch.write();
+            if self.frames.page_in(claimed, &mut held).is_err() {
+                drop(held);
+                self.release(claimed);
+                break;
+            }
             let mut shard = self.table.shard(number);
-            if let Entry::Vacant(place) = shard.entry(number) {
-                place.insert(claimed);
+            if shard.get(number).is_none() {
+                shard.insert(number, claimed);
                 coming.push((number, claimed, held));
             } else {
                 drop((shard, held));
@@ -59,8 +62,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
         for (number, claimed, mut held) in coming {
             let place = (number.0 - first.0) as usize;
             let from = place * self.page_bytes;
-            let page = held.page_of(self.page_bytes);
-            page.bytes_mut().copy_from_slice(&run[from..from + self.page_bytes]);
+            held.page.set(0, &run[from..from + self.page_bytes]);
             let is_good = place < whole
                 && held.page.check(number, self.stamp).is_ok()
                 && matches!(
@@ -68,14 +70,14 @@ impl<F: Files, T: Latching> Pool<F, T> {
                     PageKind::Leaf | PageKind::Inner | PageKind::Overflow
                 );
             if is_good {
-                held.number = Some(number);
-                self.frames[claimed].set_resident(Some(number));
+                held.came(number);
+                self.frames.set_resident(claimed, Some(number));
                 drop(held);
                 self.queues.lock().came(number, claimed);
                 self.frames[claimed].unpin();
                 bump(&self.counts.read_ahead, 1);
             } else {
-                self.table.shard(number).remove(&number);
+                self.table.shard(number).remove(number);
                 drop(held);
                 self.release(claimed);
             }
@@ -86,7 +88,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// Claims a frame, if the next one has no page, or one that need not be written.
     fn claim_clean(&self) -> Option<usize> {
         let candidate =
-            self.queues.lock().candidate(|frame| self.frames[frame].use_up(), false, true);
+            self.queues.lock().candidate(|frame| self.frames.use_up(frame), false, true);
         let (number, queue) = candidate?;
         let is_free = match queue {
             Queue::Free => self.frames.make(number).is_ok_and(Frame::claim),

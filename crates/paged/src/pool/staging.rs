@@ -85,6 +85,9 @@ pub(crate) fn make_whole<F: Files>(
         Err(error) => {
             let noted = Noted { start, pages: 0, newest: Lsn::NONE };
             let pages = file::open_named(files, prefix, file::NAME)?;
+            if file::is_of_another_version(&pages).map_err(io)? {
+                return Err(error);
+            }
             let found = file::find_page_bytes(&pages, new.stamp).map_err(io)?;
             let new = NewFile { page_bytes: found.unwrap_or(new.page_bytes), ..*new };
             if pages.len().map_err(io)? < 2 * new.page_bytes as u64 {
@@ -165,13 +168,24 @@ impl<F: Files> Staging<F> {
         let from = self.batch.len();
         self.numbers.push(page.number());
         self.batch.extend_from_slice(page.bytes());
-        Page::seal(&mut self.batch[from..]);
+        Page::seal_bytes(&mut self.batch[from..]);
     }
 
     /// The pages of the batch.
     pub(super) fn pages(&self) -> impl Iterator<Item = (PageNo, &[u8])> {
         let pages = self.batch[HEADER_BYTES..].chunks_exact(self.page_bytes);
         self.numbers.iter().copied().zip(pages)
+    }
+
+    /// The same, neighbours that were pushed one after the other together: the first page of each
+    /// run, and the bytes of all.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (PageNo, &[u8])> {
+        let runs = self.numbers.chunk_by(|page, next| page.0 + 1 == next.0);
+        runs.scan(HEADER_BYTES, |from, run| {
+            let bytes = *from..*from + run.len() * self.page_bytes;
+            *from = bytes.end;
+            Some((run[0], &self.batch[bytes]))
+        })
     }
 
     /// Writes the batch to the staging file, durably.
@@ -254,8 +268,7 @@ impl<F: Files> Staging<F> {
         let (mut torn, mut page) = (0, Page::blank(self.page_bytes));
         for (number, staged) in self.pages() {
             let at = number.0 * self.page_bytes as u64;
-            let read = pages.read_at(at, page.bytes_mut())?;
-            page.bytes_mut()[read..].fill(0);
+            page.read_from(pages, number)?;
             let is_sound = page.check(number, self.stamp).is_ok();
             if is_sound && page.lsn() > Page::lsn_of(staged) {
                 // The staging file is of an earlier moment.

@@ -22,6 +22,7 @@
 
 pub mod analysis;
 pub mod checkpoint;
+pub(crate) mod horizon;
 pub mod redo;
 mod transactions;
 pub mod undo;
@@ -31,6 +32,7 @@ use crate::ids::{Lsn, PageNo, TxNo};
 use crate::log::{Kind, LogManager, Logged, Record};
 
 pub use self::analysis::Places;
+pub use self::horizon::Horizon;
 pub use self::transactions::{Slot, Transaction, Transactions};
 pub use self::undo::Loser;
 

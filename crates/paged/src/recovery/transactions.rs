@@ -20,7 +20,7 @@ use crate::ids::{Lsn, TxNo};
 use crate::log::{Chain, Kind, LogManager, Record};
 
 /// Nothing is being appended.
-const QUIET: u64 = u64::MAX;
+pub(super) const QUIET: Lsn = Lsn(u64::MAX);
 /// There is no transaction.
 const NONE: u64 = 0;
 
@@ -38,6 +38,8 @@ struct Place {
     used: AtomicU64,
     /// It is committed, or undone.
     over: AtomicBool,
+    /// The newest commit in this place, of this transaction or of one before.
+    committed: AtomicU64,
 }
 
 impl Place {
@@ -45,11 +47,12 @@ impl Place {
         let word = AtomicU64::new;
         Self {
             tx: word(NONE),
-            pending: word(QUIET),
+            pending: word(QUIET.0),
             first: word(Lsn::NONE.0),
             last: word(Lsn::NONE.0),
             used: word(0),
             over: AtomicBool::new(true),
+            committed: word(Lsn::NONE.0),
         }
     }
 
@@ -104,6 +107,17 @@ pub(super) struct Seen {
     pub(super) used: u64,
 }
 
+/// The transactions that are not over, as a reader without locks has found them.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    /// The first record of the oldest one.
+    pub(super) first: Lsn,
+    /// The least place at which one may just have appended.
+    pub(super) pending: Lsn,
+    /// The newest commit of those that are over.
+    pub(super) newest: Lsn,
+}
+
 /// A place for the transactions of a session, one at a time, so that beginning one takes no memory
 /// and no mutex.
 #[derive(Debug)]
@@ -113,6 +127,8 @@ pub struct Slot(Arc<Place>);
 #[derive(Debug, Default)]
 pub struct Transactions {
     places: Mutex<Vec<Arc<Place>>>,
+    /// The newest commit in a place that is no more.
+    committed: AtomicU64,
 }
 
 impl Transactions {
@@ -128,7 +144,9 @@ impl Transactions {
     }
 
     fn remove(&self, place: &Arc<Place>) {
-        self.places.lock().retain(|other| !Arc::ptr_eq(other, place));
+        let mut places = self.places.lock();
+        self.committed.fetch_max(place.committed.load(Ordering::SeqCst), Ordering::SeqCst);
+        places.retain(|other| !Arc::ptr_eq(other, place));
     }
 
     /// A place for the transactions of a session.
@@ -194,10 +212,23 @@ impl Transactions {
         places.iter().filter_map(|place| place.seen(&mut 0)).map(|seen| seen.first).min()
     }
 
+    /// What is not over now.
+    pub(super) fn unfinished(&self) -> Unfinished {
+        let places = self.places.lock();
+        let (mut first, mut pending) = (QUIET, QUIET.0);
+        let mut newest = self.committed.load(Ordering::SeqCst);
+        for place in places.iter() {
+            first = place.seen(&mut pending).map_or(first, |seen| seen.first.min(first));
+            // Afterwards: one that is over has noted its commit before.
+            newest = newest.max(place.committed.load(Ordering::SeqCst));
+        }
+        Unfinished { first, pending: Lsn(pending), newest: Lsn(newest) }
+    }
+
     /// The transactions with records that are not over, by their numbers, and the least place at
     /// which one of them may just have appended.
     pub(super) fn seen(&self) -> (Vec<Seen>, Lsn) {
-        let mut pending = QUIET;
+        let mut pending = QUIET.0;
         let places = self.places.lock();
         let mut seen: Vec<Seen> =
             places.iter().filter_map(|place| place.seen(&mut pending)).collect();
@@ -256,8 +287,7 @@ impl Transaction {
     /// # Errors
     /// As there.
     pub fn append(&mut self, log: &dyn LogManager, record: &Record<'_>) -> Result<Lsn> {
-        let over = matches!(record.kind, Kind::Commit | Kind::End);
-        self.announced(log, over, |chain| log.append(chain, record))
+        self.announced(log, record.kind, |chain| log.append(chain, record))
     }
 
     /// Appends the record that commits it: see [`LogManager::commit`].
@@ -265,28 +295,31 @@ impl Transaction {
     /// # Errors
     /// As there.
     pub fn commit(&mut self, log: &dyn LogManager) -> Result<Lsn> {
-        self.announced(log, true, |chain| log.commit(chain))
+        self.announced(log, Kind::Commit, |chain| log.commit(chain))
     }
 
     fn announced(
         &mut self,
         log: &dyn LogManager,
-        over: bool,
+        kind: Kind,
         append: impl FnOnce(&mut Chain) -> Result<Lsn>,
     ) -> Result<Lsn> {
         self.place.pending.store(log.end().0, Ordering::SeqCst);
         let appended = append(&mut self.chain);
-        if appended.is_ok() {
+        if let Ok(at) = appended {
             let place = &self.place;
             // In this order: a concurrent reader finds no record whose bytes are not counted.
             place.used.store(self.chain.used, Ordering::SeqCst);
             place.last.store(self.chain.last.0, Ordering::SeqCst);
             place.first.store(self.chain.first.0, Ordering::SeqCst);
-            if over {
+            if kind == Kind::Commit {
+                place.committed.store(at.0, Ordering::SeqCst);
+            }
+            if matches!(kind, Kind::Commit | Kind::End) {
                 place.over.store(true, Ordering::SeqCst);
             }
         }
-        self.place.pending.store(QUIET, Ordering::SeqCst);
+        self.place.pending.store(QUIET.0, Ordering::SeqCst);
         appended
     }
 }

@@ -23,6 +23,7 @@ mod room;
 mod scan;
 mod session;
 mod settling;
+mod unlocked;
 mod upkeep;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +40,7 @@ use crate::latch::Latched;
 use crate::lock::{LockCounts, LockOptions, LockTable};
 use crate::log::LogManager;
 use crate::pool::{Pool, PoolStats};
-use crate::recovery::{self, Restarted, Transactions};
+use crate::recovery::{self, Horizon, Restarted, Transactions};
 use crate::threads::Host;
 use crate::tree::{Leaves, Tree};
 use crate::{PagedError, Result};
@@ -111,6 +112,7 @@ pub struct Store<F: Files, T: Latched = Host> {
     worker: Mutex<Option<Worker<T>>>,
     /// The leaves of damaged pages: see [`Self::find_leaves`].
     leaves: OnceLock<Leaves>,
+    horizon: Horizon,
     options: StoreOptions,
 }
 
@@ -269,6 +271,7 @@ impl<F: Files, T: Latched> Store<F, T> {
             threads,
             worker: Mutex::new(None),
             leaves: OnceLock::new(),
+            horizon: Horizon::default(),
             options,
         })
     }

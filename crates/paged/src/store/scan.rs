@@ -63,15 +63,15 @@ impl RowLock {
 /// A scan of a transaction, between its batches.
 #[derive(Debug)]
 pub struct RowScan {
-    tree: TreeNo,
-    keys: Option<Keys>,
-    direction: Direction,
+    pub(super) tree: TreeNo,
+    pub(super) keys: Option<Keys>,
+    pub(super) direction: Direction,
     lock: RowLock,
-    at: Scan,
+    pub(super) at: Scan,
     /// Rows that it has shown.
-    shown: usize,
+    pub(super) shown: usize,
     begun: bool,
-    done: bool,
+    pub(super) done: bool,
     /// The lock that is waited for before it goes on.
     wanted: Option<(Name, LockMode)>,
 }

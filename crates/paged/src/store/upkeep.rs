@@ -316,7 +316,7 @@ impl<F: Files, T: Latched> Upkeep<F, T> {
             before => before,
         };
         let Some(before) = before else { return Ok(false) };
-        if self.pool.redo_some(REDO_PAGES)? == 0 && self.pool.clean_some(before)?.1 == 0 {
+        if self.pool.redo_some(REDO_PAGES)? == 0 && !self.pool.clean_some(before)?.1 {
             let taken = self.take(before, checkpoints);
             if matches!(taken, Err(PagedError::LogFull { .. })) {
                 // The next one writes the pages that have become dirty meanwhile, too, and so has

@@ -1,11 +1,13 @@
 //! Descends to the page of a level that has a key in its range.
 
+use std::cmp::Ordering;
+
 use pm::Files;
 
 use super::Tree;
 use crate::ids::PageNo;
 use crate::latch::Latching;
-use crate::page::{Page, PageKind, compare};
+use crate::page::{Page, PageKind, View};
 use crate::pool::{ReadPage, WritePage};
 use crate::{PagedError, Result};
 
@@ -20,7 +22,8 @@ pub(super) enum Target<'k> {
     Last,
 }
 
-enum Arrival {
+/// The place of a page, in relation to the one that is looked for.
+pub(super) enum Arrival {
     Here,
     Right(PageNo),
     Lost,
@@ -50,21 +53,32 @@ impl Target<'_> {
 }
 
 impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
-    fn arrive(&self, page: &Page, level: Option<u8>, target: Target<'_>) -> Arrival {
-        let is_ours = matches!(page.kind(), PageKind::Leaf | PageKind::Inner)
+    /// Returns whether a page is one of this tree, and of this level.
+    #[inline]
+    pub(super) fn is_ours<V: View + ?Sized>(&self, page: &V, level: Option<u8>) -> bool {
+        matches!(page.kind(), Some(PageKind::Leaf | PageKind::Inner))
             && page.tree() == self.number
-            && level.is_none_or(|level| level == page.level());
+            && level.is_none_or(|level| level == page.level())
+    }
+
+    /// Says where a page lies that a descent has come to, latched or not.
+    #[inline]
+    pub(super) fn arrive<V: View + ?Sized>(
+        &self,
+        page: &V,
+        level: Option<u8>,
+        target: Target<'_>,
+    ) -> Arrival {
+        let is_ours = self.is_ours(page, level);
         let (is_left, is_right) = match target {
             _ if !is_ours => return Arrival::Lost,
-            Target::At(key) => (
-                compare(key, page.low()).is_lt(),
-                page.high().is_some_and(|high| compare(key, high).is_ge()),
-            ),
-            Target::Before(key) => (
-                compare(page.low(), key).is_ge(),
-                page.high().is_some_and(|high| compare(high, key).is_lt()),
-            ),
-            Target::Last => (false, page.high().is_some()),
+            Target::At(key) => {
+                (page.low_to(key).is_gt(), page.high_to(key).is_some_and(Ordering::is_le))
+            }
+            Target::Before(key) => {
+                (page.low_to(key).is_ge(), page.high_to(key).is_some_and(Ordering::is_lt))
+            }
+            Target::Last => (false, page.high_to(&[]).is_some()),
         };
         match (is_left, is_right, page.right()) {
             (false, false, _) => Arrival::Here,
@@ -78,7 +92,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         let (mut at, mut expected) = (self.root, None);
         for _ in 0..MOST_STEPS {
             let page = self.pool.read(at)?;
-            match self.arrive(&page, expected, target) {
+            match self.arrive(page.bytes(), expected, target) {
                 Arrival::Lost => return Ok(None),
                 Arrival::Right(right) => at = right,
                 Arrival::Here if page.level() == level => return Ok(Some(at)),
@@ -107,7 +121,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             for _ in 0..MOST_STEPS {
                 let Some(at) = next else { break };
                 let page = latch(at)?;
-                match self.arrive(&page, Some(level), target) {
+                match self.arrive(page.bytes(), Some(level), target) {
                     Arrival::Here => return Ok(page),
                     Arrival::Right(right) => {
                         *unposted = Some(Unposted { page: right, level });
@@ -148,7 +162,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         if let Some(near) = self.near
             && self.leaves.is_none()
             && let Ok(leaf) = self.pool.write(near)
-            && matches!(self.arrive(&leaf, Some(0), Target::At(key)), Arrival::Here)
+            && matches!(self.arrive(leaf.bytes(), Some(0), Target::At(key)), Arrival::Here)
         {
             return Ok(leaf);
         }

@@ -30,6 +30,7 @@ mod descend;
 mod ghost;
 mod insert;
 mod merge;
+mod peek;
 mod rest;
 mod scan;
 mod split;
@@ -114,22 +115,5 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut row = Vec::new();
         Ok(self.read(key, &mut row)?.0.then_some(row))
-    }
-
-    /// Copies a row into `row`, which has nothing else then. Returns whether there is one, and the
-    /// leaf that has the key in its range.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn read(&self, key: &[u8], row: &mut Vec<u8>) -> Result<(bool, PageNo)> {
-        let leaf = self.read_page(descend::Target::At(key), 0)?;
-        let is_there = match leaf.find(key) {
-            Ok(slot) if !leaf.entry(slot).is_ghost() => {
-                self.copy_row(&leaf.entry(slot), row)?;
-                true
-            }
-            _ => false,
-        };
-        Ok((is_there, leaf.place()))
     }
 }

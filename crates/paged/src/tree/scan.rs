@@ -4,11 +4,11 @@ use pm::Files;
 
 use super::Tree;
 use super::descend::Target;
-use crate::Result;
-use crate::ids::PageNo;
+use crate::ids::{Lsn, PageNo};
 use crate::latch::Latching;
 use crate::page::{Page, PageKind};
 use crate::pool::ReadPage;
+use crate::{PagedError, Result};
 
 /// The most rows that are worth copying at once.
 pub const BATCH_ROWS: usize = 64;
@@ -97,6 +97,8 @@ pub struct Scan {
     sweeps: usize,
     /// A ghost that it has met, and that is not needed.
     ghost: Option<Vec<u8>>,
+    /// Pages that were changed from here on are refused.
+    horizon: Lsn,
 }
 
 #[derive(Clone, Debug)]
@@ -116,7 +118,13 @@ impl Scan {
             Bound::Included(key) => Next::At(key.to_vec()),
             Bound::Excluded(key) => Next::After(key.to_vec()),
         };
-        Self { direction, next, ahead: None, sweeps: 0, ghost: None }
+        Self { direction, next, ahead: None, sweeps: 0, ghost: None, horizon: Lsn(u64::MAX) }
+    }
+
+    /// Lets it read what is below a horizon: see [`Tree::read_below`](super::Tree::read_below). It
+    /// fails where a page was changed since.
+    pub(crate) fn below(&mut self, horizon: Lsn) {
+        self.horizon = horizon;
     }
 
     /// Lets it remove ghosts that it meets and that are not needed, from so many leaves at most.
@@ -177,6 +185,16 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
         Ok(())
     }
 
+    /// Checks that a leaf is as it was at the horizon of a scan, if that has one.
+    fn check_below(&self, scan: &Scan, leaf: &Page) -> Result<()> {
+        if scan.horizon == Lsn(u64::MAX) {
+            return Ok(());
+        }
+        // A change that failed may have left half of it.
+        self.pool.check_running()?;
+        if Self::is_below(scan.horizon, leaf.lsn()) { Ok(()) } else { Err(PagedError::TooOld) }
+    }
+
     /// Goes from leaf to leaf. The pages on the left stay latched until the next key is permitted,
     /// so that nothing comes between the last key and that one without being asked for.
     fn forward(
@@ -191,6 +209,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             Next::First | Next::Done => &[],
         };
         let mut leaf = self.read_page(Target::At(from), 0)?;
+        self.check_below(scan, &leaf)?;
         let mut first = match (&scan.next, leaf.find(from)) {
             (Next::First, _) => 0,
             (Next::After(_), Ok(slot)) => slot + 1,
@@ -211,6 +230,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
                 return self.pool.read_ahead(right);
             }
             let page = self.neighbour(right, &leaf)?;
+            self.check_below(scan, &page)?;
             left.push(std::mem::replace(&mut leaf, page));
             first = 0;
         }
@@ -235,6 +255,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             Next::Done => return Ok(()),
         };
         let leaf = self.read_page(target, 0)?;
+        self.check_below(scan, &leaf)?;
         let end = match &scan.next {
             Next::At(key) => leaf.find(key).map_or_else(|slot| slot, |slot| slot + 1),
             Next::After(key) => leaf.find(key).unwrap_or_else(|slot| slot),
@@ -277,7 +298,7 @@ impl<'a, F: Files, T: Latching> Tree<'a, F, T> {
             left.clear();
             if permitted == Permitted::Yes && !entry.is_ghost() {
                 let mut row = Vec::new();
-                if let Err(error) = self.copy_row(&entry, &mut row) {
+                if let Err(error) = self.copy_row_below(scan.horizon, &entry, &mut row) {
                     unread = Some(error);
                     break;
                 }

@@ -159,7 +159,8 @@ impl<'a, E: Environment> Partition<'a, E> {
     /// owns a partition (P1 3) pays for no lock, so that reads of the next transaction overlap with
     /// the last fence of the one before.
     ///
-    /// All other uses of the partition wait meanwhile, except readers in engines with snapshots. So
+    /// All other uses of the partition wait meanwhile, except readers in engines with snapshots, and
+    /// in the paged ones as long as they need no locks. So
     /// do calls that look at the whole database, such as [`Database::footprint`] and
     /// [`Database::check`]; in the thread that owns the partition they return [`Error::Nested`].
     /// Only the background thread, if there is one, is let in between two transactions
@@ -324,11 +325,14 @@ impl<'a, E: Environment> Partition<'a, E> {
         &self,
         mut work: impl FnMut(&ReadTx<'a, E>) -> Result<R, X>,
     ) -> Result<R, X> {
-        let mut tries = Tries::default();
+        let (mut tries, mut locks) = (Tries::default(), false);
         loop {
             // The newest commit that a read in place has seen and that may not be durable yet.
             let mut seen = 0;
-            let engine = if self.database.is_shared() {
+            let unlocked = self.database.unlocked[self.number].as_ref().filter(|_| !locks);
+            let engine = if let Some(source) = unlocked {
+                Reading::Version(VersionReader::new(&**source).map_err(Error::from)?)
+            } else if self.database.is_shared() {
                 self.read_session(&mut tries)?
             } else if let Some(source) = &self.database.snapshots[self.number] {
                 Reading::Version(VersionReader::new(&**source).map_err(Error::from)?)
@@ -350,6 +354,8 @@ impl<'a, E: Environment> Partition<'a, E> {
             match done {
                 Ok(found) => return Ok(found),
                 Err(Undone::Otherwise(error)) => return Err(error),
+                // Others have changed what it was to see without locks.
+                Err(Undone::Conflict(_)) if unlocked.is_some() => locks = true,
                 Err(Undone::Conflict(reason)) => tries.again(reason, self.database.retry_for)?,
             }
         }

@@ -140,6 +140,31 @@ fn updates_and_reads_of_nvm_log_allocate_nothing() {
     updates_and_reads(EngineKind::NvmLog);
 }
 
+/// A read looks at pages that are in frames, and takes neither a lock nor a latch.
+#[test]
+fn reads_of_nv_disk_take_no_lock_and_no_memory() {
+    let store = Store::new(EngineKind::NvDisk);
+    store.warm_up();
+    let counts = || {
+        let buffer = *store.db.stats().unwrap().own.buffer().expect("a paged engine");
+        (buffer.hits, buffer.reads, buffer.lock_requests)
+    };
+    let (mut row, mut out) = (Row::new(), [0; 200]);
+    let mut read = |number| {
+        let key = [Value::U64(key(number))];
+        let found = store.db.read(|tx| tx.get_into(&store.table, &key, &mut row));
+        assert!(found.unwrap());
+        let bytes = store.db.read(|tx| tx.get_bytes(&store.table, &key, &[1, 2], &mut out));
+        assert!(bytes.unwrap().is_some_and(|bytes| bytes > 100));
+    };
+    read(0);
+    let before = counts();
+    for number in 0..TUPLES {
+        assert_eq!(allocations(|| read(number)), 0, "{number}");
+    }
+    assert_eq!(counts(), before, "hits, reads and lock requests");
+}
+
 #[test]
 fn deletes_and_inserts_of_nvm_log_allocate_nothing() {
     deletes_and_inserts(EngineKind::NvmLog);

@@ -142,6 +142,23 @@ fn dirty_acknowledgements_are_noticed() {
     noticed(scenario, "phantom", 60);
 }
 
+/// A scenario in which readers try it without locks.
+fn unlocked(flaw: Flaw, mix: Mix) -> Scenario {
+    Scenario { unlocked: true, each: 30, lag: 100, keys: 40, ..with(flaw, mix) }
+}
+
+/// Changes of pages while they are looked at, and of their rows.
+const UNLOCKED: Mix =
+    Mix { get: 4, scan: 1, change: 3, insert: 1, delete: 1, longest: 4, ..Mix::NONE };
+
+#[test]
+fn wrong_reads_without_locks_are_noticed() {
+    noticed(unlocked(Flaw::HorizonPastOpen, UNLOCKED), "dirty read (G1a", 20);
+    noticed(unlocked(Flaw::PageLsnIgnored, UNLOCKED), "non-repeatable read", 20);
+    let scenario = unlocked(Flaw::HorizonPastDurable, UNLOCKED);
+    noticed(Scenario { crashes: true, each: 6, ..scenario }, "dirty acknowledgement", 20);
+}
+
 /// No anomaly comes of it: transactions are victims of deadlocks that there need not be.
 #[test]
 fn victims_of_an_update_that_is_read_as_any_row_are_noticed() {

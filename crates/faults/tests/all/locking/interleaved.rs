@@ -44,6 +44,31 @@ fn whatever_interleaves_is_strictly_serializable() {
     all_have_an_order(0..6);
 }
 
+/// Readers that take no locks see what some order of the transactions leaves, in real time.
+#[test]
+fn reads_without_locks_fit_into_the_order() {
+    let (mut unlocked, mut reads) = (0, 0);
+    for seed in 0..12 {
+        // More keys than fit a page, and in every third more pages than frames.
+        let keys = if seed % 3 == 0 { 400 } else { 40 };
+        let scenario = Scenario { keys, each: 30, ..Scenario::new(seed, Mix::LOCKS) };
+        let scenario = Scenario { unlocked: true, early_release: seed % 2 == 0, ..scenario };
+        let ran = scenario.run();
+        let order = ran.history.check(Serializable);
+        reads += order.unwrap_or_else(|found| panic!("{scenario:?}: {found}")).len() as u64;
+        unlocked += ran.unlocked;
+    }
+    println!("{unlocked} of {reads} transactions read without locks");
+    assert!(unlocked > 100, "{unlocked} of {reads} transactions read without locks");
+}
+
+#[test]
+fn what_was_read_without_locks_survives_a_crash() {
+    let scenario = Scenario { keys: 24, unlocked: true, ..Scenario::new(7, Mix::LOCKS) };
+    let (points, states) = survives(&scenario, 4);
+    assert!(points > 20 && states > 100, "{points} points, {states} states");
+}
+
 #[test]
 fn transactions_in_the_order_of_keys_have_no_victims() {
     for seed in 0..20 {

@@ -18,7 +18,7 @@ use paged::latch::{Followed, Latched};
 use paged::lock::{LockCounts, LockOptions};
 use paged::log::LogManager;
 use paged::log::central::{Central, CentralOptions};
-use paged::store::{RowBound, RowRange, Session, Store, StoreOptions};
+use paged::store::{RowBound, RowLock, RowRange, RowScan, Session, Store, StoreOptions};
 use paged::threads::{Baton, Host, Threads};
 use paged::tree::Direction;
 use paged::{PagedError, Result};
@@ -67,6 +67,8 @@ pub(crate) struct Scenario {
     pub(crate) flaw: Option<Flaw>,
     /// The operations on the medium are recorded, for crashes.
     pub(crate) crashes: bool,
+    /// Random transactions that only read try it without locks first.
+    pub(crate) unlocked: bool,
 }
 
 /// A scenario that has been run.
@@ -77,6 +79,8 @@ pub(crate) struct Ran {
     pub(crate) locks: LockCounts,
     /// The number of tries that ended in a conflict.
     pub(crate) conflicts: u64,
+    /// The number of transactions that have read without locks.
+    pub(crate) unlocked: u64,
     /// The operations on the medium, if they were recorded.
     pub(crate) trace: Option<DiskTrace>,
 }
@@ -199,11 +203,7 @@ impl<T: Latched> Reads for At<'_, T> {
     }
 
     fn scan(&mut self, what: &Scanned, shown: Shown<'_>) -> Result<()> {
-        let bytes = |bound: Bound<u64>| match bound {
-            Bound::Included(at) | Bound::Excluded(at) => at.to_be_bytes(),
-            Bound::Unbounded => [0; 8],
-        };
-        let (low, high) = (bytes(what.low), bytes(what.high));
+        let (low, high) = (bytes_of(what.low), bytes_of(what.high));
         let range = RowRange { low: bound(what.low, &low), high: bound(what.high, &high) };
         let direction = if what.backward { Direction::Backward } else { Direction::Forward };
         if what.by == By::Key {
@@ -223,6 +223,56 @@ impl<T: Latched> Reads for At<'_, T> {
             }
         }
         Ok(())
+    }
+}
+
+/// The state below a horizon.
+struct Below<'s, T: Latched> {
+    store: &'s Stored<T>,
+    horizon: Lsn,
+}
+
+impl<T: Latched> Reads for Below<'_, T> {
+    type Error = PagedError;
+
+    fn get(&mut self, key: Key) -> Result<Option<Cell>> {
+        let mut found = Vec::new();
+        let is_there = self.store.read_below(self.horizon, ROWS, &key.to_be_bytes(), &mut found)?;
+        Ok(is_there.then(|| cell(&found)))
+    }
+
+    fn scan(&mut self, what: &Scanned, shown: Shown<'_>) -> Result<()> {
+        let tree = if what.by == By::Key { ROWS } else { BY_TAG };
+        let mut scan = scan_of(what, tree);
+        while !scan.is_done() {
+            for (key, row) in self.store.next_rows_below(self.horizon, &mut scan, None)? {
+                let (key, cell) = if what.by == By::Key {
+                    (number(&key), cell(&row))
+                } else {
+                    let key = number(&key[8..]);
+                    (key, self.get(key)?.unwrap_or(Cell { value: u64::MAX, tag: u64::MAX }))
+                };
+                if !shown(key, cell) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A scan of a tree without locks.
+fn scan_of(what: &Scanned, tree: TreeNo) -> RowScan {
+    let (low, high) = (bytes_of(what.low), bytes_of(what.high));
+    let range = RowRange { low: bound(what.low, &low), high: bound(what.high, &high) };
+    let direction = if what.backward { Direction::Backward } else { Direction::Forward };
+    RowScan::new(tree, &range, direction, RowLock::None)
+}
+
+fn bytes_of(bound: Bound<u64>) -> [u8; 8] {
+    match bound {
+        Bound::Included(at) | Bound::Excluded(at) => at.to_be_bytes(),
+        Bound::Unbounded => [0; 8],
     }
 }
 
@@ -280,6 +330,7 @@ struct Shared<'a> {
     recorder: Recorder,
     ages: AtomicU64,
     conflicts: AtomicU64,
+    unlocked: AtomicU64,
 }
 
 impl Scenario {
@@ -299,6 +350,7 @@ impl Scenario {
             heedless: false,
             flaw: None,
             crashes: false,
+            unlocked: false,
         }
     }
 
@@ -315,7 +367,9 @@ impl Scenario {
     /// # Panics
     /// An operation fails, or the store is not whole at the end.
     pub(crate) fn run(&self) -> Ran {
-        let baton = Arc::new(Baton::new(self.seed).with(self.flaw));
+        // What is wrong may come to no end.
+        let points = if self.flaw.is_some() { 400_000 } else { u64::MAX };
+        let baton = Arc::new(Baton::new(self.seed).with(self.flaw).at_most(points));
         let files = RecordingFiles::new();
         let store = create(&baton, &files, self);
         let initial = self.work().initial();
@@ -340,6 +394,7 @@ impl Scenario {
             recorder: Recorder::new(initial),
             ages: AtomicU64::new(1),
             conflicts: AtomicU64::new(0),
+            unlocked: AtomicU64::new(0),
         };
         baton.run(self.threads, |me| {
             Followed::by(baton.clone(), || shared.thread(me));
@@ -354,6 +409,7 @@ impl Scenario {
             history: shared.recorder.history(),
             locks: store.lock_counts(),
             conflicts: shared.conflicts.into_inner(),
+            unlocked: shared.unlocked.into_inner(),
             trace,
         }
     }
@@ -386,6 +442,9 @@ impl Shared<'_> {
         plan: u64,
     ) -> Ended {
         let mut random = SmallRng::seed_from_u64(plan);
+        if self.scenario.unlocked && self.read_unlocked(me, plan) {
+            return Ended::Over;
+        }
         let mut pending = self.recorder.begin(me);
         session.begin(age, None);
         let done = self.operations(session, me, &mut random, &mut pending);
@@ -419,6 +478,31 @@ impl Shared<'_> {
             self.files.note(self.recorder.now());
         }
         Ended::Over
+    }
+
+    /// Reads without locks, if the transaction is one that only reads; returns whether it did.
+    fn read_unlocked(&self, me: usize, plan: u64) -> bool {
+        let mut random = SmallRng::seed_from_u64(plan);
+        let is_read = matches!(self.scenario.plan, Plan::Random(_)) && random.random_ratio(1, 4);
+        if !is_read {
+            return false;
+        }
+        let mut pending = self.recorder.begin(me);
+        let mut at = Below { store: &self.store, horizon: self.store.horizon() };
+        match self.scenario.work().read(&mut at, &mut random, &mut pending) {
+            Ok(()) => {}
+            Err(PagedError::TooOld) => {
+                self.recorder.aborted(pending);
+                return false;
+            }
+            Err(error) => panic!("seed {}: {error}", self.scenario.seed),
+        }
+        self.recorder.committed(pending, None);
+        if self.scenario.crashes {
+            self.files.note(self.recorder.now());
+        }
+        self.unlocked.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     fn operations(

@@ -27,3 +27,4 @@ mod stress;
 mod support;
 mod threads;
 mod undone;
+mod unlocked;

@@ -26,6 +26,12 @@ fn times() -> u64 {
     std::env::var("PERDURA_TIMES").map_or(TIMES, |times| times.parse().expect("a number"))
 }
 
+/// Repetitions of a window of an engine. `nv-disk` takes a checkpoint after a hundred or so, and
+/// most of its log is what came since.
+fn times_of(kind: EngineKind) -> u64 {
+    if kind == EngineKind::NvDisk { times().max(4 * TIMES) } else { times() }
+}
+
 /// Goes through the rows of a column on one medium: all, or those that `PERDURA_OPERATION` names.
 fn column<M: Medium>(engine: Engine, growing: &mut Vec<String>) {
     let only = std::env::var("PERDURA_OPERATION").unwrap_or_default();
@@ -38,9 +44,10 @@ fn column<M: Medium>(engine: Engine, growing: &mut Vec<String>) {
         let medium = if M::ON_HOST { "on the host" } else { "in emulated memory" };
         let what = format!("{}, {medium}, {}", engine.name(), operation.name);
         println!("{what}");
-        let levels = levels::<M>(engine, &operation, times());
+        let times = times_of(engine.kind());
+        let levels = levels::<M>(engine, &operation, times);
         let levels = levels.unwrap_or_else(|error| panic!("{what}: {error}"));
-        levels.growing((engine.kind(), operation.name), times(), &mut |grows| {
+        levels.growing((engine.kind(), operation.name), times, &mut |grows| {
             growing.push(format!("{what}: {grows}"));
         });
     }
