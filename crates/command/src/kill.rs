@@ -60,7 +60,7 @@ pub struct Outcome {
 }
 
 impl Kill<'_> {
-    /// Kills and looks.
+    /// Kills the child process, and looks at what it has left.
     ///
     /// # Errors
     /// A child process failed, or finished before it could be killed.

@@ -234,9 +234,9 @@ pub trait Reader: Read + Send + Sync + fmt::Debug {}
 
 impl<T: Read + Send + Sync + fmt::Debug> Reader for T {}
 
-/// Reads of a committed and durable state of a partition from any thread, without asking its engine.
+/// Reads of a committed state of a partition from any thread, without asking its engine.
 pub trait VersionSource: Send + Sync + fmt::Debug {
-    /// The newest such state, for one read; it is to be given to [`VersionSource::take_back`]:
+    /// A state that has all acknowledged transactions, or refuses what it has not; for one read: it is to be given to [`VersionSource::take_back`]:
     /// [`crate::VersionReader`] does. Allocates nothing once there has been a read.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::bulk;
 use crate::mapping::{HUGE_PAGE_BYTES, Mapping};
@@ -84,41 +84,55 @@ impl Words {
     }
 }
 
-/// The memory of a number of pages of the same size. It is taken from the kernel when a page is
-/// claimed, in huge pages where there are many.
+/// Bytes of addresses that are reserved at a time, at least one page's.
+const SEGMENT_BYTES: usize = 16 << 20;
+
+/// The memory of a number of pages of the same size. Addresses and memory are taken from the kernel
+/// when pages are claimed, in huge pages where there are many.
 #[derive(Debug)]
 pub struct FrameArena {
-    memory: Arc<Mapping>,
-    /// Held while more of the memory is made usable.
+    segments: Box<[OnceLock<Arc<Mapping>>]>,
+    /// Held while more memory is made usable.
     growing: Mutex<()>,
     count: usize,
     /// Bytes of a page, and of what it takes.
     len: usize,
     stride: usize,
+    /// The number of pages of a segment is that power of two.
+    bits: u32,
 }
 
 impl FrameArena {
     /// Memory for so many pages of so many bytes, of which none is claimed.
     ///
     /// # Errors
-    /// There are no addresses for it.
+    /// There is no memory for the list of its parts.
     pub fn new(count: usize, len: usize) -> io::Result<Self> {
         let stride = (WORD + len).next_multiple_of(PAIR_BYTES);
-        let bytes = stride.checked_mul(count).ok_or(io::ErrorKind::OutOfMemory)? as u64;
-        let memory = Arc::new(Mapping::reserve(bytes)?);
-        // A pool of which little is used does not wait until the kernel has cleared a huge page.
-        memory.prefer_huge_pages(HUGE_PAGE_BYTES);
-        Ok(Self { memory, growing: Mutex::default(), count, len, stride })
+        let bits = (SEGMENT_BYTES / stride).max(1).ilog2();
+        let mut segments = Vec::new();
+        let many = count.div_ceil(1 << bits);
+        segments.try_reserve_exact(many).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        segments.resize_with(many, OnceLock::new);
+        let (segments, growing) = (segments.into_boxed_slice(), Mutex::default());
+        Ok(Self { segments, growing, count, len, stride, bits })
     }
 
-    /// The version and the first word of a page, if the memory of it is usable.
+    /// The place of a page in its segment.
+    #[inline]
+    fn within(&self, number: usize) -> usize {
+        (number & ((1 << self.bits) - 1)) * self.stride
+    }
+
+    /// The version and the words of a page, if its memory is usable.
     #[inline]
     fn at(&self, number: usize) -> Option<(&AtomicU64, &[AtomicU64])> {
-        let end = (number + 1) * self.stride;
-        if number >= self.count || end as u64 > self.memory.len() {
+        let memory = self.segments.get(number >> self.bits)?.get()?;
+        let at = self.within(number);
+        if number >= self.count || (at + self.stride) as u64 > memory.len() {
             return None;
         }
-        let version = self.memory.base().wrapping_add(number * self.stride).cast::<AtomicU64>();
+        let version = memory.base().wrapping_add(at).cast::<AtomicU64>();
         let words = self.len.div_ceil(WORD);
         // SAFETY: the place and the words after it are within the usable part of the mapping, which
         // stays as long as this does, at a multiple of 128, and zero or stored to as atomics.
@@ -134,21 +148,36 @@ impl FrameArena {
     /// If it was claimed before, or there is no such page.
     pub fn claim(&self, number: usize) -> io::Result<FrameBytes> {
         assert!(number < self.count, "one of the pages");
-        if self.at(number).is_none() {
+        let at = self.within(number);
+        let memory = {
             let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
-            let end = ((number + 1) * self.stride) as u64;
-            if end > self.memory.len() {
-                let most = self.memory.reserved();
-                self.memory.extend(end.next_multiple_of(HUGE_PAGE_BYTES).min(most))?;
+            let memory = self.segment(number >> self.bits)?;
+            let (end, most) = ((at + self.stride) as u64, memory.reserved());
+            if end > memory.len() {
+                memory.extend(end.next_multiple_of(HUGE_PAGE_BYTES).min(most))?;
             }
-        }
+            memory
+        };
         let (version, _) = self.at(number).expect("it is usable");
         let claimed = version.compare_exchange(UNCLAIMED, NEW, Ordering::AcqRel, Ordering::Acquire);
         assert!(claimed.is_ok(), "a page is claimed once");
-        let place = self.memory.base().wrapping_add(number * self.stride + WORD);
+        let place = memory.base().wrapping_add(at + WORD);
         let first = NonNull::new(place.cast()).expect("mapped");
-        let keep = Keep::Arena { _memory: Arc::clone(&self.memory) };
+        let keep = Keep::Arena { _memory: Arc::clone(memory) };
         Ok(FrameBytes { words: Words { first, len: self.len, _keep: keep } })
+    }
+
+    /// A segment, whose addresses are reserved if they were not.
+    fn segment(&self, number: usize) -> io::Result<&Arc<Mapping>> {
+        let segment = &self.segments[number];
+        if segment.get().is_none() {
+            let pages = (self.count - (number << self.bits)).min(1 << self.bits);
+            let memory = Mapping::reserve((pages * self.stride) as u64)?;
+            // A pool of which little is used does not wait until the kernel has cleared a huge page.
+            memory.prefer_huge_pages(if number == 0 { HUGE_PAGE_BYTES } else { 0 });
+            let _ = segment.set(Arc::new(memory));
+        }
+        Ok(segment.get().expect("it was set"))
     }
 
     /// Begins a look at a page; `None` while it is not whole.
@@ -183,7 +212,7 @@ impl FrameBytes {
         let Words { first, len, .. } = self.words;
         // SAFETY: the words are initialised, lie in sequence, and have `len` bytes at least. Only
         // methods that take this handle by `&mut` store to them, so nothing is stored for as long
-        // as the slice lives: this handle is the only one of its kind, and a `Peeker` only loads.
+        // as the slice lives: this handle is the only one of its kind, and a `Peek` only loads.
         unsafe { std::slice::from_raw_parts(first.cast().as_ptr(), len) }
     }
 
@@ -400,7 +429,7 @@ impl Peek<'_> {
         for word in words.iter().step_by(LINE_BYTES as usize / WORD) {
             bulk::prefetch(word.as_ptr().cast_const().cast());
         }
-        out.reserve(count * WORD);
+        out.reserve(count.checked_mul(WORD).expect("the length of something in a page"));
         let before = out.len();
         let room = out.spare_capacity_mut().as_mut_ptr().cast::<[u8; WORD]>();
         // SAFETY: there is room for so many words.
@@ -483,7 +512,7 @@ mod tests {
 
     #[test]
     fn pages_of_an_arena_are_apart() {
-        const COUNT: usize = if cfg!(miri) { 5 } else { 1000 };
+        const COUNT: usize = if cfg!(miri) { 5 } else { 5000 };
         let arena = FrameArena::new(COUNT, 8192).expect("addresses");
         let mut frames: Vec<_> =
             (0..COUNT).rev().map(|at| (at, arena.claim(at).unwrap())).collect();
@@ -499,7 +528,11 @@ mod tests {
                 u64::from_le_bytes([*at as u8; 8])
             );
         }
-        assert!(FrameArena::new(usize::MAX / 8192, 8192).is_err());
+        // Only what is claimed takes addresses and memory.
+        let far = FrameArena::new(1 << 30, 8192).expect("a list");
+        let last = far.claim((1 << 30) - 1).expect("memory for one page");
+        assert_eq!((last.bytes(), far.peek(0).is_none()), (&[0; 8192][..], true));
+        assert!(FrameArena::new(usize::MAX / 2, 8192).is_err());
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn is_whole<V: View>(view: &V, here: In, header: Header, at: usize) -> bool {
 }
 
 impl<'a, V: View> Node<'a, V> {
-    /// The page that a view is of, as the draft has it, if there is one.
+    /// The page of a view: as its draft has it, or as it is committed if it has no draft.
     ///
     /// # Errors
     /// As [`committed`].

@@ -29,10 +29,11 @@ thread_local! {
 
 /// Calls `act` with memory for a row, which a thread uses again and again.
 pub(super) fn with_memory<R>(act: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    let mut row = ROW.take();
+    // A thread that ends has none any more.
+    let mut row = ROW.try_with(Cell::take).unwrap_or_default();
     let done = act(&mut row);
     if row.capacity() <= KEPT_BYTES {
-        ROW.set(row);
+        let _ = ROW.try_with(|kept| kept.set(row));
     }
     done
 }

@@ -51,8 +51,12 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// # Errors
     /// The log or the medium failed; the pool has stopped.
     pub fn clean_some(&self, before: Lsn) -> Result<(usize, bool)> {
+        self.write_old(&mut self.old.lock(), before)
+    }
+
+    /// Does so with a list that others do not have.
+    fn write_old(&self, old: &mut Old, before: Lsn) -> Result<(usize, bool)> {
         let is_old = |frame: &Frame<T>| frame.dirt.lock().unwritten.is_some_and(|lsn| lsn < before);
-        let mut old = self.old.lock();
         if old.before != before || old.frames.is_empty() {
             *old = self.find_old(before);
         }
@@ -65,9 +69,7 @@ impl<F: Files, T: Latching> Pool<F, T> {
                 batch.push(number);
             }
         }
-        drop(old);
         let written = self.write_batch(&batch)?;
-        let mut old = self.old.lock();
         old.is_partial |= written < batch.len();
         Ok((written, old.is_partial || !old.frames.is_empty()))
     }
@@ -90,7 +92,8 @@ impl<F: Files, T: Latching> Pool<F, T> {
     /// As [`Self::clean_some`].
     pub fn clean(&self, before: Lsn) -> Result<()> {
         self.redo_rest()?;
-        while self.clean_some(before)?.1 {
+        let mut old = Old::default();
+        while self.write_old(&mut old, before)?.1 {
             T::pause();
         }
         Ok(())

@@ -7,14 +7,16 @@
 //!    thread that reads the log's end, then the recovery LSNs, misses no change before that end.
 //! 4. After a write or a sync that failed nothing is changed or written any more: what the medium has is
 //!    unknown until the log is redone.
-//! 5. Memory: the frames, one batch of 64 pages, 16 pages for each scan that reads ahead, and less than
+//! 5. A frame's page is opened before the table leads to it, and when its page goes: no look without
+//!    the latch sees a page of before.
+//! 6. Memory: the frames, one batch of 64 pages, 16 pages for each scan that reads ahead, and less than
 //!    300 bytes a frame for its latch, the page table, the queues and the lists of a checkpoint. After a
 //!    crash, until all pages are redone, eight bytes for each page of each change of the log since the
 //!    last checkpoint, and less than a hundred for each such page.
 //!
-//! Order of waiting: latches of pages (see [`crate::tree`]), then the staging mutex, then the log,
-//! then the file's header, shards, queues, the cleaner's list and the marks of a frame, one at a
-//! time, but for the marks of a frame whose shard, or the list, is locked. A thread that holds the staging mutex only tries
+//! Order of waiting: latches of pages (see [`crate::tree`]), then the cleaner's list, the staging
+//! mutex, then the log, then the file's header, shards, queues and the marks of a frame, one at a
+//! time, but for the marks of a frame whose shard is locked. A thread that holds the staging mutex only tries
 //! latches.
 
 mod cleaner;

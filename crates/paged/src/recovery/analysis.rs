@@ -1,6 +1,8 @@
 //! Analysis of what a crash has left: unfinished transactions, and pages that may lack a change.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Target;
 use super::checkpoint::Tables;
@@ -38,6 +40,19 @@ struct Logged {
     later: u64,
 }
 
+/// A page that was changed since the log's start.
+struct Changed {
+    first: Lsn,
+    /// The places of its records, for redo on demand.
+    places: Vec<Lsn>,
+}
+
+impl Changed {
+    fn at(first: Lsn) -> Self {
+        Self { first, places: Vec::new() }
+    }
+}
+
 /// Reads the log from its start to its end. For redo on demand it notes in `places` where the
 /// records are that pages may lack.
 ///
@@ -49,9 +64,9 @@ pub fn analyse(
     mut places: Option<&mut Places>,
 ) -> Result<Analysis> {
     let start = log.start();
-    let mut open: HashMap<TxNo, Logged> = HashMap::new();
-    let mut over: HashSet<TxNo> = HashSet::new();
-    let mut dirty: BTreeMap<PageNo, Lsn> = BTreeMap::new();
+    let mut open: FxHashMap<TxNo, Logged> = FxHashMap::default();
+    let mut over: FxHashSet<TxNo> = FxHashSet::default();
+    let mut changed: FxHashMap<PageNo, Changed> = FxHashMap::default();
     let mut tables = Tables::default();
     let (mut greatest, mut records) = (TxNo(0), 0);
     log.scan(start, &mut |record| {
@@ -61,9 +76,10 @@ pub fn analyse(
             Kind::Change | Kind::Compensation => {
                 target.pages(&record, &mut |page| {
                     if page != PageNo(0) {
-                        dirty.entry(page).or_insert(record.lsn);
-                        if let Some(places) = &mut places {
-                            places.entry(page).or_default().push(record.lsn);
+                        let first = record.lsn;
+                        let page = changed.entry(page).or_insert_with(|| Changed::at(first));
+                        if places.is_some() {
+                            page.places.push(record.lsn);
                         }
                     }
                 })?;
@@ -95,12 +111,17 @@ pub fn analyse(
         }
         Ok(())
     })?;
+    let mut dirty: BTreeMap<PageNo, Lsn> =
+        changed.iter().map(|(page, changed)| (*page, changed.first)).collect();
+    if let Some(places) = &mut places {
+        places.extend(changed.into_iter().map(|(page, changed)| (page, changed.places)));
+    }
     tables.drop_unfinished();
     for (page, lsn) in tables.dirty {
         let known = dirty.entry(page).or_insert(lsn);
         *known = lsn.min(*known);
     }
-    let mut used_before: HashMap<TxNo, (Lsn, u64)> = HashMap::new();
+    let mut used_before: FxHashMap<TxNo, (Lsn, u64)> = FxHashMap::default();
     for seen in tables.open {
         greatest = greatest.max(seen.tx);
         if over.contains(&seen.tx) {

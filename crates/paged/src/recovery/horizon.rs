@@ -6,8 +6,8 @@
 //! 1. A transaction that is not over has all its records at the horizon or after it, and so has one
 //!    that is committed and not yet durable.
 //! 2. A transaction with records on both sides was over, and durable if it had committed, before the
-//!    horizon was used. Its later changes are on pages that a reader refuses, and what a reader does
-//!    not refuse is all of it.
+//!    horizon was used. What it changed at the horizon or after it lies on pages that a reader
+//!    refuses. Of the pages that a reader takes it has all of the transaction's changes.
 //! 3. A horizon that was right once stays so. It moves forward when a reader finds that the log has
 //!    grown.
 //!

@@ -78,7 +78,7 @@ impl<F: Files, T: Latched> Store<F, T> {
                 return Permitted::Yes;
             }
             ghosts += 1;
-            Permitted::Skipped
+            if ghosts > BATCH_ROWS { Permitted::No } else { Permitted::Skipped }
         };
         self.tree(*tree)?.next(at, &mut batch, most, &mut permit)?;
         if ghosts > BATCH_ROWS {

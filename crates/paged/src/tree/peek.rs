@@ -5,8 +5,8 @@
 //!    from a page counts if the page's version is the same afterwards.
 //! 2. A page says by itself whether it is the one: its tree, its level and its range. No two pages
 //!    of a level have a key in their ranges at the same time, but for the moment of a merge, in which
-//!    both have the same rows. So it does not matter what the pages above have become meanwhile. Nor
-//!    is the range looked at of a leaf that has the key.
+//!    both have the same rows. So it does not matter what the pages above have become meanwhile. A
+//!    leaf that has the key has it in its range, so that is not looked at.
 //! 3. A leaf whose LSN is below the horizon has all changes below it, and no others. One that was
 //!    changed since is refused, whatever the change.
 //! 4. A page that is not in a frame, or that is being changed each time, and a long row are read

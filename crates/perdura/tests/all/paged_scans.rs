@@ -53,8 +53,9 @@ fn cost_of(db: &Database, act: impl FnOnce() -> Result<(), Error>) -> (u64, u64)
     (after.0 - before.0, after.1 - before.1)
 }
 
+/// The cost of the first row for a transaction that takes it, with its locks.
 fn head(db: &Database, table: &Table) -> (u64, u64) {
-    cost(db, |tx| tx.rows(table, waiting().limit(1)).next().transpose().map(drop))
+    cost_of(db, || db.write(|tx| tx.rows(table, waiting().limit(1)).next().transpose().map(drop)))
 }
 
 /// A thread adds a job, and takes the first one, as a queue does that knows of no `skip_locked`:
@@ -138,6 +139,33 @@ fn a_limit_says_how_many_rows_are_locked() {
             assert_eq!(requests(Scan::all().backward()), 2 + wanted);
             assert_eq!(requests(waiting().backward()), 3 + 2 * wanted);
         }
+    }
+}
+
+/// A read that meets a page with a change of an open transaction is refused, and run again under
+/// locks, also if its closure makes nothing of the error.
+#[test]
+fn a_refused_read_is_run_again() {
+    for engine in EngineKind::P2 {
+        let directory = in_memory();
+        let path = directory.path().join("db");
+        let db = Database::create(path, &schema(), &options(engine)).unwrap();
+        let table = db.table("job").unwrap();
+        db.write(|tx| insert(tx, &table, 0..20)).unwrap();
+        let mut open = db.begin().unwrap();
+        open.update(&table, &[Value::U64(5)], &[("state", Value::U64(TAKEN))]).unwrap();
+        let mut runs = 0;
+        let found = db.read(|tx| {
+            runs += 1;
+            Ok(tx.get(&table, &[Value::U64(6)]).unwrap_or_default().is_some())
+        });
+        assert_eq!((found.unwrap(), runs), (true, 2), "{engine}");
+        let _ticket = open.commit().unwrap();
+        let found = db.read(|tx| {
+            runs += 1;
+            tx.get(&table, &[Value::U64(5)])
+        });
+        assert_eq!((found.unwrap().is_some(), runs), (true, 3), "{engine}");
     }
 }
 

@@ -26,8 +26,8 @@ fn times() -> u64 {
     std::env::var("PERDURA_TIMES").map_or(TIMES, |times| times.parse().expect("a number"))
 }
 
-/// Repetitions of a window of an engine. `nv-disk` takes a checkpoint after a hundred or so, and
-/// most of its log is what came since.
+/// Repetitions of a window of an engine: a window spans a checkpoint, and `nv-disk` takes one after a
+/// hundred or so.
 fn times_of(kind: EngineKind) -> u64 {
     if kind == EngineKind::NvDisk { times().max(4 * TIMES) } else { times() }
 }
