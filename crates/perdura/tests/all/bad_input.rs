@@ -160,7 +160,8 @@ fn processes_that_race_at_creating_leave_one_database() {
                 db.close().unwrap();
                 exit(true);
             }
-            Err(Error::Pool(PoolError::Exists { .. })) => exit(false),
+            // It is there, or is just being created.
+            Err(Error::Pool(PoolError::Exists { .. } | PoolError::InUse { .. })) => exit(false),
             Err(other) => panic!("{other}"),
         }
     }
