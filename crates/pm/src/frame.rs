@@ -529,10 +529,11 @@ mod tests {
             );
         }
         // Only what is claimed takes addresses and memory.
-        let far = FrameArena::new(1 << 30, 8192).expect("a list");
-        let last = far.claim((1 << 30) - 1).expect("memory for one page");
+        let many = if cfg!(miri) { 1 << 12 } else { 1 << 30 };
+        let far = FrameArena::new(many, 8192).expect("a list");
+        let last = far.claim(many - 1).expect("memory for one page");
         assert_eq!((last.bytes(), far.peek(0).is_none()), (&[0; 8192][..], true));
-        assert!(FrameArena::new(usize::MAX / 2, 8192).is_err());
+        assert!(cfg!(miri) || FrameArena::new(usize::MAX / 2, 8192).is_err());
     }
 
     #[test]
