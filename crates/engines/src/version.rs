@@ -10,7 +10,7 @@ pub struct Version(Kept);
 #[derive(Debug)]
 enum Kept {
     Directory(Directory),
-    /// What is below this place of the log.
+    /// The state below this place of the log.
     Below(u64),
 }
 

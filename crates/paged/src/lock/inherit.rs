@@ -12,6 +12,8 @@
 //!     |   `--------> taken          |                                                  | ends: let go,
 //!     `-----------------------------'                                                  v as any lock
 //! ```
+//!
+//! A session that gives up a kept lock turns it to `taken`, too, before it takes the grant away.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

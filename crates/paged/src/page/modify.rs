@@ -108,10 +108,10 @@ impl Page {
         self.set_u16(GARBAGE, self.u16_at(GARBAGE) + bytes);
     }
 
-    /// Takes bytes of the heap, and leaves `beside` bytes for slots.
-    fn allocate(&mut self, bytes: usize, beside: usize) -> std::result::Result<usize, Full> {
-        if self.gap() < bytes + beside {
-            if self.free_bytes() < bytes + beside {
+    /// Takes bytes of the heap, and leaves so many bytes for slots.
+    fn allocate(&mut self, bytes: usize, for_slots: usize) -> std::result::Result<usize, Full> {
+        if self.gap() < bytes + for_slots {
+            if self.free_bytes() < bytes + for_slots {
                 return Err(Full);
             }
             self.compact();

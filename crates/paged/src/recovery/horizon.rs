@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(get(), log.end());
     }
 
-    /// What became durable meanwhile is used, though a later commit is not.
+    /// A commit that became durable meanwhile is used, though a later one is not.
     #[test]
     fn it_moves_forward_although_there_is_always_a_commit_that_is_not_durable() {
         let (log, transactions, horizon) = (log(), Transactions::new(), Horizon::default());

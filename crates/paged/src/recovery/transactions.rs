@@ -212,7 +212,7 @@ impl Transactions {
         places.iter().filter_map(|place| place.seen(&mut 0)).map(|seen| seen.first).min()
     }
 
-    /// What is not over now.
+    /// The transactions that are not over now, as far as a reader without locks asks.
     pub(super) fn unfinished(&self) -> Unfinished {
         let places = self.places.lock();
         let (mut first, mut pending) = (QUIET, QUIET.0);

@@ -132,3 +132,31 @@ fn without_a_header_or_a_staging_file_all_rows_are_there() {
         assert!(found.into_iter().eq(model.clone()), "{which}");
     }
 }
+
+/// Another version's pages are laid out otherwise: none of them could be read. A version that is only
+/// damaged is no reason to give up.
+#[test]
+fn a_file_of_another_version_is_refused() {
+    const VERSION: usize = 64 + 7;
+    let (mut image, model) = closed();
+    let pages = image.get_mut("pages").unwrap();
+    pages[VERSION] = 1;
+    let damaged = image.clone();
+    let header = &mut image.get_mut("pages").unwrap()[..PAGE_BYTES];
+    let sum = crc32c::crc32c(&header[4..]);
+    header[..4].copy_from_slice(&sum.to_le_bytes());
+    let salvaged = |image: &std::collections::BTreeMap<String, Vec<u8>>| {
+        let files = RecordingFiles::from_image(image.clone());
+        let log = Arc::new(open_log(&files, PARTITION));
+        let store = Store::open_past_damage(&files, "", STAMP, log, options(FRAMES));
+        (store, files.image()["pages"] == image["pages"])
+    };
+    let (refused, is_same) = salvaged(&image);
+    let why = refused.expect_err("another version").to_string();
+    assert!(why.contains("format version 1; this build reads version 2"), "{why}");
+    assert!(is_same, "nothing was written");
+    let (store, _) = salvaged(&damaged);
+    let store = store.expect("opened past the damage");
+    store.find_leaves();
+    assert_eq!(rest(&store), model);
+}

@@ -247,7 +247,7 @@ fn a_reader_sees_all_rows_at_one_moment() {
     assert!(seen.0 > 0, "{seen:?}");
 }
 
-/// A transaction changes a row and is undone, over and over, beside a reader; returns whether that
+/// A transaction changes a row and is undone, over and over, while another thread reads; returns whether that
 /// has seen the change. Who goes on when follows from the seed.
 fn sees_what_is_undone(seed: u64, flaw: Option<Flaw>) -> bool {
     let baton = Arc::new(Baton::new(seed).with(flaw));
