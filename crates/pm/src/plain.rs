@@ -204,6 +204,35 @@ impl Plain {
         self.map_up_to(shared.file.get().metadata()?.len())
     }
 
+    /// The same for a file that others make longer and longer: addresses after its end are mapped ahead, so that not every
+    /// look maps again. They may not be touched.
+    ///
+    /// # Errors
+    /// As [`Self::see`].
+    pub fn see_growing(&self) -> io::Result<()> {
+        let shared = &*self.0;
+        let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = shared.file.get().metadata()?.len();
+        self.map_ahead_of(bytes)?;
+        shared.bytes.store(bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// Maps up to `end`, and some addresses more. The file's length stays as it was last seen.
+    fn map_ahead_of(&self, end: u64) -> io::Result<()> {
+        let shared = &*self.0;
+        let mapped = shared.mapping.len();
+        if end > mapped {
+            let most = shared.mapping.reserved() / page_bytes() * page_bytes();
+            let ahead = mapped.saturating_add((mapped / 4).clamp(AHEAD.0, AHEAD.1));
+            let to = end.next_multiple_of(page_bytes()).max(ahead.min(most));
+            let length = shared.bytes.load(Ordering::Relaxed);
+            self.map_up_to(to)?;
+            shared.bytes.store(length, Ordering::Release);
+        }
+        Ok(())
+    }
+
     fn map_up_to(&self, bytes: u64) -> io::Result<()> {
         let shared = &*self.0;
         let (from, to) = (shared.mapping.len(), bytes.next_multiple_of(page_bytes()));
@@ -238,15 +267,7 @@ impl Plain {
             return Err(io::Error::other(Bad::Poisoned));
         }
         let end = at + bytes.len() as u64;
-        let mapped = shared.mapping.len();
-        if end > mapped {
-            let most = shared.mapping.reserved() / page_bytes() * page_bytes();
-            let ahead = mapped.saturating_add((mapped / 4).clamp(AHEAD.0, AHEAD.1));
-            let to = end.next_multiple_of(page_bytes()).max(ahead.min(most));
-            let length = shared.bytes.load(Ordering::Relaxed);
-            self.map_up_to(to)?;
-            shared.bytes.store(length, Ordering::Release);
-        }
+        self.map_ahead_of(end)?;
         let file = shared.file.get();
         if at > shared.bytes.load(Ordering::Relaxed) {
             // Stores through the mapping may follow there, and a full medium must not fail under them.

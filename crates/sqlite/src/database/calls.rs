@@ -332,6 +332,7 @@ impl MainFile for Mapped {
         self.leave_unused_wal_mode()?;
         self.stock_lock.unlock(Level::None)?;
         self.own_lock.unlock(Level::None);
+        self.own_lock.leave_queue();
         self.open_close.lock()?;
         let closed = self.close_behind_door();
         // A thread that sleeps until it can write may keep the side file open, and with it these locks.

@@ -1,34 +1,30 @@
 //! Locks between connections of this VFS: words in the side file ([`crate::store::locks`]). A transaction locks
 //! without a system call.
 //!
-//! A connection owns a slot for as long as it holds a kernel lock on the slot's byte of the side file. The kernel
-//! drops that lock when the owner dies: a forked child has given up its copy of the open file. The kernel is asked only
-//! when another connection is in the way.
+//! A connection owns a slot while it is open. The kernel is asked whether an owner is alive only when that connection
+//! is in the way.
+//!
+//! A connection that finds the lock for reading or for beginning to write busy waits in a queue
+//! ([`crate::store::write_queue`]): one that commits again and again lets it pass. The exclusive lock has no queue: its
+//! owner waits for readers that are there, and keeps new ones out.
 
 use std::sync::atomic::{Ordering, fence};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use pm::{Lock, Memory as _, Off, Plain, Range};
+use pm::{Memory as _, Off, Plain, monotonic_us};
 
 use crate::database::contract::Failure;
-use crate::database::open_close_lock::{LOCKS_START, check_not_forked};
-use crate::store::layout::{LOCK_WORDS, LOCKS_AT};
-use crate::store::locks::{Answer, Connection, Level, Liveness, Words};
+use crate::database::open_close_lock::check_not_forked;
+use crate::database::side_queue::SideQueue;
+use crate::database::slot_owners::{SLOTS, SlotOwners};
+use crate::database::waiting::note_busy;
+use crate::store::layout::{LOCK_WORDS, LOCKS_AT, QUEUE_LINES};
+use crate::store::locks::{Answer, Connection, Level, MOMENT, Words};
+use crate::store::write_queue::{Place, Wish, WriteQueue};
 
-/// The most connections of one database.
-pub(crate) const SLOTS: usize = LOCK_WORDS as usize - 1;
-/// The byte that the owner of slot 0 locks.
-const FIRST_SLOT: u64 = LOCKS_START + 64;
-
-/// Pauses that only yield to another thread; later ones sleep.
-const YIELDS: u32 = 32;
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// The byte that the owner of a slot locks.
-fn byte_of(slot: usize) -> Range {
-    Range::new(FIRST_SLOT + slot as u64, 1)
-}
 
 /// The lock words in the side file.
 #[derive(Debug)]
@@ -60,25 +56,7 @@ impl Words for SideWords {
     }
 
     fn pause(&self, before: u32) {
-        if before < YIELDS { thread::yield_now() } else { thread::sleep(PAUSE) }
-    }
-}
-
-/// Liveness of slot owners, by their kernel locks.
-#[derive(Debug)]
-pub(crate) struct SlotOwners(Plain);
-
-impl SlotOwners {
-    /// The owners of the slots of a side file.
-    pub(crate) fn of(side: &Plain) -> Self {
-        Self(side.clone())
-    }
-}
-
-impl Liveness for SlotOwners {
-    fn is_alive(&self, slot: usize) -> bool {
-        // If the kernel does not answer, waiting is safe.
-        self.0.is_locked_by_others(byte_of(slot)).unwrap_or(true)
+        if before < MOMENT { thread::yield_now() } else { thread::sleep(PAUSE) }
     }
 }
 
@@ -100,6 +78,9 @@ pub(crate) struct ConnectionLock {
     /// The connection owns its slot, so that others take it for alive.
     has_slot: bool,
     connection: Connection<SideWords, SlotOwners>,
+    queue: Arc<SideQueue>,
+    /// The lock that was busy when this connection last asked for it.
+    wish: Option<(Wish, Level)>,
 }
 
 impl ConnectionLock {
@@ -109,26 +90,20 @@ impl ConnectionLock {
     /// # Errors
     /// All slots are taken.
     pub(crate) fn claim(side: &Plain, alone: bool) -> Result<(Self, LockOutcome), Failure> {
-        let words = SideWords(side.clone());
+        let (words, queue) = (SideWords(side.clone()), Arc::new(SideQueue::of(side)));
         if alone {
             (0..LOCK_WORDS as usize).for_each(|word| words.store(word, 0));
+            queue.reset();
         }
-        let slot = Self::free_slot(side)?;
+        let slot = SlotOwners::take_free(side)?;
         let (connection, answer) = Connection::claim(words, SlotOwners::of(side), SLOTS, slot);
         let taken =
             if answer == Answer::Replay { LockOutcome::MustRecover } else { LockOutcome::Locked };
-        Ok((Self { side: side.clone(), has_slot: true, connection }, taken))
-    }
-
-    fn free_slot(side: &Plain) -> Result<usize, Failure> {
-        for slot in 0..SLOTS {
-            if side.lock(byte_of(slot), Lock::Exclusive)? {
-                return Ok(slot);
-            }
+        let lock = Self { side: side.clone(), has_slot: true, connection, queue, wish: None };
+        if lock.has_line() {
+            lock.queue().join();
         }
-        Err(Failure::CannotOpen(format!(
-            "it has {SLOTS} connections already, and can have no more"
-        )))
+        Ok((lock, taken))
     }
 
     /// The slot, which is the connection's line in WAL mode too.
@@ -145,16 +120,76 @@ impl ConnectionLock {
         self.connection.level()
     }
 
+    fn place(&self) -> Place {
+        Place { line: self.connection.slot(), owner: self.connection.owner_word() }
+    }
+
+    fn queue(&self) -> WriteQueue<'_, SideQueue> {
+        self.queue.at(self.place())
+    }
+
+    /// Leaves the queue, at the end of the connection.
+    pub(crate) fn leave_queue(&mut self) {
+        if self.wish.take().is_some() && check_not_forked(&self.side).is_ok() {
+            self.queue().leave(false);
+        }
+    }
+
+    /// Returns whether the connection can wait in the queue.
+    fn has_line(&self) -> bool {
+        self.connection.slot() < QUEUE_LINES
+    }
+
     /// Raises the lock.
     ///
     /// # Errors
     /// Busy. If the exclusive lock was requested, no new reader gets in until [`Self::unlock`].
     pub(crate) fn lock(&mut self, to: Level) -> Result<LockOutcome, Failure> {
         check_not_forked(&self.side)?;
+        if to > Level::Reserved || to <= self.connection.level() {
+            return self.lock_at_once(to);
+        }
+        // A thread that slept for this connection may have claimed the lock, and another one uses the connection now.
+        let has_claim = self.queue().let_pass();
+        let taken = self.lock_at_once(to);
+        let is_busy = matches!(taken, Err(Failure::Busy));
+        if is_busy || has_claim || self.wish.is_some() {
+            self.note_attempt(to, is_busy);
+        }
+        taken
+    }
+
+    fn lock_at_once(&mut self, to: Level) -> Result<LockOutcome, Failure> {
         match self.connection.lock(to) {
             Answer::Got => Ok(LockOutcome::Locked),
             Answer::Busy => Err(Failure::Busy),
             Answer::Replay => Ok(LockOutcome::MustRecover),
+        }
+    }
+
+    /// Notes the outcome of an attempt to take a lock that is or was busy.
+    #[cold]
+    fn note_attempt(&mut self, to: Level, is_busy: bool) {
+        // A connection that waits until it can write has got no more than the lock for reading.
+        let wants_more = !is_busy && self.wish.is_some_and(|(_, level)| level > to);
+        if !self.has_line() || wants_more {
+            return;
+        }
+        self.queue().leave(!is_busy);
+        if !is_busy {
+            self.wish = None;
+            return;
+        }
+        let wish = Wish::renewed(self.wish.map(|(wish, _)| wish), monotonic_us());
+        self.wish = Some((wish, to));
+        let queue = Arc::downgrade(&self.queue);
+        note_busy(queue, self.place(), wish);
+    }
+
+    /// Wakes the connection that is next in the queue, after this one has ended its turn as a writer.
+    fn end_turn(&self, wrote: bool) {
+        if wrote {
+            self.queue().released();
         }
     }
 
@@ -180,7 +215,9 @@ impl ConnectionLock {
     /// Lowers the lock. In a forked child it changes nothing.
     pub(crate) fn unlock(&mut self, to: Level) {
         if check_not_forked(&self.side).is_ok() {
+            let writes = self.connection.is_writer();
             self.connection.unlock(to);
+            self.end_turn(writes);
             self.give_up_if_failed();
         }
     }
@@ -190,13 +227,14 @@ impl ConnectionLock {
     fn give_up_if_failed(&mut self) {
         if self.side.healthy().is_err() {
             self.has_slot = false;
-            let _ = self.side.unlock(byte_of(self.connection.slot()));
+            SlotOwners::give_up(&self.side, self.connection.slot());
         }
     }
 
     /// Ends a recovery. The connection holds no lock afterwards.
     pub(crate) fn end_recovery(&mut self) {
         self.connection.end_replay();
+        self.end_turn(true);
     }
 
     /// Abandons a commit or a recovery that failed halfway: the next connection recovers. This one holds no
@@ -204,6 +242,7 @@ impl ConnectionLock {
     pub(crate) fn abandon(&mut self) {
         if check_not_forked(&self.side).is_ok() {
             self.connection.abandon();
+            self.end_turn(true);
             self.give_up_if_failed();
         }
     }

@@ -12,8 +12,11 @@ mod open_close_lock;
 mod parameters;
 mod placeholder_journal;
 mod plain_retry;
+mod side_queue;
+mod slot_owners;
 mod stock_lock;
 mod stock_sharing;
+mod waiting;
 mod wal;
 mod wal_mode;
 
@@ -27,7 +30,7 @@ pub use memory_file::MemoryFile;
 pub use not_taken::why_not_taken;
 pub use placeholder_journal::name_at_end;
 pub(crate) use placeholder_journal::{JOURNAL_MAGIC, NAMED_BYTES};
-pub(crate) use wal::sleep as sleep_until_free;
+pub(crate) use waiting::sleep as sleep_until_free;
 pub use wal::{
     Commits, Counters, DiffFiles, DiffLog, MappedLog, RECORDS_SUFFIX, WalDatabase, WalFile,
     WalShared, WalWord, create_records, recover_records,

@@ -1,11 +1,13 @@
 //! A mapped database file in SQLite's WAL mode.
 
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use crate::database::contract::{Failure, IndexLock, Level};
 use crate::database::mapped::Mapped;
 use crate::database::parameters::Wal;
-use crate::database::wal::{Database, note_busy};
+use crate::database::waiting::note_busy;
+use crate::database::wal::Database;
 use crate::store::page1;
 use crate::store::stats::Stats;
 use crate::store::wal_index::REGION_BYTES;
@@ -146,7 +148,10 @@ impl Mapped {
         };
         if !taken {
             if is_write_lock {
-                note_busy(&self.wal, locks);
+                if let Some(wish) = locks.wish() {
+                    let lock = Arc::downgrade(&self.wal);
+                    note_busy(lock, locks.place(), wish);
+                }
             }
             return Err(Failure::Busy);
         }

@@ -47,6 +47,17 @@ pub(crate) const INDEX_FILE_AT: u64 = CLEARED_AT + 8;
 /// Raised before and after a file with a journal's name is created: odd while one is, and after a process that died
 /// meanwhile. Only a change has a meaning.
 pub(crate) const JOURNALS_AT: u64 = INDEX_FILE_AT + 8;
+/// The queue of connections that found a lock busy: in a line of its own the connection that gets the lock next, when
+/// one last got it, and the number of lines that are or were in use. The words have no meaning while no connection is
+/// open.
+pub(crate) const QUEUE_CLAIM_AT: u64 = 6208;
+pub(crate) const QUEUE_HANDED_AT: u64 = QUEUE_CLAIM_AT + 8;
+pub(crate) const QUEUE_LINES_AT: u64 = QUEUE_CLAIM_AT + 16;
+/// The lines of the first connections. Words: since when the connection waits, until when that counts, and a number that
+/// wakes it.
+pub(crate) const QUEUE_LINE_AT: u64 = QUEUE_CLAIM_AT + 64;
+pub(crate) const QUEUE_LINE_BYTES: u64 = 24;
+pub(crate) const QUEUE_LINES: usize = 80;
 /// The first of the two slots. After them come the table, and room for a large commit.
 pub(crate) const SLOTS_AT: u64 = 8192;
 
@@ -89,7 +100,9 @@ const _: () = assert!(
         && PREPARED_AT < SIZE_AT + 64
         && NAME_AT == SIZE_AT + 64
         && LOCKS_AT.is_multiple_of(64)
-        && JOURNALS_AT + 8 <= SLOTS_AT
+        && JOURNALS_AT + 8 <= QUEUE_CLAIM_AT
+        && QUEUE_CLAIM_AT.is_multiple_of(64)
+        && QUEUE_LINE_AT + QUEUE_LINES as u64 * QUEUE_LINE_BYTES == SLOTS_AT
         && SLOTS_AT.is_multiple_of(64)
 );
 const _: () = assert!(MARKER != 1 && MARKER != 2 && DATABASE_TAG.start.is_multiple_of(8));

@@ -49,6 +49,9 @@ const NO_OWNER: u64 = 0xfff;
 /// The most pauses while another connection holds a brief lock, before `Busy`.
 pub const PAUSES_MAX: u32 = 5_000;
 
+/// The most pauses while another connection reads or writes, before `Busy`: most transactions end meanwhile.
+pub const MOMENT: u32 = 32;
+
 /// The number of words for so many slots.
 pub const fn words(slots: usize) -> usize {
     slots + 1
@@ -175,6 +178,13 @@ impl Writer {
     }
 }
 
+/// The owner of the writer's word, as [`Place::owner`](crate::store::write_queue::Place) has it; 0 if no connection
+/// writes.
+pub fn owner_of(word: u64) -> u64 {
+    let writer = Writer::of(word);
+    if writer.phase == Phase::Idle { 0 } else { writer.number << 16 | (writer.slot + 1) }
+}
+
 /// One connection's view of the locks.
 #[derive(Debug)]
 pub struct Connection<W, L> {
@@ -222,6 +232,16 @@ impl<W: Words, L: Liveness> Connection<W, L> {
     /// The connection's slot.
     pub const fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// A word that names this connection, and no other one that had the slot before or gets it later.
+    pub const fn owner_word(&self) -> u64 {
+        self.idle_word >> 1 << 16 | (self.slot as u64 + 1)
+    }
+
+    /// Returns whether this connection has its turn as a writer.
+    pub const fn is_writer(&self) -> bool {
+        self.writer.is_some()
     }
 
     /// Requests a lock, as SQLite's xLock does: `Shared` without one, `Reserved` with `Shared`, `Exclusive` with
@@ -345,10 +365,10 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         None
     }
 
-    /// Waits if the other connection's lock is brief. `pauses` counts the earlier waits. Returns false if the
-    /// caller is `Busy`.
-    fn waits_for(&self, other: Writer, pauses: &mut u32) -> bool {
-        let waits = other.is_brief() && *pauses < PAUSES_MAX;
+    /// Waits, with at most so many pauses, or longer if the other connection's lock is brief. `pauses` counts the earlier
+    /// ones. Returns false if the caller is `Busy`.
+    fn waits_for(&self, other: Writer, pauses: &mut u32, most: u32) -> bool {
+        let waits = *pauses < if other.is_brief() { PAUSES_MAX } else { most };
         if waits {
             self.words.pause(*pauses);
             *pauses += 1;
@@ -368,7 +388,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             }
             self.words.store(self.slot + 1, self.idle_word);
             if self.is_alive(writer.slot) {
-                if self.waits_for(writer, &mut pauses) {
+                if self.waits_for(writer, &mut pauses, MOMENT) {
                     continue;
                 }
                 return Answer::Busy;
@@ -385,8 +405,8 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         loop {
             let found = Writer::of(self.words.load(WRITER));
             if found.phase != Phase::Idle && self.is_alive(found.slot) {
-                // It will find this reader, and give up.
-                if self.waits_for(found, &mut pauses) {
+                // A brief one will find this reader, and give up. Another one may wait for this reader.
+                if self.waits_for(found, &mut pauses, 0) {
                     continue;
                 }
                 return Answer::Busy;
@@ -401,7 +421,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         }
     }
 
-    /// Takes the exclusive lock without waiting for readers.
+    /// Takes the exclusive lock. Waits for readers for a moment alone.
     fn lock_exclusive(&mut self) -> Answer {
         match self.writer {
             None => {
@@ -413,8 +433,13 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             Some(writer) => self.set_phase(writer, Phase::Pending),
         }
         self.level = Level::Pending;
-        if self.has_other_readers() {
-            return Answer::Busy;
+        let mut pauses = 0;
+        while self.has_other_readers() {
+            if pauses == MOMENT {
+                return Answer::Busy;
+            }
+            self.words.pause(pauses);
+            pauses += 1;
         }
         if let Some(writer) = self.writer {
             self.set_phase(writer, Phase::Exclusive);

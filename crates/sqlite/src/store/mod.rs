@@ -33,7 +33,7 @@ mod last_commit;
 pub(crate) mod layout;
 mod lean;
 mod lean_record;
-mod lock_words;
+pub(crate) mod lock_words;
 pub mod locks;
 mod log;
 pub mod matching;

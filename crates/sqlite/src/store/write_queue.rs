@@ -1,4 +1,4 @@
-//! The order in which connections get SQLite's lock for writing.
+//! The order in which connections get SQLite's lock for writing; in rollback modes, the database.
 //!
 //! A connection that commits again and again takes the lock back before one that sleeps has woken up. So the connection
 //! that has waited longest *claims* the lock, and the others let it pass.
@@ -86,6 +86,18 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
     /// The queue of so many lines, for the connection at a place.
     pub fn new(words: &'a W, lines: usize, place: Place) -> Self {
         Self { words, lines, place }
+    }
+
+    /// Counts this connection's line among those in use, and forgets what the last connection in it wanted.
+    pub(crate) fn join(&self) {
+        loop {
+            let lines = self.words.load(Word::Lines);
+            let used = self.place.line as u64 + 1;
+            if lines >= used || self.words.swap(Word::Lines, lines, used) {
+                break;
+            }
+        }
+        self.clear();
     }
 
     /// Forgets what the last connection in this line wanted.

@@ -13,6 +13,7 @@ mod emulated;
 mod encrypted;
 mod explore;
 mod failing;
+mod fairness;
 mod fetched;
 mod first_start;
 mod forked;

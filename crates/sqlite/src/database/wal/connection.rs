@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pm::{Domain, Memory as _, Off, Plain};
 
-use crate::database::connection_lock::SlotOwners;
 use crate::database::contract::Failure;
 use crate::database::open_close_lock::{OpenCloseLock, check_not_forked};
+use crate::database::slot_owners::SlotOwners;
+use crate::database::waiting::Queued;
 use crate::database::wal::diff::Commits;
 use crate::database::wal::index_file::{Found, IndexFile};
 use crate::database::wal::index_words::IndexWords;
@@ -17,6 +18,7 @@ use crate::database::wal::records::RecordsFile;
 use crate::store::layout::INDEX_FILE_AT;
 use crate::store::shm_locks::IndexLocks;
 use crate::store::wal_index::{LINES, RECORDS_FILE_AT};
+use crate::store::write_queue::{Place, Wish, WriteQueue};
 
 /// The suffix of the name of the index.
 const INDEX_SUFFIX: &str = "-shm";
@@ -92,11 +94,6 @@ impl WalConnection {
             commits: Mutex::default(),
             counters: Counters::default(),
         }
-    }
-
-    /// The side file, on which the kernel lock is by which others see that this connection is alive.
-    pub(super) fn side(&self) -> &Plain {
-        &self.side
     }
 
     /// The domain that was chosen.
@@ -331,6 +328,18 @@ impl WalConnection {
             // Without the exclusive lock stock SQLite may just have opened the file. The close of the database tries again.
             let _ = self.leave(self.is_writer[1].load(Ordering::Relaxed));
         }
+    }
+}
+
+impl Queued for WalConnection {
+    fn sleep(&self, place: Place, wish: Wish, asked_us: u64) -> Option<u64> {
+        // A connection whose side file has failed may have lost its line, and a forked child has none.
+        self.side.healthy().ok()?;
+        let index = self.index()?;
+        index.file().healthy().ok()?;
+        let words = IndexWords::new(index.file());
+        let queue = WriteQueue::new(&words, LINES, place);
+        Some(queue.sleep(wish, asked_us, &SlotOwners::of(&self.side)))
     }
 }
 

@@ -49,7 +49,7 @@ impl WalFile for MappedFile {
     }
 
     fn see(&self) -> Result<(), Failure> {
-        Ok(self.file.see()?)
+        Ok(self.file.see_growing()?)
     }
 
     #[inline]

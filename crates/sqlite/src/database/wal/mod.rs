@@ -23,7 +23,6 @@ mod media;
 mod native;
 mod opener;
 mod records;
-mod waiting;
 
 pub(super) use connection::{Locks, Parts, WalConnection, index_path};
 pub use database::WalDatabase;
@@ -35,5 +34,3 @@ pub(super) use native::Database;
 pub(super) use opener::WalOpener;
 pub use records::RECORDS_SUFFIX;
 pub(super) use records::recover_closed;
-pub(super) use waiting::note_busy;
-pub(crate) use waiting::sleep;
