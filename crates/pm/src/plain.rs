@@ -9,12 +9,13 @@
 //!   on with [locks on ranges of bytes](Plain::lock).
 
 mod access;
+mod length;
 mod locks;
 mod waiting;
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,8 +46,6 @@ pub use waiting::{Tick, monotonic_us};
 
 /// Least addresses that are worth a try.
 const LEAST_RESERVED: u64 = 64 << 20;
-/// Bytes that are mapped ahead of a file that grows by writing to it, at least and at most.
-const AHEAD: (u64, u64) = (1 << 20, 64 << 20);
 
 /// How a plain file is opened.
 #[derive(Clone, Debug, Default)]
@@ -192,101 +191,6 @@ impl Plain {
     /// The kernel would not say.
     pub fn file_bytes(&self) -> io::Result<u64> {
         Ok(self.0.file.get().metadata()?.len())
-    }
-
-    /// Looks at how long others have made the file, and makes all of it usable.
-    ///
-    /// # Errors
-    /// The kernel cannot map it, or there are no addresses left.
-    pub fn see(&self) -> io::Result<()> {
-        let shared = &*self.0;
-        let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.map_up_to(shared.file.get().metadata()?.len())
-    }
-
-    /// The same for a file that others make longer and longer: addresses after its end are mapped ahead, so that not every
-    /// look maps again. They may not be touched.
-    ///
-    /// # Errors
-    /// As [`Self::see`].
-    pub fn see_growing(&self) -> io::Result<()> {
-        let shared = &*self.0;
-        let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = shared.file.get().metadata()?.len();
-        self.map_ahead_of(bytes)?;
-        shared.bytes.store(bytes, Ordering::Release);
-        Ok(())
-    }
-
-    /// Maps up to `end`, and some addresses more. The file's length stays as it was last seen.
-    fn map_ahead_of(&self, end: u64) -> io::Result<()> {
-        let shared = &*self.0;
-        let mapped = shared.mapping.len();
-        if end > mapped {
-            let most = shared.mapping.reserved() / page_bytes() * page_bytes();
-            let ahead = mapped.saturating_add((mapped / 4).clamp(AHEAD.0, AHEAD.1));
-            let to = end.next_multiple_of(page_bytes()).max(ahead.min(most));
-            let length = shared.bytes.load(Ordering::Relaxed);
-            self.map_up_to(to)?;
-            shared.bytes.store(length, Ordering::Release);
-        }
-        Ok(())
-    }
-
-    fn map_up_to(&self, bytes: u64) -> io::Result<()> {
-        let shared = &*self.0;
-        let (from, to) = (shared.mapping.len(), bytes.next_multiple_of(page_bytes()));
-        if to <= from {
-            shared.bytes.store(bytes, Ordering::Release);
-            return Ok(());
-        }
-        if to > shared.mapping.reserved() {
-            return Err(other("no addresses are left for the file; open it again".into()));
-        }
-        shared.mapping.map_file(shared.file.get(), Range::new(from, to - from), shared.sharing)?;
-        if !shared.health.has_grown(to) {
-            return Err(io::Error::other(Bad::Poisoned));
-        }
-        shared.mapping.set_len(to);
-        shared.bytes.store(bytes, Ordering::Release);
-        Ok(())
-    }
-
-    /// Writes bytes by a call of the kernel. A shorter file ends with them afterwards, by the byte: the way to grow where
-    /// the length has a meaning. Space is reserved for what lies between the old end and `at`. If the medium has no
-    /// room, that is an error here. The length is not made durable.
-    ///
-    /// Addresses after the end are mapped ahead, so that not every such call maps again. They may not be touched.
-    ///
-    /// # Errors
-    /// The kernel cannot write or map, or there are no addresses left.
-    pub fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let shared = &*self.0;
-        let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.health.is_poisoned() {
-            return Err(io::Error::other(Bad::Poisoned));
-        }
-        let end = at + bytes.len() as u64;
-        self.map_ahead_of(end)?;
-        let file = shared.file.get();
-        if at > shared.bytes.load(Ordering::Relaxed) {
-            // Stores through the mapping may follow there, and a full medium must not fail under them.
-            let length = file.metadata()?.len();
-            reserve_space(file, length, at.saturating_sub(length))?;
-        }
-        file.write_all_at(bytes, at)?;
-        shared.bytes.fetch_max(end, Ordering::AcqRel);
-        Ok(())
-    }
-
-    /// Cuts the file, or lets it end with zeros. The mapping stays; what is after the end may not be
-    /// touched.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn cut(&self, to: u64) -> io::Result<()> {
-        self.0.file.get().set_len(to)?;
-        self.see()
     }
 
     /// Sets the time of the file's last change to now, as far as the kernel allows it. Stores in the mapping may leave

@@ -9,7 +9,7 @@ use super::{List, MeasureArgs, list, not_empty};
 
 pub(super) const HELP: &str = "Each mode does the same work through the same SQLite, in turns, in a database of its own that is loaded off the clock. A transaction is BEGIN, its statements, COMMIT. Afterwards each database is closed, and SQLite without the VFS checks and reads it: all must have the same contents. Lines, fences and logged bytes are those that the VFS counts; it must have seen every transaction, or the run fails.
 
-With --readers one connection writes and the others read, each a thread, or a process with --processes. The writer runs --txns transactions, each an insert or an update; the readers select rows that were loaded, from the moment at which all are there until the writer has ended. So each side's rate is of the same time, and each is divided by the same side's rate in the baseline. Inputs are made before.
+With --readers one connection writes and the others read, each a thread, or a process with --processes. The writer runs --txns transactions, each an insert or an update; the readers select rows that were loaded, from the moment at which all are there until the writer has ended. So each side's rate is of the same time, and each is divided by the same side's rate in the baseline. Inputs are made before. Where there are fewer processors than connections a faster writer takes time from the readers: --writes-per-second gives it the same rate in all modes that reach it.
 
 Example:
   perdura bench sqlite --domain adr --repeat 3
@@ -66,6 +66,10 @@ pub(crate) struct SqliteBenchArgs {
     /// Writer and readers are processes instead of threads.
     #[arg(long, requires = "readers")]
     pub(crate) processes: bool,
+    /// Most transactions a second of the writer next to readers, which is as fast as it can otherwise.
+    #[arg(long, value_name = "N", requires = "readers",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) writes_per_second: Option<u64>,
     /// Mode that the others are divided by [default: stock-wal if it runs, else the first].
     #[arg(long, value_name = "MODE")]
     pub(crate) baseline: Option<SqliteMode>,

@@ -44,6 +44,9 @@ struct ReaderFigures {
     sqlite: SqliteFigures,
     readers: u32,
     processes: bool,
+    /// The most transactions that the writer began in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes_per_second: Option<u64>,
     /// Reading transactions a second, of all readers together.
     reads_txn_s: f64,
     reads_spread: Spread,
@@ -91,7 +94,9 @@ fn setup(
     let domain = args.measure.domain.0.map(|domain| Domain::name(domain).to_owned());
     let signals = directory.join("signals");
     let directory = directory.join("data");
-    Setup { mode, spec: spec.clone(), domain, readers, directory, signals }
+    let writes_per_second = args.writes_per_second;
+    let spec = spec.clone();
+    Setup { mode, spec, domain, readers, writes_per_second, directory, signals }
 }
 
 /// Runs all modes on one workload.
@@ -107,6 +112,7 @@ fn cell(bench: &mut Bench<'_>, spec: &Spec, readers: u32) -> Result<Vec<Run>, Fa
             sqlite: SqliteFigures::of(*mode, spec, ran),
             readers,
             processes: bench.args.processes,
+            writes_per_second: bench.args.writes_per_second,
             reads_txn_s,
             reads_spread,
             read_latency_us: LatencyUs::of(rounds.iter().map(|ran| &ran.reads.latency_ns)),
@@ -232,11 +238,15 @@ fn human_text(args: &SqliteBenchArgs, runs: &[Run]) -> String {
         "reads x",
     ];
     let mut text = format!(
-        "SQLite {}, pages of {} bytes: {} rows, one writer of {} transactions and {} readers as {}, {}, commits durable, median of {}\n\n",
+        "SQLite {}, pages of {} bytes: {} rows, one writer of {} transactions{} and {} readers as {}, {}, commits durable, median of {}\n\n",
         first.own.sqlite.sqlite,
         first.page_bytes,
         grouped(first.tuples),
         grouped(first.txns),
+        first
+            .own
+            .writes_per_second
+            .map_or_else(String::new, |rate| format!(", at most {} a second,", grouped(rate))),
         first.own.readers,
         if first.own.processes { "processes" } else { "threads" },
         if first.own.sqlite.prepared {

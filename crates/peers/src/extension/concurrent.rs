@@ -62,6 +62,8 @@ pub struct Setup {
     pub domain: Option<String>,
     /// The number of readers.
     pub readers: u32,
+    /// The most transactions that the writer begins in a second; `None` if it does not wait.
+    pub writes_per_second: Option<u64>,
     /// A directory for the database, with nothing else in it.
     pub directory: PathBuf,
     /// The file of [`Signals`].
@@ -281,6 +283,9 @@ fn write(
     signals.meet()?;
     let begun = Instant::now();
     for (number, input) in (1..).zip(&inputs) {
+        if let Some(rate) = setup.writes_per_second {
+            await_turn(begun, number, rate);
+        }
         let took_ns = runner.run(number, input)?;
         measured.latency_ns.saturating_record(took_ns);
         signals.mapping.counter(WRITTEN).store(number, Ordering::Relaxed);
@@ -295,6 +300,16 @@ fn write(
     measured.transactions = spec.transactions;
     let stats = counted_since(setup.mode, connection, before, spec)?;
     side_ran(setup, connection, &measured, stats)
+}
+
+/// Sleeps until the transaction of a number may begin. It sleeps for a millisecond and more: a shorter sleep takes
+/// longer than it is asked for.
+fn await_turn(begun: Instant, number: u64, per_second: u64) {
+    let due = Duration::from_secs_f64((number - 1) as f64 / per_second as f64);
+    let early = due.saturating_sub(begun.elapsed());
+    if early >= Duration::from_millis(1) {
+        thread::sleep(early);
+    }
 }
 
 fn read(
@@ -453,7 +468,8 @@ mod tests {
         let (domain, signals) = (None, directory.join("signals"));
         let directory = directory.join("data");
         std::fs::create_dir(&directory).expect("a directory");
-        Setup { mode, spec, domain, readers: 2, directory, signals }
+        let (readers, writes_per_second) = (2, None);
+        Setup { mode, spec, domain, readers, writes_per_second, directory, signals }
     }
 
     fn folder() -> tempfile::TempDir {

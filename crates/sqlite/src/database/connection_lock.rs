@@ -8,8 +8,8 @@
 //! ([`crate::store::write_queue`]): one that commits again and again lets it pass. The exclusive lock has no queue: its
 //! owner waits for readers that are there, and keeps new ones out.
 
-use std::sync::atomic::{Ordering, fence};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::thread;
 use std::time::Duration;
 

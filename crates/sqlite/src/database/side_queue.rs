@@ -15,8 +15,8 @@ use pm::{Memory as _, Off, Plain, monotonic_us};
 use crate::database::slot_owners::SlotOwners;
 use crate::database::waiting::Queued;
 use crate::store::layout::{
-    LOCKS_AT, QUEUE_CLAIM_AT, QUEUE_HANDED_AT, QUEUE_LINE_AT, QUEUE_LINE_BYTES, QUEUE_LINES, QUEUE_LINES_AT,
-    SLOTS_AT,
+    LOCKS_AT, QUEUE_CLAIM_AT, QUEUE_HANDED_AT, QUEUE_LINE_AT, QUEUE_LINE_BYTES, QUEUE_LINES,
+    QUEUE_LINES_AT, SLOTS_AT,
 };
 use crate::store::lock_words::{LockWords, Word};
 use crate::store::locks::owner_of;

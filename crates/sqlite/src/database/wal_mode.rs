@@ -1,7 +1,7 @@
 //! A mapped database file in SQLite's WAL mode.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::database::contract::{Failure, IndexLock, Level};
 use crate::database::mapped::Mapped;

@@ -21,12 +21,7 @@ fn open_in(path: &Path, mode: &str) -> Connection {
 
 /// Runs a statement again and again on a connection of its own, until all that share `done` have run `total`. Returns
 /// how often it ran.
-fn steps_of(
-    open: impl Fn() -> Connection,
-    statement: &str,
-    done: &AtomicI64,
-    total: i64,
-) -> i64 {
+fn steps_of(open: impl Fn() -> Connection, statement: &str, done: &AtomicI64, total: i64) -> i64 {
     let connection = open();
     let mut statement = connection.prepare(statement).unwrap();
     let mut steps = 0;
@@ -56,8 +51,9 @@ pub(crate) fn commits_of(
     first.execute_batch("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT)").unwrap();
     let done = &AtomicI64::new(0);
     let commits: Vec<i64> = thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..writers).map(|_| scope.spawn(move || steps_of(open, INSERT, done, total))).collect();
+        let threads: Vec<_> = (0..writers)
+            .map(|_| scope.spawn(move || steps_of(open, INSERT, done, total)))
+            .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(rows_of(first), commits.iter().sum::<i64>());
