@@ -4,9 +4,9 @@ use pm::Memory;
 
 use crate::store::connection::{Store, UNFLUSHED_LINE_BYTES};
 use crate::store::error::{Result, StoreError};
-use crate::store::frame_log::bytes_of;
 use crate::store::layout::{GRANULE, HEADER_BYTES};
 use crate::store::mode::Mode;
+use crate::store::nvwal_log::frame_log::bytes_of;
 use crate::store::parse::Shape;
 use crate::store::plan::Work;
 use crate::store::room;

@@ -34,13 +34,13 @@
 
 use pm::{LineSet, Memory};
 
-use crate::store::cache::{Cache, FRAMES_PER_CHECKPOINT};
 use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::last_commit::{LastCommit, Lines};
 use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
 use crate::store::lean_record::LeanRecord;
 use crate::store::mode::Mode;
+use crate::store::nvwal_log::cache::{Cache, FRAMES_PER_CHECKPOINT};
 use crate::store::page1;
 use crate::store::plan::{Counters, PreparedCommit};
 use crate::store::region::Region;

@@ -28,7 +28,7 @@ pub(crate) const CHECKPOINTED_AT: u64 = 88;
 pub(crate) const TABLE_AT: u64 = 96;
 /// The number of the last commit that was prepared for a transaction over several databases, or 0.
 pub(crate) const PREPARED_AT: u64 = 104;
-/// Committed bytes of NVWAL's log (`store::blocks`).
+/// Committed bytes of NVWAL's log (`store::nvwal_log`).
 pub(crate) const LOG_BYTES_AT: u64 = 112;
 /// How often that log was emptied.
 pub(crate) const EMPTIED_AT: u64 = 120;

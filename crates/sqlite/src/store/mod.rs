@@ -18,15 +18,12 @@
 //! death of any of them. [`shm_locks`] has SQLite's locks of its write-ahead log, in words of the same kind, and
 //! [`write_queue`] the order in which connections get the one for writing.
 
-mod blocks;
 mod bytes;
-mod cache;
 mod commit;
 pub mod connection;
 pub mod deferred_flush;
 pub mod error;
 pub(crate) mod fetch;
-mod frame_log;
 mod frames;
 mod in_place;
 mod last_commit;
@@ -39,6 +36,7 @@ mod log;
 pub mod matching;
 pub mod mode;
 mod nvwal;
+mod nvwal_log;
 mod ordered;
 pub mod page1;
 mod pages;

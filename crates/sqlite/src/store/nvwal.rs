@@ -5,7 +5,7 @@
 //!    frames of them.
 //! 2. Take blocks for the frames and append them to the log; flush; **fence**.
 //! 3. Store the log's length, which is NVWAL's commit flag; flush; **fence**. *Committed.*
-//! 4. Index the log's pages in ordinary memory ([`crate::store::cache`]), where reads find them.
+//! 4. Index the log's pages in ordinary memory ([`crate::store::nvwal_log::cache`]), where reads find them.
 //!
 //! A checkpoint after 1,000 frames stores the pages' runs in place, each byte once; flush; **fence**; it empties the
 //! log; flush; **fence**. The same happens before a commit in another mode, and when the last connection closes.
@@ -20,10 +20,10 @@ use pm::Memory;
 
 use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
-use crate::store::frame_log::Log;
 use crate::store::frames::Frames;
 use crate::store::last_commit::Lines;
 use crate::store::layout::{COUNTERS, GRANULE, HEADER_BYTES};
+use crate::store::nvwal_log::frame_log::Log;
 use crate::store::page1;
 use crate::store::plan::{Counters, place_of};
 use crate::store::room;

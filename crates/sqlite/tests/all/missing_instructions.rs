@@ -63,6 +63,7 @@ fn not_needed(mode: Mode) -> Vec<String> {
     let side = include_str!("../../src/store/side.rs");
     let connection = include_str!("../../src/store/connection.rs");
     let home = include_str!("../../src/store/restore_layout.rs");
+    let blocks = include_str!("../../src/store/nvwal_log/blocks.rs");
     let nvwal = include_str!("../../src/store/nvwal.rs");
     let ordered = include_str!("../../src/store/ordered.rs");
     let in_place = include_str!("../../src/store/in_place.rs");
@@ -80,7 +81,7 @@ fn not_needed(mode: Mode) -> Vec<String> {
         ("ordered.rs", ordered, "self.side.set_applied("),
         ("in_place.rs", in_place, "self.side.set_begun("),
         ("nvwal.rs", nvwal, "self.side.set_begun("),
-        ("blocks.rs", include_str!("../../src/store/blocks.rs"), "self.put_block(block, PENDING"),
+        ("blocks.rs", blocks, "self.put_block(block, PENDING"),
         // Covered by the test below.
         ("restore_layout.rs", home, "self.side.set_cleared("),
         // The same table as before, unless the page size has changed.
