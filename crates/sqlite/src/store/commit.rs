@@ -7,9 +7,9 @@ use crate::store::error::{Result, StoreError};
 use crate::store::layout::{GRANULE, HEADER_BYTES};
 use crate::store::mode::Mode;
 use crate::store::nvwal_log::frame_log::bytes_of;
-use crate::store::parse::Shape;
 use crate::store::plan::Work;
 use crate::store::room;
+use crate::store::shape::Shape;
 
 /// A slot holds the lower half of a commit's number, so the last checkpoint may not be further back.
 const CHECKPOINT_LAG_MAX: u64 = 1 << 30;

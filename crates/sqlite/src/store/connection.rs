@@ -2,8 +2,8 @@
 //!
 //! A commit, by a connection with exclusive access:
 //!
-//! 1. Lay out each changed page for its frame (`store::pages`); make room. `lean` and `full` leave each page as SQLite
-//!    wrote it (`store::lean`).
+//! 1. Lay out each changed page for its frame (`store::adr::placing`); make room. `lean` and `full` leave each page as
+//!    SQLite wrote it (`store::lean`, `store::pages`).
 //! 2. Store *directly* what goes to unused space. Write the rest into the next slot, with a checksum over both. Flush
 //!    this, and the stores of the previous commit's step 3; **fence**. *Committed.*
 //! 3. Store the rest in place, including the table's entries of moved pages. The next commit flushes these lines, or
@@ -26,8 +26,9 @@
 //! *A part of a transaction over several databases* becomes durable in step 2, and is applied later or never
 //! (`store::prepared`).
 //!
-//! The mode `fash` follows P3, with a fence for each step (`store::ordered`). In the mode `fast`, a header that is all
-//! that changes may be stored in place (`store::in_place`). The mode `nvwal` has its own log (`store::nvwal`).
+//! The mode `fash` follows P3, with a fence for each step (`store::adr::ordered`). In the mode `fast`, a header that is
+//! all that changes may be stored in place (`store::adr::in_place`). The mode `nvwal` has its own log
+//! (`store::adr::nvwal`).
 //!
 //! *A transaction that changes the page size*, or leaves no page 1, is logged as bytes: all pages return to their own
 //! frames first.

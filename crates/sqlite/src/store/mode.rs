@@ -49,6 +49,12 @@ impl Mode {
         }
     }
 
+    /// Returns whether commits place cells: they lay pages out for their frames. NVWAL's do where its log does not hold
+    /// the commit.
+    pub const fn places_cells(self) -> bool {
+        !matches!(self, Self::Full | Self::Lean)
+    }
+
     /// Returns whether the log becomes durable in the order of P3 3.3.
     pub const fn is_ordered(self) -> bool {
         matches!(self, Self::Fash | Self::Fast)

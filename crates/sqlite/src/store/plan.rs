@@ -1,8 +1,9 @@
 //! The changes of a commit.
 
 use crate::store::frames::Frames;
+use crate::store::moves::{Move, moves};
 pub(crate) use crate::store::page1::Counters;
-use crate::store::permutation::Move;
+use crate::store::placed::Placed;
 use crate::store::record::Part;
 
 /// The changes of a page-wise commit.
@@ -68,6 +69,17 @@ pub(crate) struct PreparedCommit {
 }
 
 impl Plan {
+    /// Adds the changes to a frame, and the page that moves into it, if there are any.
+    pub(crate) fn add(&mut self, frame: u32, moved: Option<u32>, placed: Placed) {
+        if moved.is_none() && placed.stores_nothing() {
+            return;
+        }
+        let Placed { image, direct, logged, erased } = placed;
+        let bytes = logged.iter().flat_map(|run| run.of(&image)).copied().collect();
+        self.parts.push(Part { frame, moved, direct, logged, erased, bytes });
+        self.images.push(image);
+    }
+
     /// The pages that move.
     pub(crate) fn moves(&self) -> impl Iterator<Item = Move> + '_ {
         moves(&self.parts)
@@ -77,12 +89,6 @@ impl Plan {
     pub(crate) fn record_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.record_bytes() as u64).sum()
     }
-}
-
-/// The pages that move.
-pub(crate) fn moves(parts: &[Part]) -> impl Iterator<Item = Move> + '_ {
-    let step = |part: &Part| part.moved.map(|page| Move { page, frame: part.frame });
-    parts.iter().filter_map(step)
 }
 
 /// A frame's offset in the database file.

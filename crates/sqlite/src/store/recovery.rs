@@ -2,7 +2,7 @@
 //!
 //! 0. Flush the number of the last checkpoint: a killed process may have stored it without making it durable. A power
 //!    cut could otherwise empty only one of two checkpointed slots, and the other would count again. **Fence.** If
-//!    NVWAL's log has frames (`store::nvwal`), no slot counts: apply and empty that log.
+//!    NVWAL's log has frames (`store::adr::nvwal`), no slot counts: apply and empty that log.
 //! 1. The slot with the smaller number counts if its record is whole. The other one also needs its direct stores.
 //!    That the newer commit began proves that the older one was durable.
 //!    - A commit that was applied, or after which another one began, was durable. If it does not count and is not
@@ -24,8 +24,9 @@ use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::last_commit::Lines;
 use crate::store::layout::HEADER_BYTES;
+use crate::store::moves::moves;
 use crate::store::page1;
-use crate::store::plan::{moves, place_of};
+use crate::store::plan::place_of;
 use crate::store::record::Part;
 use crate::store::replay::replay;
 use crate::store::slot::{Body, Logged};

@@ -8,11 +8,12 @@ use crate::store::layout::{
     LOGGED_AT, MAGIC, MAGIC_AT, NAME_AT, NAME_MAX, PREPARED_AT, SIZE_AT, SLOT_BYTES_AT, SLOTS_AT,
     TABLE_AT, TAG_AT, VERSION, VERSION_AT, WORDS_MAX,
 };
-use crate::store::parse::Shape;
-use crate::store::permutation::{ENTRY_BYTES, Move, Permutation};
+use crate::store::moves::{ENTRY_BYTES, Move};
+use crate::store::placement::permutation::Permutation;
 use crate::store::region::Region;
 use crate::store::room;
 use crate::store::sealed::{seal, unseal};
+use crate::store::shape::Shape;
 
 const ENTRY: u64 = ENTRY_BYTES as u64;
 

@@ -14,13 +14,11 @@ use pm::{LineSet, Memory};
 use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
 use crate::store::last_commit::Lines;
-use crate::store::mode::Mode;
-use crate::store::pages::{PageRules, Parsed, whole};
-use crate::store::parse::Shape;
 use crate::store::plan::{Plan, Streamed, Work, place_of};
 use crate::store::record::{Part, decode_part};
 use crate::store::replay::replay;
 use crate::store::room;
+use crate::store::shape::Shape;
 use crate::store::slot::Entry;
 
 /// Bytes of the record that are appended, or read, at a time: more than the longest part has.
@@ -56,7 +54,6 @@ impl<M: Memory> Store<M> {
     }
 
     fn write_stream(&mut self, size: u64, shape: Shape, streamed: &mut Streamed) -> Result<()> {
-        let rules = PageRules::new(shape, size.max(self.size));
         let page_bytes = shape.page_bytes() as u64;
         let (mut plan, mut record) = (Plan::default(), Vec::new());
         let mut touched = Touched::default();
@@ -64,16 +61,12 @@ impl<M: Memory> Store<M> {
         for page in self.staged_pages(size, page_bytes)? {
             room::ensure(PAGE_FACTOR * page_bytes as usize + PAGE_MORE)?;
             let Some(now) = self.written_page(page, page_bytes, &mut plan)? else { continue };
-            let placed = if self.mode() == Mode::Full {
-                plan.exact += 1;
-                whole(&now)
-            } else if self.mode() == Mode::Lean {
-                self.placed(&now, &now, None, None, &mut plan)
+            let placed = if self.mode().places_cells() {
+                self.lay_out_alone(&now, size, shape, &mut plan)
             } else {
-                let parsed = Parsed::of(&now, &now, rules);
-                self.placed(&now, &now, parsed.new.as_ref(), parsed.old.as_ref(), &mut plan)
+                self.as_written(&now, &mut plan)
             };
-            if placed.direct.is_empty() && placed.logged.is_empty() && placed.erased.is_empty() {
+            if placed.stores_nothing() {
                 continue;
             }
             let place = place_of(now.frame, page_bytes);

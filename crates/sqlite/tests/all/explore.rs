@@ -508,6 +508,9 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
     // For live connections only: never flushed, or set again before it matters.
     let connection = include_str!("../../src/store/connection.rs");
     let blocks = include_str!("../../src/store/nvwal_log/blocks.rs");
+    let ordered = include_str!("../../src/store/adr/ordered.rs");
+    let in_place = include_str!("../../src/store/adr/in_place.rs");
+    let nvwal = include_str!("../../src/store/adr/nvwal.rs");
     let live = [
         ("side.rs", include_str!("../../src/store/side.rs"), "put(BEGUN_AT, 0)"),
         ("side.rs", include_str!("../../src/store/side.rs"), "put(TABLE_AT, 0)"),
@@ -517,15 +520,15 @@ fn unnoticed(name: &str, mode: Mode) -> Vec<String> {
         ("bytes.rs", include_str!("../../src/store/bytes.rs"), "self.side.set_begun("),
         ("log.rs", include_str!("../../src/store/log.rs"), "self.side.set_begun("),
         ("lean.rs", include_str!("../../src/store/lean.rs"), "self.side.set_begun("),
-        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_begun("),
-        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_applied("),
-        ("in_place.rs", include_str!("../../src/store/in_place.rs"), "self.side.set_begun("),
-        ("nvwal.rs", include_str!("../../src/store/nvwal.rs"), "self.side.set_begun("),
+        ("ordered.rs", ordered, "self.side.set_begun("),
+        ("ordered.rs", ordered, "self.side.set_applied("),
+        ("in_place.rs", in_place, "self.side.set_begun("),
+        ("nvwal.rs", nvwal, "self.side.set_begun("),
         // Recovery treats a pending block as free, and the log's age matters to its readers only.
         ("blocks.rs", blocks, "self.put_block(block, PENDING"),
         ("side.rs", include_str!("../../src/store/side.rs"), "put(EMPTIED_AT, 0)"),
         // For the number's upper half, which the next commit's mark also shows.
-        ("ordered.rs", include_str!("../../src/store/ordered.rs"), "self.side.set_checkpointed("),
+        ("ordered.rs", ordered, "self.side.set_checkpointed("),
     ];
     let mut live: Vec<String> = live.into_iter().flat_map(lines_of).collect();
     // The next log's fence covers the marker as well, before anything is applied.

@@ -64,9 +64,9 @@ fn not_needed(mode: Mode) -> Vec<String> {
     let connection = include_str!("../../src/store/connection.rs");
     let home = include_str!("../../src/store/restore_layout.rs");
     let blocks = include_str!("../../src/store/nvwal_log/blocks.rs");
-    let nvwal = include_str!("../../src/store/nvwal.rs");
-    let ordered = include_str!("../../src/store/ordered.rs");
-    let in_place = include_str!("../../src/store/in_place.rs");
+    let nvwal = include_str!("../../src/store/adr/nvwal.rs");
+    let ordered = include_str!("../../src/store/adr/ordered.rs");
+    let in_place = include_str!("../../src/store/adr/in_place.rs");
     let mut all: Vec<String> = [
         // For live connections only: never flushed, or set again before it matters.
         ("side.rs", side, "put(BEGUN_AT, 0)"),

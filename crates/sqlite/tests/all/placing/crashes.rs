@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use perdura_sqlite::store::parse::{Shape, same};
+use perdura_sqlite::store::placement::parse::same;
 use perdura_sqlite::store::record::Part;
 use perdura_sqlite::store::replay::replay;
+use perdura_sqlite::store::shape::Shape;
 use perdura_sqlite::store::span::Span;
 use rand::Rng;
 use rand::rngs::SmallRng;

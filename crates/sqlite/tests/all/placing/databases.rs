@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use perdura_sqlite::store::parse::{Page, Shape};
+use perdura_sqlite::store::placement::parse::Page;
+use perdura_sqlite::store::shape::Shape;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rusqlite::{Connection, params};

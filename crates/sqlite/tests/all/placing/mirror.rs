@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use perdura_sqlite::store::deferred_flush::{FlushPlan, Unflushed};
-use perdura_sqlite::store::matching::{Touched, assign};
-use perdura_sqlite::store::parse::{Page, Shape, same};
-use perdura_sqlite::store::permutation::{ENTRY_BYTES, Move, Permutation};
-use perdura_sqlite::store::place::{Frame, Placed, exact, place};
+use perdura_sqlite::store::moves::{ENTRY_BYTES, Move};
+use perdura_sqlite::store::placed::{Frame, Placed, exact};
+use perdura_sqlite::store::placement::matching::{Touched, assign};
+use perdura_sqlite::store::placement::parse::{Page, same};
+use perdura_sqlite::store::placement::permutation::Permutation;
+use perdura_sqlite::store::placement::place::place;
 use perdura_sqlite::store::record::{Part, RUN_BYTES, decode};
+use perdura_sqlite::store::shape::Shape;
 use perdura_sqlite::store::span::Span;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

@@ -24,7 +24,7 @@ use crate::store::span::{LINE_BYTES, Span};
 
 impl<M: Memory> Store<M> {
     /// Commits a plan of one part whose header can be stored in place.
-    pub(super) fn commit_in_place(&mut self, plan: &Plan) -> Result<()> {
+    pub(in crate::store) fn commit_in_place(&mut self, plan: &Plan) -> Result<()> {
         let (part, image) = (&plan.parts[0], &plan.images[0]);
         let whole_line = plan.in_place == Some(Form::Line);
         if self.side.checkpointed()? < self.last.number() {

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::store::parse::Page;
+use crate::store::placement::parse::Page;
 
 /// The bytes that a move has to save: it costs an entry in the log, and later a move back.
 const WORTH_MOVING: usize = 128;
@@ -162,7 +162,7 @@ fn shared_bytes(touched: &[Touched], movers: &[usize]) -> FxHashMap<(usize, usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::parse::Shape;
+    use crate::store::shape::Shape;
 
     /// A leaf of a table with a cell of 66 bytes for each key.
     fn leaf(keys: &[u8]) -> Vec<u8> {

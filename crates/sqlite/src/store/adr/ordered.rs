@@ -23,7 +23,7 @@ use crate::store::slot::Entry;
 
 impl<M: Memory> Store<M> {
     /// Logs, marks and applies a plan.
-    pub(super) fn order_pages(&mut self, size: u64, plan: &Plan) -> Result<()> {
+    pub(in crate::store) fn order_pages(&mut self, size: u64, plan: &Plan) -> Result<()> {
         let mut lines = self.take_unflushed();
         let mut flushed = BTreeSet::new();
         self.put_direct(plan, &mut flushed);
@@ -44,7 +44,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Logs, marks and applies runs of bytes.
-    pub(super) fn order_bytes(
+    pub(in crate::store) fn order_bytes(
         &mut self,
         size: u64,
         frames: &Frames,

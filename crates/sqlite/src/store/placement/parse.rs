@@ -9,10 +9,9 @@
 //! free list) begins with the next page's number: with fewer than 2^25 pages its first byte is 0 or 1, which no page
 //! of a b-tree has. A pointer-map page may look like one, and is known only by its number: [`Shape::is_pointer_map`].
 
+use crate::store::shape::{FILE_HEADER_BYTES, Shape, be16, be32};
 use crate::store::span::{Bytes, Span};
 
-/// Bytes of the file's header, at the beginning of page 1.
-pub const FILE_HEADER_BYTES: usize = 100;
 /// The number of pages from which a page of a chain may look like a page of a b-tree.
 pub const PAGES_MAX: u32 = 1 << 25;
 /// The least space of a cell, so that it can become a free block.
@@ -21,10 +20,6 @@ pub const CELL_BYTES_MIN: usize = 4;
 pub const FREE_BLOCK_HEADER_BYTES: usize = 4;
 /// The most bytes of a page in fragments, which are too short for a free block.
 pub const FRAGMENTS_MAX: usize = 60;
-/// The byte that SQLite's own VFS locks: its page is never used.
-const LOCK_BYTE: u64 = 1 << 30;
-/// The offset in the file's header of the largest root page, which is 0 without auto-vacuum.
-const LARGEST_ROOT_AT: usize = 52;
 
 /// The kind of a page of a b-tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,71 +57,6 @@ impl Kind {
     }
 }
 
-/// The page size of a database, and whether it has a pointer map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    page_bytes: usize,
-    usable: usize,
-    pointer_map: bool,
-}
-
-impl Shape {
-    /// Pages of `page_bytes` bytes with `reserved` bytes for extensions at the end. `None` if SQLite has no such
-    /// pages.
-    pub fn new(page_bytes: usize, reserved: u8, pointer_map: bool) -> Option<Self> {
-        let usable = page_bytes.checked_sub(usize::from(reserved))?;
-        let fits = page_bytes.is_power_of_two() && (512..=65_536).contains(&page_bytes);
-        (fits && usable >= 480).then_some(Self { page_bytes, usable, pointer_map })
-    }
-
-    /// The shape in the file's header, the first bytes of page 1. `None` if there is none.
-    pub fn of_file(page: &[u8]) -> Option<Self> {
-        if page.len() < FILE_HEADER_BYTES {
-            return None;
-        }
-        let page_bytes = match be16(page, 16) {
-            1 => 65_536,
-            bytes => bytes,
-        };
-        Self::new(page_bytes, page[20], be32(page, LARGEST_ROOT_AT) != 0)
-    }
-
-    /// The length of a page.
-    pub const fn page_bytes(self) -> usize {
-        self.page_bytes
-    }
-
-    /// The bytes of a page that SQLite uses.
-    pub const fn usable(self) -> usize {
-        self.usable
-    }
-
-    /// The page that is never used, because SQLite's own VFS locks its bytes.
-    pub const fn lock_page(self) -> u32 {
-        (LOCK_BYTE / self.page_bytes as u64) as u32 + 1
-    }
-
-    /// Returns whether a page is in the pointer map.
-    pub const fn is_pointer_map(self, page: u32) -> bool {
-        if !self.pointer_map || page < 2 {
-            return false;
-        }
-        // Each is followed by the pages of its entries, of five bytes each.
-        let pages = (self.usable / 5) as u32 + 1;
-        let map = (page - 2) / pages * pages + 2;
-        page == if map == self.lock_page() { map + 1 } else { map }
-    }
-
-    /// The most and the least bytes of a payload on a page, if it overflows.
-    const fn local(self, kind: Kind) -> (usize, usize) {
-        let least = (self.usable - 12) * 32 / 255 - 23;
-        match kind {
-            Kind::TableLeaf => (self.usable - 35, least),
-            _ => ((self.usable - 12) * 64 / 255 - 23, least),
-        }
-    }
-}
-
 /// A parsed page of a b-tree.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
@@ -144,7 +74,7 @@ impl<'a> Page<'a> {
     /// Parses a page; `None` if it is not one of a b-tree. `first` says that it is page 1, where the file's header
     /// precedes the page's.
     pub fn parse(image: &'a [u8], shape: Shape, first: bool) -> Option<Self> {
-        if image.len() != shape.page_bytes {
+        if image.len() != shape.page_bytes() {
             return None;
         }
         let header = if first { FILE_HEADER_BYTES } else { 0 };
@@ -155,24 +85,24 @@ impl<'a> Page<'a> {
             0 => 65_536,
             at => at,
         };
-        if pointers_end > content || content > shape.usable {
+        if pointers_end > content || content > shape.usable() {
             return None;
         }
-        let mut used = Bytes::none(shape.page_bytes);
+        let mut used = Bytes::none(shape.page_bytes());
         let mut cells = Vec::with_capacity((pointers_end - pointers) / 2);
         for pointer in (pointers..pointers_end).step_by(2) {
             let at = be16(image, pointer);
             if at < content {
                 return None;
             }
-            let cell = Span::new(at, cell_bytes(&image[..shape.usable], at, shape, kind)?);
-            if taken(cell).end() > shape.usable || !used.add(taken(cell)) {
+            let cell = Span::new(at, cell_bytes(&image[..shape.usable()], at, shape, kind)?);
+            if taken(cell).end() > shape.usable() || !used.add(taken(cell)) {
                 return None;
             }
             cells.push(cell);
         }
         let free_blocks = free_blocks(image, shape, header, content, &mut used)?;
-        let fragments = shape.usable - content - used.count();
+        let fragments = shape.usable() - content - used.count();
         let said = usize::from(image[header + 7]);
         (fragments == said && fragments <= FRAGMENTS_MAX).then_some(Self {
             image,
@@ -249,9 +179,9 @@ impl<'a> Page<'a> {
     /// The live bytes: headers, pointers, cells, bytes of extensions. Stores to all others are invisible to
     /// readers.
     pub fn live(&self) -> Bytes {
-        let mut live = Bytes::none(self.shape.page_bytes);
+        let mut live = Bytes::none(self.shape.page_bytes());
         live.add(Span::between(0, self.pointers_end()));
-        live.add(Span::between(self.shape.usable, self.shape.page_bytes));
+        live.add(Span::between(self.shape.usable(), self.shape.page_bytes()));
         for cell in &self.cells {
             live.add(taken(*cell));
         }
@@ -272,7 +202,7 @@ pub fn same(one: &[u8], other: &[u8], shape: Shape, first: bool) -> bool {
         && a.right_child() == b.right_child()
         && a.cells.len() == b.cells.len()
         && (0..a.cells.len()).all(|cell| a.cell(cell) == b.cell(cell))
-        && one[shape.usable..] == other[shape.usable..]
+        && one[shape.usable()..] == other[shape.usable()..]
 }
 
 /// The space of a cell.
@@ -293,11 +223,11 @@ fn free_blocks(
     // Blocks are ascending, with at least four bytes between them.
     let mut least = content;
     while at != 0 {
-        if at < least || at + FREE_BLOCK_HEADER_BYTES > shape.usable {
+        if at < least || at + FREE_BLOCK_HEADER_BYTES > shape.usable() {
             return None;
         }
         let block = Span::new(at, be16(image, at + 2));
-        let fits = block.bytes >= FREE_BLOCK_HEADER_BYTES && block.end() <= shape.usable;
+        let fits = block.bytes >= FREE_BLOCK_HEADER_BYTES && block.end() <= shape.usable();
         if !fits || !used.add(block) {
             return None;
         }
@@ -325,14 +255,23 @@ fn cell_bytes(page: &[u8], at: usize, shape: Shape, kind: Kind) -> Option<usize>
     }
     // SQLite's longest row has fewer bytes than that.
     let payload = usize::try_from(payload).ok().filter(|bytes| *bytes < 1 << 31)?;
-    let (most, least) = shape.local(kind);
+    let (most, least) = local_bytes(shape, kind);
     let end = if payload <= most {
         next + payload
     } else {
-        let local = least + (payload - least) % (shape.usable - 4);
+        let local = least + (payload - least) % (shape.usable() - 4);
         next + if local <= most { local } else { least } + 4
     };
     (end <= page.len()).then_some(end - at)
+}
+
+/// The most and the least bytes of a payload on a page, if it overflows.
+const fn local_bytes(shape: Shape, kind: Kind) -> (usize, usize) {
+    let least = (shape.usable() - 12) * 32 / 255 - 23;
+    match kind {
+        Kind::TableLeaf => (shape.usable() - 35, least),
+        _ => ((shape.usable() - 12) * 64 / 255 - 23, least),
+    }
 }
 
 /// A varint of one to nine bytes at `at`, and the offset after it.
@@ -346,44 +285,4 @@ fn varint(page: &[u8], at: usize) -> Option<(u64, usize)> {
         }
     }
     Some((value << 8 | u64::from(*page.get(at + 8)?), at + 9))
-}
-
-/// A big-endian number of two bytes.
-pub(crate) fn be16(page: &[u8], at: usize) -> usize {
-    usize::from(page[at]) << 8 | usize::from(page[at + 1])
-}
-
-fn be32(page: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pointer_map_pages_are_known_by_number() {
-        let shape = Shape::new(512, 0, true).unwrap();
-        let maps: Vec<u32> = (1..=310).filter(|page| shape.is_pointer_map(*page)).collect();
-        assert_eq!(maps, [2, 105, 208]);
-        assert!((1..400).all(|page| !Shape::new(512, 0, false).unwrap().is_pointer_map(page)));
-        assert_eq!(shape.lock_page(), (1 << 21) + 1);
-    }
-
-    #[test]
-    fn impossible_page_shapes_are_refused() {
-        for (page_bytes, reserved) in [(0, 0), (256, 0), (1000, 0), (131_072, 0), (512, 33)] {
-            assert_eq!(Shape::new(page_bytes, reserved, false), None);
-        }
-        assert_eq!(Shape::new(512, 32, false).map(Shape::usable), Some(480));
-        assert_eq!(Shape::of_file(&[0; 99]), None);
-        let of = |high, low| {
-            let mut header = [0; 100];
-            (header[16], header[17]) = (high, low);
-            Shape::of_file(&header).map(Shape::page_bytes)
-        };
-        assert_eq!((of(0, 0), of(1, 0), of(2, 1)), (None, None, None));
-        // 65,536 does not fit into two bytes and is stored as 1.
-        assert_eq!((of(2, 0), of(0, 1)), (Some(512), Some(65_536)));
-    }
 }

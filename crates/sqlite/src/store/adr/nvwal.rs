@@ -38,12 +38,12 @@ const READ_BYTES: usize = 8;
 impl<M: Memory> Store<M> {
     /// Returns whether the staged bytes fit into the log: a large transaction would make it as long. A database that
     /// SQLite empties, after an interrupted creation, does not: the log cannot hold that size.
-    pub(super) fn fits_into_frames(&self, size: u64) -> bool {
+    pub(in crate::store) fn fits_into_frames(&self, size: u64) -> bool {
         size >= HEADER_BYTES && !self.stage.is_streamed()
     }
 
     /// Logs a commit (steps 2 to 4).
-    pub(super) fn log_frames(
+    pub(in crate::store) fn log_frames(
         &mut self,
         size: u64,
         frames: &Frames,
@@ -147,7 +147,7 @@ impl<M: Memory> Store<M> {
     }
 
     /// Copies bytes from `at` on, with the log's on top of those in place.
-    pub(super) fn over_frames(&self, at: u64, out: &mut [u8]) -> Result<()> {
+    pub(in crate::store) fn over_frames(&self, at: u64, out: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < out.len() {
             let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);
@@ -174,7 +174,7 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails.
-    pub(super) fn checkpoint_frames(&mut self) -> Result<()> {
+    pub(in crate::store) fn checkpoint_frames(&mut self) -> Result<()> {
         if self.cache.is_empty() {
             return Ok(());
         }
@@ -257,7 +257,7 @@ impl<M: Memory> Store<M> {
     ///
     /// # Errors
     /// The medium fails, or the log is damaged.
-    pub(super) fn recover_frames(&mut self) -> Result<()> {
+    pub(in crate::store) fn recover_frames(&mut self) -> Result<()> {
         let (bytes, emptied) = self.side.log_state()?;
         self.cache.clear(emptied);
         if bytes > 0 {

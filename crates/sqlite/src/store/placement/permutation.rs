@@ -17,29 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The length of a page's entry in the table.
-pub const ENTRY_BYTES: usize = 4;
-
-/// A page that moves to another frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Move {
-    /// The page's number, from 1.
-    pub page: u32,
-    /// The new frame.
-    pub frame: u32,
-}
-
-impl Move {
-    /// The offset of the page's entry in the table.
-    pub const fn at(self) -> u64 {
-        (self.page as u64 - 1) * ENTRY_BYTES as u64
-    }
-
-    /// The entry: the frame's number, little-endian, or 0 if the page is in its own frame.
-    pub const fn entry(self) -> [u8; ENTRY_BYTES] {
-        if self.page == self.frame { [0; ENTRY_BYTES] } else { self.frame.to_le_bytes() }
-    }
-}
+use crate::store::moves::{ENTRY_BYTES, Move};
 
 /// A copy of a whole page to a frame without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
