@@ -91,7 +91,7 @@ impl<M: Memory> Store<M> {
     /// Takes the counters out of a page 1 that SQLite wrote.
     pub(super) fn take_counters(&self, page: &mut [u8], held: &[u8]) -> Counters {
         let mut counters = page1::take_counters(page, held);
-        if self.stage.refuses_wal {
+        if self.stage.refuses_wal() {
             // SQLite's cache has the page that says so, and has to read this one.
             page1::raise(&mut counters);
         }

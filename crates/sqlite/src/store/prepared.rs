@@ -93,7 +93,7 @@ impl<M: Memory> Store<M> {
             return Ok(());
         };
         self.healthy()?;
-        let then = self.stage.size;
+        let then = self.stage.size();
         self.stage.clear();
         match &mut work {
             Work::Counters(counters) => self.put_counters(counters)?,

@@ -35,11 +35,11 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Stage {
     granules: BTreeMap<u64, Place>,
-    pub(crate) size: Option<u64>,
+    size: Option<u64>,
     /// Committed bytes from this offset on have been truncated.
-    pub(crate) floor: u64,
+    floor: u64,
     /// SQLite wrote a page 1 in WAL mode, which is staged in rollback mode.
-    pub(crate) refuses_wal: bool,
+    refuses_wal: bool,
     spare: Vec<Granule>,
     in_memory: usize,
     scratch: Scratch,
@@ -83,6 +83,33 @@ impl Stage {
     /// Returns whether the transaction is committed page by page.
     pub(crate) fn is_streamed(&self) -> bool {
         self.granules.len() > self.streamed_from
+    }
+
+    /// The database's size, if it has changed.
+    #[inline]
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// Stages another size, which truncates nothing.
+    pub(crate) fn extend(&mut self, to: u64) {
+        self.size = Some(to);
+    }
+
+    /// The offset from which on committed bytes have been truncated.
+    #[inline]
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Notes that SQLite wrote a page 1 in WAL mode, which is staged in rollback mode.
+    pub(crate) fn refuse_wal(&mut self) {
+        self.refuses_wal = true;
+    }
+
+    /// Returns whether SQLite wrote such a page 1.
+    pub(crate) fn refuses_wal(&self) -> bool {
+        self.refuses_wal
     }
 
     /// Returns whether nothing is staged.

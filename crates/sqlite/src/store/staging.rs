@@ -14,12 +14,12 @@ use crate::store::stage::{Granule, zeroed};
 impl<M: Memory> Store<M> {
     /// Bytes of the database as SQLite sees it through this connection.
     pub fn size(&self) -> u64 {
-        self.stage.size.unwrap_or(self.size)
+        self.stage.size().unwrap_or(self.size)
     }
 
     /// Committed bytes that this transaction has not truncated.
     pub(super) fn kept(&self) -> u64 {
-        self.size.min(self.stage.floor)
+        self.size.min(self.stage.floor())
     }
 
     /// Copies bytes from `at` on and returns how many there are; the rest of `out` is zeroed.
@@ -113,10 +113,12 @@ impl<M: Memory> Store<M> {
                 granule[within..within + len].copy_from_slice(&bytes[done..done + len]);
                 refused = number == 0 && !allows_wal && page1::refuse_wal(granule);
             })?;
-            self.stage.refuses_wal |= refused;
+            if refused {
+                self.stage.refuse_wal();
+            }
             done += len;
         }
-        self.stage.size = Some(size.max(at + bytes.len() as u64));
+        self.stage.extend(size.max(at + bytes.len() as u64));
         Ok(())
     }
 
@@ -175,7 +177,7 @@ impl<M: Memory> Store<M> {
         if to < size {
             self.stage.cut(to)?;
         } else if to > size {
-            self.stage.size = Some(to);
+            self.stage.extend(to);
         }
         Ok(())
     }
@@ -192,7 +194,7 @@ impl<M: Memory> Store<M> {
 
     /// Returns whether only another size is staged.
     pub fn has_size_only(&self) -> bool {
-        self.stage.granules() == 0 && self.stage.size.is_some_and(|size| size != self.size)
+        self.stage.granules() == 0 && self.stage.size().is_some_and(|size| size != self.size)
     }
 
     /// Returns an error if a page 1 is staged that is not in SQLite's form: it has no place for the marker.
