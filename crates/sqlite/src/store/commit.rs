@@ -176,7 +176,7 @@ impl<M: Memory> Store<M> {
                 return Ok(Work::Counters(counters));
             }
             let bytes = bytes_of(&frames);
-            match self.side.reserve_log(self.cache.bytes + bytes) {
+            match self.side.reserve_log(self.cache.state().0 + bytes) {
                 // A checkpoint empties the log, and makes room.
                 Err(StoreError::Full(_)) if !self.cache.is_empty() => {
                     self.checkpoint_frames()?;

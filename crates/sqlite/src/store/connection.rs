@@ -41,7 +41,7 @@ use crate::store::last_commit::{LastCommit, Lines};
 use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
 use crate::store::lean_record::LeanRecord;
 use crate::store::mode::Mode;
-use crate::store::nvwal_log::cache::{Cache, FRAMES_PER_CHECKPOINT};
+use crate::store::nvwal_log::cache::Cache;
 use crate::store::page1;
 use crate::store::plan::{Counters, PreparedCommit};
 use crate::store::region::Region;
@@ -103,7 +103,6 @@ pub struct Store<M> {
     pub(super) length_known_at: Option<u64>,
     /// The content of NVWAL's log.
     pub(super) cache: Cache,
-    pub(super) frames_per_checkpoint: usize,
     /// Pages that SQLite reads in place ([`crate::store::fetch`]).
     pub(super) fetched: u64,
     pub(super) stats: Stats,
@@ -185,7 +184,6 @@ impl<M: Memory> Store<M> {
             last: LastCommit::default(),
             length_known_at: None,
             cache: Cache::default(),
-            frames_per_checkpoint: FRAMES_PER_CHECKPOINT,
             fetched: 0,
             stats: Stats::default(),
         }

@@ -139,7 +139,7 @@ impl<M: Memory> Store<M> {
         let known = self.data.len();
         let is_same = begun == applied
             && self.length_known_at == Some(applied)
-            && self.side.log_state()? == (self.cache.bytes, self.cache.emptied);
+            && self.side.log_state()? == self.cache.state();
         if trusts_length && is_same && self.size <= known {
             return Ok((true, known));
         }

@@ -49,7 +49,7 @@ impl<M: Memory> Store<M> {
         frames: &Frames,
         counters: &Option<Counters>,
     ) -> Result<()> {
-        let (mut lines, from, emptied) = (Lines::default(), self.cache.bytes, self.cache.emptied);
+        let (mut lines, (from, emptied)) = (Lines::default(), self.cache.state());
         let bytes = self.frame_log(emptied).write(frames, from);
         let mut all = Vec::new();
         Frames::each(&frames.bytes, |at, bytes| all.push((at, bytes)));
@@ -72,13 +72,14 @@ impl<M: Memory> Store<M> {
         self.fence(&mut lines);
         self.healthy()?;
         self.take_frames(&all)?;
-        (self.cache.bytes, self.size) = (to, size);
+        self.cache.note_read(to);
+        self.size = size;
         self.stats.frames += frames.count;
         self.stats.bytes += bytes.len() as u64;
         // Once every begun commit is applied, no recovery raises the counters.
         self.put_counters(counters)?;
         self.data.memory().healthy()?;
-        if self.cache.frames >= self.frames_per_checkpoint {
+        if self.cache.is_full() {
             self.checkpoint_frames()?;
         }
         self.side.set_begun(self.last.number());
@@ -134,7 +135,9 @@ impl<M: Memory> Store<M> {
             }
             self.cache.put(number, (at % GRANULE) as usize, bytes);
         }
-        self.cache.size = size.or(self.cache.size);
+        if let Some(size) = size {
+            self.cache.set_size(size);
+        }
         Ok(())
     }
 
@@ -178,7 +181,7 @@ impl<M: Memory> Store<M> {
         if self.cache.is_empty() {
             return Ok(());
         }
-        room::ensure(self.cache.frames * CHECKPOINTED_FRAME_BYTES + CHECKPOINT_BYTES)?;
+        room::ensure(self.cache.frames() * CHECKPOINTED_FRAME_BYTES + CHECKPOINT_BYTES)?;
         let (mut lines, before) = (Lines::default(), self.stats.lines);
         let mut places = Vec::new();
         for (at, bytes) in self.cache.runs() {
@@ -192,15 +195,14 @@ impl<M: Memory> Store<M> {
             }
             self.data.note(&mut lines.data, place, part.len() as u64);
         }
-        self.side.set_size(self.cache.size.unwrap_or(self.size), &mut lines.side);
+        self.side.set_size(self.cache.size_of(self.size), &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
         self.side.set_log_bytes(0, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
         // Made durable before a new log has frames. A process that dies here leaves a commit that has begun.
-        self.cache.clear(self.cache.emptied + 1);
-        self.side.set_emptied(self.cache.emptied);
+        self.side.set_emptied(self.cache.empty());
         self.stats.checkpoints += 1;
         self.stats.checkpoint_lines += self.stats.lines - before;
         Ok(())
@@ -236,21 +238,19 @@ impl<M: Memory> Store<M> {
     /// The medium fails, or the log is damaged.
     pub fn catch_up(&mut self) -> Result<()> {
         let (bytes, emptied) = self.side.log_state()?;
-        if emptied != self.cache.emptied || bytes < self.cache.bytes {
-            self.cache.clear(emptied);
+        let read = self.cache.follow(bytes, emptied);
+        if bytes > read {
+            let frames = self.side.read_log(read, bytes, emptied)?;
+            self.take_log(&frames, read, emptied)?;
+            self.cache.note_read(bytes);
         }
-        if bytes > self.cache.bytes {
-            let frames = self.side.read_log(self.cache.bytes, bytes, emptied)?;
-            self.take_log(&frames, self.cache.bytes, emptied)?;
-            self.cache.bytes = bytes;
-        }
-        self.size = self.cache.size.unwrap_or(self.size);
+        self.size = self.cache.size_of(self.size);
         Ok(())
     }
 
     /// Sets the number of frames after which a checkpoint is made, 1,000 by default.
     pub fn set_frames_per_checkpoint(&mut self, frames: usize) {
-        self.frames_per_checkpoint = frames;
+        self.cache.set_frames_per_checkpoint(frames);
     }
 
     /// Empties the log after a crash. The words that give its length are durable.
@@ -264,14 +264,13 @@ impl<M: Memory> Store<M> {
             let frames = self.side.read_log(0, bytes, emptied)?;
             self.size = self.side.size()?;
             self.take_log(&frames, 0, emptied)?;
-            self.cache.bytes = bytes;
-            self.check_file_bytes(self.cache.size.unwrap_or(self.size))?;
+            self.cache.note_read(bytes);
+            self.check_file_bytes(self.cache.size_of(self.size))?;
             // Bytes read from a failed medium do not go into the database.
             self.healthy()?;
             return self.checkpoint_frames();
         }
-        self.cache.clear(emptied + 1);
-        self.side.set_emptied(emptied + 1);
+        self.side.set_emptied(self.cache.empty());
         Ok(())
     }
 }

@@ -8,33 +8,103 @@ use crate::store::layout::GRANULE;
 use crate::store::stage::Granule;
 
 /// The log frames after which a checkpoint is made, as in SQLite.
-pub(crate) const FRAMES_PER_CHECKPOINT: usize = 1000;
+const FRAMES_PER_CHECKPOINT: usize = 1000;
 
 /// The log as far as a connection has read it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Cache {
     /// Bytes of the log that have been read.
-    pub(crate) bytes: u64,
+    bytes: u64,
     /// How often the log had been emptied.
-    pub(crate) emptied: u64,
+    emptied: u64,
     /// The size of the database, if the log has one.
-    pub(crate) size: Option<u64>,
+    size: Option<u64>,
     /// Log frames read.
-    pub(crate) frames: usize,
+    frames: usize,
+    /// The log frames after which a checkpoint is made.
+    frames_per_checkpoint: usize,
     pages: BTreeMap<u64, Granule>,
     /// Runs of each granule that are in the log.
     index: BTreeMap<u64, Vec<Run>>,
 }
 
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            bytes: 0,
+            emptied: 0,
+            size: None,
+            frames: 0,
+            frames_per_checkpoint: FRAMES_PER_CHECKPOINT,
+            pages: BTreeMap::new(),
+            index: BTreeMap::new(),
+        }
+    }
+}
+
 impl Cache {
+    /// Sets the number of log frames after which a checkpoint is made.
+    pub(crate) fn set_frames_per_checkpoint(&mut self, frames: usize) {
+        self.frames_per_checkpoint = frames;
+    }
+
     /// Forgets everything; `emptied` is how often the log has been emptied.
     pub(crate) fn clear(&mut self, emptied: u64) {
-        *self = Self { emptied, ..Self::default() };
+        let frames_per_checkpoint = self.frames_per_checkpoint;
+        *self = Self { emptied, frames_per_checkpoint, ..Self::default() };
+    }
+
+    /// Forgets everything, as the log is about to be emptied once more. Returns how often it has been then.
+    pub(crate) fn empty(&mut self) -> u64 {
+        self.clear(self.emptied + 1);
+        self.emptied
+    }
+
+    /// Forgets everything if the log, which has so many bytes now, has been emptied since. Returns how many of them have
+    /// been read.
+    pub(crate) fn follow(&mut self, bytes: u64, emptied: u64) -> u64 {
+        if emptied != self.emptied || bytes < self.bytes {
+            self.clear(emptied);
+        }
+        self.bytes
+    }
+
+    /// Notes that so many bytes of the log have been read.
+    pub(crate) fn note_read(&mut self, bytes: u64) {
+        self.bytes = bytes;
     }
 
     /// Returns whether the log is empty.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Bytes of the log that have been read, and how often it had been emptied.
+    #[inline]
+    pub(crate) fn state(&self) -> (u64, u64) {
+        (self.bytes, self.emptied)
+    }
+
+    /// The number of log frames.
+    pub(crate) fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Returns whether a checkpoint is to be made.
+    pub(crate) fn is_full(&self) -> bool {
+        self.frames >= self.frames_per_checkpoint
+    }
+
+    /// Notes the database's size in a log frame.
+    pub(crate) fn set_size(&mut self, size: u64) {
+        self.size = Some(size);
+    }
+
+    /// The size that the log gives a database of so many bytes.
+    #[inline]
+    pub(crate) fn size_of(&self, in_place: u64) -> u64 {
+        self.size.unwrap_or(in_place)
     }
 
     /// The granule of a number, if the log has bytes of it.
