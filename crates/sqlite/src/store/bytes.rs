@@ -33,7 +33,7 @@ impl<M: Memory> Store<M> {
         let number = self.last.next();
         self.side.set_begun(number);
         let mut lines = self.last.take_stored();
-        let sized = (size != self.size).then_some(size);
+        let sized = (size != self.view.size()).then_some(size);
         let (pages, bytes) = (false, &frames.bytes[..]);
         self.side.log(
             &Entry { number, size: sized, pages, bytes, direct: 0, ordered: false },

@@ -42,7 +42,7 @@ impl<M: Memory> Store<M> {
             return Err(StoreError::Prepared);
         }
         // As after the rollback of a creation.
-        if self.stage.changes_nothing(self.size) {
+        if self.stage.changes_nothing(self.view.size()) {
             self.stage.clear();
             return Ok(());
         }
@@ -120,7 +120,11 @@ impl<M: Memory> Store<M> {
         let is_usual = |(shape, by_pages): (Shape, bool)| {
             by_pages && shape.page_bytes() as u32 == self.side.table.page_bytes
         };
-        if way == Way::Lean && self.marked && unflushed == 0 && shape.is_some_and(is_usual) {
+        if way == Way::Lean
+            && self.view.is_marked()
+            && unflushed == 0
+            && shape.is_some_and(is_usual)
+        {
             // Its buffers stay.
             return self.reserve_lines();
         }
@@ -139,7 +143,7 @@ impl<M: Memory> Store<M> {
     fn work(&mut self, size: u64, shape: Option<(Shape, bool)>, way: Way) -> Result<Work> {
         let by_frames = way == Way::Frames;
         let page_bytes = shape.map_or(0, |(shape, _)| shape.page_bytes() as u32);
-        if !self.marked {
+        if !self.view.is_marked() {
             // Before the file grows: stock SQLite may take its length for the database's.
             self.data.grow(HEADER_BYTES)?;
             self.mark(page_bytes)?;
@@ -168,7 +172,7 @@ impl<M: Memory> Store<M> {
         self.zero_gaps(size)?;
         if by_frames {
             let (mut frames, counters) = self.frames(size)?;
-            if size != self.size {
+            if size != self.view.size() {
                 // A log frame without bytes carries the database's size.
                 frames.add(size, &[])?;
             }
@@ -194,7 +198,7 @@ impl<M: Memory> Store<M> {
             };
         }
         let (frames, counters) = self.frames(size)?;
-        if frames.bytes.is_empty() && size == self.size {
+        if frames.bytes.is_empty() && size == self.view.size() {
             return Ok(Work::Counters(counters));
         }
         self.make_room(frames.bytes.len() as u64)?;
@@ -203,7 +207,7 @@ impl<M: Memory> Store<M> {
 
     fn lean_work(&mut self, size: u64, shape: Shape) -> Result<Work> {
         let counters = self.make_lean_record(size, shape.page_bytes() as u64)?;
-        if self.lean.len() == 0 && size == self.size {
+        if self.lean.len() == 0 && size == self.view.size() {
             return Ok(Work::Counters(counters));
         }
         self.make_room(self.lean.len())?;
@@ -214,7 +218,7 @@ impl<M: Memory> Store<M> {
 
     fn work_of_pages(&mut self, size: u64, shape: Shape) -> Result<Work> {
         let plan = self.plan(size, shape)?;
-        if plan.parts.is_empty() && size == self.size {
+        if plan.parts.is_empty() && size == self.view.size() {
             return Ok(Work::Counters(plan.counters));
         }
         if let Some(last) = plan.moves().map(|step| step.page).max() {
@@ -234,11 +238,12 @@ impl<M: Memory> Store<M> {
         self.staged(0, &mut new)?;
         let Some(shape) = Shape::of_file(&new) else { return Ok(None) };
         let whole = |size: u64| size.is_multiple_of(shape.page_bytes() as u64);
-        let same = self.size == 0 || {
-            self.in_place(0, &mut old[..HEADER_BYTES.min(self.size) as usize])?;
+        let before = self.view.size();
+        let same = before == 0 || {
+            self.in_place(0, &mut old[..HEADER_BYTES.min(before) as usize])?;
             Shape::of_file(&old) == Some(shape)
         };
-        Ok(Some((shape, same && whole(size) && whole(self.size))))
+        Ok(Some((shape, same && whole(size) && whole(before))))
     }
 
     /// Makes room in the log.

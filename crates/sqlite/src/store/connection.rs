@@ -35,6 +35,7 @@
 
 use pm::{LineSet, Memory};
 
+use crate::store::committed::Committed;
 use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
 use crate::store::last_commit::{LastCommit, Lines};
@@ -78,18 +79,12 @@ pub struct Store<M> {
     mode: Mode,
     /// Unused bytes of a page are zeroed when it is laid out.
     pub(super) erases: bool,
-    /// Committed bytes of the database.
-    pub(super) size: u64,
-    pub(super) marked: bool,
-    /// The word that is raised before the marker is cleared, at this connection's last refresh; `None` if that does not
-    /// count.
-    pub(super) cleared: Option<u64>,
+    /// The committed database.
+    pub(super) view: Committed,
     /// Each page stays in its own frame.
     pub(super) keeps_layout: bool,
     /// A transaction may enter SQLite's WAL mode.
     pub(super) allows_wal: bool,
-    /// This connection has made the marker durable. The one that set it may have died before that.
-    pub(super) marker_is_durable: bool,
     /// Page 1 has a change counter for a commit that has not stored its own.
     pub(super) counter_announced: bool,
     /// A commit with an announced counter failed or was rolled back: others may have read the old content under it.
@@ -99,12 +94,8 @@ pub struct Store<M> {
     /// A prepared commit, which waits for other databases.
     pub(super) prepared: Option<PreparedCommit>,
     pub(super) last: LastCommit,
-    /// The commit that was the last one applied when this connection knew the length of the database's file.
-    pub(super) length_known_at: Option<u64>,
     /// The content of NVWAL's log.
     pub(super) cache: Cache,
-    /// Pages that SQLite reads in place ([`crate::store::fetch`]).
-    pub(super) fetched: u64,
     pub(super) stats: Stats,
 }
 
@@ -157,7 +148,8 @@ impl<M: Memory> Store<M> {
         }
         let side = Side::open(media.side.clone())?;
         let mut store = Self::on(media, side, size);
-        store.marked = store.finds_marker(size)?;
+        let marked = store.finds_marker(size)?;
+        store.view.set_marked(marked);
         Ok(store)
     }
 
@@ -170,21 +162,16 @@ impl<M: Memory> Store<M> {
             needs_flush,
             mode: Mode::default(),
             erases: false,
-            size,
-            marked: false,
-            cleared: Some(0),
+            view: Committed::new(size),
             keeps_layout: false,
             allows_wal: false,
-            marker_is_durable: false,
             counter_announced: false,
             counter_exposed: false,
             stage: Stage::default(),
             lean: LeanRecord::default(),
             prepared: None,
             last: LastCommit::default(),
-            length_known_at: None,
             cache: Cache::default(),
-            fetched: 0,
             stats: Stats::default(),
         }
     }
@@ -214,12 +201,12 @@ impl<M: Memory> Store<M> {
 
     /// Returns whether the marker, which keeps stock SQLite out, is set.
     pub fn is_marked(&self) -> bool {
-        self.marked
+        self.view.is_marked()
     }
 
-    /// That word while the marker is set; `None` if it is not.
+    /// The word that is raised before the marker is cleared, while it is set; `None` if it is not.
     pub(crate) fn marked_after(&self) -> Option<u64> {
-        self.cleared.filter(|_| self.marked)
+        self.view.cleared().filter(|_| self.view.is_marked())
     }
 
     /// The mode in which this connection commits.
@@ -263,13 +250,13 @@ impl<M: Memory> Store<M> {
     /// Ends step 2: no replay may miss the commit any more. The next commit counts as begun until this one is
     /// applied, which says so.
     pub(super) fn acknowledge(&mut self, number: u64, lines: &mut Lines) -> Result<()> {
-        if !self.marker_is_durable {
+        if !self.view.marker_is_durable() {
             self.note_marker(lines);
         }
         self.fence(lines);
         // A failed sync has been noticed by now, and nothing has been promised.
         self.healthy()?;
-        self.marker_is_durable = true;
+        self.view.note_durable_marker();
         self.side.set_begun(number + 1);
         Ok(())
     }
@@ -283,7 +270,7 @@ impl<M: Memory> Store<M> {
         counters: &Option<Counters>,
         mut lines: Lines,
     ) -> Result<()> {
-        if size != self.size {
+        if size != self.view.size() {
             self.side.set_size(size, &mut lines.side);
         }
         // After the next store no replay comes, which would raise the counters.
@@ -291,7 +278,7 @@ impl<M: Memory> Store<M> {
         // If the database's medium has failed, the next connection replays.
         self.data.memory().healthy()?;
         self.side.set_applied(number);
-        (self.size, self.length_known_at) = (size, Some(number));
+        self.view.note_applied(size, number);
         self.last.note_applied(number, by_pages, lines);
         Ok(())
     }
@@ -302,7 +289,7 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub fn knows_last(&self) -> Result<bool> {
         let (_, applied) = self.side.progress()?;
-        Ok(self.marked && applied == self.last.number())
+        Ok(self.view.is_marked() && applied == self.last.number())
     }
 
     /// Reads the last commit's lines, if another connection made it.
@@ -337,15 +324,15 @@ impl<M: Memory> Store<M> {
     /// Sets the marker durably, after what it stands for.
     pub(super) fn mark(&mut self, page_bytes: u32) -> Result<()> {
         let mut lines = Lines::default();
-        self.side.set_size(self.size, &mut lines.side);
+        self.side.set_size(self.view.size(), &mut lines.side);
         self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);
         self.side.note_header(&mut lines.side);
         self.counter_announced = true;
-        page1::announce(&self.data, self.side.tag, self.size, &mut lines.data)?;
+        page1::announce(&self.data, self.side.tag, self.view.size(), &mut lines.data)?;
         self.fence(&mut lines);
         page1::set_marker(&self.data, &mut lines.data)?;
         self.fence(&mut lines);
-        (self.marked, self.marker_is_durable) = (true, true);
+        self.view.note_marked();
         self.healthy()
     }
 
@@ -361,7 +348,7 @@ impl<M: Memory> Store<M> {
         self.load_last_commit()?;
         room::ensure(self.last.unflushed_lines() * UNFLUSHED_LINE_BYTES)?;
         let mut lines = self.take_unflushed();
-        if self.size >= HEADER_BYTES {
+        if self.view.size() >= HEADER_BYTES {
             self.data.note(&mut lines.data, 0, HEADER_BYTES);
         }
         self.fence(&mut lines);

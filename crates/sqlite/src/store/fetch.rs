@@ -47,7 +47,7 @@ impl<M: Memory> Store<M> {
         // A table on a failed medium may name wrong places.
         self.healthy()?;
         self.stats.fetched += 1;
-        self.fetched += 1;
+        self.view.note_fetched();
         Ok(Some(fetched))
     }
 
@@ -58,7 +58,7 @@ impl<M: Memory> Store<M> {
 
     /// Ends SQLite's use of one fetched page.
     pub fn unfetch(&mut self) {
-        self.fetched = self.fetched.checked_sub(1).expect("it was fetched");
+        self.view.note_released();
     }
 
     /// The place of committed bytes, if they are contiguous and nothing is staged over them.

@@ -90,7 +90,7 @@ impl<M: Memory> Store<M> {
         let number = self.last.next();
         self.side.set_begun(number);
         let mut lines = self.take_unflushed();
-        let sized = (size != self.size).then_some(size);
+        let sized = (size != self.view.size()).then_some(size);
         let (bytes, direct, ordered) = (self.lean.bytes(), 0, false);
         let entry = Entry { number, size: sized, pages: true, bytes, direct, ordered };
         self.side.log(&entry, &mut lines.side);

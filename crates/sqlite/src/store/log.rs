@@ -40,7 +40,7 @@ impl<M: Memory> Store<M> {
     pub(super) fn record_pages(&mut self, size: u64, plan: &Plan) -> Result<Lines> {
         let number = self.last.next();
         self.side.set_begun(number);
-        let sized = (size != self.size).then_some(size);
+        let sized = (size != self.view.size()).then_some(size);
         let mut flushed = BTreeSet::new();
         let direct = self.put_direct(plan, &mut flushed);
         let parts = self.defer_flushes(plan, sized.is_some(), &mut flushed);

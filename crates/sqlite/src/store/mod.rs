@@ -23,6 +23,7 @@
 mod adr;
 mod bytes;
 mod commit;
+mod committed;
 pub mod connection;
 pub mod deferred_flush;
 pub mod error;

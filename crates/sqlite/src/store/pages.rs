@@ -99,7 +99,7 @@ impl<M: Memory> Store<M> {
             plan.counters = Some(self.take_counters(&mut image, &held));
         }
         // Page 1's counters are stored by themselves, so nothing of its header is stored directly.
-        let fresh = page > 1 && at >= self.size;
+        let fresh = page > 1 && at >= self.view.size();
         Ok((fresh || image != held).then_some(Written { page, image, frame, held, fresh }))
     }
 

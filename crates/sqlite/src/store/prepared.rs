@@ -112,7 +112,7 @@ impl<M: Memory> Store<M> {
             self.checkpoint_slots()?;
         }
         self.side.set_begun(self.last.number());
-        if let Some(cut) = then.filter(|then| *then < self.size) {
+        if let Some(cut) = then.filter(|then| *then < self.view.size()) {
             self.truncate(cut)?;
         }
         self.healthy()

@@ -89,8 +89,7 @@ impl<M: Memory> Store<M> {
         self.side.set_begun(last);
         self.side.set_applied(last);
         self.last.note_emptied(last);
-        self.length_known_at = Some(last);
-        (self.size, self.marked, self.marker_is_durable) = (size, true, true);
+        self.view.note_recovered(size, last);
         self.stats.recoveries += 1;
         self.stats.replayed += found.len() as u64;
         self.healthy()

@@ -46,15 +46,16 @@ impl<M: Memory> Store<M> {
         let mut before = None;
         loop {
             let (whole, found) = self.refresh_once(&mut file_bytes, trusts_length)?;
-            if !whole || !self.marked || self.size <= found {
+            if !whole || !self.view.is_marked() || self.view.size() <= found {
                 return Ok(whole);
             }
             // Without a lock, the size may be from before a commit, and the file already cut to a smaller one.
-            let seen = (self.cleared, self.side.progress().map_err(E::from)?, self.size, found);
+            let (cleared, wanted) = (self.view.cleared(), self.view.size());
+            let seen = (cleared, self.side.progress().map_err(E::from)?, wanted, found);
             if before.replace(seen) == Some(seen) {
-                return Err(StoreError::Cut { found, wanted: self.size }.into());
+                return Err(StoreError::Cut { found, wanted }.into());
             }
-            self.cleared = None;
+            self.view.distrust();
         }
     }
 
@@ -64,7 +65,7 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails.
     pub fn is_half_way(&self) -> Result<bool> {
-        if !self.marked {
+        if !self.view.is_marked() {
             return Ok(false);
         }
         let (begun, applied) = self.side.progress()?;
@@ -79,13 +80,13 @@ impl<M: Memory> Store<M> {
         &mut self,
         file_bytes: impl FnMut() -> std::result::Result<u64, E>,
     ) -> std::result::Result<bool, E> {
-        let cleared = self.cleared;
+        let cleared = self.view.cleared();
         let whole = self.refresh_with(file_bytes, false);
-        if self.cleared != cleared {
-            self.cleared = None;
+        if self.view.cleared() != cleared {
+            self.view.distrust();
         }
         // The next lock asks again: a file that a failed commit has made longer may be cut without a notice.
-        self.length_known_at = None;
+        self.view.forget_length();
         whole
     }
 
@@ -115,36 +116,36 @@ impl<M: Memory> Store<M> {
         trusts_length: bool,
     ) -> std::result::Result<(bool, u64), E> {
         self.healthy()?;
-        let cleared = Some(self.side.cleared()?);
-        if cleared != self.cleared {
+        let cleared = self.side.cleared()?;
+        if self.view.cleared() != Some(cleared) {
             // Stock SQLite may have changed anything since.
-            (self.cleared, self.marked, self.marker_is_durable) = (cleared, false, false);
-            self.length_known_at = None;
+            self.view.forget(cleared);
             self.cache.clear(self.side.log_state()?.1);
             self.side.read_table_size()?;
         }
-        if !self.marked {
+        if !self.view.is_marked() {
             let found = file_bytes()?;
-            self.marked = self.finds_marker(found)?;
-            self.size = page1::plain_size(&self.data, found)?;
-            if !self.marked {
+            let marked = self.finds_marker(found)?;
+            self.view.set_marked(marked);
+            self.view.set_size(page1::plain_size(&self.data, found)?);
+            if !marked {
                 return Ok((true, found));
             }
         }
         let (begun, applied) = self.side.progress().map_err(E::from)?;
         self.side.read_table_size()?;
-        self.size = self.side.size()?;
+        self.view.set_size(self.side.size()?);
         // Nothing has been committed since the length was known. A connection that cuts the file says so before, by the
         // number of times that the marker was cleared.
         let known = self.data.len();
         let is_same = begun == applied
-            && self.length_known_at == Some(applied)
+            && self.view.knows_length_at(applied)
             && self.side.log_state()? == self.cache.state();
-        if trusts_length && is_same && self.size <= known {
+        if trusts_length && is_same && self.view.size() <= known {
             return Ok((true, known));
         }
         let found = file_bytes()?;
-        self.length_known_at = Some(applied);
+        self.view.note_length_at(applied);
         Ok((begun == applied, found))
     }
 }

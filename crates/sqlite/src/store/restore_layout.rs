@@ -33,7 +33,7 @@ impl<M: Memory> Store<M> {
 
     /// Returns whether no fetched page can be displaced.
     pub fn can_restore_layout(&self) -> bool {
-        self.fetched == 0 || self.side.table.entries == 0
+        !self.view.is_fetched() || self.side.table.entries == 0
     }
 
     /// Announces that the file will be truncated: other connections ask for its length again. The caller has exclusive
@@ -44,7 +44,7 @@ impl<M: Memory> Store<M> {
     pub fn announce_cut(&mut self) -> Result<()> {
         let cleared = self.side.cleared()?.wrapping_add(1);
         self.side.set_cleared(cleared);
-        (self.cleared, self.length_known_at) = (Some(cleared), None);
+        self.view.note_cut(cleared);
         Ok(())
     }
 
@@ -56,14 +56,14 @@ impl<M: Memory> Store<M> {
     pub fn make_plain(&mut self) -> Result<()> {
         // Stored first: a connection that finds it does not trust a marker that it saw.
         self.announce_cut()?;
-        if self.size >= HEADER_BYTES {
+        if self.view.size() >= HEADER_BYTES {
             let mut lines = Lines::default();
             page1::clear_marker(&self.data, &mut lines.data)?;
             self.fence(&mut lines);
             page1::clear_tag(&self.data, &mut lines.data);
             self.fence(&mut lines);
         }
-        (self.marked, self.marker_is_durable) = (false, false);
+        self.view.note_plain();
         self.healthy()
     }
 

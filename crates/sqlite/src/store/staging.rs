@@ -14,12 +14,12 @@ use crate::store::stage::{Granule, zeroed};
 impl<M: Memory> Store<M> {
     /// Bytes of the database as SQLite sees it through this connection.
     pub fn size(&self) -> u64 {
-        self.stage.size().unwrap_or(self.size)
+        self.stage.size().unwrap_or(self.view.size())
     }
 
     /// Committed bytes that this transaction has not truncated.
     pub(super) fn kept(&self) -> u64 {
-        self.size.min(self.stage.floor())
+        self.view.size().min(self.stage.floor())
     }
 
     /// Copies bytes from `at` on and returns how many there are; the rest of `out` is zeroed.
@@ -35,7 +35,7 @@ impl<M: Memory> Store<M> {
         if self.stage.granules() > 0 {
             self.overlay(at, wanted)?;
         }
-        if at < HEADER_BYTES && there > 0 && self.marked {
+        if at < HEADER_BYTES && there > 0 && self.view.is_marked() {
             let mut version = [0];
             self.committed(WRITE_VERSION as u64, &mut version)?;
             self.overlay(WRITE_VERSION as u64, &mut version)?;
@@ -135,7 +135,7 @@ impl<M: Memory> Store<M> {
         let mut granule = self.stage.buffer()?;
         if written < GRANULE as usize {
             self.committed(number * GRANULE, &mut granule[..])?;
-            if number == 0 && self.marked {
+            if number == 0 && self.view.is_marked() {
                 let version = granule[WRITE_VERSION];
                 page1::show(0, &mut granule[..], version);
             }
@@ -159,7 +159,7 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// The medium fails.
     pub fn is_in_wal_mode(&self) -> Result<bool> {
-        if self.size < HEADER_BYTES {
+        if self.view.size() < HEADER_BYTES {
             return Ok(false);
         }
         let mut version = [0];
@@ -194,7 +194,7 @@ impl<M: Memory> Store<M> {
 
     /// Returns whether only another size is staged.
     pub fn has_size_only(&self) -> bool {
-        self.stage.granules() == 0 && self.stage.size().is_some_and(|size| size != self.size)
+        self.stage.granules() == 0 && self.stage.size().is_some_and(|size| size != self.view.size())
     }
 
     /// Returns an error if a page 1 is staged that is not in SQLite's form: it has no place for the marker.

@@ -47,7 +47,7 @@ impl<M: Memory> Store<M> {
             self.fence(&mut lines);
         }
         written?;
-        if streamed.bytes == 0 && size == self.size {
+        if streamed.bytes == 0 && size == self.view.size() {
             return Ok(Work::Counters(streamed.counters));
         }
         Ok(Work::Stream(streamed))
@@ -133,7 +133,7 @@ impl<M: Memory> Store<M> {
     pub(super) fn record_stream(&mut self, size: u64, streamed: &Streamed) -> Result<Lines> {
         let number = self.last.next();
         self.side.set_begun(number);
-        let sized = (size != self.size).then_some(size);
+        let sized = (size != self.view.size()).then_some(size);
         let (direct, ordered) = (streamed.direct, false);
         let mut lines = self.last.take_stored();
         let entry = Entry { number, size: sized, pages: true, bytes: &[], direct, ordered };

@@ -34,7 +34,7 @@ impl<M: Memory> Store<M> {
         if self.last.is_open() {
             self.side.note_header(&mut lines.side);
         }
-        if !self.marker_is_durable {
+        if !self.view.marker_is_durable() {
             self.note_marker(&mut lines);
         }
         // The rest of the header's line is stored with it.
@@ -52,7 +52,7 @@ impl<M: Memory> Store<M> {
             self.healthy()?;
         }
         self.last.note_durable_checkpoint();
-        self.marker_is_durable = true;
+        self.view.note_durable_marker();
         let at = place_of(part.frame, self.page_bytes());
         if whole_line {
             let line = image.first_chunk().expect("a page has a line");

@@ -61,19 +61,19 @@ impl<M: Memory> Store<M> {
         if self.last.is_open() || from == 0 {
             self.side.note_header(&mut lines.side);
         }
-        if !self.marker_is_durable {
+        if !self.view.marker_is_durable() {
             self.note_marker(&mut lines);
         }
         self.fence(&mut lines);
         self.healthy()?;
         self.last.note_durable_checkpoint();
-        self.marker_is_durable = true;
+        self.view.note_durable_marker();
         self.side.set_log_bytes(to, &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
         self.take_frames(&all)?;
         self.cache.note_read(to);
-        self.size = size;
+        self.view.set_size(size);
         self.stats.frames += frames.count;
         self.stats.bytes += bytes.len() as u64;
         // Once every begun commit is applied, no recovery raises the counters.
@@ -195,7 +195,7 @@ impl<M: Memory> Store<M> {
             }
             self.data.note(&mut lines.data, place, part.len() as u64);
         }
-        self.side.set_size(self.cache.size_of(self.size), &mut lines.side);
+        self.side.set_size(self.cache.size_of(self.view.size()), &mut lines.side);
         self.fence(&mut lines);
         self.healthy()?;
         self.side.set_log_bytes(0, &mut lines.side);
@@ -244,7 +244,7 @@ impl<M: Memory> Store<M> {
             self.take_log(&frames, read, emptied)?;
             self.cache.note_read(bytes);
         }
-        self.size = self.cache.size_of(self.size);
+        self.view.set_size(self.cache.size_of(self.view.size()));
         Ok(())
     }
 
@@ -262,10 +262,10 @@ impl<M: Memory> Store<M> {
         self.cache.clear(emptied);
         if bytes > 0 {
             let frames = self.side.read_log(0, bytes, emptied)?;
-            self.size = self.side.size()?;
+            self.view.set_size(self.side.size()?);
             self.take_log(&frames, 0, emptied)?;
             self.cache.note_read(bytes);
-            self.check_file_bytes(self.cache.size_of(self.size))?;
+            self.check_file_bytes(self.cache.size_of(self.view.size()))?;
             // Bytes read from a failed medium do not go into the database.
             self.healthy()?;
             return self.checkpoint_frames();

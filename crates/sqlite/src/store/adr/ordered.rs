@@ -67,7 +67,7 @@ impl<M: Memory> Store<M> {
     ) -> Result<()> {
         let number = self.last.next();
         self.side.set_begun(number);
-        let sized = (size != self.size).then_some(size);
+        let sized = (size != self.view.size()).then_some(size);
         let direct = crc32c::crc32c(bytes);
         let entry = Entry { number, size: sized, pages, bytes, direct, ordered: true };
         let mark = self.side.write(&entry, &mut lines.side);
@@ -88,7 +88,7 @@ impl<M: Memory> Store<M> {
         mut lines: Lines,
     ) -> Result<()> {
         let number = self.last.next();
-        if size != self.size {
+        if size != self.view.size() {
             self.side.set_size(size, &mut lines.side);
         }
         self.fence(&mut lines);
@@ -99,7 +99,7 @@ impl<M: Memory> Store<M> {
         self.data.memory().healthy()?;
         self.side.set_applied(number);
         self.side.set_begun(number);
-        (self.size, self.length_known_at) = (size, Some(number));
+        self.view.note_applied(size, number);
         self.last.note_settled(number);
         Ok(())
     }

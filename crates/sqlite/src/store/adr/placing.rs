@@ -31,7 +31,7 @@ impl<M: Memory> Store<M> {
         shape: Shape,
         plan: &mut Plan,
     ) {
-        let rules = PageRules::new(shape, size.max(self.size));
+        let rules = PageRules::new(shape, size.max(self.view.size()));
         let movers = written.len() <= MOVERS_MAX;
         let parsed: Vec<Parsed> = if movers {
             written.iter().map(|page| Parsed::of(page, page, rules)).collect()
@@ -44,7 +44,7 @@ impl<M: Memory> Store<M> {
         };
         // Only a commit of one page is made in place. Page 1's header begins within a word.
         let alone = match written {
-            [page] => self.mode() == Mode::Fast && page.page > 1 && size == self.size,
+            [page] => self.mode() == Mode::Fast && page.page > 1 && size == self.view.size(),
             _ => false,
         };
         for (at, (now, taken)) in written.iter().zip(takes).enumerate() {
@@ -76,7 +76,7 @@ impl<M: Memory> Store<M> {
         shape: Shape,
         plan: &mut Plan,
     ) -> Placed {
-        let parsed = Parsed::of(page, page, PageRules::new(shape, size.max(self.size)));
+        let parsed = Parsed::of(page, page, PageRules::new(shape, size.max(self.view.size())));
         self.placed(page, page, parsed.new.as_ref(), parsed.old.as_ref(), plan)
     }
 

@@ -41,7 +41,7 @@ impl<M: Memory> Store<M> {
         let page_bytes = u64::from(self.side.table.page_bytes);
         let shape = Shape::new(page_bytes as usize, 0, false);
         let shape = shape.ok_or(StoreError::SideDamaged("its table is of no pages"))?;
-        let pages = (self.size / page_bytes) as u32;
+        let pages = (self.view.size() / page_bytes) as u32;
         // Frames past the end, as many as may be needed, and one that is never used.
         let mut has_room =
             match self.widen_table(pages.saturating_add(permutation.displaced() as u32 + 2)) {
@@ -67,7 +67,7 @@ impl<M: Memory> Store<M> {
                     (plan, moves, 1)
                 }
             };
-            self.log_pages(self.size, &plan, true)?;
+            self.log_pages(self.view.size(), &plan, true)?;
             self.stats.restored += copied as u64;
             let damaged = |_| StoreError::SideDamaged("its table has two pages in one frame");
             permutation.apply(&moves).map_err(damaged)?;
