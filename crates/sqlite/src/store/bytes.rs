@@ -105,14 +105,14 @@ impl<M: Memory> Store<M> {
     /// The medium fails.
     pub(super) fn put_counters(&mut self, counters: &Option<Counters>) -> Result<()> {
         let Some(mut counters) = *counters else { return Ok(()) };
-        if self.counter_exposed {
+        if self.counter.is_exposed() {
             let counter = page1::later_counter(&self.data, &counters[0])?;
             counters.iter_mut().for_each(|bytes| bytes[..4].copy_from_slice(&counter));
         }
         for (range, bytes) in COUNTERS.iter().zip(&counters) {
             self.data.copy(range.start as u64, &bytes[..range.len()]);
         }
-        (self.counter_announced, self.counter_exposed) = (false, false);
+        self.counter.note_stored();
         Ok(())
     }
 }

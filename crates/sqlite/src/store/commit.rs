@@ -89,7 +89,7 @@ impl<M: Memory> Store<M> {
     /// Begins a commit: finds out the database's size after it, and its work.
     pub(super) fn begin(&mut self, way: Way) -> Result<(u64, Work)> {
         self.healthy()?;
-        self.counter_exposed |= std::mem::take(&mut self.counter_announced);
+        self.counter.begin_commit();
         self.load_last_commit()?;
         let size = self.size();
         let shape = self.shape(size)?;

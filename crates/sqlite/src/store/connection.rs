@@ -35,6 +35,7 @@
 
 use pm::{LineSet, Memory};
 
+use crate::store::announced_counter::AnnouncedCounter;
 use crate::store::committed::Committed;
 use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
 use crate::store::frames::Frames;
@@ -85,10 +86,7 @@ pub struct Store<M> {
     pub(super) keeps_layout: bool,
     /// A transaction may enter SQLite's WAL mode.
     pub(super) allows_wal: bool,
-    /// Page 1 has a change counter for a commit that has not stored its own.
-    pub(super) counter_announced: bool,
-    /// A commit with an announced counter failed or was rolled back: others may have read the old content under it.
-    pub(super) counter_exposed: bool,
+    pub(super) counter: AnnouncedCounter,
     pub(super) stage: Stage,
     pub(super) lean: LeanRecord,
     /// A prepared commit, which waits for other databases.
@@ -165,8 +163,7 @@ impl<M: Memory> Store<M> {
             view: Committed::new(size),
             keeps_layout: false,
             allows_wal: false,
-            counter_announced: false,
-            counter_exposed: false,
+            counter: AnnouncedCounter::default(),
             stage: Stage::default(),
             lean: LeanRecord::default(),
             prepared: None,
@@ -327,7 +324,7 @@ impl<M: Memory> Store<M> {
         self.side.set_size(self.view.size(), &mut lines.side);
         self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);
         self.side.note_header(&mut lines.side);
-        self.counter_announced = true;
+        self.counter.announce();
         page1::announce(&self.data, self.side.tag, self.view.size(), &mut lines.data)?;
         self.fence(&mut lines);
         page1::set_marker(&self.data, &mut lines.data)?;

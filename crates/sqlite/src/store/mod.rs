@@ -21,6 +21,7 @@
 //! one for writing.
 
 mod adr;
+mod announced_counter;
 mod bytes;
 mod commit;
 mod committed;
