@@ -72,8 +72,8 @@ impl<M: Memory> Store<M> {
             self.in_place(start, &mut old[..len])?;
             self.stage.read(number, 0, &mut granule[..])?;
             if number == 0 && len as u64 >= HEADER_BYTES {
-                page1::mark(&mut granule[..], self.side.tag);
-                page1::mark(&mut old[..], self.side.tag);
+                page1::mark(&mut granule[..], self.side.tag());
+                page1::mark(&mut old[..], self.side.tag());
                 counters = Some(self.take_counters(&mut granule[..], &old[..]));
             }
             let new = &granule[..len];

@@ -118,7 +118,7 @@ impl<M: Memory> Store<M> {
     fn ensure_memory(&mut self, way: Way, shape: Option<(Shape, bool)>) -> Result<()> {
         let unflushed = self.last.unflushed_lines() * UNFLUSHED_LINE_BYTES;
         let is_usual = |(shape, by_pages): (Shape, bool)| {
-            by_pages && shape.page_bytes() as u32 == self.side.table.page_bytes
+            by_pages && shape.page_bytes() as u32 == self.side.table().page_bytes
         };
         if way == Way::Lean
             && self.view.is_marked()
@@ -153,7 +153,7 @@ impl<M: Memory> Store<M> {
             self.checkpoint_frames()?;
         }
         let by_pages = shape.is_some_and(|(_, by_pages)| by_pages);
-        let table = self.side.table;
+        let table = self.side.table();
         if table.page_bytes != page_bytes || !by_pages && table.entries > 0 {
             if !self.can_restore_layout() {
                 return Err(StoreError::PagesInUse);

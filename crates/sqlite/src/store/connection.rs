@@ -38,6 +38,7 @@ use pm::{LineSet, Memory};
 use crate::store::announced_counter::AnnouncedCounter;
 use crate::store::committed::Committed;
 use crate::store::error::{APPLIED_COMMIT_DAMAGED, Result, StoreError};
+use crate::store::frame_map::Table;
 use crate::store::frames::Frames;
 use crate::store::last_commit::{LastCommit, Lines};
 use crate::store::layout::{HEADER_BYTES, VERSIONS_AT};
@@ -48,7 +49,7 @@ use crate::store::page1;
 use crate::store::plan::{Counters, PreparedCommit};
 use crate::store::region::Region;
 use crate::store::room;
-use crate::store::side::{Side, Table};
+use crate::store::side::Side;
 use crate::store::slot::Body;
 use crate::store::stage::Stage;
 use crate::store::stats::Stats;
@@ -180,11 +181,11 @@ impl<M: Memory> Store<M> {
         self.stats.fences += 1;
         let apart = self.separate_fences && !lines.data.is_empty();
         lines.data.flush(self.data.memory());
-        lines.side.flush(self.side.region.memory());
+        lines.side.flush(self.side.memory());
         if apart {
             self.data.memory().fence();
         }
-        self.side.region.memory().fence();
+        self.side.memory().fence();
     }
 
     /// Returns an error if the medium has failed, or the process was forked.
@@ -193,7 +194,7 @@ impl<M: Memory> Store<M> {
     /// As it says.
     pub fn healthy(&self) -> Result<()> {
         self.data.memory().healthy()?;
-        Ok(self.side.region.memory().healthy()?)
+        Ok(self.side.memory().healthy()?)
     }
 
     /// Returns whether the marker, which keeps stock SQLite out, is set.
@@ -325,7 +326,7 @@ impl<M: Memory> Store<M> {
         self.side.set_table(Table { entries: 0, page_bytes }, &mut lines.side);
         self.side.note_header(&mut lines.side);
         self.counter.announce();
-        page1::announce(&self.data, self.side.tag, self.view.size(), &mut lines.data)?;
+        page1::announce(&self.data, self.side.tag(), self.view.size(), &mut lines.data)?;
         self.fence(&mut lines);
         page1::set_marker(&self.data, &mut lines.data)?;
         self.fence(&mut lines);

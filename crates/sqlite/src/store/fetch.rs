@@ -71,7 +71,7 @@ impl<M: Memory> Store<M> {
         {
             return Ok(None);
         }
-        if self.side.table.entries == 0 {
+        if self.side.table().entries == 0 {
             return Ok(Some(at));
         }
         let page_bytes = self.page_bytes();

@@ -65,7 +65,7 @@ impl<M: Memory> Store<M> {
                 let frame = self.side.frame(page as u32)?;
                 let view = self.data.view(place_of(frame, page_bytes) + within, start + to - at)?;
                 if at == 0 {
-                    page1::mark(&mut copy, self.side.tag);
+                    page1::mark(&mut copy, self.side.tag());
                     let header =
                         view.bytes(0, HEADER_BYTES as usize).array::<{ HEADER_BYTES as usize }>(0);
                     counters = Some(self.take_counters(&mut copy, &header));

@@ -20,8 +20,10 @@ use crate::store::span::{LINE_BYTES, Span};
 const LINE: u64 = LINE_BYTES as u64;
 
 impl<M: Memory> Store<M> {
+    /// Bytes of a page.
+    #[inline]
     pub(super) fn page_bytes(&self) -> u64 {
-        u64::from(self.side.table.page_bytes)
+        u64::from(self.side.table().page_bytes)
     }
 
     /// Logs and applies a plan (steps 2 and 3). If it `goes_on`, a further commit follows, and the last begun

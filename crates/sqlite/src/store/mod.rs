@@ -29,6 +29,7 @@ pub mod connection;
 pub mod deferred_flush;
 pub mod error;
 pub(crate) mod fetch;
+mod frame_map;
 mod frames;
 mod last_commit;
 pub(crate) mod layout;

@@ -95,7 +95,7 @@ impl<M: Memory> Store<M> {
         self.staged(at, &mut image)?;
         self.data.read_into(place_of(frame, bytes), &mut held)?;
         if page == 1 {
-            page1::mark(&mut image, self.side.tag);
+            page1::mark(&mut image, self.side.tag());
             plan.counters = Some(self.take_counters(&mut image, &held));
         }
         // Page 1's counters are stored by themselves, so nothing of its header is stored directly.

@@ -174,9 +174,9 @@ impl<M: Memory> Store<M> {
     fn check_fits(&self, logged: &Logged) -> Result<()> {
         match &logged.body {
             Body::Pages(parts) => {
-                let page_bytes = u64::from(self.side.table.page_bytes);
+                let page_bytes = self.page_bytes();
                 let last = parts.iter().map(|part| part.frame).max().unwrap_or(1);
-                if moves(parts).any(|step| u64::from(step.page) > self.side.table.entries) {
+                if moves(parts).any(|step| u64::from(step.page) > self.side.table().entries) {
                     return Err(StoreError::SideDamaged("its table has no entry for a page"));
                 }
                 self.check_file_bytes(place_of(last, page_bytes) + page_bytes)
@@ -215,9 +215,9 @@ impl<M: Memory> Store<M> {
             }
         }
         let Some((older, newer)) = records.split_first() else { return };
-        let stores = replay(older, newer.first().copied(), self.side.table.page_bytes as usize);
+        let page_bytes = self.page_bytes();
+        let stores = replay(older, newer.first().copied(), page_bytes as usize);
         self.put_parts(&stores, &mut lines.data);
-        let page_bytes = u64::from(self.side.table.page_bytes);
         for store in &stores {
             let at = place_of(store.frame, page_bytes) + store.at as u64;
             self.data.note(&mut lines.data, at, store.len as u64);

@@ -101,7 +101,7 @@ impl<M: Memory> Store<M> {
             }
             // The tag is stored before the marker, and has to be read after it.
             fence(Ordering::Acquire);
-            if page1::tag(&self.data)? == self.side.tag {
+            if page1::tag(&self.data)? == self.side.tag() {
                 return Ok(true);
             }
             // A connection that shares with stock SQLite may have cleared both, and set them again.

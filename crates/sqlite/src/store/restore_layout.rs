@@ -6,10 +6,10 @@ use pm::Memory;
 
 use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
+use crate::store::frame_map::Table;
 use crate::store::last_commit::Lines;
 use crate::store::layout::HEADER_BYTES;
 use crate::store::page1;
-use crate::store::side::Table;
 
 impl<M: Memory> Store<M> {
     /// Returns all pages to their own frames, and checkpoints that. No page is displaced then, not even one past
@@ -26,14 +26,14 @@ impl<M: Memory> Store<M> {
         }
         self.load_last_commit()?;
         self.side.set_begun(self.last.next());
-        self.change_page_size(self.side.table.page_bytes)?;
+        self.change_page_size(self.side.table().page_bytes)?;
         self.side.set_begun(self.last.number());
         Ok(())
     }
 
     /// Returns whether no fetched page can be displaced.
     pub fn can_restore_layout(&self) -> bool {
-        !self.view.is_fetched() || self.side.table.entries == 0
+        !self.view.is_fetched() || self.side.table().entries == 0
     }
 
     /// Announces that the file will be truncated: other connections ask for its length again. The caller has exclusive

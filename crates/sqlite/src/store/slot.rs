@@ -83,12 +83,13 @@ pub(crate) struct Logged {
 
 impl<M: Memory> Side<M> {
     fn slot(&self, number: u64) -> u64 {
-        SLOTS_AT + number % 2 * self.slot_bytes
+        SLOTS_AT + number % 2 * self.slot_bytes()
     }
 
     /// Returns whether so many bytes fit into a slot.
     pub(crate) fn fits(&self, bytes: u64) -> bool {
-        bytes <= self.slot_bytes - LOGGED_AT - 8 * WORDS_MAX && bytes < 1 << (u32::BITS - FLAG_BITS)
+        bytes <= self.slot_bytes() - LOGGED_AT - 8 * WORDS_MAX
+            && bytes < 1 << (u32::BITS - FLAG_BITS)
     }
 
     /// Makes room for a commit too large for a slot.
@@ -96,15 +97,41 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// There is no room.
     pub(crate) fn grow(&self, bytes: u64) -> Result<()> {
-        Ok(self.region.grow(self.table_end() + bytes)?)
+        Ok(self.region().grow(self.table_end() + bytes)?)
+    }
+
+    /// Appends to the record of a commit too large for a slot, of which so many bytes are there.
+    ///
+    /// # Errors
+    /// There is no room.
+    #[track_caller]
+    pub(super) fn append(&self, there: u64, bytes: &[u8], lines: &mut LineSet) -> Result<()> {
+        let len = bytes.len() as u64;
+        self.grow(there + len)?;
+        self.region().copy(self.table_end() + there, bytes);
+        self.region().note(lines, self.table_end() + there, len);
+        Ok(())
+    }
+
+    /// Reads a part of such a record.
+    ///
+    /// # Errors
+    /// The medium fails.
+    pub(super) fn read_appended(&self, from: u64, out: &mut [u8]) -> Result<()> {
+        Ok(self.region().read_into(self.table_end() + from, out)?)
+    }
+
+    /// Says that a part of such a record is not needed for a while.
+    pub(super) fn release_appended(&self, from: u64, len: u64) {
+        self.region().release(self.table_end() + from, len);
     }
 
     /// Empties the slot of a number.
     #[track_caller]
     pub(crate) fn empty(&self, number: u64, lines: &mut LineSet) {
         let at = self.slot(number) + MARK_AT;
-        self.region.store(at, 0);
-        self.region.note(lines, at, 8);
+        self.region().store(at, 0);
+        self.region().note(lines, at, 8);
     }
 
     /// Writes a commit into its slot.
@@ -117,8 +144,8 @@ impl<M: Memory> Side<M> {
     #[track_caller]
     pub(crate) fn set_mark(&self, number: u64, mark: u64, lines: &mut LineSet) {
         let at = self.slot(number) + MARK_AT;
-        self.region.store(at, mark);
-        self.region.note(lines, at, 8);
+        self.region().store(at, mark);
+        self.region().note(lines, at, 8);
     }
 
     /// Writes a commit into its slot, except for the mark, which is returned.
@@ -141,22 +168,22 @@ impl<M: Memory> Side<M> {
         if overflow {
             flags |= OVERFLOW;
             words.push(bytes);
-            self.region.copy(self.table_end(), entry.bytes);
-            self.region.note(lines, self.table_end(), bytes);
+            self.region().copy(self.table_end(), entry.bytes);
+            self.region().note(lines, self.table_end(), bytes);
         } else {
             flags |= (bytes as u32) << FLAG_BITS;
         }
         let mut at = slot + LOGGED_AT;
         for word in &words {
-            self.region.store(at, *word);
+            self.region().store(at, *word);
             at += 8;
         }
         if !overflow {
-            self.region.copy(at, entry.bytes);
+            self.region().copy(at, entry.bytes);
             at += bytes;
         }
-        self.region.store(slot + NUMBER_AT, number_word(entry.number, entry.direct));
-        self.region.note(lines, slot, at - slot);
+        self.region().store(slot + NUMBER_AT, number_word(entry.number, entry.direct));
+        self.region().note(lines, slot, at - slot);
         self.mark(flags, entry.number, entry.direct, &words, entry.bytes)
     }
 
@@ -180,18 +207,18 @@ impl<M: Memory> Side<M> {
         words.push(bytes);
         let mut at = slot + LOGGED_AT;
         for word in &words {
-            self.region.store(at, *word);
+            self.region().store(at, *word);
             at += 8;
         }
-        self.region.store(slot + NUMBER_AT, number_word(entry.number, entry.direct));
-        self.region.note(lines, slot, at - slot);
+        self.region().store(slot + NUMBER_AT, number_word(entry.number, entry.direct));
+        self.region().note(lines, slot, at - slot);
         let first = self.check_words(flags, entry.number, entry.direct, &words);
         let all = crc32c::crc32c_combine(first, record_check, bytes as usize);
         self.set_mark(entry.number, u64::from(all) << 32 | u64::from(flags), lines);
     }
 
     fn check_words(&self, flags: u32, number: u64, direct: u32, words: &[u64]) -> u32 {
-        let check = check(&[self.tag, number, u64::from(direct), u64::from(flags)], &[]);
+        let check = check(&[self.tag(), number, u64::from(direct), u64::from(flags)], &[]);
         words.iter().fold(check, |check, word| crc32c::crc32c_append(check, &word.to_le_bytes()))
     }
 
@@ -203,8 +230,8 @@ impl<M: Memory> Side<M> {
 
     /// Adds the lines of a logged commit to `lines`.
     pub(crate) fn note(&self, logged: &Logged, lines: &mut LineSet) {
-        self.region.note(lines, self.slot(logged.number), logged.used);
-        self.region.note(lines, self.table_end(), logged.overflow);
+        self.region().note(lines, self.slot(logged.number), logged.used);
+        self.region().note(lines, self.table_end(), logged.overflow);
     }
 
     /// The commit in the slot of a number, if it matches its checksum and is not checkpointed. Its direct stores
@@ -214,7 +241,8 @@ impl<M: Memory> Side<M> {
     /// The medium fails, or the slot is of another page size than the table.
     pub(crate) fn read(&self, number: u64) -> Result<Option<Logged>> {
         let slot = self.slot(number);
-        let (mark, word) = (self.region.load(slot + MARK_AT)?, self.region.load(slot + NUMBER_AT)?);
+        let (mark, word) =
+            (self.region().load(slot + MARK_AT)?, self.region().load(slot + NUMBER_AT)?);
         let (flags, direct) = (mark as u32, (word >> 32) as u32);
         let checkpointed = self.checkpointed()?;
         // A slot that counts is one of the last two, which are not far from the last checkpoint.
@@ -225,24 +253,24 @@ impl<M: Memory> Side<M> {
         let found = checkpointed + u64::from(ahead.cast_unsigned());
         let mut words = Words::new();
         for _ in 0..(flags & (SIZED | OVERFLOW)).count_ones() {
-            words.push(self.region.load(slot + LOGGED_AT + 8 * words.len() as u64)?);
+            words.push(self.region().load(slot + LOGGED_AT + 8 * words.len() as u64)?);
         }
         let words_end = LOGGED_AT + 8 * words.len() as u64;
         let overflow =
             if flags & OVERFLOW == 0 { 0 } else { *words.last().expect("it has that word") };
         let in_slot = u64::from(flags >> FLAG_BITS);
         let (at, bytes, room) = match flags & OVERFLOW {
-            0 => (slot + words_end, in_slot, self.slot_bytes - words_end),
-            _ => (self.table_end(), overflow, self.region.len().saturating_sub(self.table_end())),
+            0 => (slot + words_end, in_slot, self.slot_bytes() - words_end),
+            _ => (self.table_end(), overflow, self.region().len().saturating_sub(self.table_end())),
         };
         if found % 2 != number % 2 || bytes > room {
             return Ok(None);
         }
         // The record, and the parts made of it.
-        let in_slot = bytes.min(self.slot_bytes);
+        let in_slot = bytes.min(self.slot_bytes());
         room::ensure(RECOVERED_BYTES[0] * bytes as usize + RECOVERED_BYTES[1] * in_slot as usize)?;
         let mut logged = vec![0; bytes as usize];
-        self.region.read_into(at, &mut logged)?;
+        self.region().read_into(at, &mut logged)?;
         if self.mark(flags, found, direct, &words, &logged) != mark {
             return Ok(None);
         }
@@ -262,7 +290,7 @@ impl<M: Memory> Side<M> {
 
     fn body(&self, pages: bool, logged: Vec<u8>) -> Option<Body> {
         if pages {
-            return decode(&logged, self.table.page_bytes as usize).map(Body::Pages);
+            return decode(&logged, self.table().page_bytes as usize).map(Body::Pages);
         }
         Frames::each(&logged, |_, _| {}).then_some(Body::Bytes(logged))
     }

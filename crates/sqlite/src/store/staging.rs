@@ -60,10 +60,10 @@ impl<M: Memory> Store<M> {
 
     /// The same without NVWAL's log.
     pub(super) fn in_frames(&self, at: u64, out: &mut [u8]) -> Result<()> {
-        if self.side.table.entries == 0 {
+        if self.side.table().entries == 0 {
             return Ok(self.data.read_into(at, out)?);
         }
-        let page_bytes = u64::from(self.side.table.page_bytes);
+        let page_bytes = self.page_bytes();
         let mut done = 0;
         while done < out.len() {
             let (page, within) =

@@ -100,13 +100,10 @@ impl<M: Memory> Store<M> {
 
     /// Appends to the record after the table.
     fn append(&mut self, record: &mut Vec<u8>, streamed: &mut Streamed) -> Result<()> {
-        let (at, len) = (self.side.table_end() + streamed.bytes, record.len() as u64);
-        self.side.grow(streamed.bytes + len)?;
-        self.side.region.copy(at, record);
-        let mut lines = Lines::default();
-        self.side.region.note(&mut lines.side, at, len);
+        let (mut lines, len) = (Lines::default(), record.len() as u64);
+        self.side.append(streamed.bytes, record, &mut lines.side)?;
         self.flush_unfenced(&mut lines);
-        self.side.region.release(at, len);
+        self.side.release_appended(streamed.bytes, len);
         streamed.check = crc32c::crc32c_append(streamed.check, record);
         streamed.bytes += len;
         record.clear();
@@ -117,7 +114,7 @@ impl<M: Memory> Store<M> {
     fn flush_unfenced(&mut self, lines: &mut Lines) {
         self.stats.lines += (lines.data.len() + lines.side.len()) as u64;
         lines.data.flush(self.data.memory());
-        lines.side.flush(self.side.region.memory());
+        lines.side.flush(self.side.memory());
     }
 
     /// Commits what [`Self::work_of_stream`] has written.
@@ -154,11 +151,11 @@ impl<M: Memory> Store<M> {
         lines: Lines,
     ) -> Result<()> {
         let page_bytes = self.page_bytes();
-        let (first, mut done, mut touched) = (self.side.table_end(), 0, Touched::default());
+        let (mut done, mut touched) = (0, Touched::default());
         while done < streamed.bytes {
             let len = (streamed.bytes - done).min(WINDOW_BYTES as u64) as usize;
             let window = &mut streamed.window[..len];
-            self.side.region.read_into(first + done, window)?;
+            self.side.read_appended(done, window)?;
             let mut rest = &window[..];
             let mut next = rest;
             while let Some(part) = decode_part(&mut next, page_bytes as usize) {
@@ -170,7 +167,7 @@ impl<M: Memory> Store<M> {
                 self.flush_unfenced(&mut lines);
                 touched.add(self, place_of(parts[0].frame, page_bytes), page_bytes);
             }
-            self.side.region.release(first + done, len as u64);
+            self.side.release_appended(done, len as u64);
             let taken = (len - rest.len()) as u64;
             if taken == 0 {
                 return Err(StoreError::SideDamaged("the record of a large commit has changed"));

@@ -87,7 +87,7 @@ impl<M: Memory> Store<M> {
     }
 
     fn frame_log(&self, emptied: u64) -> Log {
-        Log { tag: self.side.tag, emptied }
+        Log { tag: self.side.tag(), emptied }
     }
 
     /// Reads the log's frames at offset `from` into the cache.
@@ -215,7 +215,7 @@ impl<M: Memory> Store<M> {
         bytes: &'a [u8],
         places: &mut Vec<(u64, &'a [u8])>,
     ) -> Result<()> {
-        if self.side.table.entries == 0 {
+        if self.side.table().entries == 0 {
             places.push((at, bytes));
             return Ok(());
         }

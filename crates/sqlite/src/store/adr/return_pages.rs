@@ -10,6 +10,7 @@ use pm::Memory;
 
 use crate::store::connection::Store;
 use crate::store::error::{Result, StoreError};
+use crate::store::frame_map::Table;
 use crate::store::last_commit::Lines;
 use crate::store::moves::Move;
 use crate::store::placement::permutation::{Chunk, Permutation};
@@ -17,7 +18,6 @@ use crate::store::plan::{Plan, place_of};
 use crate::store::record::Part;
 use crate::store::room;
 use crate::store::shape::Shape;
-use crate::store::side::Table;
 use crate::store::span::Span;
 
 /// The fewest entries of a table.
@@ -28,17 +28,19 @@ const COPIES_MAX: u64 = 256;
 const CHUNK_FACTOR: usize = 4;
 /// The most bytes of a record for 256 bytes of a copied page, and for the page itself.
 const RECORD_BYTES: [u64; 2] = [4, 48];
+/// The most memory for an entry in a permutation.
+const PERMUTED_BYTES: usize = 32;
 
 impl<M: Memory> Store<M> {
     /// Returns the database's pages to their own frames. Until the checkpoint a commit counts as begun: bytes of
     /// direct stores may not be live, and another commit would overwrite them.
     pub(in crate::store) fn move_pages_back(&mut self) -> Result<()> {
         self.load_last_commit()?;
-        let mut permutation = self.side.permutation()?;
+        let mut permutation = self.permutation()?;
         if permutation.displaced() == 0 {
             return Ok(());
         }
-        let page_bytes = u64::from(self.side.table.page_bytes);
+        let page_bytes = self.page_bytes();
         let shape = Shape::new(page_bytes as usize, 0, false);
         let shape = shape.ok_or(StoreError::SideDamaged("its table is of no pages"))?;
         let pages = (self.view.size() / page_bytes) as u32;
@@ -49,7 +51,7 @@ impl<M: Memory> Store<M> {
                 widened => widened.map(|()| true)?,
             };
         let each = RECORD_BYTES[0] * (page_bytes / 256) + RECORD_BYTES[1];
-        let most = (self.side.slot_bytes / each / 2).clamp(1, COPIES_MAX) as usize;
+        let most = (self.side.slot_bytes() / each / 2).clamp(1, COPIES_MAX) as usize;
         // Before a commit begins that cannot be finished.
         room::ensure(CHUNK_FACTOR * most * page_bytes as usize)?;
         while let Some(chunk) = permutation.chunk(pages, shape.lock_page(), most) {
@@ -73,6 +75,18 @@ impl<M: Memory> Store<M> {
             permutation.apply(&moves).map_err(damaged)?;
         }
         Ok(())
+    }
+
+    /// The pages that are not in their own frames.
+    ///
+    /// # Errors
+    /// The medium fails, or two pages are in one frame.
+    fn permutation(&self) -> Result<Permutation> {
+        self.side.check_table()?;
+        // And two maps of the pages that are not in their own frames.
+        room::ensure(self.side.table().entries as usize * PERMUTED_BYTES)?;
+        Permutation::read(&self.side.read_table()?)
+            .map_err(|_| StoreError::SideDamaged("its table has two pages in one frame"))
     }
 
     /// The plan of a chunk.
@@ -126,7 +140,7 @@ impl<M: Memory> Store<M> {
 
     /// Extends the table to the entry of a page.
     pub(in crate::store) fn widen_table(&mut self, page: u32) -> Result<()> {
-        let Table { entries, page_bytes } = self.side.table;
+        let Table { entries, page_bytes } = self.side.table();
         let page = u64::from(page);
         if page <= entries {
             return Ok(());

@@ -42,7 +42,7 @@ impl<M: Memory> Side<M> {
     #[track_caller]
     pub(crate) fn set_log_bytes(&self, bytes: u64, lines: &mut LineSet) {
         self.put(LOG_BYTES_AT, bytes);
-        self.region.note(lines, LOG_BYTES_AT, 8);
+        self.region().note(lines, LOG_BYTES_AT, 8);
     }
 
     /// Stores how often the log was emptied. A reader of the old log then does not take the new one for its
@@ -66,7 +66,7 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// There is no room.
     pub(crate) fn reserve_log(&self, bytes: u64) -> Result<()> {
-        Ok(self.region.grow(self.bytes_with_log(bytes))?)
+        Ok(self.region().grow(self.bytes_with_log(bytes))?)
     }
 
     /// The parts of blocks that hold the bytes `from..to` of the log: the block's number, the offset in the side
@@ -91,8 +91,8 @@ impl<M: Memory> Side<M> {
                 self.put_block(block, PENDING, emptied);
             }
             let (these, after) = rest.split_at(len as usize);
-            self.region.copy(at, these);
-            self.region.note(lines, at, len);
+            self.region().copy(at, these);
+            self.region().note(lines, at, len);
             rest = after;
         }
     }
@@ -101,14 +101,14 @@ impl<M: Memory> Side<M> {
     pub(crate) fn use_blocks(&self, from: u64, to: u64, emptied: u64, lines: &mut LineSet) {
         for block in from.div_ceil(PAYLOAD)..to.div_ceil(PAYLOAD) {
             self.put_block(block, IN_USE, emptied);
-            self.region.note(lines, self.table_end() + block * BLOCK_BYTES, 8);
+            self.region().note(lines, self.table_end() + block * BLOCK_BYTES, 8);
         }
     }
 
     #[track_caller]
     fn put_block(&self, block: u64, state: u64, emptied: u64) {
         let at = self.table_end() + block * BLOCK_BYTES;
-        self.region.store(at, seal(self.tag, at, block_word(state, emptied)));
+        self.region().store(at, seal(self.tag(), at, block_word(state, emptied)));
     }
 
     /// The bytes `from..to` of the log.
@@ -116,18 +116,18 @@ impl<M: Memory> Side<M> {
     /// # Errors
     /// The medium fails, or a block is not in use.
     pub(crate) fn read_log(&self, from: u64, to: u64, emptied: u64) -> Result<Vec<u8>> {
-        if self.bytes_with_log(to) > self.region.len() {
+        if self.bytes_with_log(to) > self.region().len() {
             return Err(StoreError::SideDamaged("its log of frames is not all there"));
         }
         let mut frames = room::zeros((to - from) as usize)?;
         let mut done = 0;
         for (block, at, len) in self.pieces(from, to) {
             let word = self.table_end() + block * BLOCK_BYTES;
-            let found = unseal(self.tag, word, self.region.load(word)?);
+            let found = unseal(self.tag(), word, self.region().load(word)?);
             if found != Some(block_word(IN_USE, emptied)) {
                 return Err(StoreError::SideDamaged("a block of its log is not in use"));
             }
-            self.region.read_into(at, &mut frames[done..done + len as usize])?;
+            self.region().read_into(at, &mut frames[done..done + len as usize])?;
             done += len as usize;
         }
         Ok(frames)
