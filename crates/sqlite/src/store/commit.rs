@@ -38,7 +38,7 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// There is no room, or the medium fails. Everything stays staged, and nothing has changed.
     pub fn commit(&mut self) -> Result<()> {
-        if self.prepared.is_some() {
+        if self.is_prepared() {
             return Err(StoreError::Prepared);
         }
         // As after the rollback of a creation.
@@ -135,7 +135,7 @@ impl<M: Memory> Store<M> {
     /// Makes room for the lines that a lean commit notes.
     fn reserve_lines(&mut self) -> Result<()> {
         let most = self.stage.granules() * LINES_PER_GRANULE + LINES_PER_COMMIT;
-        let data = if self.needs_flush { most } else { LINES_PER_COMMIT };
+        let data = if self.needs_flush() { most } else { LINES_PER_COMMIT };
         self.last.reserve_lines(most, data).map_err(|_| StoreError::Memory)
     }
 

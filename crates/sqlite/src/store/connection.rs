@@ -71,31 +71,32 @@ pub struct Media<M> {
     pub needs_flush: bool,
 }
 
-/// The store under one connection.
+/// The store under one connection: parts with fields of their own, and the way in which it commits.
 #[derive(Debug)]
 pub struct Store<M> {
     pub(super) data: Region<M>,
     pub(super) side: Side<M>,
-    separate_fences: bool,
-    pub(super) needs_flush: bool,
-    mode: Mode,
-    /// Unused bytes of a page are zeroed when it is laid out.
-    pub(super) erases: bool,
     /// The committed database.
     pub(super) view: Committed,
-    /// Each page stays in its own frame.
-    pub(super) keeps_layout: bool,
-    /// A transaction may enter SQLite's WAL mode.
-    pub(super) allows_wal: bool,
-    pub(super) counter: AnnouncedCounter,
+    /// The bytes that the transaction has written.
     pub(super) stage: Stage,
     pub(super) lean: LeanRecord,
     /// A prepared commit, which waits for other databases.
     pub(super) prepared: Option<PreparedCommit>,
     pub(super) last: LastCommit,
+    pub(super) counter: AnnouncedCounter,
     /// The content of NVWAL's log.
     pub(super) cache: Cache,
     pub(super) stats: Stats,
+    separate_fences: bool,
+    needs_flush: bool,
+    mode: Mode,
+    /// Unused bytes of a page are zeroed when it is laid out.
+    erases: bool,
+    /// Each page stays in its own frame.
+    keeps_layout: bool,
+    /// A transaction may enter SQLite's WAL mode.
+    allows_wal: bool,
 }
 
 impl<M: Memory> Store<M> {
@@ -157,20 +158,20 @@ impl<M: Memory> Store<M> {
         Self {
             data,
             side,
-            separate_fences,
-            needs_flush,
-            mode: Mode::default(),
-            erases: false,
             view: Committed::new(size),
-            keeps_layout: false,
-            allows_wal: false,
-            counter: AnnouncedCounter::default(),
             stage: Stage::default(),
             lean: LeanRecord::default(),
             prepared: None,
             last: LastCommit::default(),
+            counter: AnnouncedCounter::default(),
             cache: Cache::default(),
             stats: Stats::default(),
+            separate_fences,
+            needs_flush,
+            mode: Mode::default(),
+            erases: false,
+            keeps_layout: false,
+            allows_wal: false,
         }
     }
 
@@ -217,14 +218,36 @@ impl<M: Memory> Store<M> {
         self.mode = mode;
     }
 
+    /// Returns whether stores have to be flushed to be durable.
+    #[inline]
+    pub(super) fn needs_flush(&self) -> bool {
+        self.needs_flush
+    }
+
+    /// Returns whether each page stays in its own frame.
+    pub(super) fn keeps_layout(&self) -> bool {
+        self.keeps_layout
+    }
+
     /// Sets whether each page stays in its own frame, so that the file can be made plain after each commit.
     pub fn set_keeps_layout(&mut self, keeps_layout: bool) {
         self.keeps_layout = keeps_layout;
     }
 
+    /// Returns whether a transaction may enter SQLite's WAL mode.
+    #[inline]
+    pub(super) fn allows_wal(&self) -> bool {
+        self.allows_wal
+    }
+
     /// Sets whether a transaction may enter SQLite's WAL mode. Otherwise it stays in rollback mode.
     pub fn set_allows_wal(&mut self, allows_wal: bool) {
         self.allows_wal = allows_wal;
+    }
+
+    /// Returns whether unused bytes of a page are zeroed when it is laid out.
+    pub(super) fn erases(&self) -> bool {
+        self.erases
     }
 
     /// Sets whether unused bytes are zeroed, as SQLite's `secure_delete` asks.

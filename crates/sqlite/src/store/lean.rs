@@ -107,7 +107,7 @@ impl<M: Memory> Store<M> {
             } else {
                 self.data.copy(at, bytes);
             }
-            if self.needs_flush {
+            if self.needs_flush() {
                 self.data.note(&mut lines.data, at, bytes.len() as u64);
             }
         });

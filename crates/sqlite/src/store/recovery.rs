@@ -46,7 +46,7 @@ impl<M: Memory> Store<M> {
     /// # Errors
     /// As [`Self::recover`], and those of `decide`; nothing has changed.
     pub fn recover_and_decide(&mut self, decide: Decide<'_>) -> Result<()> {
-        self.prepared = None;
+        self.forget_prepared();
         self.side.read_table_size()?;
         self.side.check_table()?;
         let mut lines = Lines::default();

@@ -102,7 +102,7 @@ impl<M: Memory> Store<M> {
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         self.healthy()?;
         self.touch();
-        let (size, allows_wal) = (self.size(), self.allows_wal);
+        let (size, allows_wal) = (self.size(), self.allows_wal());
         let mut done = 0;
         while done < bytes.len() {
             let (number, within) = ((at + done as u64) / GRANULE, (at + done as u64) % GRANULE);

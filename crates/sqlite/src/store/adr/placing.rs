@@ -38,7 +38,7 @@ impl<M: Memory> Store<M> {
         } else {
             Vec::new()
         };
-        let takes = match movers && !self.keeps_layout {
+        let takes = match movers && !self.keeps_layout() {
             true => takes(written, &parsed),
             false => (0..written.len()).collect(),
         };
@@ -52,7 +52,7 @@ impl<M: Memory> Store<M> {
             let placed = if alone && let (Some(old), Some(new)) = (&parsed[at].old, &parsed[at].new)
             {
                 plan.placed += 1;
-                let mut placed = place_apart(old, new, self.erases);
+                let mut placed = place_apart(old, new, self.erases());
                 plan.in_place = self.form(&placed);
                 if plan.in_place.is_none() {
                     placed.share_lines();
@@ -107,9 +107,9 @@ impl<M: Memory> Store<M> {
         };
         plan.placed += 1;
         match old {
-            Some(old) => place_over(old, new, self.erases),
+            Some(old) => place_over(old, new, self.erases()),
             None if from.fresh => {
-                let mut placed = place_fresh(new, self.erases);
+                let mut placed = place_fresh(new, self.erases());
                 placed.erased.retain(|run| run.of(&from.held).iter().any(|byte| *byte != 0));
                 placed
             }
