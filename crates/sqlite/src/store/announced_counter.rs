@@ -18,7 +18,7 @@ impl AnnouncedCounter {
         self.announced = true;
     }
 
-    /// Notes that a commit begins: one that was announced before has lost its own.
+    /// Notes that a commit begins. One that is still announced belongs to a commit that failed or was rolled back.
     pub(super) fn begin_commit(&mut self) {
         self.exposed |= std::mem::take(&mut self.announced);
     }

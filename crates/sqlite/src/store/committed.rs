@@ -4,7 +4,7 @@
 /// The committed database.
 #[derive(Debug)]
 pub(super) struct Committed {
-    /// Its bytes.
+    /// Its length in bytes.
     size: u64,
     marked: bool,
     /// This connection has made the marker durable. The one that set it may have died before that.
@@ -31,13 +31,13 @@ impl Committed {
         }
     }
 
-    /// Its bytes.
+    /// Its length in bytes.
     #[inline]
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Notes how many bytes there are.
+    /// Notes another length.
     #[inline]
     pub(super) fn set_size(&mut self, size: u64) {
         self.size = size;

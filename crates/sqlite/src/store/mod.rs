@@ -2,6 +2,10 @@
 //!
 //! [`connection`] has the protocol, [`region`] the memory, [`page1`] the marker that keeps stock SQLite out.
 //!
+//! A store consists of parts with fields of their own: `committed` is its view of the committed database, `stage` the
+//! transaction, `side` the side file, with the log in `slot` and the map of the pages' frames in `frame_map`,
+//! `last_commit` the end of the log. Its methods stand where a step of the protocol is described.
+//!
 //! Each mode uses these parts, which have no memory:
 //!
 //! | module | its question |
