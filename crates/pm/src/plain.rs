@@ -392,7 +392,9 @@ impl Memory for Plain {
         let medium = |source| GrowError::Medium { wanted: to, source };
         let from = shared.file.get().metadata().map_err(medium)?.len();
         if to <= from {
-            return self.map_up_to(from).map_err(medium);
+            self.map_up_to(from).map_err(medium)?;
+            shared.bytes.store(from, Ordering::Release);
+            return Ok(());
         }
         let most = shared.mapping.reserved();
         if to > most {
@@ -423,7 +425,9 @@ impl Memory for Plain {
                 medium(source)
             })?;
         }
-        self.map_up_to(end).map_err(medium)
+        self.map_up_to(end).map_err(medium)?;
+        shared.bytes.store(end, Ordering::Release);
+        Ok(())
     }
 
     fn headroom(&self) -> u64 {

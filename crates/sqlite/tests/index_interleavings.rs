@@ -183,8 +183,9 @@ impl LockWords for Handle {
 
 impl Liveness for Handle {
     fn is_alive(&self, line: usize) -> bool {
+        let lives = |alive: &AtomicBool| alive.load(Ordering::SeqCst);
         let is_alive =
-            self.shared.alive[line].load(Ordering::SeqCst) && !self.shared.faults.all_look_dead;
+            self.shared.alive.get(line).is_some_and(lives) && !self.shared.faults.all_look_dead;
         if let Some(meanwhile) = self.meanwhile.take() {
             meanwhile();
         }

@@ -92,6 +92,9 @@ impl Words for Handle {
     fn pause(&self, _: u32) {
         thread::yield_now();
     }
+    fn microseconds(&self) -> u64 {
+        0
+    }
 }
 
 impl Liveness for Handle {

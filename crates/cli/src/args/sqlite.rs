@@ -66,7 +66,7 @@ pub(crate) struct SqliteBenchArgs {
     /// Writer and readers are processes instead of threads.
     #[arg(long, requires = "readers")]
     pub(crate) processes: bool,
-    /// Most transactions a second of the writer next to readers, which is as fast as it can otherwise.
+    /// Transactions a second, on average, of the writer next to readers, which is as fast as it can otherwise.
     #[arg(long, value_name = "N", requires = "readers",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) writes_per_second: Option<u64>,

@@ -44,7 +44,7 @@ struct ReaderFigures {
     sqlite: SqliteFigures,
     readers: u32,
     processes: bool,
-    /// The most transactions that the writer began in a second.
+    /// The rate that the writer keeps to on average.
     #[serde(skip_serializing_if = "Option::is_none")]
     writes_per_second: Option<u64>,
     /// Reading transactions a second, of all readers together.

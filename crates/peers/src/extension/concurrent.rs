@@ -62,7 +62,7 @@ pub struct Setup {
     pub domain: Option<String>,
     /// The number of readers.
     pub readers: u32,
-    /// The most transactions that the writer begins in a second; `None` if it does not wait.
+    /// The rate that the writer keeps to on average, in transactions a second; `None` if it does not wait.
     pub writes_per_second: Option<u64>,
     /// A directory for the database, with nothing else in it.
     pub directory: PathBuf,
@@ -285,6 +285,7 @@ fn write(
     for (number, input) in (1..).zip(&inputs) {
         if let Some(rate) = setup.writes_per_second {
             await_turn(begun, number, rate);
+            signals.check()?;
         }
         let took_ns = runner.run(number, input)?;
         measured.latency_ns.saturating_record(took_ns);
@@ -302,8 +303,8 @@ fn write(
     side_ran(setup, connection, &measured, stats)
 }
 
-/// Sleeps until the transaction of a number may begin. It sleeps for a millisecond and more: a shorter sleep takes
-/// longer than it is asked for.
+/// Sleeps until the transaction of a number may begin, if that is a millisecond and more: of faster writers several
+/// transactions follow each other after a sleep.
 fn await_turn(begun: Instant, number: u64, per_second: u64) {
     let due = Duration::from_secs_f64((number - 1) as f64 / per_second as f64);
     let early = due.saturating_sub(begun.elapsed());

@@ -22,7 +22,10 @@ impl Plain {
     pub fn see(&self) -> io::Result<()> {
         let shared = &*self.0;
         let _one = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.map_up_to(shared.file.get().metadata()?.len())
+        let bytes = shared.file.get().metadata()?.len();
+        self.map_up_to(bytes)?;
+        shared.bytes.store(bytes, Ordering::Release);
+        Ok(())
     }
 
     /// The same for a file that others make longer and longer: addresses after its end are mapped ahead, so that not every
@@ -39,26 +42,25 @@ impl Plain {
         Ok(())
     }
 
-    /// Maps up to `end`, and some addresses more. The file's length stays as it was last seen.
+    /// Maps up to `end`, and some addresses more if there are some.
     fn map_ahead_of(&self, end: u64) -> io::Result<()> {
-        let shared = &*self.0;
-        let mapped = shared.mapping.len();
-        if end > mapped {
-            let most = shared.mapping.reserved() / page_bytes() * page_bytes();
-            let ahead = mapped.saturating_add((mapped / 4).clamp(AHEAD.0, AHEAD.1));
-            let to = end.next_multiple_of(page_bytes()).max(ahead.min(most));
-            let length = shared.bytes.load(Ordering::Relaxed);
-            self.map_up_to(to)?;
-            shared.bytes.store(length, Ordering::Release);
+        let (reserved, mapped) = (self.0.mapping.reserved(), self.0.mapping.len());
+        if end <= mapped {
+            return Ok(());
         }
-        Ok(())
+        let most = reserved / page_bytes() * page_bytes();
+        let ahead = mapped.saturating_add((mapped / 4).clamp(AHEAD.0, AHEAD.1)).min(most);
+        if ahead > end && self.map_up_to(ahead).is_ok() {
+            return Ok(());
+        }
+        self.map_up_to(end)
     }
 
-    pub(super) fn map_up_to(&self, bytes: u64) -> io::Result<()> {
+    /// Maps all whole pages up to `end`. The file's length stays as it was last seen.
+    pub(super) fn map_up_to(&self, end: u64) -> io::Result<()> {
         let shared = &*self.0;
-        let (from, to) = (shared.mapping.len(), bytes.next_multiple_of(page_bytes()));
+        let (from, to) = (shared.mapping.len(), end.next_multiple_of(page_bytes()));
         if to <= from {
-            shared.bytes.store(bytes, Ordering::Release);
             return Ok(());
         }
         if to > shared.mapping.reserved() {
@@ -69,7 +71,6 @@ impl Plain {
             return Err(io::Error::other(Bad::Poisoned));
         }
         shared.mapping.set_len(to);
-        shared.bytes.store(bytes, Ordering::Release);
         Ok(())
     }
 

@@ -335,7 +335,7 @@ impl MainFile for Mapped {
         self.own_lock.leave_queue();
         self.open_close.lock()?;
         let closed = self.close_behind_door();
-        // A thread that sleeps until it can write may keep the side file open, and with it these locks.
+        // A thread that sleeps for a lock may keep the side file open, and with it these locks.
         self.open_close.set_closed()?;
         self.open_close.unlock()?;
         closed

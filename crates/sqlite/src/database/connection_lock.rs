@@ -19,10 +19,10 @@ use crate::database::contract::Failure;
 use crate::database::open_close_lock::check_not_forked;
 use crate::database::side_queue::SideQueue;
 use crate::database::slot_owners::{SLOTS, SlotOwners};
-use crate::database::waiting::note_busy;
+use crate::database::waiting::{forget_busy, note_busy};
 use crate::store::layout::{LOCK_WORDS, LOCKS_AT, QUEUE_LINES};
 use crate::store::locks::{Answer, Connection, Level, MOMENT, Words};
-use crate::store::write_queue::{Place, Wish, WriteQueue};
+use crate::store::write_queue::{Outcome, Place, Wish, WriteQueue};
 
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -58,6 +58,10 @@ impl Words for SideWords {
     fn pause(&self, before: u32) {
         if before < MOMENT { thread::yield_now() } else { thread::sleep(PAUSE) }
     }
+
+    fn microseconds(&self) -> u64 {
+        monotonic_us()
+    }
 }
 
 /// The outcome of a lock request.
@@ -81,6 +85,10 @@ pub(crate) struct ConnectionLock {
     queue: Arc<SideQueue>,
     /// The lock that was busy when this connection last asked for it.
     wish: Option<(Wish, Level)>,
+    /// The wish that was fulfilled when this connection began to read.
+    wish_to_read: Option<Wish>,
+    /// The connection has written since it last began to read.
+    was_writer: bool,
 }
 
 impl ConnectionLock {
@@ -99,7 +107,15 @@ impl ConnectionLock {
         let (connection, answer) = Connection::claim(words, SlotOwners::of(side), SLOTS, slot);
         let taken =
             if answer == Answer::Replay { LockOutcome::MustRecover } else { LockOutcome::Locked };
-        let lock = Self { side: side.clone(), has_slot: true, connection, queue, wish: None };
+        let lock = Self {
+            side: side.clone(),
+            has_slot: true,
+            connection,
+            queue,
+            wish: None,
+            wish_to_read: None,
+            was_writer: false,
+        };
         if lock.has_line() {
             lock.queue().join();
         }
@@ -131,7 +147,7 @@ impl ConnectionLock {
     /// Leaves the queue, at the end of the connection.
     pub(crate) fn leave_queue(&mut self) {
         if self.wish.take().is_some() && check_not_forked(&self.side).is_ok() {
-            self.queue().leave(false);
+            self.queue().leave(Outcome::Busy);
         }
     }
 
@@ -147,10 +163,17 @@ impl ConnectionLock {
     pub(crate) fn lock(&mut self, to: Level) -> Result<LockOutcome, Failure> {
         check_not_forked(&self.side)?;
         if to > Level::Reserved || to <= self.connection.level() {
-            return self.lock_at_once(to);
+            let taken = self.lock_at_once(to);
+            if matches!(taken, Err(Failure::Busy)) {
+                forget_busy();
+            }
+            return taken;
         }
+        // One that has begun to read lets no other one pass: that would wait for this reader.
+        let lets_pass = self.connection.level() == Level::None && self.was_writer;
         // A thread that slept for this connection may have claimed the lock, and another one uses the connection now.
-        let has_claim = self.queue().let_pass();
+        let has_claim = if lets_pass { self.queue().let_pass() } else { self.queue().has_claim() };
+        self.was_writer = false;
         let taken = self.lock_at_once(to);
         let is_busy = matches!(taken, Err(Failure::Busy));
         if is_busy || has_claim || self.wish.is_some() {
@@ -170,23 +193,30 @@ impl ConnectionLock {
     /// Notes the outcome of an attempt to take a lock that is or was busy.
     #[cold]
     fn note_attempt(&mut self, to: Level, is_busy: bool) {
-        // A connection that waits until it can write has got no more than the lock for reading.
-        let wants_more = !is_busy && self.wish.is_some_and(|(_, level)| level > to);
-        if !self.has_line() || wants_more {
-            return;
+        if !self.has_line() {
+            return forget_busy();
         }
-        self.queue().leave(!is_busy);
-        if !is_busy {
-            self.wish = None;
-            return;
+        let wanted = self.wish.map_or(to, |(_, level)| level.max(to));
+        if is_busy {
+            self.queue().leave(Outcome::Busy);
+            let before = self.wish.map(|(wish, _)| wish).or(self.wish_to_read.take());
+            let wish = Wish::renewed(before, monotonic_us());
+            self.wish = Some((wish, wanted));
+            self.queue.note_wish(wanted == Level::Shared);
+            let queue = Arc::downgrade(&self.queue);
+            return note_busy(queue, self.place(), wish);
         }
-        let wish = Wish::renewed(self.wish.map(|(wish, _)| wish), monotonic_us());
-        self.wish = Some((wish, to));
-        let queue = Arc::downgrade(&self.queue);
-        note_busy(queue, self.place(), wish);
+        forget_busy();
+        // A connection that waits until it can write keeps its claim while it begins to read.
+        if wanted == to {
+            self.queue().leave(if to == Level::Shared { Outcome::Reads } else { Outcome::Turn });
+            // It may have begun to read in order to write, and is no newcomer then.
+            self.wish_to_read =
+                self.wish.take().map(|(wish, _)| wish).filter(|_| to == Level::Shared);
+        }
     }
 
-    /// Wakes the connection that is next in the queue, after this one has ended its turn as a writer.
+    /// Wakes the connection that is next in the queue, if this one has had the lock for writing.
     fn end_turn(&self, wrote: bool) {
         if wrote {
             self.queue().released();
@@ -196,7 +226,13 @@ impl ConnectionLock {
     /// Raises the shared lock to the exclusive one if no other connection reads or has begun to write;
     /// returns whether it did. Others are not refused as long as [`Self::unlock`] comes soon.
     pub(crate) fn lock_exclusive_if_idle(&mut self) -> bool {
-        check_not_forked(&self.side).is_ok() && self.connection.lock_exclusive_if_idle()
+        if check_not_forked(&self.side).is_err() {
+            return false;
+        }
+        let taken = self.connection.lock_exclusive_if_idle();
+        // It may have been a writer for a moment.
+        self.end_turn(!taken);
+        taken
     }
 
     /// Raises the shared lock to the exclusive one. A refused connection keeps no new reader out.
@@ -208,7 +244,10 @@ impl ConnectionLock {
         match self.connection.lock_exclusive_or_stay() {
             Answer::Got => Ok(()),
             // A connection with the shared lock has nothing to replay.
-            Answer::Busy | Answer::Replay => Err(Failure::Busy),
+            Answer::Busy | Answer::Replay => {
+                self.end_turn(true);
+                Err(Failure::Busy)
+            }
         }
     }
 
@@ -216,6 +255,7 @@ impl ConnectionLock {
     pub(crate) fn unlock(&mut self, to: Level) {
         if check_not_forked(&self.side).is_ok() {
             let writes = self.connection.is_writer();
+            self.was_writer |= writes;
             self.connection.unlock(to);
             self.end_turn(writes);
             self.give_up_if_failed();

@@ -1,12 +1,12 @@
 //! The queue of the connections that found a lock of a rollback mode busy, in the side file.
 //!
-//! The lock is the database as a whole: it is free while no connection writes. A reader that finds a writer at work
-//! waits in the queue as a writer does, and a writer that comes back at once lets either of them pass.
+//! The lock is the database as a whole. It is free for a writer while no other connection writes, and for a reader while
+//! none keeps readers out. Both wait in one queue. A writer that comes back at once lets the next one pass.
 //!
 //! There are lines for the first [`QUEUE_LINES`] connections. Later ones sleep for as long as SQLite asks, and let
 //! those in the queue pass.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -26,12 +26,19 @@ use crate::store::write_queue::{Place, Wish, WriteQueue};
 #[derive(Debug)]
 pub(crate) struct SideQueue {
     side: Plain,
+    /// The connection wants to read.
+    wants_to_read: AtomicBool,
 }
 
 impl SideQueue {
     /// The queue in a side file.
     pub(crate) fn of(side: &Plain) -> Self {
-        Self { side: side.clone() }
+        Self { side: side.clone(), wants_to_read: AtomicBool::new(false) }
+    }
+
+    /// Notes whether the connection waits to read, or to write.
+    pub(crate) fn note_wish(&self, wants_to_read: bool) {
+        self.wants_to_read.store(wants_to_read, Ordering::Relaxed);
     }
 
     /// The queue as the connection at a place uses it.
@@ -67,7 +74,8 @@ impl LockWords for SideQueue {
     #[inline]
     fn load(&self, word: Word) -> u64 {
         if let Word::Owner(_) = word {
-            return owner_of(self.side.load(Off::new(LOCKS_AT), Ordering::SeqCst).unwrap_or(0));
+            let writer = self.side.load(Off::new(LOCKS_AT), Ordering::SeqCst).unwrap_or(0);
+            return owner_of(writer, self.wants_to_read.load(Ordering::Relaxed));
         }
         // The side file has the words from the start, and its mapping never shrinks.
         self.side.load(Self::off(word), Ordering::SeqCst).unwrap_or(0)

@@ -54,6 +54,6 @@ impl SlotOwners {
 impl Liveness for SlotOwners {
     fn is_alive(&self, slot: usize) -> bool {
         // If the kernel does not answer, waiting is safe.
-        self.0.is_locked_by_others(byte_of(slot)).unwrap_or(true)
+        slot < SLOTS && self.0.is_locked_by_others(byte_of(slot)).unwrap_or(true)
     }
 }

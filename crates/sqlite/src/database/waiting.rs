@@ -40,6 +40,12 @@ pub(crate) fn note_busy(lock: Weak<dyn Queued>, place: Place, wish: Wish) {
     let _ = BUSY.try_with(|last| last.replace(Some(Busy { lock, place, wish })));
 }
 
+/// Notes that this thread's connection waits for no lock with a queue: it has got one, or found another one busy.
+#[cold]
+pub(crate) fn forget_busy() {
+    let _ = BUSY.try_with(RefCell::take);
+}
+
 /// Sleeps for at most so many microseconds, until the lock is free that this thread has just found busy. Returns the
 /// microseconds that have passed; `None` if there is no such lock, and the thread has not slept.
 pub(crate) fn sleep(asked_us: u64) -> Option<u64> {

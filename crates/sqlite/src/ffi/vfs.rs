@@ -335,8 +335,8 @@ forward! {
     current_time_int64(out: *mut i64) -> c_int, code::ERROR;
 }
 
-/// Sleeps. SQLite's busy handler does so after it has found a lock busy; if that is the one for writing to the log, the
-/// sleep ends when it is free for the connection.
+/// Sleeps. SQLite's busy handler does so after it has found a lock busy. If that lock has a queue, the sleep ends when it
+/// is free for the connection.
 unsafe extern "C" fn sleep(vfs: *mut Vfs, microseconds: c_int) -> c_int {
     guarded(0, || {
         if let Some(slept) = crate::database::sleep_until_free(microseconds.max(0) as u64) {

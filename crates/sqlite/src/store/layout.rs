@@ -47,8 +47,8 @@ pub(crate) const INDEX_FILE_AT: u64 = CLEARED_AT + 8;
 /// Raised before and after a file with a journal's name is created: odd while one is, and after a process that died
 /// meanwhile. Only a change has a meaning.
 pub(crate) const JOURNALS_AT: u64 = INDEX_FILE_AT + 8;
-/// The queue of connections that found a lock busy: in a line of its own the connection that gets the lock next, when
-/// one last got it, and the number of lines that are or were in use. The words have no meaning while no connection is
+/// The queue of connections that found a lock busy. In a cache line of its own: the connection that gets the lock next,
+/// when one last got it, and the number of connections' lines that are or were in use. The words have no meaning while no connection is
 /// open.
 pub(crate) const QUEUE_CLAIM_AT: u64 = 6208;
 pub(crate) const QUEUE_HANDED_AT: u64 = QUEUE_CLAIM_AT + 8;

@@ -1,4 +1,5 @@
-//! The words that connections share for SQLite's locks of its write-ahead log.
+//! The words that connections share for SQLite's locks of its write-ahead log, and for the queue of those that wait for
+//! the one for writing. The queue of the rollback modes has words of the same names; the lock is the database there.
 
 /// The shared words.
 pub trait LockWords {

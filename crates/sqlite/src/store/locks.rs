@@ -32,6 +32,8 @@ pub trait Words {
     fn swap(&self, word: usize, old: u64, new: u64) -> bool;
     /// Yields between two loads of a word that will change soon. `before` counts the earlier calls for that word.
     fn pause(&self, before: u32);
+    /// A clock, in microseconds from any start.
+    fn microseconds(&self) -> u64;
 }
 
 /// Liveness of slot owners.
@@ -51,6 +53,8 @@ pub const PAUSES_MAX: u32 = 5_000;
 
 /// The most pauses while another connection reads or writes, before `Busy`: most transactions end meanwhile.
 pub const MOMENT: u32 = 32;
+/// The time after which no such pause begins. Where others run, a pause is long.
+const MOMENT_US: u64 = 500;
 
 /// The number of words for so many slots.
 pub const fn words(slots: usize) -> usize {
@@ -178,11 +182,20 @@ impl Writer {
     }
 }
 
-/// The owner of the writer's word, as [`Place::owner`](crate::store::write_queue::Place) has it; 0 if no connection
-/// writes.
-pub fn owner_of(word: u64) -> u64 {
+/// The connection that keeps others waiting, by the writer's word: its slot and one more in the lower 16 bits, the number
+/// of its turn above them. 0 if no connection writes; for readers also if the one that does lets them in.
+pub fn owner_of(word: u64, for_readers: bool) -> u64 {
     let writer = Writer::of(word);
-    if writer.phase == Phase::Idle { 0 } else { writer.number << 16 | (writer.slot + 1) }
+    let keeps_out =
+        if for_readers { writer.keeps_readers_out() } else { writer.phase != Phase::Idle };
+    if keeps_out { writer.number << 16 | (writer.slot + 1) } else { 0 }
+}
+
+/// The pauses of one attempt to take a lock.
+#[derive(Default)]
+struct Pauses {
+    count: u32,
+    begun_us: Option<u64>,
 }
 
 /// One connection's view of the locks.
@@ -268,7 +281,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             self.set_phase(writer, Phase::Pending);
         }
         if wanted > self.level {
-            return self.lock_exclusive();
+            return self.lock_exclusive(true);
         }
         Answer::Got
     }
@@ -306,7 +319,7 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         if self.has_other_readers() {
             return Answer::Busy;
         }
-        let answer = self.lock_exclusive();
+        let answer = self.lock_exclusive(false);
         if answer == Answer::Busy {
             self.unlock(Level::Shared);
         }
@@ -365,30 +378,48 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         None
     }
 
-    /// Waits, with at most so many pauses, or longer if the other connection's lock is brief. `pauses` counts the earlier
-    /// ones. Returns false if the caller is `Busy`.
-    fn waits_for(&self, other: Writer, pauses: &mut u32, most: u32) -> bool {
-        let waits = *pauses < if other.is_brief() { PAUSES_MAX } else { most };
+    /// Pauses if no moment has passed since the first pause; returns whether it did.
+    fn pauses_for_a_moment(&self, pauses: &mut Pauses) -> bool {
+        let now = self.words.microseconds();
+        let begun = *pauses.begun_us.get_or_insert(now);
+        let waits = pauses.count < MOMENT && now.saturating_sub(begun) < MOMENT_US;
         if waits {
-            self.words.pause(*pauses);
-            *pauses += 1;
+            self.words.pause(pauses.count);
+            pauses.count += 1;
+        }
+        waits
+    }
+
+    /// Pauses if the other connection's lock is brief; returns whether it did. After many pauses it does not.
+    fn pauses_for_brief(&self, other: Writer, pauses: &mut Pauses) -> bool {
+        let waits = other.is_brief() && pauses.count < PAUSES_MAX;
+        if waits {
+            self.words.pause(pauses.count);
+            pauses.count += 1;
         }
         waits
     }
 
     /// Takes the shared lock.
     fn lock_shared(&mut self) -> Answer {
-        let mut pauses = 0;
+        let mut pauses = Pauses::default();
         loop {
             self.words.store(self.slot + 1, self.idle_word + 1);
-            let writer = Writer::of(self.words.load(WRITER));
+            let mut writer = Writer::of(self.words.load(WRITER));
             if !writer.keeps_readers_out() {
                 self.level = Level::Shared;
                 return Answer::Got;
             }
             self.words.store(self.slot + 1, self.idle_word);
+            // Without a store: the writer would wait for it as for a reader.
+            while writer.keeps_readers_out() && self.pauses_for_a_moment(&mut pauses) {
+                writer = Writer::of(self.words.load(WRITER));
+            }
+            if !writer.keeps_readers_out() {
+                continue;
+            }
             if self.is_alive(writer.slot) {
-                if self.waits_for(writer, &mut pauses, MOMENT) {
+                if self.pauses_for_brief(writer, &mut pauses) {
                     continue;
                 }
                 return Answer::Busy;
@@ -401,12 +432,13 @@ impl<W: Words, L: Liveness> Connection<W, L> {
 
     /// Takes the writer's word for a phase.
     fn take_writer_word(&mut self, phase: Phase, level: Level) -> Answer {
-        let mut pauses = 0;
+        let mut pauses = Pauses::default();
         loop {
             let found = Writer::of(self.words.load(WRITER));
             if found.phase != Phase::Idle && self.is_alive(found.slot) {
-                // A brief one will find this reader, and give up. Another one may wait for this reader.
-                if self.waits_for(found, &mut pauses, 0) {
+                // A brief one will find this reader, and give up. Another one may wait for this reader: then the two
+                // would wait for each other.
+                if self.pauses_for_brief(found, &mut pauses) {
                     continue;
                 }
                 return Answer::Busy;
@@ -421,8 +453,8 @@ impl<W: Words, L: Liveness> Connection<W, L> {
         }
     }
 
-    /// Takes the exclusive lock. Waits for readers for a moment alone.
-    fn lock_exclusive(&mut self) -> Answer {
+    /// Takes the exclusive lock. If `waits`, it waits for readers, but not longer than a moment.
+    fn lock_exclusive(&mut self, waits: bool) -> Answer {
         match self.writer {
             None => {
                 if self.take_writer_word(Phase::PendingDirect, Level::Pending) == Answer::Busy {
@@ -433,13 +465,11 @@ impl<W: Words, L: Liveness> Connection<W, L> {
             Some(writer) => self.set_phase(writer, Phase::Pending),
         }
         self.level = Level::Pending;
-        let mut pauses = 0;
+        let mut pauses = Pauses::default();
         while self.has_other_readers() {
-            if pauses == MOMENT {
+            if !waits || !self.pauses_for_a_moment(&mut pauses) {
                 return Answer::Busy;
             }
-            self.words.pause(pauses);
-            pauses += 1;
         }
         if let Some(writer) = self.writer {
             self.set_phase(writer, Phase::Exclusive);

@@ -23,7 +23,7 @@
 
 pub use crate::store::lock_words::{LockWords, Word};
 use crate::store::locks::Liveness;
-use crate::store::write_queue::{Place, WRITE_LOCK, Wish, WriteQueue, line_of};
+use crate::store::write_queue::{Outcome, Place, WRITE_LOCK, Wish, WriteQueue, line_of};
 
 /// The number of locks.
 pub const LOCKS: usize = 8;
@@ -208,7 +208,7 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
             // It may have been taken for a moment, with others that were not free.
             self.queue().released();
         }
-        self.queue().leave(taken);
+        self.queue().leave(if taken { Outcome::Turn } else { Outcome::Busy });
         self.wish = (!taken).then(|| Wish::renewed(self.wish, self.words.microseconds()));
     }
 
@@ -259,7 +259,7 @@ impl<W: LockWords, L: Liveness> IndexLocks<W, L> {
             self.queue().released();
         }
         if self.wish.take().is_some() {
-            self.queue().leave(false);
+            self.queue().leave(Outcome::Busy);
         }
         (self.owned, self.held) = (0, 0);
         self.words.store(Word::Line(self.line), self.line_word(0));

@@ -1,4 +1,5 @@
-//! The order in which connections get SQLite's lock for writing; in rollback modes, the database.
+//! The order in which connections get SQLite's lock for writing to its log. In rollback modes the lock is the database,
+//! and those that want to read wait in the queue, too.
 //!
 //! A connection that commits again and again takes the lock back before one that sleeps has woken up. So the connection
 //! that has waited longest *claims* the lock, and the others let it pass.
@@ -59,6 +60,17 @@ impl Wish {
     pub(crate) fn is_newer_than(self, age_us: u64, now_us: u64) -> bool {
         now_us.wrapping_sub(self.last_us) < age_us
     }
+}
+
+/// The end of a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// The connection has the lock, and with it a turn.
+    Turn,
+    /// The connection can read, which keeps no other reader waiting.
+    Reads,
+    /// The lock is still busy, or the connection waits no longer.
+    Busy,
 }
 
 /// The words of the queue, as one connection uses them.
@@ -126,6 +138,11 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
         is_own
     }
 
+    /// Returns whether the claim is this connection's own.
+    pub(crate) fn has_claim(&self) -> bool {
+        self.words.load(Word::Claim) == self.place.owner
+    }
+
     #[cold]
     fn let_claimant_pass(&self, mut claim: u64) {
         let begun = self.words.microseconds();
@@ -145,15 +162,15 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
         }
     }
 
-    /// Ends the connection's wait: it has the lock, or has found it busy again.
+    /// Ends the connection's wait.
     #[cold]
-    pub(crate) fn leave(&self, has_lock: bool) {
+    pub(crate) fn leave(&self, outcome: Outcome) {
         self.void_ticket(self.place.line);
         let had_claim = self.words.swap(Word::Claim, self.place.owner, 0);
-        if has_lock && had_claim {
+        if outcome == Outcome::Turn && had_claim {
             self.words.store(Word::Handed, self.words.microseconds());
         }
-        if has_lock || had_claim {
+        if outcome != Outcome::Busy || had_claim {
             self.wake_oldest();
         }
     }
@@ -226,7 +243,7 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
             let now = self.words.microseconds();
             let mut left_us = end.saturating_sub(now);
             let turn_us = now.wrapping_sub(self.words.load(Word::Handed));
-            let mut has_claim = self.words.load(Word::Claim) == self.place.owner;
+            let mut has_claim = self.has_claim();
             if !has_claim && self.oldest(now, Some(wish.since_us)).is_none() {
                 if turn_us < TURN_US {
                     left_us = left_us.min(TURN_US - turn_us);
@@ -248,9 +265,8 @@ impl<'a, W: LockWords> WriteQueue<'a, W> {
     /// Deletes older tickets of the dead, and a claim of the dead. Returns whether to try the lock, as its owner is dead,
     /// or it is free and this connection is the first one.
     fn bury(&self, since_us: u64, liveness: &impl Liveness) -> bool {
-        let is_dead = |line: usize| {
-            line != self.place.line && !(line < self.lines && liveness.is_alive(line))
-        };
+        // An owner may have no line here.
+        let is_dead = |line: usize| line != self.place.line && !liveness.is_alive(line);
         let claim = self.words.load(Word::Claim);
         if line_of(claim).is_some_and(is_dead) {
             self.words.swap(Word::Claim, claim, 0);
