@@ -470,3 +470,36 @@ fn a_line_is_stored_whole_where_processor_and_domain_let_it() {
         }
     }
 }
+
+/// A look at a file that grows maps addresses ahead, and they are used when the file is that long.
+#[test]
+fn file_that_another_one_makes_longer_is_mapped_ahead() {
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = directory.path().join("file");
+    let (writer, reader) = (open(&path), open(&path));
+    let mut mapped = Vec::new();
+    for number in 0..1_000_u64 {
+        writer.write_at(number * 4_096, &[number as u8; 4_096]).unwrap();
+        reader.see_growing().unwrap();
+        assert_eq!(reader.len(), (number + 1) * 4_096);
+        assert_eq!(reader.read::<u8>(Off::new(number * 4_096 + 4_095)).unwrap(), number as u8);
+        mapped.push(reader.0.mapping.len());
+    }
+    mapped.dedup();
+    assert!(mapped.len() < 8, "{mapped:?}");
+    writer.cut(10_000).unwrap();
+    reader.see_growing().unwrap();
+    assert_eq!(reader.len(), 10_000);
+    writer.write_at(10_000, &[3; 90_000]).unwrap();
+    reader.see_growing().unwrap();
+    assert_eq!(reader.read::<u8>(Off::new(99_999)).unwrap(), 3);
+    // Not past the reserved addresses, and up to their end.
+    let options = PlainOptions { reserved_bytes: 1 << 20, ..PlainOptions::default() };
+    let small = Plain::open(&path, &options).unwrap();
+    let reserved = small.0.mapping.reserved();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(reserved - 5).unwrap();
+    small.see_growing().unwrap();
+    assert_eq!(small.read::<u8>(Off::new(reserved - 6)).unwrap(), 0);
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(reserved + 5).unwrap();
+    assert!(small.see_growing().is_err());
+}
