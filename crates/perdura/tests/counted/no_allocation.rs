@@ -165,6 +165,24 @@ fn reads_of_nv_disk_take_no_lock_and_no_memory() {
     assert_eq!(counts(), before, "hits, reads and lock requests");
 }
 
+/// An update finds its leaf by loads alone and latches that page, and the lock of the table stays with the session.
+#[test]
+fn updates_of_nv_disk_take_no_memory() {
+    let store = Store::new(EngineKind::NvDisk);
+    store.warm_up();
+    let counts = || {
+        let buffer = *store.db.stats().unwrap().own.buffer().expect("a paged engine");
+        (buffer.hits, buffer.reads, buffer.lock_requests)
+    };
+    for number in 0..TUPLES {
+        let before = counts();
+        assert_eq!(allocations(|| store.update(number)), 0, "{number}");
+        let after = counts();
+        let taken = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
+        assert_eq!(taken, (1, 0, 1), "{number}: latched pages, reads, and lock requests");
+    }
+}
+
 #[test]
 fn deletes_and_inserts_of_nvm_log_allocate_nothing() {
     deletes_and_inserts(EngineKind::NvmLog);

@@ -23,8 +23,9 @@ impl<F: Files, T: Threads> Central<F, T> {
         &'a self,
         mut state: MutexGuard<'a, State<F::File>>,
     ) -> Result<MutexGuard<'a, State<F::File>>> {
-        let spare = Group { bytes: std::mem::take(&mut state.spare), ..Group::default() };
-        let group = Arc::new(std::mem::replace(&mut state.filling, spare));
+        let mut group = state.spare.take().unwrap_or_default();
+        let emptied = Arc::get_mut(&mut group).expect("no other thread has a spare group");
+        std::mem::swap(emptied, &mut state.filling);
         let longer = state.space.take_unsynced(group.runs.first().map(|run| run.file));
         state.writing = Some(Arc::clone(&group));
         drop(state);
@@ -45,11 +46,11 @@ impl<F: Files, T: Threads> Central<F, T> {
         self.groups.fetch_add(1, Ordering::Relaxed);
         // One that has become large goes: two of them hold the options' bytes together, and no
         // third.
-        if let Ok(mut group) = Arc::try_unwrap(group)
-            && group.bytes.capacity() <= 2 * self.options.group_bytes
+        if let Some(written) = Arc::get_mut(&mut group)
+            && written.bytes.capacity() <= 2 * self.options.group_bytes
         {
-            group.bytes.clear();
-            state.spare = group.bytes;
+            written.clear();
+            state.spare = Some(group);
         }
         // The threads that are served, and one that writes the next group.
         let mut next = true;

@@ -25,6 +25,13 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// Empties it, and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.runs.clear();
+        self.last = Lsn::NONE;
+    }
+
     /// Lets what follows belong to this place.
     pub(super) fn begin_run(&mut self, number: u32, file: usize, offset: u64) {
         self.runs.push(Run { number, file, offset, at: self.bytes.len() });

@@ -79,8 +79,8 @@ struct State<R> {
     filling: Group,
     /// The group that is being written.
     writing: Option<Arc<Group>>,
-    /// The buffer of an earlier group.
-    spare: Vec<u8>,
+    /// An earlier group, emptied.
+    spare: Option<Arc<Group>>,
     /// The next bytes begin a partition, with its header.
     header_due: bool,
     /// The newest record.

@@ -259,7 +259,7 @@ impl<F: Files, T: Threads> Central<F, T> {
             space,
             filling: Group::default(),
             writing: None,
-            spare: Vec::new(),
+            spare: None,
             header_due: end.header_due,
             newest: end.newest,
             aside: 0,

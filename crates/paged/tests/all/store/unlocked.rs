@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use paged::flaw::Flaw;
 use paged::ids::{Lsn, TreeNo};
 use paged::latch::Followed;
+use paged::log::record::record_bytes;
+use paged::log::{Kind, Logged};
 use paged::store::{RowLock, RowScan, Store};
 use paged::threads::Baton;
 use paged::tree::Direction;
@@ -284,4 +286,25 @@ fn a_look_that_is_not_checked_is_noticed() {
         assert!((0..40).any(|seed| sees_what_is_undone(seed, Some(flaw))), "{flaw:?}");
     }
     assert!(!(0..40).any(|seed| sees_what_is_undone(seed, None)));
+}
+
+/// An update logs what it changes, and its commit.
+#[test]
+fn an_update_appends_two_records() {
+    let store = filled(&RecordingFiles::default(), 100, 64);
+    let mut session = store.session();
+    let mut end = Lsn::NONE;
+    for number in 0..50 {
+        session.begin(number, None);
+        session.update(TREE, &key(2 * number), &row_of(2 * number + 1)).expect("updated");
+        let before = std::mem::replace(&mut end, session.commit().expect("committed"));
+        store.wait(end).expect("durable");
+        let commit = store.log().read(end).expect("the commit");
+        let change = store.log().read(commit.prev).expect("the change");
+        assert_eq!((commit.kind, change.kind), (Kind::Commit, Kind::Change));
+        assert_eq!(change.prev, Lsn::NONE, "the first one of its transaction");
+        let bytes = |record: &Logged| record_bytes(record.payload.len()) as u64;
+        assert_eq!(change.lsn.0 + bytes(&change), commit.lsn.0);
+        assert!(before == Lsn::NONE || before.0 + bytes(&commit) == change.lsn.0, "{number}");
+    }
 }
