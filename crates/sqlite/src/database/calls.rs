@@ -10,6 +10,7 @@ use crate::database::contract::{
 use crate::database::mapped::Mapped;
 use crate::database::parameters::{Share, is_no, no_mode};
 use crate::database::placeholder_journal::{decide, decide_durably};
+use crate::database::waiting::forget_busy;
 use crate::database::wal::{Database, WalOpener};
 use crate::store::mode::Mode;
 use crate::store::verdict::Verdict;
@@ -203,6 +204,7 @@ impl MainFile for Mapped {
         if before == Level::None {
             self.lock_shared()?;
             if let Err(failure) = self.refresh_after_lock() {
+                forget_busy();
                 self.own_lock.unlock(Level::None);
                 self.stock_lock.unlock(Level::None)?;
                 return Err(failure);
@@ -210,6 +212,7 @@ impl MainFile for Mapped {
         }
         // An undecided part must not be overwritten. The next connection that begins to read decides it.
         if before > Level::None && self.store.is_half_way()? {
+            forget_busy();
             return Err(Failure::Busy);
         }
         if self.wal.is_log_open()
@@ -224,6 +227,8 @@ impl MainFile for Mapped {
             if self.stock_lock.level() > Level::None
                 && let Err(failure) = self.stock_lock.lock(to)
             {
+                // The queue is not the one for stock SQLite's lock.
+                forget_busy();
                 if to == Level::Reserved {
                     self.own_lock.unlock(before.max(Level::Shared));
                 }

@@ -89,6 +89,8 @@ pub(crate) struct ConnectionLock {
     wish_to_read: Option<Wish>,
     /// The connection has written since it last began to read.
     was_writer: bool,
+    /// The connection has begun to read, and has not asked for more since.
+    only_reads: bool,
 }
 
 impl ConnectionLock {
@@ -115,6 +117,7 @@ impl ConnectionLock {
             wish: None,
             wish_to_read: None,
             was_writer: false,
+            only_reads: false,
         };
         if lock.has_line() {
             lock.queue().join();
@@ -169,13 +172,17 @@ impl ConnectionLock {
             }
             return taken;
         }
-        // One that has begun to read lets no other one pass: that would wait for this reader.
+        // One that has begun to read lets no other one pass: a writer would wait for this reader.
         let lets_pass = self.connection.level() == Level::None && self.was_writer;
         // A thread that slept for this connection may have claimed the lock, and another one uses the connection now.
         let has_claim = if lets_pass { self.queue().let_pass() } else { self.queue().has_claim() };
+        if self.connection.level() == Level::None {
+            self.wish_to_read = None;
+        }
         self.was_writer = false;
         let taken = self.lock_at_once(to);
         let is_busy = matches!(taken, Err(Failure::Busy));
+        self.only_reads = !is_busy && to == Level::Shared;
         if is_busy || has_claim || self.wish.is_some() {
             self.note_attempt(to, is_busy);
         }
@@ -207,6 +214,7 @@ impl ConnectionLock {
             return note_busy(queue, self.place(), wish);
         }
         forget_busy();
+        self.queue.note_wish(false);
         // A connection that waits until it can write keeps its claim while it begins to read.
         if wanted == to {
             self.queue().leave(if to == Level::Shared { Outcome::Reads } else { Outcome::Turn });
@@ -245,6 +253,7 @@ impl ConnectionLock {
             Answer::Got => Ok(()),
             // A connection with the shared lock has nothing to replay.
             Answer::Busy | Answer::Replay => {
+                forget_busy();
                 self.end_turn(true);
                 Err(Failure::Busy)
             }
@@ -256,6 +265,11 @@ impl ConnectionLock {
         if check_not_forked(&self.side).is_ok() {
             let writes = self.connection.is_writer();
             self.was_writer |= writes;
+            if to == Level::None && std::mem::take(&mut self.only_reads) && self.wish.is_some() {
+                // It has given up to write.
+                self.wish = None;
+                self.queue().leave(Outcome::Reads);
+            }
             self.connection.unlock(to);
             self.end_turn(writes);
             self.give_up_if_failed();

@@ -12,7 +12,7 @@ use pm::monotonic_us;
 use crate::store::write_queue::{Place, Wish};
 
 /// A sleep that begins later after an attempt is for something else.
-const AT_ONCE_US: u64 = 5_000;
+const AT_ONCE_US: u64 = 50_000;
 
 /// A lock with a queue.
 pub(crate) trait Queued {
