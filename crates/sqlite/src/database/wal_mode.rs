@@ -147,11 +147,9 @@ impl Mapped {
             }
         };
         if !taken {
-            if is_write_lock {
-                if let Some(wish) = locks.wish() {
-                    let lock = Arc::downgrade(&self.wal);
-                    note_busy(lock, locks.place(), wish);
-                }
+            if is_write_lock && let Some(wish) = locks.wish() {
+                let lock = Arc::downgrade(&self.wal);
+                note_busy(lock, locks.place(), wish);
             }
             return Err(Failure::Busy);
         }
