@@ -120,8 +120,8 @@ impl<E> SessionPool<E> {
         self.age.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Waits while the state `is` so, for this time at most if there is one; returns whether it no
-    /// longer is.
+    /// Waits until `is` returns false for the state, or `most` has passed; without a limit if that is
+    /// `None`. Returns false with the state if the time has passed.
     fn wait_while<'g>(
         &self,
         mut state: MutexGuard<'g, State<E>>,

@@ -153,7 +153,11 @@ impl<E: Environment> Shared<E> {
         self.note_built(self.store.build_pending_sound());
     }
 
-    /// Does a part of the work that is put off.
+    /// Does a bounded part of the deferred work: builds indexes that searches missed, notes at intervals which structures
+    /// are used, and collects dead versions. A transaction that may write calls it when it begins.
+    ///
+    /// # Errors
+    /// An earlier part failed, or there is damage.
     pub(super) fn upkeep(&self) -> Result<(), EngineError> {
         self.build(&self.inline)?;
         self.build_pending()?;

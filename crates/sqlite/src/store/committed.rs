@@ -6,11 +6,13 @@
 pub(super) struct Committed {
     /// Its length in bytes.
     size: u64,
+    /// Page 1 has the marker that keeps stock SQLite out.
     marked: bool,
-    /// This connection has made the marker durable. The one that set it may have died before that.
+    /// This connection has made the marker durable. Otherwise its next commit flushes the marker: the connection that set
+    /// it may have died before its fence.
     marker_is_durable: bool,
-    /// The word that is raised before the marker is cleared, at this connection's last refresh; `None` if that does not
-    /// count.
+    /// The word that is raised before the marker is cleared, as this connection last read it; `None` if it has to read
+    /// everything anew.
     cleared: Option<u64>,
     /// The commit that was the last one applied when this connection knew the length of the database's file.
     length_known_at: Option<u64>,

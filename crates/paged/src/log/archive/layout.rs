@@ -2,8 +2,9 @@
 
 use crate::ids::Lsn;
 
-/// Bytes of a segment before its records, and after them.
+/// Bytes of a segment's header, which precedes its records.
 pub(super) const HEADER_BYTES: usize = 64;
+/// Bytes of a segment's trailer, which follows its records.
 pub(super) const END_BYTES: usize = 64;
 
 const VERSION: u32 = 1;

@@ -18,7 +18,7 @@ struct Known {
     to: Lsn,
 }
 
-/// The records of a segment.
+/// A segment that was read into memory, with the place of each record.
 #[derive(Debug)]
 struct Loaded {
     number: u64,
@@ -27,7 +27,7 @@ struct Loaded {
     places: Vec<(Lsn, usize)>,
 }
 
-/// The contents of a partition's archive in figures.
+/// The LSNs of a partition's archive, and the number of its segments.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stored {
     /// The first LSN.
@@ -81,7 +81,7 @@ impl<F: Files> ArchiveReader<F> {
         Ok(Self { files, prefix: prefix.into(), stamp, known, loaded: Default::default() })
     }
 
-    /// The contents in figures.
+    /// Returns the first LSN, the end and the number of segments of the archive, as it was opened.
     pub fn stored(&self) -> Stored {
         let (first, last) = (self.known[0], self.known[self.known.len() - 1]);
         Stored { from: first.from, to: last.to, segments: self.known.len() as u64 }

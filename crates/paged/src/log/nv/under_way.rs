@@ -26,7 +26,8 @@ impl UnderWay {
         self.0[lane].0.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// An LSN up to `lsn`, which was given, such that all that were given before it are durable.
+    /// Returns an LSN, at most `lsn`, below which every assigned LSN is durable. It may be lower than
+    /// necessary. It does not wait.
     pub(super) fn durable_before(&self, lsn: u64) -> u64 {
         let oldest = self.0.iter().map(|lane| lane.0.load(Ordering::SeqCst)).min();
         oldest.map_or(lsn, |oldest| oldest.min(lsn))
