@@ -62,9 +62,11 @@ fn sqlite(command: &str, path: &Path) -> Ran {
 fn checked(path: &Path, code: i32) -> Value {
     let files = |path: &Path| {
         let mut side = fs::read(side_of(path)).ok();
-        // The words of the locks, which concurrent readers take.
-        if let Some(locks) = side.as_mut().and_then(|side| side.get_mut(4096..6144)) {
-            locks.fill(0);
+        // The words of the locks and of their queue, which concurrent readers take.
+        for words in [4096..6144, 6208..8192] {
+            if let Some(words) = side.as_mut().and_then(|side| side.get_mut(words)) {
+                words.fill(0);
+            }
         }
         [fs::read(path).ok(), side]
     };
