@@ -370,6 +370,8 @@ fn try_scan<E: Environment>(
 ) -> Result<Vec<Tuple>, Error> {
     let mut rows = Vec::new();
     db.read(|tx| {
+        // The closure runs again where the paged engines have to lock.
+        rows.clear();
         tx.scan(table, scan, |row| {
             rows.push(row.values().map(Own::from).collect());
             ControlFlow::Continue(())
