@@ -11,86 +11,86 @@ use crate::examined::{examined, first_transactions_of_engines_in_both, random_sc
 #[ignore = "a build of .ci/run runs it"]
 fn random_scenarios_of_nv_logging() {
     random_scenarios(EngineKind::NvLoggingFoi, 1);
-    random_scenarios(EngineKind::NvLoggingFoc, 1);
+    random_scenarios(EngineKind::NvLoggingFoc, 2);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvm_inp() {
-    examined(EngineKind::NvmInp, 2_500, 400);
+    examined(EngineKind::NvmInp, 5_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvm_cow() {
-    examined(EngineKind::NvmCow, 2_500, 400);
+    examined(EngineKind::NvmCow, 5_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvm_log() {
-    examined(EngineKind::NvmLog, 2_500, 400);
+    examined(EngineKind::NvmLog, 5_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn inp() {
-    examined(EngineKind::Inp, 2_500, 400);
+    examined(EngineKind::Inp, 5_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn cow() {
-    examined(EngineKind::Cow, 2_500, 400);
+    examined(EngineKind::Cow, 5_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn log() {
-    examined(EngineKind::Log, 2_500, 400);
+    examined(EngineKind::Log, 5_000, 1_000);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nv_disk() {
-    examined(EngineKind::NvDisk, 2_500, 250);
+    examined(EngineKind::NvDisk, 4_000, 500);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn fast() {
-    examined(EngineKind::Fast, 2_500, 250);
+    examined(EngineKind::Fast, 4_000, 500);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn fash() {
-    examined(EngineKind::Fash, 2_500, 250);
+    examined(EngineKind::Fash, 4_000, 500);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn nvwal() {
-    examined(EngineKind::Nvwal, 2_500, 250);
+    examined(EngineKind::Nvwal, 4_000, 500);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn journal() {
-    examined(EngineKind::Journal, 2_500, 250);
+    examined(EngineKind::Journal, 4_000, 500);
 }
 
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn wal() {
-    examined(EngineKind::Wal, 2_500, 250);
+    examined(EngineKind::Wal, 4_000, 500);
 }
 
 /// Transactions that are open go on after each crash, and after the next one.
 #[test]
 #[ignore = "a build of .ci/run runs it"]
 fn sofort() {
-    examined(EngineKind::Sofort, 2_500, 250);
+    examined(EngineKind::Sofort, 4_000, 500);
 }
 
 /// A seed that leads to the same states as another one tests nothing.
